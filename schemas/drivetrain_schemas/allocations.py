@@ -1,0 +1,45 @@
+"""Allocations: a run's slots from grant to release. Never edited, only released.
+
+These two times are the only ones that price anything.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from drivetrain_schemas.base import Payload, UtcTime, Value, event
+from drivetrain_schemas.ids import AllocationId, JobId, NodeId, RunId, TenantId
+from drivetrain_schemas.topics import EVENTS_JOBS
+from drivetrain_schemas.units import Attempt, Fence
+
+
+class SlotRef(Value):
+    """One slot: its node and its number there."""
+
+    node_id: NodeId
+    slot: Annotated[int, Field(ge=0, le=99_999)]
+
+
+class _OfAllocation(Payload):
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    allocation_id: AllocationId
+    tenant_id: TenantId
+    pool: str
+    device_type: str
+    slots: Annotated[tuple[SlotRef, ...], Field(min_length=1)]
+    granted_at: UtcTime
+
+
+@event("allocation.granted", topic=EVENTS_JOBS, producer="scheduler")
+class AllocationGranted(_OfAllocation):
+    """The run holds these slots from `granted_at`."""
+
+
+@event("allocation.released", topic=EVENTS_JOBS, producer="scheduler")
+class AllocationReleased(_OfAllocation):
+    """The slots are free again; the pods were proven gone before `released_at`."""
+
+    released_at: UtcTime

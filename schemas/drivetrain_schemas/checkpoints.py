@@ -1,0 +1,155 @@
+"""Checkpoints: committed training state, the manifest that makes it complete, and its life."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from drivetrain_schemas.base import Payload, UtcTime, Value, event
+from drivetrain_schemas.ids import CheckpointId, JobId, RunId, TenantId
+from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_CHECKPOINTS, REPORTS
+from drivetrain_schemas.units import Attempt, Bytes, Fence, Rank, Seconds, Step
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# Relative to the object store's root; no empty or dotted part, so it cannot leave its prefix.
+Key = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$"),
+]
+
+
+class Shard(Value):
+    """One file of a checkpoint, relative to the manifest's directory."""
+
+    key: Key
+    size_bytes: Bytes
+    sha256: Sha256
+    rank: Rank
+
+
+class Manifest(Value):
+    """`manifest.json`, written last: a checkpoint is complete when it is there and verifies."""
+
+    format: Annotated[int, Field(ge=1, le=1)] = 1
+    job_id: JobId
+    run_id: RunId
+    tenant_id: TenantId
+    attempt: Attempt
+    fence: Fence
+    step: Step
+    epoch: Annotated[int, Field(ge=0)] = 0
+    world_size: Annotated[int, Field(ge=1)]
+    shards: Annotated[tuple[Shard, ...], Field(min_length=1)]
+    metrics: dict[str, float] = {}
+    written_at: UtcTime
+
+
+class RejectedReason(StrEnum):
+    MANIFEST_UNREADABLE = "manifest_unreadable"
+    SHARD_MISSING = "shard_missing"
+    SIZE_DIFFERS = "size_differs"
+    HASH_DIFFERS = "hash_differs"
+    STALE_FENCE = "stale_fence"
+
+
+class _OfCheckpoint(Payload):
+    checkpoint_id: CheckpointId
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    step: Step
+
+
+@event("checkpoint.committed", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointCommitted(_OfCheckpoint):
+    """Complete and verified: training can be resumed from it. `manifest_key` is in the store."""
+
+    manifest_key: Key
+    size_bytes: Bytes
+    num_shards: int
+    epoch: int
+    metrics: dict[str, float]
+    is_latest: bool
+    is_best: bool
+
+
+@event("checkpoint.rejected", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointRejected(_OfCheckpoint):
+    """It does not verify (or its run is no longer the head): it will not be used."""
+
+    manifest_key: Key
+    reason: RejectedReason
+    detail: str
+
+
+@event("checkpoint.restored", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointRestored(_OfCheckpoint):
+    """A run took up training from this checkpoint; `rejected`: newer ones, unfit."""
+
+    resumed_by_run_id: RunId
+    resumed_by_attempt: Attempt
+    load_seconds: Seconds
+    rejected: tuple[str, ...] = ()
+
+
+@event("checkpoint.deleted", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointDeleted(_OfCheckpoint):
+    """Retention removed it."""
+
+    size_bytes: Bytes
+    reason: str
+
+
+@event("checkpoint.pinned", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointPinned(_OfCheckpoint):
+    """Retention will not remove it."""
+
+
+@event("checkpoint.pin", topic=COMMANDS_JOBS, producer="any")
+class CheckpointPin(Payload):
+    """Keep this checkpoint whatever retention says."""
+
+    job_id: JobId
+    checkpoint_id: CheckpointId
+
+
+@event("checkpoint.pin_rejected", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointPinRejected(Payload):
+    """There is no such checkpoint any more."""
+
+    job_id: JobId
+    checkpoint_id: CheckpointId
+    command_event_id: str
+    detail: str
+
+
+@event("checkpoint.written", topic=REPORTS, producer="pod")
+class CheckpointWritten(Payload):
+    """A rank 0 wrote this manifest: a hint to look at it now."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    step: Step
+    manifest_key: Key
+    save_seconds: Seconds
+    blocked_seconds: Seconds
+
+
+@event("run.resumed", topic=REPORTS, producer="pod")
+class RunResumed(Payload):
+    """Rank 0 restored this manifest; `rejected` are the newer manifests that did not verify."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    step: Step
+    manifest_key: Key | None
+    load_seconds: Seconds
+    rejected: tuple[str, ...] = ()

@@ -1,0 +1,68 @@
+"""Every id: a prefix that says what it names, and the rule that makes it.
+
+Ids of jobs and studies follow from the tenant and the request, so the same request made twice
+names the same job. Ids of what a job owns follow from the job's.
+"""
+
+import base64
+import hashlib
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+_BODY = "[a-z2-7]{26}"
+
+
+def _id(pattern: str) -> StringConstraints:
+    return StringConstraints(pattern=f"^{pattern}$", strict=True)
+
+
+TenantId = Annotated[str, _id("[a-z0-9][a-z0-9_-]{0,62}")]
+# 1-128 printable ASCII characters, unique per tenant.
+RequestId = Annotated[str, _id("[!-~]([ -~]{0,126}[!-~])?")]
+JobId = Annotated[str, _id(f"job_{_BODY}")]
+RunId = Annotated[str, _id(f"run_{_BODY}_[1-9][0-9]{{0,5}}")]
+AllocationId = Annotated[str, _id(f"alloc_{_BODY}_[1-9][0-9]{{0,5}}")]
+PodId = Annotated[str, _id(f"pod_{_BODY}_[1-9][0-9]{{0,5}}_[0-9]{{1,5}}")]
+StudyId = Annotated[str, _id(f"study_{_BODY}")]
+CheckpointId = Annotated[str, _id(f"ckpt_{_BODY}")]
+NodeId = Annotated[str, _id("[a-z0-9][a-z0-9.-]{0,252}")]
+ChargeId = Annotated[str, _id(f"charge_{_BODY}")]
+
+DEFAULT_TENANT = "default"
+
+
+def digest_id(*parts: str) -> str:
+    """26 base32 characters of SHA-256 over the parts, joined by NUL."""
+    digest = hashlib.sha256("\0".join(parts).encode()).digest()
+    return base64.b32encode(digest).decode().lower()[:26]
+
+
+def job_id_for(tenant_id: str, request_id: str) -> str:
+    return f"job_{digest_id(tenant_id, request_id)}"
+
+
+def study_id_for(tenant_id: str, request_id: str) -> str:
+    return f"study_{digest_id(tenant_id, request_id)}"
+
+
+def run_id_for(job_id: str, attempt: int) -> str:
+    return f"run_{job_id.removeprefix('job_')}_{attempt}"
+
+
+def allocation_id_for(job_id: str, attempt: int) -> str:
+    return f"alloc_{job_id.removeprefix('job_')}_{attempt}"
+
+
+def pod_id_for(job_id: str, attempt: int, index: int) -> str:
+    return f"pod_{job_id.removeprefix('job_')}_{attempt}_{index}"
+
+
+def checkpoint_id_for(manifest_key: str) -> str:
+    """`manifest_key` is the manifest's key in the object store, which is written once."""
+    return f"ckpt_{digest_id(manifest_key)}"
+
+
+def charge_id_for(allocation_id: str, price_id: str) -> str:
+    """One charge per (allocation, price period)."""
+    return f"charge_{digest_id(allocation_id, price_id)}"

@@ -1,0 +1,83 @@
+"""Samples and logs as they travel: batches in columns, unique by (run, rank, session, batch)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from drivetrain_schemas.base import Payload, UtcTime, Value, event
+from drivetrain_schemas.ids import JobId, RunId, TenantId
+from drivetrain_schemas.jobs import MetricName
+from drivetrain_schemas.topics import EVENTS_ALERTS, LOGS, METRICS
+from drivetrain_schemas.units import Attempt, Fence, Rank, Step
+
+# JSON has no such numbers; a diverged loss must still arrive.
+SampleValue = float | Literal["nan", "inf", "-inf"]
+Session = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,32}$")]
+
+
+class Column(Value):
+    """Samples of one series: `steps` and `values` have equal length."""
+
+    steps: Annotated[tuple[Step, ...], Field(max_length=100_000)]
+    values: tuple[SampleValue, ...]
+
+    @model_validator(mode="after")
+    def _of_equal_length(self) -> "Column":
+        if len(self.steps) != len(self.values):
+            raise ValueError("steps and values differ in length")
+        return self
+
+
+class _Batch(Payload):
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    rank: Rank
+    session: Session
+    batch: Annotated[int, Field(ge=0)]
+    sent_at: UtcTime
+
+
+@event("samples.recorded", topic=METRICS, producer="pod")
+class SamplesRecorded(_Batch):
+    """Samples of several series of one rank, in the order they were logged."""
+
+    columns: Annotated[dict[MetricName, Column], Field(min_length=1, max_length=1000)]
+
+
+@event("logs.written", topic=LOGS, producer="pod")
+class LogsWritten(_Batch):
+    """Whole lines of one rank's output; `num_dropped_bytes` counts what the rate limit left out."""
+
+    stream: Literal["output"] = "output"
+    first_line: Annotated[int, Field(ge=0)]
+    lines: tuple[Annotated[str, StringConstraints(max_length=16_384)], ...]
+    num_dropped_bytes: Annotated[int, Field(ge=0)] = 0
+
+
+@event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")
+class AlertRaised(Payload):
+    """Something about a run wants a look; nothing is stopped for it."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    alert: Literal["not_finite", "stalled", "samples_dropped"]
+    series: str | None = None
+    step: Step | None = None
+    detail: str
+
+
+@event("alert.cleared", topic=EVENTS_ALERTS, producer="metrics")
+class AlertCleared(Payload):
+    """What was alerted is over."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    alert: Literal["not_finite", "stalled", "samples_dropped"]
+    detail: str

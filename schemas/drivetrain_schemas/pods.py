@@ -1,0 +1,80 @@
+"""Pods: the files by which the launcher and a pod's shim know each other.
+
+They lie in the pod's directory, never on a topic. `PodExit` alone says how a pod ended.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from drivetrain_schemas.base import UtcTime, Value
+from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
+from drivetrain_schemas.jobs import JobSpec, Result
+from drivetrain_schemas.units import Attempt, Fence, Seconds
+
+
+class KafkaAccess(Value):
+    """How a pod reaches the topics it may write: metrics, logs, reports."""
+
+    bootstrap_servers: str
+    topic_prefix: str = "drivetrain."
+    username: str | None = None
+    password: str | None = None
+
+
+class PodSpec(Value):
+    """`spec.json`: all that a shim needs. Written by the launcher, readable by the owner only."""
+
+    pod_id: PodId
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    node_id: NodeId
+    pod_index: Annotated[int, Field(ge=0)]
+    num_pods: Annotated[int, Field(ge=1)]
+    first_rank: Annotated[int, Field(ge=0)]
+    num_ranks: Annotated[int, Field(ge=1)]
+    world_size: Annotated[int, Field(ge=1)]
+    device_type: str
+    job: JobSpec
+    kafka: KafkaAccess
+    object_store_url: str
+    rendezvous_file: str
+    master_port: Annotated[int, Field(ge=1, le=65535)]
+    object_store_endpoint_url: str | None = None
+
+
+class StopNotice(Value):
+    """`stop.json`: stop at the next agreed step; everything is killed at the deadline."""
+
+    reason: Literal["cancel", "preempt", "gang", "shutdown"]
+    deadline_seconds: Seconds
+
+
+class PodIdentity(Value):
+    """`identity.json`: which process the shim is, proof against a reused pid."""
+
+    boot_id: str
+    pid: int
+    start_ticks: int
+
+
+class RankExit(Value):
+    rank: int
+    exit_code: int | None
+    signal: int | None
+
+
+class PodExit(Value):
+    """`exit.json`, renamed into place after the last descendant is gone."""
+
+    pod_id: PodId
+    outcome: Literal["succeeded", "failed", "interrupted"]
+    ranks: tuple[RankExit, ...]
+    first_failed_rank: int | None = None
+    detail: str = ""
+    last_log: Annotated[str, StringConstraints(max_length=8192)] = ""
+    result: Result | None = None
+    ended_at: UtcTime

@@ -1,0 +1,21 @@
+"""Every event type we know, found by (type, version). Importing this module registers all nouns."""
+
+from collections.abc import Mapping
+
+from drivetrain_schemas import (
+    allocations,
+    charges,
+    checkpoints,
+    jobs,
+    metrics,
+    nodes,
+    reports,
+    runs,
+    studies,
+)
+from drivetrain_schemas.base import KINDS, Payload
+
+
+def all_kinds() -> Mapping[tuple[str, int], type[Payload]]:
+    """(type, version) -> payload class, in a fixed order."""
+    return dict(sorted(KINDS.items()))

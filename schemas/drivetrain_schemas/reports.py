@@ -1,0 +1,40 @@
+"""Reports of pods: heartbeats with progress. Claims, never used for order, lease time or price."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from drivetrain_schemas.base import Payload, UtcTime, event
+from drivetrain_schemas.ids import JobId, PodId, RunId, TenantId
+from drivetrain_schemas.topics import REPORTS
+from drivetrain_schemas.units import Attempt, Fence, Step
+
+
+@event("pod.heartbeat", topic=REPORTS, producer="pod")
+class PodHeartbeat(Payload):
+    """The pod lives. `step` is the furthest that rank 0 (or any rank of this pod) has come."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    pod_id: PodId
+    phase: Literal["starting", "training", "checkpointing", "stopping", "ending"]
+    step: Step | None = None
+    max_steps: Step | None = None
+    epoch: int | None = None
+    num_dropped_samples: Annotated[int, Field(ge=0)] = 0
+    num_dropped_log_bytes: Annotated[int, Field(ge=0)] = 0
+    sent_at: UtcTime
+
+
+@event("scheduler.beacon", topic=REPORTS, producer="scheduler")
+class SchedulerBeacon(Payload):
+    """The scheduler hears itself through the topic, so silence of a run means something.
+
+    `run_id` is the key: the beacon goes to every partition through one key each.
+    """
+
+    run_id: str
+    number: int

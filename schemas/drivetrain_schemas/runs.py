@@ -1,0 +1,109 @@
+"""Runs: one attempt of a job each, from the grant of its slots to its one outcome."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from drivetrain_schemas.base import Payload, UtcTime, event
+from drivetrain_schemas.ids import AllocationId, JobId, RunId
+from drivetrain_schemas.jobs import Result
+from drivetrain_schemas.topics import EVENTS_JOBS
+from drivetrain_schemas.units import Attempt, Fence
+
+
+class RunState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    SUSPECT = "suspect"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (
+            self.SUCCEEDED,
+            self.FAILED,
+            self.LOST,
+            self.CANCELLED,
+            self.INTERRUPTED,
+        )
+
+
+class _OfRun(Payload):
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+
+
+@event("run.starting", topic=EVENTS_JOBS, producer="scheduler")
+class RunStarting(_OfRun):
+    """Slots are granted and the pods of the gang are being started."""
+
+    allocation_id: AllocationId
+    num_pods: Annotated[int, Field(ge=1)]
+
+
+@event("run.started", topic=EVENTS_JOBS, producer="scheduler")
+class RunStarted(_OfRun):
+    """Every pod of the gang was seen alive."""
+
+    started_at: UtcTime
+
+
+@event("run.suspected", topic=EVENTS_JOBS, producer="scheduler")
+class RunSuspected(_OfRun):
+    """The run's lease lapsed: nothing is heard of it. Nothing is killed for that."""
+
+    last_heard_at: UtcTime | None
+
+
+@event("run.heard", topic=EVENTS_JOBS, producer="scheduler")
+class RunHeard(_OfRun):
+    """A suspected run is heard of again."""
+
+
+@event("run.succeeded", topic=EVENTS_JOBS, producer="scheduler")
+class RunSucceeded(_OfRun):
+    """All ranks ended with code 0."""
+
+    result: Result | None
+    ended_at: UtcTime
+
+
+@event("run.failed", topic=EVENTS_JOBS, producer="scheduler")
+class RunFailed(_OfRun):
+    """A rank ended with another code or by a signal; `last_log` is the end of its output."""
+
+    exit_code: int | None
+    signal: int | None
+    rank: int | None
+    last_log: Annotated[str, StringConstraints(max_length=8192)]
+    ended_at: UtcTime
+
+
+@event("run.lost", topic=EVENTS_JOBS, producer="scheduler")
+class RunLost(_OfRun):
+    """A pod's shim died without a word; what it left was killed and is confirmed gone."""
+
+    detail: str
+    ended_at: UtcTime
+
+
+@event("run.cancelled", topic=EVENTS_JOBS, producer="scheduler")
+class RunCancelled(_OfRun):
+    """Stopped because its job was cancelled."""
+
+    ended_at: UtcTime
+
+
+@event("run.interrupted", topic=EVENTS_JOBS, producer="scheduler")
+class RunInterrupted(_OfRun):
+    """Stopped at a step boundary with a checkpoint (exit code 75), to be resumed."""
+
+    ended_at: UtcTime

@@ -1,0 +1,176 @@
+"""Studies: a search over hyperparameters; each trial is carried out by exactly one job."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from drivetrain_schemas.base import Payload, Strict, UtcTime, event
+from drivetrain_schemas.ids import JobId, RequestId, StudyId
+from drivetrain_schemas.jobs import (
+    Count,
+    FieldError,
+    JobSpec,
+    Metric,
+    Name,
+    Scalar,
+    VariableName,
+)
+from drivetrain_schemas.topics import COMMANDS_STUDIES, EVENTS_STUDIES
+
+
+class Uniform(Strict):
+    """A real number between `low` and `high`; `num` points of it on a grid."""
+
+    type: Literal["uniform"]
+    low: Annotated[float, Field(strict=True)]
+    high: Annotated[float, Field(strict=True)]
+    log: bool = False
+    num: Annotated[Count, Field(ge=2, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Uniform":
+        if not self.low < self.high:
+            raise ValueError("low must be below high")
+        if self.log and self.low <= 0:
+            raise ValueError("a log scale needs low above 0")
+        return self
+
+
+class Integer(Strict):
+    """A whole number from `low` to `high`, both included."""
+
+    type: Literal["integer"]
+    low: Annotated[Count, Field(ge=-(2**53), le=2**53)]
+    high: Annotated[Count, Field(ge=-(2**53), le=2**53)]
+    log: bool = False
+    num: Annotated[Count, Field(ge=2, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Integer":
+        if not self.low < self.high:
+            raise ValueError("low must be below high")
+        if self.log and self.low <= 0:
+            raise ValueError("a log scale needs low above 0")
+        return self
+
+
+class Choice(Strict):
+    """One of the given values."""
+
+    type: Literal["choice"]
+    values: Annotated[tuple[Scalar, ...], Field(min_length=1, max_length=1000)]
+
+
+Parameter = Annotated[Uniform | Integer | Choice, Field(discriminator="type")]
+
+
+class SamplerName(StrEnum):
+    RANDOM = "random"
+    GRID = "grid"
+
+
+class StudySpec(Strict):
+    """What to search: a job, the space of its hyperparameters, and how many trials to spend."""
+
+    name: Name
+    job: JobSpec
+    space: Annotated[dict[VariableName, Parameter], Field(min_length=1, max_length=64)]
+    sampler: SamplerName = SamplerName.RANDOM
+    seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
+    max_trials: Annotated[Count, Field(ge=1, le=100_000)]
+    max_parallel_trials: Annotated[Count, Field(ge=1, le=1000)] = 1
+
+    @model_validator(mode="after")
+    def _can_be_ranked(self) -> "StudySpec":
+        if self.job.metric is None:
+            raise ValueError(
+                "job.metric is missing: name the metric and the goal to rank trials by"
+            )
+        if self.sampler is SamplerName.GRID:
+            for name, parameter in self.space.items():
+                if not isinstance(parameter, Choice) and parameter.num is None:
+                    raise ValueError(
+                        f"space.{name}.num is missing: a grid needs a number of points"
+                    )
+        return self
+
+
+@event("study.submit", topic=COMMANDS_STUDIES, producer="any")
+class StudySubmit(Payload):
+    """Search this. The same request_id again is the same study."""
+
+    request_id: RequestId
+    spec: StudySpec
+    study_id: StudyId | None = None
+
+
+@event("study_request.rejected", topic=EVENTS_STUDIES, producer="hpo")
+class StudyRequestRejected(Payload):
+    """A command about a study was refused; nothing was changed."""
+
+    study_id: StudyId
+    request_id: str | None = None
+    command_event_id: str
+    reason: Literal["invalid_spec", "id_conflict", "too_large"]
+    detail: str
+    errors: tuple[FieldError, ...] = ()
+
+
+@event("study.started", topic=EVENTS_STUDIES, producer="hpo")
+class StudyStarted(Payload):
+    """The study was accepted. `num_trials` is what will be spent (a grid may hold fewer)."""
+
+    study_id: StudyId
+    request_id: RequestId
+    spec: StudySpec
+    num_trials: int
+    started_at: UtcTime
+
+
+@event("trial.proposed", topic=EVENTS_STUDIES, producer="hpo")
+class TrialProposed(Payload):
+    """A point of the space, and the job that carries it out."""
+
+    study_id: StudyId
+    number: int
+    job_id: JobId
+    hyperparameters: dict[str, Scalar]
+
+
+@event("trial.completed", topic=EVENTS_STUDIES, producer="hpo")
+class TrialCompleted(Payload):
+    """The trial's job succeeded with this value of the study's metric."""
+
+    study_id: StudyId
+    number: int
+    job_id: JobId
+    hyperparameters: dict[str, Scalar]
+    value: float
+    is_best: bool
+
+
+@event("trial.failed", topic=EVENTS_STUDIES, producer="hpo")
+class TrialFailed(Payload):
+    """The trial's job ended without a value."""
+
+    study_id: StudyId
+    number: int
+    job_id: JobId
+    hyperparameters: dict[str, Scalar]
+    detail: str
+
+
+@event("study.completed", topic=EVENTS_STUDIES, producer="hpo")
+class StudyCompleted(Payload):
+    """Every trial has ended. `best_number` is None when no trial has a value."""
+
+    study_id: StudyId
+    num_completed: int
+    num_failed: int
+    best_number: int | None
+    best_job_id: JobId | None
+    best_value: float | None
+    best_hyperparameters: dict[str, Scalar] | None
+    metric: Metric
+    finished_at: UtcTime

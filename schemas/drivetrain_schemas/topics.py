@@ -1,0 +1,57 @@
+"""Every topic, declared once: name, key, partitions and how long its records are kept.
+
+The name here has no prefix; the platform's settings give one (`drivetrain.` by default).
+"""
+
+from dataclasses import dataclass
+
+DAY_MS = 24 * 3600 * 1000
+FOR_EVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`key` is the payload field whose records stay in order; `retention_ms` -1 is for ever."""
+
+    name: str
+    key: str
+    retention_ms: int
+    partitions: int = 4
+
+
+COMMANDS_JOBS = Topic("commands.jobs", "job_id", 30 * DAY_MS)
+COMMANDS_STUDIES = Topic("commands.studies", "study_id", 30 * DAY_MS)
+EVENTS_JOBS = Topic("events.jobs", "job_id", FOR_EVER)
+EVENTS_NODES = Topic("events.nodes", "node_id", FOR_EVER)
+EVENTS_CHECKPOINTS = Topic("events.checkpoints", "job_id", FOR_EVER)
+EVENTS_STUDIES = Topic("events.studies", "study_id", FOR_EVER)
+EVENTS_CHARGES = Topic("events.charges", "tenant_id", FOR_EVER)
+EVENTS_BUDGETS = Topic("events.budgets", "tenant_id", FOR_EVER)
+EVENTS_ALERTS = Topic("events.alerts", "job_id", FOR_EVER)
+METRICS = Topic("metrics", "run_id", 7 * DAY_MS)
+LOGS = Topic("logs", "run_id", 7 * DAY_MS)
+REPORTS = Topic("reports", "run_id", 3600 * 1000)
+
+SERVICES = ("scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway")
+
+
+def parked_topic(service: str) -> Topic:
+    """Where `service` sets aside what it cannot handle, with the original bytes."""
+    return Topic(f"parked.{service}", "event_id", FOR_EVER, partitions=1)
+
+
+TOPICS: tuple[Topic, ...] = (
+    COMMANDS_JOBS,
+    COMMANDS_STUDIES,
+    EVENTS_JOBS,
+    EVENTS_NODES,
+    EVENTS_CHECKPOINTS,
+    EVENTS_STUDIES,
+    EVENTS_CHARGES,
+    EVENTS_BUDGETS,
+    EVENTS_ALERTS,
+    METRICS,
+    LOGS,
+    REPORTS,
+    *(parked_topic(service) for service in SERVICES),
+)

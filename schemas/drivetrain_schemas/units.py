@@ -1,0 +1,14 @@
+"""Amounts with their units: no bare numbers in payloads."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+Slots = Annotated[int, Field(ge=0, le=100_000)]
+Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Seconds = Annotated[float, Field(ge=0)]
+MicroUsd = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Step = Annotated[int, Field(ge=0, le=2**53)]
+Attempt = Annotated[int, Field(ge=1, le=999_999)]
+Fence = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Rank = Annotated[int, Field(ge=0, le=99_999)]
