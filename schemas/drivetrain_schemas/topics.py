@@ -11,33 +11,37 @@ FOR_EVER = -1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`key` is the payload field whose records stay in order; `retention_ms` -1 is for ever."""
+    """`key` is the payload field whose records stay in order; `retention_ms` -1 is for ever.
+
+    `parked_by` is the one service that parks records of this topic that cannot be read.
+    """
 
     name: str
     key: str
     retention_ms: int
+    parked_by: str
     partitions: int = 4
 
 
-COMMANDS_JOBS = Topic("commands.jobs", "job_id", 30 * DAY_MS)
-COMMANDS_STUDIES = Topic("commands.studies", "study_id", 30 * DAY_MS)
-EVENTS_JOBS = Topic("events.jobs", "job_id", FOR_EVER)
-EVENTS_NODES = Topic("events.nodes", "node_id", FOR_EVER)
-EVENTS_CHECKPOINTS = Topic("events.checkpoints", "job_id", FOR_EVER)
-EVENTS_STUDIES = Topic("events.studies", "study_id", FOR_EVER)
-EVENTS_CHARGES = Topic("events.charges", "tenant_id", FOR_EVER)
-EVENTS_BUDGETS = Topic("events.budgets", "tenant_id", FOR_EVER)
-EVENTS_ALERTS = Topic("events.alerts", "job_id", FOR_EVER)
-METRICS = Topic("metrics", "run_id", 7 * DAY_MS)
-LOGS = Topic("logs", "run_id", 7 * DAY_MS)
-REPORTS = Topic("reports", "run_id", 3600 * 1000)
+COMMANDS_JOBS = Topic("commands.jobs", "job_id", 30 * DAY_MS, "scheduler")
+COMMANDS_STUDIES = Topic("commands.studies", "study_id", 30 * DAY_MS, "hpo")
+EVENTS_JOBS = Topic("events.jobs", "job_id", FOR_EVER, "gateway")
+EVENTS_NODES = Topic("events.nodes", "node_id", FOR_EVER, "gateway")
+EVENTS_CHECKPOINTS = Topic("events.checkpoints", "job_id", FOR_EVER, "gateway")
+EVENTS_STUDIES = Topic("events.studies", "study_id", FOR_EVER, "gateway")
+EVENTS_CHARGES = Topic("events.charges", "tenant_id", FOR_EVER, "gateway")
+EVENTS_BUDGETS = Topic("events.budgets", "tenant_id", FOR_EVER, "gateway")
+EVENTS_ALERTS = Topic("events.alerts", "job_id", FOR_EVER, "gateway")
+METRICS = Topic("metrics", "run_id", 7 * DAY_MS, "metrics")
+LOGS = Topic("logs", "run_id", 7 * DAY_MS, "metrics")
+REPORTS = Topic("reports", "run_id", 3600 * 1000, "scheduler")
 
 SERVICES = ("scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway")
 
 
 def parked_topic(service: str) -> Topic:
     """Where `service` sets aside what it cannot handle, with the original bytes."""
-    return Topic(f"parked.{service}", "event_id", FOR_EVER, partitions=1)
+    return Topic(f"parked.{service}", "event_id", FOR_EVER, "", partitions=1)
 
 
 TOPICS: tuple[Topic, ...] = (

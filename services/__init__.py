@@ -1,0 +1,1 @@
+"""The services of the platform, and the runtime they share."""

@@ -1,0 +1,81 @@
+"""The bus as services see it: records, and two ports, one to write and one to read.
+
+`services.runtime.kafka` holds the real adapters, `services.runtime.testing` the one in memory; one
+contract suite runs on both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class Partition(NamedTuple):
+    """One partition of one topic (full name, with prefix)."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it lies on a topic, bytes untouched."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """One record to be written. `topic` is the full name."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = field(default=())
+
+
+class PublishFailed(Exception):
+    """The first `num_acknowledged` records are on the bus; of the others nothing is known."""
+
+    def __init__(self, num_acknowledged: int, detail: str) -> None:
+        super().__init__(detail)
+        self.num_acknowledged = num_acknowledged
+
+
+class Publisher(Protocol):
+    async def publish(self, records: Sequence[OutRecord]) -> None:
+        """Write in order and wait for every acknowledgement. Raises PublishFailed."""
+
+    async def close(self) -> None: ...
+
+
+class RecordSource(Protocol):
+    """One member of a consumer group."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        """The next records of the partitions that are assigned and not paused, or nothing."""
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Keep the next offset to read of each partition. Lost ownership is no error."""
+
+    def seek(self, partition: Partition, offset: int) -> None: ...
+
+    def pause(self, partition: Partition) -> None: ...
+
+    def resume(self, partition: Partition) -> None: ...
+
+    def assignment(self) -> frozenset[Partition]: ...
+
+    async def position(self, partition: Partition) -> int:
+        """The offset of the next record to be polled."""
+
+    async def end_offsets(self, partitions: frozenset[Partition]) -> Mapping[Partition, int]: ...

@@ -1,0 +1,124 @@
+"""Postgres: one pool per process, its connections bound to the service's own schema.
+
+A connection is looked at before each use: after a failover a pool may hold connections to a server
+that is read-only now, where every write would fail for ever (asyncpg has no guard of its own).
+`jsonb` columns take and give Python values.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from services.runtime import logs, migrations
+from services.runtime.errors import TemporaryError, is_temporary
+from services.runtime.transaction import Origin, Tx
+
+log = logs.get()
+
+CONNECT_SECONDS = 5.0
+COMMAND_SECONDS = 30.0
+
+
+class Database:
+    """The pool of one service. `open` it before use, `close` it at the end."""
+
+    def __init__(self, dsn: str, schema: str, origin: Origin, max_connections: int = 8) -> None:
+        self.schema = schema
+        self._dsn = dsn
+        self._origin = origin
+        self._max_connections = max_connections
+        self._pool: Any = None
+
+    async def open(self, packages: list[str]) -> bool:
+        """Migrate and connect; True when the schema was created just now."""
+        connection = await self.dedicated_connection()
+        try:
+            is_new = await migrations.migrate(
+                connection, self.schema, ["services.runtime", *packages]
+            )
+        finally:
+            await connection.close()
+        self._pool = await asyncpg.create_pool(
+            self._dsn,
+            min_size=1,
+            max_size=self._max_connections,
+            setup=_refuse_read_only,
+            init=_set_codecs,
+            **self._connect_options(),
+        )
+        return is_new
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            try:
+                await self._pool.close()
+            except BaseException:
+                self._pool.terminate()
+                raise
+
+    @property
+    def pool(self) -> asyncpg.Pool:
+        assert self._pool is not None, "the database is not open"
+        return self._pool
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection for reads."""
+        async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """One transaction: what is emitted in it is published if, and only if, it commits."""
+        try:
+            async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
+                tx = Tx(connection, self._origin)
+                async with connection.transaction():
+                    yield tx
+        except Exception as error:
+            if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+                await self.pool.expire_connections()
+            raise
+        tx.run_callbacks()
+
+    async def is_writable(self) -> bool:
+        try:
+            async with self.pool.acquire(timeout=1.0) as connection:
+                await connection.fetchval("select 1", timeout=1.0)
+            return True
+        except Exception as error:
+            if is_temporary(error):
+                return False
+            raise
+
+    async def dedicated_connection(self) -> asyncpg.Connection:
+        """A connection outside the pool, for locks and LISTEN; the caller closes it."""
+        connection = await asyncpg.connect(self._dsn, **self._connect_options())
+        await _set_codecs(connection)
+        return connection
+
+    def _connect_options(self) -> dict[str, Any]:
+        return {
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": COMMAND_SECONDS,
+            "target_session_attrs": "read-write",
+            "server_settings": {
+                "search_path": f'"{self.schema}"',
+                "application_name": f"drivetrain-{self.schema}",
+            },
+        }
+
+
+async def _refuse_read_only(connection: Any) -> None:
+    if await connection.fetchval("show transaction_read_only") == "on":
+        connection.terminate()
+        raise TemporaryError("this Postgres connection has become read-only; it is dropped")
+
+
+async def _set_codecs(connection: Any) -> None:
+    await connection.set_type_codec(
+        "jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog"
+    )

@@ -1,0 +1,47 @@
+"""Errors by what should happen next.
+
+PlatformError
+├── TemporaryError      the same call may go through later: pause, back off, try again
+└── ConfigurationError  a setting is wrong: the process ends and names the setting and the fix
+
+What cannot be read is `drivetrain_schemas.envelope.InvalidEvent`: parked at once. Anything else is
+a bug: the process ends, is started again, and meets the event again (ARCHITECTURE.md, rule 12).
+"""
+
+import asyncpg
+
+
+class PlatformError(Exception):
+    """The base of the runtime's own errors."""
+
+
+class TemporaryError(PlatformError):
+    """Something outside did not answer; nothing is wrong with the event."""
+
+
+class ConfigurationError(PlatformError):
+    """A setting is wrong; the message names it and the fix."""
+
+
+# Postgres: connections lost or refused, shutting down, read-only after a failover, deadlocks.
+TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
+    TemporaryError,
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """True where trying the same thing again later is the right answer."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_temporary(inner) for inner in error.exceptions)
+    return isinstance(error, TEMPORARY_ERRORS)

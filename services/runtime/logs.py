@@ -1,0 +1,65 @@
+"""Structured logs: one JSON line per state change, the event a constant phrase, the data as keys.
+
+Secrets are masked by key and, in texts, where a URL carries a password.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+_SECRET_KEY = re.compile(r"password|passwd|secret|token|authorization|cookie|api_key", re.I)
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+@", re.I)
+MASK = "******"
+
+
+def configure(service: str, level: str = "info") -> None:
+    """Set up structlog and the standard library's logging (aiokafka, uvicorn) alike."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.bind_contextvars(service=service)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processor=structlog.processors.JSONRenderer(),
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+
+
+def redact(_logger: object, _method: str, line: MutableMapping[str, Any]) -> Any:
+    """Mask what must not be written, at any depth."""
+    return {key: _masked(key, value) for key, value in line.items()}
+
+
+def _masked(key: str, value: Any) -> Any:
+    if _SECRET_KEY.search(key) and value is not None:
+        return MASK
+    if isinstance(value, str):
+        return _URL_PASSWORD.sub(rf"\g<head>{MASK}@", value)
+    if isinstance(value, dict):
+        return {name: _masked(str(name), inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(key, inner) for inner in value]
+    return value
+
+
+def get() -> Any:
+    return structlog.get_logger()

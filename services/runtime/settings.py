@@ -1,0 +1,99 @@
+"""Settings of every service, from environment variables `DRIVETRAIN_<NAME>`.
+
+Each may also be given as `DRIVETRAIN_<NAME>_FILE`, the path of a file that holds the value. A name
+with our prefix that no setting has is refused: a misspelt setting must not silently be a default.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from services.runtime.errors import ConfigurationError
+
+PREFIX = "DRIVETRAIN_"
+
+
+class Settings(BaseSettings):
+    """What every service needs; a service adds its own fields."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    kafka_bootstrap_servers: str
+    kafka_sasl_username: str | None = None
+    kafka_sasl_password: SecretStr | None = None
+    topic_prefix: str = "drivetrain."
+    topic_replication_factor: int = Field(default=1, ge=1, le=10)
+    postgres_dsn: SecretStr
+    object_store_url: str = "file:///var/lib/drivetrain/objects"
+    object_store_endpoint_url: str | None = None
+    replica: int = Field(default=0, ge=0, description="number of this process in its service")
+    log_level: str = "info"
+    ops_host: str = "127.0.0.1"
+    ops_port: int = Field(default=0, ge=0, le=65535)
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(default=0, ge=0, le=65535)
+    shutdown_seconds: float = Field(default=20.0, gt=0)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
+    """Read and check the settings. Raises ConfigurationError naming every wrong variable."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, text in environment.items():
+        if not name.startswith(PREFIX):
+            continue
+        field = name.removeprefix(PREFIX).lower()
+        if field in settings_class.model_fields:
+            values[field] = text
+        elif field.removesuffix("_file") in settings_class.model_fields:
+            values[field.removesuffix("_file")] = _read(name, text, problems)
+        else:
+            known = ", ".join(PREFIX + known.upper() for known in settings_class.model_fields)
+            problems.append(f"{name}: no such setting (known: {known})")
+    try:
+        if not problems:
+            return settings_class.model_validate(_decode(settings_class, values))
+    except ValidationError as error:
+        for item in error.errors():
+            variable = PREFIX + str(item["loc"][0]).upper() if item["loc"] else "settings"
+            problems.append(f"{variable}: {item['msg']}")
+    raise ConfigurationError("\n".join(problems))
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings for people: secrets are not shown."""
+    shown: dict[str, Any] = settings.model_dump(mode="json")
+    return shown
+
+
+def from_process(settings_class: type[S]) -> S:
+    return load(settings_class, os.environ)
+
+
+def _read(name: str, path: str, problems: list[str]) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        problems.append(f"{name}: cannot read {path}: {error.strerror}")
+        return ""
+
+
+def _decode(settings_class: type[S], values: dict[str, Any]) -> dict[str, Any]:
+    """Fields that hold lists or mappings are written as JSON."""
+    decoded = dict(values)
+    for name, text in values.items():
+        annotation = settings_class.model_fields[name].annotation
+        if text[:1] in "[{" and annotation not in (str, SecretStr):
+            try:
+                decoded[name] = json.loads(text)
+            except ValueError:
+                continue
+    return decoded
