@@ -150,6 +150,6 @@ class RunResumed(Payload):
     attempt: Attempt
     fence: Fence
     step: Step
-    manifest_key: Key | None
+    manifest_key: Key | None = None
     load_seconds: Seconds
     rejected: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ class RunStarted(_OfRun):
 class RunSuspected(_OfRun):
     """The run's lease lapsed: nothing is heard of it. Nothing is killed for that."""
 
-    last_heard_at: UtcTime | None
+    last_heard_at: UtcTime | None = None
 
 
 @event("run.heard", topic=EVENTS_JOBS, producer="scheduler")
@@ -72,7 +72,7 @@ class RunHeard(_OfRun):
 class RunSucceeded(_OfRun):
     """All ranks ended with code 0."""
 
-    result: Result | None
+    result: Result | None = None
     ended_at: UtcTime
 
 
@@ -80,9 +80,9 @@ class RunSucceeded(_OfRun):
 class RunFailed(_OfRun):
     """A rank ended with another code or by a signal; `last_log` is the end of its output."""
 
-    exit_code: int | None
-    signal: int | None
-    rank: int | None
+    exit_code: int | None = None
+    signal: int | None = None
+    rank: int | None = None
     last_log: Annotated[str, StringConstraints(max_length=8192)]
     ended_at: UtcTime
 

@@ -168,9 +168,9 @@ class StudyCompleted(Payload):
     study_id: StudyId
     num_completed: int
     num_failed: int
-    best_number: int | None
-    best_job_id: JobId | None
-    best_value: float | None
-    best_hyperparameters: dict[str, Scalar] | None
+    best_number: int | None = None
+    best_job_id: JobId | None = None
+    best_value: float | None = None
+    best_hyperparameters: dict[str, Scalar] | None = None
     metric: Metric
     finished_at: UtcTime
