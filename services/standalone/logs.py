@@ -1,0 +1,37 @@
+"""Log files of the children: bounded in size, and their ends for error messages.
+
+A child writes to its file itself (opened for appending), so a stopped supervisor never blocks it.
+A file that has grown too large is copied to `<name>.1` and cut to nothing; because of the append
+mode the child goes on at its new end. At most two files of the limit are kept for each child.
+"""
+
+import shutil
+from collections import deque
+from pathlib import Path
+
+LIMIT_BYTES = 16 * 1024 * 1024
+
+
+def rotate_log(path: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
+    """Cut the file if it is over the limit; True if it was."""
+    try:
+        if path.stat().st_size <= limit_bytes:
+            return False
+    except FileNotFoundError:
+        return False
+    shutil.copyfile(path, path.with_name(path.name + ".1"))
+    with path.open("r+b") as file:
+        file.truncate(0)
+    return True
+
+
+def last_lines(path: Path, num_lines: int) -> str:
+    """The end of a log, without reading the whole of it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(deque(text.splitlines(), maxlen=num_lines))

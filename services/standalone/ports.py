@@ -1,0 +1,80 @@
+"""Ports: chosen once, kept in `ports.json`, used again at the next start if still free.
+
+In: the names that need a port, those fixed by the caller, and the file of the last start.
+Out: one port per name. Chosen below the range from which the system takes ports for outgoing
+connections, so that a port kept from last time is rarely taken by chance.
+"""
+
+import json
+import random
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+FIRST, LAST = 20_000, 32_000
+NUM_TRIES = 200
+
+
+class PortTaken(RuntimeError):
+    """A port that the caller fixed is in use."""
+
+
+def is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # Without this, connections of the last start that linger would make it look taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(taken: Iterable[int] = ()) -> int:
+    used = set(taken)
+    for _ in range(NUM_TRIES):
+        port = random.randint(FIRST, LAST)
+        if port not in used and is_free(port):
+            return port
+    raise RuntimeError(f"No free port between {FIRST} and {LAST} on 127.0.0.1")
+
+
+def choose_ports(
+    file: Path,
+    names: Iterable[str],
+    fixed: Mapping[str, int],
+    preferred: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """Fixed ports first, then last time's, then preferred ones, then any that is free."""
+    wanted = tuple(names)
+    kept = _read(file)
+    chosen: dict[str, int] = {}
+    for name in wanted:
+        if name in fixed:
+            if not is_free(fixed[name]):
+                raise PortTaken(
+                    f"Port {fixed[name]}, asked for by {name}, is in use on 127.0.0.1: "
+                    "choose another one or leave the option out."
+                )
+            chosen[name] = fixed[name]
+    for name in wanted:
+        for port in (kept.get(name), (preferred or {}).get(name)):
+            if name not in chosen and port and port not in chosen.values() and is_free(port):
+                chosen[name] = port
+    for name in wanted:
+        if name not in chosen:
+            chosen[name] = free_port((*chosen.values(), *kept.values()))
+    partial = file.with_name(f".{file.name}.partial")
+    partial.write_text(json.dumps(chosen, indent=2, sort_keys=True) + "\n")
+    partial.replace(file)
+    return chosen
+
+
+def _read(file: Path) -> dict[str, int]:
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    if not isinstance(content, dict):
+        return {}
+    return {name: port for name, port in content.items() if isinstance(port, int)}
