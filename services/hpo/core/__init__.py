@@ -1,0 +1,1 @@
+"""The pure decisions of a search: same study, same results, same actions."""

@@ -1,0 +1,25 @@
+"""Random search: every parameter of every trial is drawn on its own.
+
+The draw is counter-based: the bits are SHA-256 of (seed, trial number, parameter name). So it
+depends on no generator state, no hash seed and no order of the space's mapping, a parameter that
+is added changes no other's values, and two studies with one seed try the same points. Points are
+drawn with replacement: a small space of choices repeats itself, which the grid sampler does not.
+"""
+
+import hashlib
+
+from services.hpo.core.space import Point, Space, draw
+
+
+def num_points(space: Space) -> None:
+    """Random search never runs out of points."""
+    return None
+
+
+def propose(space: Space, seed: int, number: int) -> Point:
+    return {name: draw(parameter, _bits(seed, number, name)) for name, parameter in space}
+
+
+def _bits(seed: int, number: int, name: str) -> int:
+    digest = hashlib.sha256(f"random\0{seed}\0{number}\0{name}".encode()).digest()
+    return int.from_bytes(digest, "big")

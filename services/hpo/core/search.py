@@ -1,0 +1,124 @@
+"""What a study does next: its progress and the ends of its trials in, actions out.
+
+`decide` settles the trials that ended, proposes as many new ones as may run beside the others, and
+finishes the study when none is left. It keeps three invariants: a number is proposed once and in
+order, never more than `max_parallel_trials` run, and every proposed trial is settled once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from services.hpo.core.ranking import Goal, Ranked, is_better
+from services.hpo.core.samplers import SAMPLERS
+from services.hpo.core.space import Point, Space
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What was asked for; immutable."""
+
+    space: Space
+    sampler: str
+    seed: int
+    num_trials: int
+    max_parallel_trials: int
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a study is; saved with it."""
+
+    num_proposed: int = 0
+    num_completed: int = 0
+    num_failed: int = 0
+    best: Ranked | None = None
+
+    @property
+    def num_running(self) -> int:
+        return self.num_proposed - self.num_completed - self.num_failed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A running trial ended: with a value, or without one and a reason."""
+
+    number: int
+    value: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTrial:
+    number: int
+    value: float
+    is_best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailTrial:
+    number: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeTrial:
+    number: int
+    hyperparameters: Point
+
+
+@dataclass(frozen=True, slots=True)
+class FinishStudy:
+    num_completed: int
+    num_failed: int
+    best: Ranked | None
+
+
+Action = CompleteTrial | FailTrial | ProposeTrial | FinishStudy
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    actions: tuple[Action, ...]
+    progress: Progress
+
+
+def num_trials(sampler: str, space: Space, max_trials: int) -> int:
+    """What a study will spend: a grid may hold fewer points than the trials allowed."""
+    bound = SAMPLERS[sampler].num_points(space)
+    return max_trials if bound is None else min(bound, max_trials)
+
+
+def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decision:
+    """The next actions. `ended` are running trials, each once; deciding again yields nothing."""
+    actions: list[Action] = []
+    for trial in sorted(ended, key=lambda trial: trial.number):
+        action, progress = _settle(search, progress, trial)
+        actions.append(action)
+    for number in range(progress.num_proposed, _proposed_after(search, progress)):
+        point = SAMPLERS[search.sampler].propose(search.space, search.seed, number)
+        actions.append(ProposeTrial(number, point))
+        progress = replace(progress, num_proposed=number + 1)
+    if ended and progress.num_completed + progress.num_failed == search.num_trials:
+        actions.append(FinishStudy(progress.num_completed, progress.num_failed, progress.best))
+    return Decision(tuple(actions), progress)
+
+
+def _settle(search: Search, progress: Progress, trial: Ended) -> tuple[Action, Progress]:
+    assert progress.num_running > 0, f"trial {trial.number} ended and none runs"
+    if trial.value is None:
+        failed = replace(progress, num_failed=progress.num_failed + 1)
+        return FailTrial(trial.number, trial.detail), failed
+    ranked = Ranked(trial.number, trial.value)
+    better = is_better(search.goal, ranked, progress.best)
+    completed = replace(
+        progress,
+        num_completed=progress.num_completed + 1,
+        best=ranked if better else progress.best,
+    )
+    return CompleteTrial(trial.number, trial.value, better), completed
+
+
+def _proposed_after(search: Search, progress: Progress) -> int:
+    free = search.max_parallel_trials - progress.num_running
+    return min(search.num_trials, progress.num_proposed + max(free, 0))

@@ -1,0 +1,14 @@
+"""Every Prometheus metric of the search service."""
+
+from prometheus_client import Counter
+
+STUDY_REQUESTS = Counter(
+    "drivetrain_hpo_study_requests_total",
+    "Requests for studies by answer: started, repeated, or the reason of the refusal.",
+    ["answer"],
+)
+STUDIES_COMPLETED = Counter("drivetrain_hpo_studies_completed_total", "Studies that ended.")
+TRIALS_PROPOSED = Counter("drivetrain_hpo_trials_proposed_total", "Trials proposed.")
+TRIALS_ENDED = Counter(
+    "drivetrain_hpo_trials_ended_total", "Trials that ended, with or without a value.", ["state"]
+)

@@ -1,0 +1,120 @@
+"""Translation between the contracts and the core: specs and results in, payloads out. Pure."""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
+from drivetrain_schemas.errors import field_errors
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
+from drivetrain_schemas.studies import Choice, Integer, Parameter, StudySpec, StudySubmit, Uniform
+from services.hpo.core import ranking, search, space
+
+NAME_LENGTH = 63
+# A study's events and commands hold parts of its request, and less than this besides.
+EVENT_MARGIN_BYTES = 8 * 1024
+
+
+def to_search(spec: StudySpec) -> search.Search:
+    points = space.make_space({name: _parameter(value) for name, value in spec.space.items()})
+    return search.Search(
+        space=points,
+        sampler=spec.sampler.value,
+        seed=spec.seed,
+        num_trials=search.num_trials(spec.sampler.value, points, spec.max_trials),
+        max_parallel_trials=spec.max_parallel_trials,
+        goal=metric_of(spec).goal.value,
+    )
+
+
+def metric_of(spec: StudySpec) -> Metric:
+    assert spec.job.metric is not None, "a study's contract demands the metric"
+    return spec.job.metric
+
+
+def canonical(spec: StudySpec) -> str:
+    """Equal for equal requests, however they were written; all defaults are spelt out."""
+    return json.dumps(spec.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+
+
+def read_spec(text: str) -> StudySpec:
+    return StudySpec.model_validate_json(text)
+
+
+def trial_job(spec: StudySpec, number: int, point: space.Point) -> JobSpec:
+    """The study's job with the point's hyperparameters; raises ValidationError."""
+    suffix = f"-{number}"
+    fields = spec.job.model_dump()
+    fields["name"] = spec.name[: NAME_LENGTH - len(suffix)] + suffix
+    fields["hyperparameters"] = {**spec.job.hyperparameters, **point}
+    return JobSpec.model_validate(fields)
+
+
+def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> JobSubmit:
+    """The same trial always asks for the same job."""
+    request_id = f"{study_id}/{number}"
+    return JobSubmit(
+        request_id=request_id,
+        spec=job,
+        trial=TrialOf(study_id=study_id, number=number),
+        job_id=job_id_for(tenant_id, request_id),
+    )
+
+
+def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
+    """What is wrong with the jobs that the study would ask for; all trials are of one form."""
+    asked = to_search(spec)
+    first = search.decide(asked, search.Progress(), ()).actions[0]
+    assert isinstance(first, search.ProposeTrial)
+    try:
+        trial_job(spec, first.number, first.hyperparameters)
+    except ValidationError as error:
+        return field_errors(error, within="job")
+    return ()
+
+
+def is_too_large(command: StudySubmit) -> bool:
+    """Whether an event of the study could exceed what the bus carries."""
+    return len(encode_payload(command)) > MAX_EVENT_BYTES - EVENT_MARGIN_BYTES
+
+
+def to_ended(number: int, result_json: str | None, detail: str, metric: Metric) -> search.Ended:
+    """How a trial ended: by the result of its job, never by streamed samples."""
+    if result_json is None:
+        return search.Ended(number, None, detail)
+    result = Result.model_validate_json(result_json)
+    value = ranking.trial_value(_reported(result), metric.name, metric.goal.value)
+    if value is None:
+        return search.Ended(number, None, f"the job reported no value of {metric.name}")
+    return search.Ended(number, value)
+
+
+def dump_point(point: Mapping[str, space.Scalar]) -> str:
+    return json.dumps(point, ensure_ascii=False)
+
+
+def load_point(text: str) -> space.Point:
+    point: space.Point = json.loads(text)
+    return point
+
+
+def _reported(result: Result) -> ranking.Reported:
+    best = result.best
+    return ranking.Reported(
+        metrics=result.metrics,
+        best_name=best.name if best else None,
+        best_goal=best.goal.value if best else None,
+        best_value=best.value if best else None,
+    )
+
+
+def _parameter(parameter: Parameter) -> space.Parameter:
+    match parameter:
+        case Uniform(low=low, high=high, log=log, num=num):
+            return space.Uniform(low, high, log, num)
+        case Integer(low=low, high=high, log=log, num=num):
+            return space.Integer(low, high, log, num)
+        case Choice(values=values):
+            return space.Choice(values)

@@ -1,0 +1,9 @@
+"""Where the search service is put together."""
+
+from services.hpo.handlers import HANDLERS
+from services.hpo.settings import HpoSettings
+from services.runtime.service import Service
+
+
+def build(settings: HpoSettings) -> Service:
+    return Service(name="hpo", settings=settings, package="services.hpo", handlers=HANDLERS)

@@ -1,0 +1,126 @@
+"""Translation between contracts and core."""
+
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.ids import study_id_for
+from drivetrain_schemas.jobs import Goal, Metric, Result
+from drivetrain_schemas.studies import StudySpec, StudySubmit
+from services.hpo import messages
+from services.hpo.core.search import Ended
+from services.hpo.core.space import Choice, Integer, Uniform
+
+STUDY_ID = study_id_for("default", "study-1")
+
+
+def make_spec(**fields: Any) -> StudySpec:
+    document = {
+        "name": "digits-search",
+        "job": {
+            "name": "digits",
+            "command": "python train.py",
+            "hyperparameters": {"learning_rate": 0.1, "momentum": 0.9},
+            "metric": {"name": "loss", "goal": "minimize"},
+        },
+        "space": {"learning_rate": {"type": "uniform", "low": 0.001, "high": 0.1, "log": True}},
+        "max_trials": 3,
+    }
+    return StudySpec.model_validate({**document, **fields})
+
+
+def test_a_trials_job_is_the_template_with_the_points_hyperparameters() -> None:
+    spec = make_spec()
+    job = messages.trial_job(spec, 2, {"learning_rate": 0.02})
+    assert job.name == "digits-search-2"
+    assert job.hyperparameters == {"learning_rate": 0.02, "momentum": 0.9}
+    assert job.metric == spec.job.metric
+    same = job.model_copy(update={"name": "digits", "hyperparameters": spec.job.hyperparameters})
+    assert same == spec.job
+
+
+def test_a_long_name_leaves_room_for_the_number() -> None:
+    job = messages.trial_job(make_spec(name="n" * 63), 1234, {})
+    assert job.name == "n" * 58 + "-1234"
+
+
+def test_a_trials_command_names_the_study_and_the_number() -> None:
+    job = messages.trial_job(make_spec(), 2, {})
+    command = messages.trial_command("default", STUDY_ID, 2, job)
+    assert command.request_id == f"{STUDY_ID}/2"
+    assert command.trial is not None
+    assert (command.trial.study_id, command.trial.number) == (STUDY_ID, 2)
+    assert command == messages.trial_command("default", STUDY_ID, 2, job)
+
+
+def test_equal_requests_written_differently_are_one_request() -> None:
+    space = {"a": {"type": "choice", "values": [1]}, "b": {"type": "choice", "values": [2]}}
+    spec = make_spec(space=space)
+    turned = make_spec(space=dict(reversed(space.items())), sampler="random", seed=0)
+    assert messages.canonical(spec) == messages.canonical(turned)
+    assert messages.read_spec(messages.canonical(spec)) == spec
+
+
+@pytest.mark.parametrize("value", [1.0, True, "1"])
+def test_values_that_python_holds_equal_are_different_requests(value: object) -> None:
+    one = make_spec(space={"a": {"type": "choice", "values": [1]}})
+    other = make_spec(space={"a": {"type": "choice", "values": [value]}})
+    assert messages.canonical(one) != messages.canonical(other)
+
+
+def test_the_space_is_translated() -> None:
+    spec = make_spec(
+        space={
+            "c": {"type": "choice", "values": ["x", 2]},
+            "b": {"type": "integer", "low": 1, "high": 9, "num": 3},
+            "a": {"type": "uniform", "low": 0.5, "high": 1.5},
+        }
+    )
+    assert messages.to_search(spec).space == (
+        ("a", Uniform(0.5, 1.5)),
+        ("b", Integer(1, 9, num=3)),
+        ("c", Choice(("x", 2))),
+    )
+
+
+def test_a_space_too_wide_for_a_job_is_found_before_the_study_starts() -> None:
+    job = {
+        "name": "digits",
+        "command": "python train.py",
+        "hyperparameters": {f"h{index}": 1 for index in range(128)},
+        "metric": {"name": "loss", "goal": "minimize"},
+    }
+    errors = messages.errors_of_trials(make_spec(job=job))
+    assert [error.field for error in errors] == ["job.hyperparameters"]
+    assert messages.errors_of_trials(make_spec()) == ()
+
+
+def test_a_request_near_the_size_limit_of_events_is_too_large() -> None:
+    values = [f"{index:03d}" + "v" * 1020 for index in range(250)]
+    spec = make_spec(space={"a": {"type": "choice", "values": values}})
+    assert messages.is_too_large(StudySubmit(request_id="r", spec=spec))
+    assert not messages.is_too_large(StudySubmit(request_id="r", spec=make_spec()))
+
+
+def test_a_result_ranks_by_its_best_value() -> None:
+    metric = Metric(name="loss", goal=Goal.MINIMIZE)
+    result = Result.model_validate(
+        {
+            "step": 9,
+            "metrics": {"loss": 0.5},
+            "best": {"name": "loss", "goal": "minimize", "value": 0.25, "step": 4},
+        }
+    )
+    ended = messages.to_ended(3, result.model_dump_json(), "", metric)
+    assert ended == Ended(3, 0.25)
+    last = result.model_copy(update={"best": None})
+    assert messages.to_ended(3, last.model_dump_json(), "", metric) == Ended(3, 0.5)
+    none = Result(step=9)
+    assert messages.to_ended(3, none.model_dump_json(), "", metric).value is None
+
+
+def test_points_keep_their_types_in_rows() -> None:
+    point: dict[str, Any] = {"a": 1e300, "b": 1.0, "c": 1, "d": True, "e": "é"}
+    loaded = messages.load_point(messages.dump_point(point))
+    assert loaded == point
+    assert [type(value) for value in loaded.values()] == [float, float, int, bool, str]
