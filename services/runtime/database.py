@@ -8,7 +8,7 @@ that is read-only now, where every write would fail for ever (asyncpg has no gua
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
@@ -62,20 +62,20 @@ class Database:
     @property
     def pool(self) -> asyncpg.Pool:
         assert self._pool is not None, "the database is not open"
-        return self._pool
+        return cast(asyncpg.Pool, self._pool)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
         """A connection for reads."""
         async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
-            yield connection
+            yield cast(asyncpg.Connection, connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """One transaction: what is emitted in it is published if, and only if, it commits."""
         try:
             async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
-                tx = Tx(connection, self._origin)
+                tx = Tx(cast(asyncpg.Connection, connection), self._origin)
                 async with connection.transaction():
                     yield tx
         except Exception as error:
@@ -98,7 +98,7 @@ class Database:
         """A connection outside the pool, for locks and LISTEN; the caller closes it."""
         connection = await asyncpg.connect(self._dsn, **self._connect_options())
         await _set_codecs(connection)
-        return connection
+        return cast(asyncpg.Connection, connection)
 
     def _connect_options(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,25 @@
+"""The Prometheus metrics that every service has. No ids as labels."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+HANDLED = Counter("drivetrain_events_handled_total", "Events handled, by type.", ["type"])
+DUPLICATES = Counter(
+    "drivetrain_events_duplicate_total",
+    "Events dropped: they were handled before.",
+    ["type"],
+)
+PARKED = Counter("drivetrain_events_parked_total", "Records set aside, by reason.", ["reason"])
+SKIPPED = Counter(
+    "drivetrain_events_skipped_total", "Unreadable records another service parks.", ["reason"]
+)
+RETRIES = Counter(
+    "drivetrain_consumer_retries_total", "Batches put back because something was away.", ["group"]
+)
+PAUSED = Gauge("drivetrain_consumer_paused_partitions", "Partitions that back off.", ["group"])
+LAG = Gauge("drivetrain_consumer_lag_records", "Records not yet handled.", ["group"])
+HANDLING_SECONDS = Histogram(
+    "drivetrain_handling_seconds", "Time of one transaction of a handler.", ["group"]
+)
+PUBLISHED = Counter("drivetrain_outbox_published_total", "Outbox rows acknowledged by Kafka.")
+PUBLISH_FAILURES = Counter("drivetrain_outbox_failures_total", "Publications without an answer.")
+OUTBOX_WAITING = Gauge("drivetrain_outbox_waiting_rows", "Outbox rows not yet acknowledged.")

@@ -1,0 +1,249 @@
+"""Apache Kafka behind the two ports of `bus`, by aiokafka.
+
+Every default that matters is set here, because aiokafka's own are unsafe for this use: manual
+commits, all acknowledgements, idempotence, earliest offset, static membership, round-robin
+assignor. No Kafka transactions: aiokafka cannot fence them (issues 844, 1145).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+
+from services.runtime import logs
+from services.runtime.bus import OutRecord, Partition, PublishFailed, Record
+from services.runtime.errors import TemporaryError
+from services.runtime.settings import Settings
+
+log = logs.get()
+
+ACK_SECONDS = 15.0
+REQUEST_MS = 10_000
+SESSION_MS = 30_000
+MAX_POLL_INTERVAL_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAccess:
+    """Where the brokers are and how to log in."""
+
+    bootstrap_servers: str
+    username: str | None = None
+    password: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> "KafkaAccess":
+        password = settings.kafka_sasl_password
+        return cls(
+            settings.kafka_bootstrap_servers,
+            settings.kafka_sasl_username,
+            password.get_secret_value() if password else None,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Connection options that every aiokafka client takes."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "request_timeout_ms": REQUEST_MS,
+            "metadata_max_age_ms": 60_000,
+        }
+        if self.username is not None:
+            options |= {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "PLAIN",
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        return options
+
+
+PRODUCER_OPTIONS: Mapping[str, Any] = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "linger_ms": 2,
+    "max_request_size": 1_000_000,
+    "compression_type": None,
+}
+CONSUMER_OPTIONS: Mapping[str, Any] = {
+    "enable_auto_commit": False,
+    "auto_offset_reset": "earliest",
+    "isolation_level": "read_committed",
+    "partition_assignment_strategy": (RoundRobinPartitionAssignor,),
+    "session_timeout_ms": SESSION_MS,
+    "heartbeat_interval_ms": 3_000,
+    "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+    "fetch_max_wait_ms": 200,
+}
+
+
+class KafkaPublisher:
+    """An idempotent producer that is built anew after every failure.
+
+    aiokafka's producer stays dead after OutOfOrderSequenceNumber (issue 1017), and with idempotence
+    its batches never expire; so each call has its own time limit, and a limit that passes means
+    *unknown*, not *failed*: the caller sends again, readers drop what comes twice.
+    """
+
+    def __init__(self, access: KafkaAccess, client_id: str) -> None:
+        self._access = access
+        self._client_id = client_id
+        self._producer: Any = None
+        self._lock = asyncio.Lock()
+
+    async def publish(self, records: Sequence[OutRecord]) -> None:
+        num_acknowledged = 0
+        try:
+            async with asyncio.timeout(ACK_SECONDS):
+                producer = await self._connected()
+                acks = [await self._send(producer, record) for record in records]
+                for ack in acks:
+                    await ack
+                    num_acknowledged += 1
+        except (KafkaError, OSError, TimeoutError) as error:
+            await self._drop()
+            raise PublishFailed(num_acknowledged, repr(error)) from error
+
+    async def close(self) -> None:
+        await self._drop()
+
+    async def _connected(self) -> Any:
+        async with self._lock:
+            if self._producer is None:
+                producer = AIOKafkaProducer(
+                    client_id=self._client_id, **self._access.options(), **PRODUCER_OPTIONS
+                )
+                try:
+                    await producer.start()
+                except BaseException:
+                    await _abandon(producer)
+                    raise
+                self._producer = producer
+            return self._producer
+
+    @staticmethod
+    async def _send(producer: Any, record: OutRecord) -> asyncio.Future[Any]:
+        ack: asyncio.Future[Any] = await producer.send(
+            record.topic, value=record.value, key=record.key, headers=list(record.headers)
+        )
+        # An ack nobody awaits any more (after a time limit) must not be reported as lost.
+        ack.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return ack
+
+    async def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await _abandon(producer)
+
+
+async def _abandon(producer: Any) -> None:
+    """Stop a producer that may never be able to flush."""
+    try:
+        async with asyncio.timeout(2.0):
+            await producer.stop()
+    except (KafkaError, OSError, TimeoutError):
+        with contextlib.suppress(Exception):
+            if producer._sender is not None:
+                await asyncio.wait_for(producer._sender.close(), 1.0)
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(producer.client.close(), 1.0)
+
+
+class KafkaSource:
+    """A consumer with static membership: a restart takes its partitions back at once."""
+
+    def __init__(
+        self,
+        access: KafkaAccess,
+        group: str,
+        topics: Sequence[str],
+        *,
+        member: str,
+        max_records: int,
+    ) -> None:
+        self._consumer = AIOKafkaConsumer(
+            *topics,
+            group_id=group,
+            group_instance_id=member,
+            client_id=member,
+            max_poll_records=max_records,
+            **access.options(),
+            **CONSUMER_OPTIONS,
+        )
+
+    async def start(self) -> None:
+        try:
+            await self._consumer.start()
+        except (KafkaError, OSError) as error:
+            await self.stop()
+            raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+
+    async def stop(self) -> None:
+        try:
+            async with asyncio.timeout(5.0):
+                await self._consumer.stop()
+        except (KafkaError, OSError, TimeoutError) as error:
+            log.warning("consumer did not close in order", error=repr(error))
+
+    async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        batches = await self._consumer.getmany(timeout_ms=int(timeout_seconds * 1000))
+        return {Partition(*tp): [_record(item) for item in items] for tp, items in batches.items()}
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        owned = {
+            TopicPartition(*partition): offset
+            for partition, offset in offsets.items()
+            if TopicPartition(*partition) in self._consumer.assignment()
+        }
+        if not owned:
+            return
+        try:
+            async with asyncio.timeout(ACK_SECONDS):
+                await self._consumer.commit(owned)
+        except (CommitFailedError, IllegalStateError) as error:
+            log.warning("partitions were taken over before the commit", error=repr(error))
+        except (KafkaError, OSError, TimeoutError) as error:
+            log.warning("offsets are not committed yet", error=repr(error))
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        # Taken over meanwhile: the new owner starts at the committed offset.
+        with contextlib.suppress(IllegalStateError):
+            self._consumer.seek(TopicPartition(*partition), offset)
+
+    def pause(self, partition: Partition) -> None:
+        with contextlib.suppress(IllegalStateError):
+            self._consumer.pause(TopicPartition(*partition))
+
+    def resume(self, partition: Partition) -> None:
+        with contextlib.suppress(IllegalStateError):
+            self._consumer.resume(TopicPartition(*partition))
+
+    def assignment(self) -> frozenset[Partition]:
+        return frozenset(Partition(*tp) for tp in self._consumer.assignment())
+
+    async def position(self, partition: Partition) -> int:
+        async with asyncio.timeout(REQUEST_MS / 1000):
+            return int(await self._consumer.position(TopicPartition(*partition)))
+
+    async def end_offsets(self, partitions: frozenset[Partition]) -> Mapping[Partition, int]:
+        try:
+            ends = await self._consumer.end_offsets([TopicPartition(*item) for item in partitions])
+        except (KafkaError, OSError) as error:
+            raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+        return {Partition(*tp): offset for tp, offset in ends.items()}
+
+
+def _record(item: Any) -> Record:
+    return Record(
+        topic=item.topic,
+        partition=item.partition,
+        offset=item.offset,
+        timestamp_ms=item.timestamp,
+        key=item.key,
+        value=item.value,
+        headers=tuple(item.headers),
+    )

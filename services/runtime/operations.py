@@ -1,0 +1,82 @@
+"""What operators ask a process: `/livez`, `/readyz` and `/metrics`, on a port of their own.
+
+Live: the loop runs and the consumers' polls return; nothing outside is asked. Ready: started, not
+stopping, Postgres is writable, and every consumer has joined.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
+Check = Callable[[], Awaitable[str | None]]
+
+
+class Server(uvicorn.Server):
+    """uvicorn inside our own TaskGroup: signals are the service's, not the server's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+    @property
+    def port(self) -> int:
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+
+def server(app: ASGIApp, host: str, port: int) -> Server:
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=3,
+        server_header=False,
+    )
+    return Server(config)
+
+
+async def serve(running: Server, stopping: asyncio.Event) -> None:
+    """Serve until `stopping`, then close the connections in order."""
+    task = asyncio.create_task(running.serve())
+    stopped = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        running.should_exit = True
+        await task
+    except SystemExit as error:  # uvicorn exits where it cannot bind
+        raise OSError(f"cannot listen on {running.config.host}:{running.config.port}") from error
+    finally:
+        running.should_exit = True
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+
+
+def operations_app(live: Check, ready: Check) -> ASGIApp:
+    """Each check returns None, or what is wrong."""
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        path = scope.get("path", "")
+        if path == "/metrics":
+            await _respond(send, 200, generate_latest(), CONTENT_TYPE_LATEST)
+        elif path in ("/livez", "/readyz"):
+            problem = await (live if path == "/livez" else ready)()
+            text = problem or "ok"
+            await _respond(send, 503 if problem else 200, f"{text}\n".encode(), "text/plain")
+        else:
+            await _respond(send, 404, b"/livez, /readyz or /metrics\n", "text/plain")
+
+    return app
+
+
+async def _respond(send: Any, status: int, body: bytes, content_type: str) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,109 @@
+"""Any S3 by aiobotocore. Credentials come the usual way (`AWS_*`, profile, role).
+
+Write-once is a conditional put (`If-None-Match: *`). Our own SHA-256 stands in manifests, so the
+client's extra checksums, which some S3 servers refuse, are sent only where they are required.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import BotoCoreError, ClientError
+
+from services.runtime.errors import TemporaryError
+from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
+
+_MISSING = ("NoSuchKey", "404", "NotFound")
+_TAKEN = ("PreconditionFailed", "412")
+
+
+class S3Store:
+    def __init__(self, bucket: str, prefix: str, endpoint_url: str | None) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._endpoint_url = endpoint_url
+        self._stack = AsyncExitStack()
+        self._lock = asyncio.Lock()
+        self._client: Any = None
+
+    async def put(self, key: str, content: bytes) -> None:
+        await self._call("put_object", Key=self._prefix + key, Body=content)
+
+    async def put_if_absent(self, key: str, content: bytes) -> bool:
+        answer = await self._call(
+            "put_object", Key=self._prefix + key, Body=content, IfNoneMatch="*", allow=_TAKEN
+        )
+        return answer is not None
+
+    async def get(self, key: str) -> bytes:
+        return b"".join([piece async for piece in self.stream(key)])
+
+    async def stream(self, key: str) -> AsyncIterator[bytes]:
+        answer = await self._call("get_object", Key=self._prefix + key, allow=_MISSING)
+        if answer is None:
+            raise NoSuchObject(key)
+        try:
+            async with answer["Body"] as body:
+                async for piece in body.content.iter_chunked(CHUNK_BYTES):
+                    yield piece
+        except (BotoCoreError, OSError) as error:
+            raise TemporaryError(f"{key}: {error!r}") from error
+
+    async def size(self, key: str) -> int:
+        answer = await self._call("head_object", Key=self._prefix + key, allow=_MISSING)
+        if answer is None:
+            raise NoSuchObject(key)
+        return int(answer["ContentLength"])
+
+    async def list(self, prefix: str) -> Sequence[ObjectInfo]:
+        found: deque[ObjectInfo] = deque()
+        token: dict[str, Any] = {}
+        while True:
+            answer = await self._call("list_objects_v2", Prefix=self._prefix + prefix, **token)
+            for item in answer.get("Contents", ()):
+                key = str(item["Key"]).removeprefix(self._prefix)
+                found.append(ObjectInfo(key, int(item["Size"])))
+            if not answer.get("IsTruncated"):
+                return tuple(found)
+            token = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    async def delete(self, key: str) -> None:
+        await self._call("delete_object", Key=self._prefix + key, allow=_MISSING)
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+        self._client = None
+
+    async def _call(self, operation: str, allow: tuple[str, ...] = (), **arguments: Any) -> Any:
+        """One request; None where the answer is an error that `allow` names."""
+        client = await self._connected()
+        try:
+            return await getattr(client, operation)(Bucket=self._bucket, **arguments)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in allow:
+                return None
+            raise TemporaryError(f"{operation}: {error}") from error
+        except (BotoCoreError, OSError, TimeoutError) as error:
+            raise TemporaryError(f"{operation}: {error!r}") from error
+
+    async def _connected(self) -> Any:
+        async with self._lock:
+            if self._client is None:
+                config = AioConfig(
+                    request_checksum_calculation="when_required",
+                    response_checksum_validation="when_required",
+                    connect_timeout=5,
+                    read_timeout=60,
+                    retries={"max_attempts": 3, "mode": "standard"},
+                    s3={"addressing_style": "path"} if self._endpoint_url else {},
+                )
+                self._client = await self._stack.enter_async_context(
+                    get_session().create_client(
+                        "s3", endpoint_url=self._endpoint_url, config=config
+                    )
+                )
+            return self._client

@@ -1,0 +1,301 @@
+"""A service: its life from start to an orderly stop, in one TaskGroup.
+
+Start: operations port, Postgres (waited for), migrations, relay, consumers, own tasks, read API.
+Stop on SIGTERM or SIGINT: not ready -> consumers finish what they hold and keep their offsets ->
+tasks end -> the outbox is drained -> everything is closed. A task that fails ends the process with
+code 1 (70 for a stuck consumer); whoever supervises it starts it anew.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from drivetrain_schemas.topics import Topic
+from services.runtime import logs, replay
+from services.runtime.bus import Publisher
+from services.runtime.clock import Clock, SystemClock
+from services.runtime.consumer import Consumer
+from services.runtime.database import Database
+from services.runtime.errors import ConfigurationError, is_temporary
+from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.object_store import ObjectStore, open_object_store
+from services.runtime.operations import ASGIApp, operations_app, serve, server
+from services.runtime.processing import (
+    BatchHandler,
+    BatchProcessor,
+    EventProcessor,
+    HandlerTable,
+    Processor,
+    RefusalTable,
+    topics_of,
+)
+from services.runtime.relay import Relay
+from services.runtime.settings import Settings, from_process, masked
+from services.runtime.transaction import Origin
+from services.runtime.watchdog import Stuck, watch
+
+log = logs.get()
+
+EXIT_CONFIGURATION = 2
+EXIT_STUCK = 70
+LIVE_POLL_SECONDS = 120.0
+MAX_POLL_RECORDS = 500
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The live adapters, for a service's own tasks and its read API."""
+
+    settings: Settings
+    database: Database
+    publisher: Publisher
+    object_store: ObjectStore
+    clock: Clock
+    stopping: asyncio.Event
+
+
+Task = Callable[[Platform], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a service is made of; `build(settings)` in its wiring.py says it."""
+
+    name: str
+    settings: Settings
+    package: str
+    handlers: HandlerTable = field(default_factory=dict)
+    refusals: RefusalTable = field(default_factory=dict)
+    streams: Mapping[Topic, BatchHandler] = field(default_factory=dict)
+    tasks: tuple[Task, ...] = ()
+    http: Callable[[Platform], ASGIApp] | None = None
+    is_projection: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(f"/drivetrain/{self.name}", self.settings.topic_prefix)
+
+
+def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
+    """The command line of a service: serve, `rebuild`, `replay ID`, `--print-config`."""
+    arguments = sys.argv[1:]
+    try:
+        settings = from_process(settings_class)
+        if arguments == ["--print-config"]:
+            print(json.dumps(masked(settings), indent=2))
+            return
+        service = build(settings)
+        logs.configure(service.name, settings.log_level)
+        if not arguments:
+            code = asyncio.run(run(service))
+        elif arguments == ["rebuild"]:
+            code = asyncio.run(rebuild(service))
+        elif len(arguments) == 2 and arguments[0] == "replay":
+            code = asyncio.run(
+                replay.replay(KafkaAccess.of(settings), service.origin, service.name, arguments[1])
+            )
+        else:
+            print("usage: python -m services.<name> [rebuild | replay ID | --print-config]")
+            code = EXIT_CONFIGURATION
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)
+        code = EXIT_CONFIGURATION
+    sys.exit(code)
+
+
+async def rebuild(service: Service) -> int:
+    """Drop a projection's schema; the next start reads every topic from offset 0."""
+    if not service.is_projection:
+        print(
+            f"{service.name} holds facts of its own, which no topic could give back; "
+            "only a service that is a projection can be rebuilt",
+            file=sys.stderr,
+        )
+        return EXIT_CONFIGURATION
+    dsn = service.settings.postgres_dsn.get_secret_value()
+    database = Database(dsn, service.name, service.origin)
+    connection = await database.dedicated_connection()
+    try:
+        await connection.execute(f'drop schema if exists "{service.name}" cascade')
+    finally:
+        await connection.close()
+    log.info("projection dropped", schema=service.name)
+    return 0
+
+
+async def run(service: Service) -> int:
+    """Serve until a signal. Returns the exit code."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    code = 0
+    try:
+        await Running(service, stopping).run()
+    except* Stuck as stuck:
+        log.error("consumer is stuck, the process ends", error=str(stuck.exceptions[0]))
+        code = EXIT_STUCK
+    except* ConfigurationError as wrong:
+        log.error("setting is wrong, the process ends", error=str(wrong.exceptions[0]))
+        code = EXIT_CONFIGURATION
+    except* Exception:
+        log.exception("service failed, the process ends")
+        code = 1
+    return code
+
+
+class Running:
+    """One run of a service."""
+
+    def __init__(
+        self, service: Service, stopping: asyncio.Event, clock: Clock | None = None
+    ) -> None:
+        settings = service.settings
+        access = KafkaAccess.of(settings)
+        self._service = service
+        self._is_ready = False
+        self._consumers: list[Consumer] = []
+        self._access = access
+        self.platform = Platform(
+            settings=settings,
+            database=Database(
+                settings.postgres_dsn.get_secret_value(), service.name, service.origin
+            ),
+            publisher=KafkaPublisher(access, f"{settings.topic_prefix}{service.name}"),
+            object_store=open_object_store(
+                settings.object_store_url, settings.object_store_endpoint_url
+            ),
+            clock=SystemClock(),
+            stopping=stopping,
+        )
+
+    async def run(self) -> None:
+        platform = self.platform
+        settings = platform.settings
+        operations = server(
+            operations_app(self._live, self._ready), settings.ops_host, settings.ops_port
+        )
+        operations_stop = asyncio.Event()
+        async with asyncio.TaskGroup() as outer:
+            outer.create_task(serve(operations, operations_stop))
+            try:
+                await self._serve()
+            finally:
+                self._is_ready = False
+                operations_stop.set()
+
+    async def _serve(self) -> None:
+        platform = self.platform
+        is_new = await self._open_database()
+        relay = Relay(platform.database, platform.publisher, platform.clock)
+        try:
+            async with asyncio.TaskGroup() as background:
+                tasks = [background.create_task(relay.run())]
+                tasks += [background.create_task(self._own(task)) for task in self._service.tasks]
+                consuming = self._start_consumers(background, tasks, is_new)
+                if self._service.http is not None:
+                    await self._serve_http(background)
+                self._is_ready = True
+                log.info("service started", schema_is_new=is_new)
+                await platform.stopping.wait()
+                self._is_ready = False
+                log.info("service stops")
+                await asyncio.wait_for(
+                    asyncio.gather(*consuming), platform.settings.shutdown_seconds
+                )
+                for task in tasks:
+                    task.cancel()
+            await self._drain(relay)
+        finally:
+            await self._close()
+
+    async def _open_database(self) -> bool:
+        while True:
+            try:
+                return await self.platform.database.open([self._service.package])
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.warning("service waits for Postgres", error=repr(error))
+                await self.platform.clock.sleep(1.0)
+
+    def _start_consumers(
+        self, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]], is_new: bool
+    ) -> list[asyncio.Task[None]]:
+        service, platform = self._service, self.platform
+        prefix = platform.settings.topic_prefix
+        events = EventProcessor(service.name, prefix, service.handlers, service.refusals)
+        batches = BatchProcessor(service.name, prefix, service.streams)
+        plans: list[tuple[str, list[Topic], Processor]] = [
+            (f"{prefix}{service.name}", topics_of({*service.handlers, *service.refusals}), events),
+            (f"{prefix}{service.name}.streams", list(service.streams), batches),
+        ]
+        consuming = []
+        for name, topics, processor in plans:
+            if not topics:
+                continue
+            source = KafkaSource(
+                self._access,
+                name,
+                [prefix + topic.name for topic in topics],
+                member=f"{name}.{platform.settings.replica}",
+                max_records=MAX_POLL_RECORDS if processor.max_batch == 1 else processor.max_batch,
+            )
+            consumer = Consumer(name, source, processor, platform.database, platform.clock)
+            self._consumers.append(consumer)
+            from_start = service.is_projection and is_new
+            consuming.append(
+                group.create_task(consumer.run(platform.stopping, from_start=from_start))
+            )
+            tasks.append(group.create_task(watch(consumer, platform.clock)))
+        return consuming
+
+    async def _serve_http(self, group: asyncio.TaskGroup) -> None:
+        assert self._service.http is not None
+        settings = self.platform.settings
+        running = server(self._service.http(self.platform), settings.http_host, settings.http_port)
+        group.create_task(serve(running, self.platform.stopping))
+
+    async def _own(self, task: Task) -> None:
+        """A service's own task, which ends with the service and not before."""
+        await task(self.platform)
+        if not self.platform.stopping.is_set():
+            raise RuntimeError(f"the task {task} ended by itself")
+
+    async def _drain(self, relay: Relay) -> None:
+        try:
+            async with asyncio.timeout(5.0):
+                await relay.drain()
+        except Exception as error:
+            log.warning("outbox is left for the next start", error=repr(error))
+
+    async def _close(self) -> None:
+        with contextlib.suppress(Exception):
+            await self.platform.publisher.close()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self.platform.database.close(), 5.0)
+        await self.platform.object_store.close()
+
+    async def _live(self) -> str | None:
+        now = self.platform.clock.monotonic()
+        for consumer in self._consumers:
+            if now - consumer.last_poll > LIVE_POLL_SECONDS:
+                return f"{consumer.group} has not polled for {now - consumer.last_poll:.0f} s"
+        return None
+
+    async def _ready(self) -> str | None:
+        if not self._is_ready:
+            return "starting or stopping"
+        if not await self.platform.database.is_writable():
+            return "Postgres is not writable"
+        for consumer in self._consumers:
+            if not consumer.source.assignment():
+                return f"{consumer.group} has no partitions yet"
+        return None

@@ -1,0 +1,181 @@
+"""Public fakes for tests: a bus, a clock and an object store in memory.
+
+Each is held to the real thing by one contract suite that runs on both (`tests/contract/`).
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from services.runtime.bus import OutRecord, Partition, Record
+from services.runtime.object_store import NoSuchObject, ObjectInfo
+
+
+class ManualClock:
+    """Time that stands still until it is moved; sleepers wake in order."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._start = start
+        self._elapsed = 0.0
+        self._changed = asyncio.Condition()
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        until = self._elapsed + seconds
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._elapsed >= until)
+
+    async def advance(self, seconds: float) -> None:
+        async with self._changed:
+            self._elapsed += seconds
+            self._changed.notify_all()
+
+
+class InMemoryBus:
+    """Topics as lists. `num_partitions` each; keys stay on their partition."""
+
+    def __init__(self, num_partitions: int = 4) -> None:
+        self._num_partitions = num_partitions
+        self._logs: dict[Partition, list[Record]] = {}
+        self._committed: dict[tuple[str, Partition], int] = {}
+        self._written = asyncio.Condition()
+
+    async def publish(self, records: Sequence[OutRecord]) -> None:
+        async with self._written:
+            for record in records:
+                number = zlib.crc32(record.key or b"") % self._num_partitions
+                log = self._logs.setdefault(Partition(record.topic, number), [])
+                log.append(
+                    Record(
+                        topic=record.topic,
+                        partition=number,
+                        offset=len(log),
+                        timestamp_ms=0,
+                        key=record.key,
+                        value=record.value,
+                        headers=record.headers,
+                    )
+                )
+            self._written.notify_all()
+
+    async def close(self) -> None:
+        return None
+
+    def source(self, group: str, topics: Sequence[str]) -> "InMemorySource":
+        return InMemorySource(self, group, topics)
+
+    def records(self, topic: str) -> list[Record]:
+        """Everything on a topic, partition by partition."""
+        return [
+            record
+            for partition in sorted(self._logs)
+            if partition.topic == topic
+            for record in self._logs[partition]
+        ]
+
+
+class InMemorySource:
+    """The one member of a group on an `InMemoryBus`."""
+
+    def __init__(self, bus: InMemoryBus, group: str, topics: Sequence[str]) -> None:
+        self._bus = bus
+        self._group = group
+        self._topics = topics
+        self._positions: dict[Partition, int] = {}
+        self._paused: set[Partition] = set()
+
+    async def start(self) -> None:
+        for topic in self._topics:
+            for number in range(self._bus._num_partitions):
+                partition = Partition(topic, number)
+                self._positions[partition] = self._bus._committed.get((self._group, partition), 0)
+
+    async def stop(self) -> None:
+        self._positions.clear()
+
+    async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        batches = self._take()
+        if not batches:
+            try:
+                async with asyncio.timeout(timeout_seconds), self._bus._written:
+                    await self._bus._written.wait()
+            except TimeoutError:
+                return {}
+            batches = self._take()
+        return batches
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        for partition, offset in offsets.items():
+            if partition in self._positions:
+                self._bus._committed[(self._group, partition)] = offset
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        if partition in self._positions:
+            self._positions[partition] = offset
+
+    def pause(self, partition: Partition) -> None:
+        self._paused.add(partition)
+
+    def resume(self, partition: Partition) -> None:
+        self._paused.discard(partition)
+
+    def assignment(self) -> frozenset[Partition]:
+        return frozenset(self._positions)
+
+    async def position(self, partition: Partition) -> int:
+        return self._positions[partition]
+
+    async def end_offsets(self, partitions: frozenset[Partition]) -> Mapping[Partition, int]:
+        return {item: len(self._bus._logs.get(item, ())) for item in partitions}
+
+    def _take(self) -> dict[Partition, Sequence[Record]]:
+        batches: dict[Partition, Sequence[Record]] = {}
+        for partition in sorted(self._positions.keys() - self._paused):
+            records = self._bus._logs.get(partition, [])[self._positions[partition] :]
+            if records:
+                batches[partition] = records
+                self._positions[partition] += len(records)
+        return batches
+
+
+class InMemoryObjectStore:
+    """Objects in a dictionary."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, bytes] = {}
+
+    async def put(self, key: str, content: bytes) -> None:
+        self._objects[key] = content
+
+    async def put_if_absent(self, key: str, content: bytes) -> bool:
+        return self._objects.setdefault(key, content) is content
+
+    async def get(self, key: str) -> bytes:
+        if key not in self._objects:
+            raise NoSuchObject(key)
+        return self._objects[key]
+
+    async def stream(self, key: str) -> AsyncIterator[bytes]:
+        yield await self.get(key)
+
+    async def size(self, key: str) -> int:
+        return len(await self.get(key))
+
+    async def list(self, prefix: str) -> Sequence[ObjectInfo]:
+        return [
+            ObjectInfo(key, len(content))
+            for key, content in sorted(self._objects.items())
+            if key.startswith(prefix)
+        ]
+
+    async def delete(self, key: str) -> None:
+        self._objects.pop(key, None)
+
+    async def close(self) -> None:
+        return None

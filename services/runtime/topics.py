@@ -1,0 +1,84 @@
+"""`python -m services.runtime.topics`: create every topic of `drivetrain_schemas.topics`.
+
+Topics that exist are left as they are; partition counts are fixed at creation, because a key must
+stay on its partition.
+"""
+
+import asyncio
+import sys
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from drivetrain_schemas.topics import TOPICS, Topic
+from services.runtime import logs
+from services.runtime.errors import ConfigurationError, TemporaryError
+from services.runtime.kafka import KafkaAccess
+from services.runtime.settings import Settings, from_process
+
+log = logs.get()
+
+
+class TopicSettings(Settings):
+    """Only the Kafka part is used; the database is not needed."""
+
+    postgres_dsn: None = None  # type: ignore[assignment]
+
+
+def new_topic(topic: Topic, prefix: str, replication_factor: int) -> NewTopic:
+    """The broker's form of a declared topic."""
+    return NewTopic(
+        name=prefix + topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=replication_factor,
+        topic_configs={
+            "cleanup.policy": "delete",
+            "retention.ms": str(topic.retention_ms),
+            "message.timestamp.type": "LogAppendTime",
+            "min.insync.replicas": str(2 if replication_factor > 2 else 1),
+        },
+    )
+
+
+async def create_topics(access: KafkaAccess, prefix: str, replication_factor: int = 1) -> list[str]:
+    """Create what is missing; returns the names created. Raises TemporaryError."""
+    admin = AIOKafkaAdminClient(**access.options())
+    created = []
+    try:
+        await admin.start()
+        present = set(await admin.list_topics())
+        missing = [topic for topic in TOPICS if prefix + topic.name not in present]
+        if missing:
+            answer = await admin.create_topics(
+                [new_topic(topic, prefix, replication_factor) for topic in missing]
+            )
+            for name, code, *_ in answer.topic_errors:
+                if code == 0:
+                    created.append(name)
+                elif code != TopicAlreadyExistsError.errno:
+                    raise ConfigurationError(f"topic {name}: {for_code(code).__name__}")
+    except (KafkaError, OSError) as error:
+        raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+    finally:
+        await admin.close()
+    return created
+
+
+def main() -> int:
+    logs.configure("topics")
+    try:
+        settings = from_process(TopicSettings)
+        created = asyncio.run(
+            create_topics(
+                KafkaAccess.of(settings), settings.topic_prefix, settings.topic_replication_factor
+            )
+        )
+    except (ConfigurationError, TemporaryError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    log.info("topics created", created=created)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Fixtures that start the real parts once per session: Postgres and Kafka on loopback.
+
+Each test gets its own schema (`database`) or its own topic prefix (`kafka_prefix`), so tests share
+the servers and nothing else.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from services.runtime.database import Database
+from services.runtime.kafka import KafkaAccess
+from services.runtime.transaction import Origin
+from services.standalone.embedded import running_kafka, running_postgres
+
+OpenDatabase = Callable[[str], Awaitable[Database]]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """A real Postgres for the whole session."""
+    directory: Path = tmp_path_factory.mktemp("postgres")
+    async with running_postgres(directory) as postgres:
+        yield postgres.dsn
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def kafka(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KafkaAccess]:
+    """A real Kafka for the whole session; tests tell their topics apart by prefix."""
+    directory: Path = tmp_path_factory.mktemp("kafka")
+    async with running_kafka(directory) as broker:
+        yield KafkaAccess(broker.bootstrap_servers, broker.username, broker.password)
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    return f"t{secrets.token_hex(4)}."
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def database(postgres_dsn: str) -> AsyncIterator[OpenDatabase]:
+    """`await database("cost")`: the migrated schema of a service, fresh and dropped afterwards."""
+    async with AsyncExitStack() as stack:
+
+        async def open_database(service: str) -> Database:
+            schema = f"{service}_{secrets.token_hex(4)}"
+            opened = Database(postgres_dsn, schema, Origin(f"/drivetrain/{service}", "drivetrain."))
+            await opened.open([f"services.{service}"])
+            stack.push_async_callback(_drop, postgres_dsn, schema)
+            stack.push_async_callback(opened.close)
+            return opened
+
+        yield open_database
+
+
+async def _drop(dsn: str, schema: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(f'drop schema "{schema}" cascade')
+    await connection.close()
