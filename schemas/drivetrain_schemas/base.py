@@ -1,25 +1,51 @@
 """What all payloads share: frozen values, aware UTC times, and the fields that name an event type.
 
-Reading ignores unknown fields, so an older reader takes a newer writer's event. What people or
-other systems write (`Strict`) refuses unknown fields instead, because a misspelt field that is
-silently dropped is a job that does something else than was asked.
+Reading an event ignores unknown fields at every depth, so an older reader takes a newer writer's
+event. What people or other systems write (commands, and `Strict` wherever it is made) refuses them
+instead, because a misspelt field that is silently dropped is a job that does something else than
+was asked. `EventKind.unknown_fields` says which rule `envelope.parse` reads by.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from drivetrain_schemas.topics import Topic
 
 
+class Misfit(ValueError):
+    """A value that does not fit: what is wrong, how to mend it, and which field below is meant."""
+
+    def __init__(self, message: str, *, fix: str, field: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+        self.field = field
+
+
+_TIME_FIX = "write a time with its offset, such as 2026-01-31T12:00:00Z"
+
+
+def _written_as_time(moment: Any) -> Any:
+    # pydantic would take 12, "12" and "2026-01-31" for times as well.
+    if isinstance(moment, datetime):
+        return moment
+    if isinstance(moment, str) and re.match(r"\d{4}-\d{2}-\d{2}[Tt ]", moment):
+        return moment
+    raise Misfit("is not a time", fix=_TIME_FIX)
+
+
 def _to_utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Misfit("lies outside the years 1 to 9999", fix=_TIME_FIX) from None
 
 
-UtcTime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+UtcTime = Annotated[AwareDatetime, BeforeValidator(_written_as_time), AfterValidator(_to_utc)]
 
 
 class Value(BaseModel):
@@ -29,9 +55,13 @@ class Value(BaseModel):
 
 
 class Strict(BaseModel):
-    """A frozen part of a request that people write: unknown fields are refused."""
+    """A frozen part of a request that people write: unknown fields are refused.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False)
+    Whoever reads one back from a store or a file that a newer version may have written passes
+    `extra="ignore"`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +72,15 @@ class EventKind:
     version: int
     topic: Topic
     producer: str
+
+    @property
+    def is_command(self) -> bool:
+        return self.topic.name.startswith("commands.")
+
+    @property
+    def unknown_fields(self) -> Literal["forbid", "ignore"]:
+        """What a reader does with fields it does not know."""
+        return "forbid" if self.is_command else "ignore"
 
 
 class Payload(Value):

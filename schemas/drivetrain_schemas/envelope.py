@@ -3,20 +3,23 @@
 Binary mode is written (attributes in `ce_*` headers, the payload alone as value); structured mode
 (`content-type: application/cloudevents+json`, any case, parameters allowed) is read as well.
 `parse` turns a record into an `Event` or raises `InvalidEvent` with a machine-readable reason; it
-never guesses.
+never guesses, and no bytes make it raise anything else. The extension attribute `runtoken` is
+reserved for a token by which a pod will prove which run it belongs to.
 """
 
+import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from drivetrain_schemas import strict_json
-from drivetrain_schemas.base import Payload, UtcTime
+from drivetrain_schemas.base import EventKind, Payload, UtcTime
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import DEFAULT_TENANT, TenantId
 from drivetrain_schemas.jobs import FieldError
@@ -25,8 +28,11 @@ from drivetrain_schemas.registry import all_kinds
 MAX_EVENT_BYTES = 256 * 1024
 SPEC_VERSION = "1.0"
 _DATASCHEMA = "urn:drivetrain:schema:"
+_STRUCTURED = "application/cloudevents+json"
+_ATTRIBUTE_NAME = re.compile("[a-z0-9]+")
 
-Headers = Sequence[tuple[str, bytes]]
+# Kafka allows a header without a value; such a one counts as absent.
+Headers = Sequence[tuple[str, bytes | None]]
 P = TypeVar("P", bound=Payload, covariant=True)
 
 
@@ -133,7 +139,7 @@ def encode_headers(event: Event[Payload]) -> list[tuple[str, bytes]]:
         "type": kind.type,
         "time": event.occurred_at.isoformat().replace("+00:00", "Z"),
         "subject": event.subject,
-        "dataschema": f"{_DATASCHEMA}{kind.type}:{kind.version}",
+        "dataschema": data_schema(kind),
         "tenantid": event.tenant_id,
         "sequence": None if event.seq is None else str(event.seq),
         "correlationid": event.correlation_id,
@@ -144,8 +150,18 @@ def encode_headers(event: Event[Payload]) -> list[tuple[str, bytes]]:
     return [("content-type", b"application/json"), *headers]
 
 
-def parse(headers: Headers, value: bytes | None) -> Event[Payload]:
-    """Read a record of either mode. Raises InvalidEvent, or InvalidPayload with the attributes."""
+def data_schema(kind: EventKind) -> str:
+    """The name of the payload's JSON Schema, by which the version travels."""
+    return f"{_DATASCHEMA}{kind.type}:{kind.version}"
+
+
+def parse(
+    headers: Headers, value: bytes | None, *, received_at: datetime | None = None
+) -> Event[Payload]:
+    """Read a record of either mode. Raises InvalidEvent, or InvalidPayload with the attributes.
+
+    `received_at` (the record's own timestamp) stands in where the sender left out `time`.
+    """
     if not value:
         raise InvalidEvent(InvalidReason.EMPTY, "the record has no value")
     if len(value) > MAX_EVENT_BYTES:
@@ -153,12 +169,12 @@ def parse(headers: Headers, value: bytes | None) -> Event[Payload]:
             InvalidReason.TOO_LARGE, f"{len(value)} bytes (at most {MAX_EVENT_BYTES})"
         )
     raw, data = _open(headers, value)
-    attributes = _check_attributes(raw)
+    attributes = _check_attributes(raw, received_at or _EPOCH)
     payload_class = _KINDS.get((attributes.type, attributes.version))
     if payload_class is None:
         raise _unknown(attributes)
     try:
-        payload = payload_class.model_validate(data)
+        payload = payload_class.model_validate(data, extra=payload_class.kind.unknown_fields)
     except ValidationError as error:
         errors = field_errors(error)
         raise InvalidPayload(payload_class, attributes, data, errors) from error
@@ -178,31 +194,81 @@ def parse(headers: Headers, value: bytes | None) -> Event[Payload]:
 
 def header(headers: Headers, name: str) -> str | None:
     """The last header of this name, whatever its case."""
-    found = [text for key, text in headers if key.lower() == name]
+    found = [text for key, text in headers if key.lower() == name and text is not None]
     return found[-1].decode("utf-8", "replace") if found else None
 
 
 def _open(headers: Headers, value: bytes) -> tuple[dict[str, str], Any]:
-    content_type = (header(headers, "content-type") or "").split(";")[0].strip().lower()
-    if content_type == "application/cloudevents+json":
-        document = _json(value)
-        if not isinstance(document, dict):
-            raise InvalidEvent(InvalidReason.NOT_JSON, "a structured event is a JSON object")
-        data = document.pop("data", None)
-        return {name: _attribute_text(name, text) for name, text in document.items()}, data
-    if content_type.startswith("application/cloudevents"):
+    """The attributes as text, and the data."""
+    media_type = _media_type(header(headers, "content-type"), "content-type")
+    if media_type == _STRUCTURED:
+        return _open_structured(_json(value))
+    if media_type.startswith("application/cloudevents"):
         raise InvalidEvent(
             InvalidReason.CONTENT_TYPE,
-            f"{content_type}: of the structured formats only application/cloudevents+json is read",
+            f"{media_type:.120}: of the structured formats only {_STRUCTURED} is read",
         )
-    if content_type not in ("application/json", ""):
-        raise InvalidEvent(InvalidReason.CONTENT_TYPE, f"{content_type}: write application/json")
+    _require_json(media_type, "content-type")
+    return _attribute_headers(headers), _json(value)
+
+
+def _open_structured(document: Any) -> tuple[dict[str, str], Any]:
+    if not isinstance(document, dict):
+        raise InvalidEvent(InvalidReason.NOT_JSON, "a structured event is a JSON object")
+    data, data_base64 = document.pop("data", None), document.pop("data_base64", None)
+    # In the JSON format null means "not set".
     raw = {
-        key[3:].lower(): text.decode("utf-8", "replace")
-        for key, text in headers
-        if key.lower().startswith("ce_")
+        name: _attribute_text(name, value)
+        for name, value in document.items()
+        if value is not None and _ATTRIBUTE_NAME.fullmatch(name)
     }
-    return raw, _json(value)
+    data_type = _media_type(raw.get("datacontenttype"), "datacontenttype")
+    _require_json(data_type, "datacontenttype")
+    if data_base64 is None:
+        return raw, data
+    if data is not None or not isinstance(data_base64, str):
+        detail = "data_base64: write a string, and no data beside it"
+        raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail)
+    try:
+        return raw, _json(base64.b64decode(data_base64, validate=True))
+    except ValueError as error:
+        if isinstance(error, InvalidEvent):
+            raise
+        raise InvalidEvent(InvalidReason.NOT_JSON, f"data_base64: {error}") from error
+
+
+def _attribute_headers(headers: Headers) -> dict[str, str]:
+    raw: dict[str, str] = {}
+    for key, value in headers:
+        if not key.lower().startswith("ce_") or value is None:
+            continue
+        name = key[3:].lower()
+        try:
+            text = value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            detail = f"{name:.40}: not UTF-8"
+            raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail) from error
+        if raw.setdefault(name, text) != text:
+            detail = f"{name:.40}: given twice with different values"
+            raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail)
+    return raw
+
+
+def _media_type(content_type: str | None, name: str) -> str:
+    media_type, _, parameters = (content_type or "").partition(";")
+    for parameter in parameters.lower().split(";"):
+        key, _, charset = parameter.partition("=")
+        if key.strip() == "charset" and charset.strip().strip('"') not in ("utf-8", "us-ascii"):
+            detail = f"{name}: charset {charset.strip():.40}: write UTF-8"
+            raise InvalidEvent(InvalidReason.CONTENT_TYPE, detail)
+    return media_type.strip().lower()
+
+
+def _require_json(media_type: str, name: str) -> None:
+    """The JSON format of CloudEvents takes `application/json`, its kin, and none at all."""
+    if media_type and not media_type.endswith(("/json", "+json")):
+        detail = f"{name}: {media_type:.120}: write application/json"
+        raise InvalidEvent(InvalidReason.CONTENT_TYPE, detail)
 
 
 def _json(value: bytes) -> Any:
@@ -213,44 +279,67 @@ def _json(value: bytes) -> Any:
 
 
 def _attribute_text(name: str, value: Any) -> str:
-    if isinstance(value, bool | int | str):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | str):
         return str(value)
-    raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, f"{name}: write a string")
+    raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, f"{name:.40}: write a string")
 
 
 _KINDS = all_kinds()
 _TIME: TypeAdapter[datetime] = TypeAdapter(UtcTime)
 _TENANT: TypeAdapter[str] = TypeAdapter(TenantId)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REQUIRED = ("specversion", "id", "source", "type")
+_SHORT = (*_REQUIRED, "subject", "dataschema", "correlationid", "causationid")
+MAX_ATTRIBUTE_CHARACTERS = 512
+# What CloudEvents forbids in an attribute's text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def _check_attributes(raw: Mapping[str, str]) -> Attributes:
-    for name in ("specversion", "id", "source", "type"):
+def _check_attributes(raw: Mapping[str, str], received_at: datetime) -> Attributes:
+    for name in _REQUIRED:
         if not raw.get(name):
             raise InvalidEvent(InvalidReason.MISSING_ATTRIBUTE, f"the attribute {name} is missing")
+    for name in _SHORT:
+        text = raw.get(name, "")
+        if len(text) > MAX_ATTRIBUTE_CHARACTERS:
+            detail = f"{name}: over {MAX_ATTRIBUTE_CHARACTERS} characters"
+            raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail)
+        if _CONTROL.search(text):
+            detail = f"{name}: holds control characters"
+            raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail)
     if raw["specversion"] != SPEC_VERSION:
-        raise InvalidEvent(
-            InvalidReason.INVALID_ATTRIBUTE, f"specversion {raw['specversion']}: write 1.0"
-        )
-    for name in ("id", "source", "type", "subject"):
-        if len(raw.get(name, "")) > 512:
-            raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, f"{name}: over 512 characters")
-    sequence = raw.get("sequence")
-    if sequence is not None and not (sequence.isascii() and sequence.isdigit()):
-        raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, "sequence: write a whole number")
+        detail = f"specversion {raw['specversion']:.40}: write {SPEC_VERSION}"
+        raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail)
     return Attributes(
         event_id=raw["id"],
         source=raw["source"],
         type=raw["type"],
         version=_version(raw),
         tenant_id=_checked(_TENANT, "tenantid", raw.get("tenantid", DEFAULT_TENANT)),
-        occurred_at=_checked(_TIME, "time", raw.get("time", "1970-01-01T00:00:00Z")),
-        seq=None if sequence is None else int(sequence[:18]),
+        occurred_at=_checked(_TIME, "time", raw["time"]) if "time" in raw else received_at,
+        seq=_sequence(raw.get("sequence")),
         correlation_id=raw.get("correlationid"),
         causation_id=raw.get("causationid"),
-        traceparent=raw.get("traceparent"),
+        traceparent=_traceparent(raw.get("traceparent")),
         subject=raw.get("subject"),
         raw=dict(raw),
     )
+
+
+def _sequence(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, "sequence: write a whole number")
+    return int(text)
+
+
+def _traceparent(text: str | None) -> str | None:
+    """W3C Trace Context: one that cannot be read is left out, and the trace begins anew."""
+    return text if text is not None and _TRACEPARENT.fullmatch(text) else None
 
 
 T = TypeVar("T")
@@ -260,7 +349,8 @@ def _checked(adapter: TypeAdapter[T], name: str, text: str) -> T:
     try:
         return adapter.validate_python(text)
     except ValidationError as error:
-        detail = f"{name}: {error.errors()[0]['msg']}"
+        problem = field_errors(error)[0]
+        detail = f"{name}: {problem.message}" + (f"; {problem.fix}" if problem.fix else "")
         raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, detail) from error
 
 

@@ -1,44 +1,88 @@
-"""What a validation error tells its reader: the field, what is wrong, and the fix."""
+"""What a validation error tells its reader: the field, what is wrong, and the fix.
+
+The words are for people who write YAML or JSON and do not know that Python reads it.
+"""
 
 from typing import Any
 
 from pydantic import ValidationError
 
+from drivetrain_schemas.base import Misfit
 from drivetrain_schemas.jobs import FieldError
+from drivetrain_schemas.text import WORDS
 
 MAX_ERRORS = 20
 
-_FIXES = {
-    "extra_forbidden": "remove it, or check its spelling",
-    "missing": "add it",
-    "int_type": "write a whole number without quotes",
-    "float_type": "write a number without quotes",
-    "string_type": "write a string",
-    "bool_type": "write true or false",
-    "dict_type": "write a mapping",
-    "tuple_type": "write a list",
-    "finite_number": "write a finite number",
+_PLAIN: dict[str, tuple[str, str]] = {
+    "extra_forbidden": ("is not a field here", "remove it, or check its spelling"),
+    "missing": ("is missing", "add it"),
+    "int_type": ("is not a whole number", "write a whole number without quotes"),
+    "int_from_float": ("is not a whole number", "write a whole number without quotes"),
+    "float_type": ("is not a number", "write a number without quotes"),
+    "finite_number": ("is not a finite number", "write a finite number"),
+    "string_type": ("is not text", "write text; put a number in quotes"),
+    "string_unicode": ("is not Unicode text", "write text in UTF-8"),
+    "bool_type": ("is neither true nor false", "write true or false"),
+    "dict_type": ("is not a mapping", "write a mapping"),
+    "model_type": ("is not a mapping", "write a mapping"),
+    "model_attributes_type": ("is not a mapping", "write a mapping"),
+    "tuple_type": ("is not a list", "write a list"),
 }
+_LIMITS: dict[str, tuple[str, str]] = {
+    "greater_than": ("is too small", "write more than {gt}"),
+    "greater_than_equal": ("is too small", "write {ge} or more"),
+    "less_than": ("is too large", "write less than {lt}"),
+    "less_than_equal": ("is too large", "write {le} or less"),
+    "string_too_long": ("is too long", "write at most {max_length} characters"),
+    "string_too_short": ("is too short", "write at least {min_length} characters"),
+    "too_long": ("has too many entries", "give at most {max_length}"),
+    "too_short": ("has too few entries", "give at least {min_length}"),
+    "string_pattern_mismatch": ("does not have the right form", "match {pattern}"),
+    "enum": ("is none of the words allowed here", "write {expected}"),
+    "literal_error": ("is none of the words allowed here", "write {expected}"),
+    "union_tag_invalid": ("is none of the words allowed here", "write one of {expected_tags}"),
+    "union_tag_not_found": ("is missing", "add it"),
+}
+# pydantic names the branch of a discriminated union in its path, which is no field.
+_BRANCHES = frozenset({"uniform", "integer", "choice"})
 
 
 def field_errors(error: ValidationError, within: str = "") -> tuple[FieldError, ...]:
     """The first errors, each with the dotted path of its field (below `within`)."""
-    return tuple(_field_error(item, within) for item in error.errors()[:MAX_ERRORS])
+    items = error.errors()
+    paths = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
+    # A list whose entries are unfit counts as too short as well; that is no second mistake.
+    found = [item for item in items if item["type"] != "too_short" or item["loc"] not in paths]
+    return tuple(_field_error(item, within) for item in found[:MAX_ERRORS])
 
 
 def _field_error(item: Any, within: str) -> FieldError:
-    path = [str(part) for part in item["loc"] if not _is_branch(str(part))]
-    name = ".".join(([within] if within else []) + path) or "(whole)"
-    message = str(item["msg"]).removeprefix("Value error, ")
     context = item.get("ctx", {})
-    fix = _FIXES.get(item["type"], "")
-    if not fix and "expected" in context:
-        fix = f"write {context['expected']}"
-    if not fix and item["type"] == "string_pattern_mismatch":
-        fix = f"match {context.get('pattern')}"
-    return FieldError(field=name[:256], message=message[:512], fix=fix[:512])
+    path = ([within] if within else []) + _path([str(part) for part in item["loc"]])
+    misfit = context.get("error")
+    if isinstance(misfit, Misfit):
+        message, fix = str(misfit), misfit.fix
+        path += [misfit.field] if misfit.field else []
+    elif item["type"] in _PLAIN:
+        message, fix = _PLAIN[item["type"]]
+    elif item["type"] in _LIMITS:
+        message, template = _LIMITS[item["type"]]
+        words = WORDS.get(context.get("pattern", ""))
+        fix = f"write {words}" if words else template.format(**context)
+        if item["type"].startswith("union_tag_"):
+            path.append(context["discriminator"].strip("'"))
+    else:
+        message, fix = str(item["msg"]).removeprefix("Value error, "), ""
+    return FieldError(
+        field=(".".join(path) or "(whole)")[:256], message=message[:512], fix=fix[:512]
+    )
 
 
-def _is_branch(part: str) -> bool:
-    """Names that pydantic adds for the branches of a union; they are no fields."""
-    return part.startswith(("constrained-", "function-")) or part in ("str", "int", "float", "bool")
+def _path(parts: list[str]) -> list[str]:
+    """The fields alone: without the mark of a mapping's key and without the branch of a union."""
+    return [
+        part
+        for index, part in enumerate(parts)
+        if part != "[key]"
+        and not (index >= 2 and part in _BRANCHES and parts[index - 2] == "space")
+    ]

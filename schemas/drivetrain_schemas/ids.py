@@ -10,24 +10,38 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
+from drivetrain_schemas.text import form
+
 _BODY = "[a-z2-7]{26}"
 
 
-def _id(pattern: str) -> StringConstraints:
-    return StringConstraints(pattern=f"^{pattern}$", strict=True)
+def _id(prefix: str, more: str = "") -> StringConstraints:
+    words = f"an id that begins with {prefix}_, as the platform gave it"
+    return form(f"{prefix}_{_BODY}{more}", words)
 
 
-TenantId = Annotated[str, _id("[a-z0-9][a-z0-9_-]{0,62}")]
-# 1-128 printable ASCII characters, unique per tenant.
-RequestId = Annotated[str, _id("[!-~]([ -~]{0,126}[!-~])?")]
-JobId = Annotated[str, _id(f"job_{_BODY}")]
-RunId = Annotated[str, _id(f"run_{_BODY}_[1-9][0-9]{{0,5}}")]
-AllocationId = Annotated[str, _id(f"alloc_{_BODY}_[1-9][0-9]{{0,5}}")]
-PodId = Annotated[str, _id(f"pod_{_BODY}_[1-9][0-9]{{0,5}}_[0-9]{{1,5}}")]
-StudyId = Annotated[str, _id(f"study_{_BODY}")]
-CheckpointId = Annotated[str, _id(f"ckpt_{_BODY}")]
-NodeId = Annotated[str, _id("[a-z0-9][a-z0-9.-]{0,252}")]
-ChargeId = Annotated[str, _id(f"charge_{_BODY}")]
+TenantId = Annotated[
+    str,
+    form("[a-z0-9][a-z0-9_-]{0,62}", "1 to 63 small letters, digits, _ or -, no - or _ in front"),
+]
+RequestId = Annotated[
+    str,
+    form(
+        "[!-~]([ -~]{0,126}[!-~])?",
+        "1 to 128 printable ASCII characters, no space at either end",
+        max_length=128,
+    ),
+]
+JobId = Annotated[str, _id("job")]
+RunId = Annotated[str, _id("run", "_[1-9][0-9]{0,5}")]
+AllocationId = Annotated[str, _id("alloc", "_[1-9][0-9]{0,5}")]
+PodId = Annotated[str, _id("pod", "_[1-9][0-9]{0,5}_[0-9]{1,5}")]
+StudyId = Annotated[str, _id("study")]
+CheckpointId = Annotated[str, _id("ckpt")]
+NodeId = Annotated[
+    str, form("[a-z0-9][a-z0-9.-]{0,252}", "1 to 253 small letters, digits, dots or -")
+]
+ChargeId = Annotated[str, _id("charge")]
 
 DEFAULT_TENANT = "default"
 

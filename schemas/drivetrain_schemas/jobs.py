@@ -1,36 +1,70 @@
 """Jobs: what is asked for, and what the scheduler decides about the whole of it.
 
-`JobSpec` is the immutable specification that people and other systems write. A job keeps one spec
-and one final result over all its runs.
+A job keeps one spec (`specs.JobSpec`, named here as well) and one final result over all its runs.
 """
 
-import shlex
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field
 
-from drivetrain_schemas.base import Payload, Strict, UtcTime, Value, event
-from drivetrain_schemas.ids import JobId, RequestId, StudyId
+from drivetrain_schemas.base import Payload, UtcTime, Value, event
+from drivetrain_schemas.ids import JobId, RequestId
+from drivetrain_schemas.specs import (
+    CheckpointPolicy,
+    Code,
+    Count,
+    Goal,
+    JobSpec,
+    Metric,
+    MetricName,
+    Name,
+    Real,
+    Resources,
+    Retries,
+    Scalar,
+    Tag,
+    TrialOf,
+    VariableName,
+)
+from drivetrain_schemas.text import free_text
 from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_JOBS
 from drivetrain_schemas.units import Attempt, Seconds, Step
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$", strict=True)]
-VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}$")]
-MetricName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]{0,127}$")]
-Scalar = (
-    Annotated[bool, Field(strict=True)]
-    | Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
-    | Annotated[float, Field(strict=True)]
-    | Annotated[str, StringConstraints(max_length=1024, strict=True)]
-)
-Count = Annotated[int, Field(strict=True)]
-
-
-class Goal(StrEnum):
-    MINIMIZE = "minimize"
-    MAXIMIZE = "maximize"
+__all__ = [
+    "BestValue",
+    "CheckpointPolicy",
+    "Code",
+    "Count",
+    "FieldError",
+    "Goal",
+    "Holder",
+    "JobCancel",
+    "JobCancelled",
+    "JobCancelling",
+    "JobFailed",
+    "JobQueued",
+    "JobRequestRejected",
+    "JobRetrying",
+    "JobSpec",
+    "JobState",
+    "JobSubmit",
+    "JobSucceeded",
+    "JobWaiting",
+    "Metric",
+    "MetricName",
+    "Name",
+    "Real",
+    "RejectionReason",
+    "Resources",
+    "Result",
+    "Retries",
+    "Scalar",
+    "Tag",
+    "TrialOf",
+    "VariableName",
+    "WaitingReason",
+]
 
 
 class JobState(StrEnum):
@@ -49,112 +83,12 @@ class JobState(StrEnum):
         return self in (self.SUCCEEDED, self.FAILED, self.CANCELLED, self.STOPPED)
 
 
-class Code(Strict):
-    """A gzipped tar of the job's files in the object store, found by its content."""
-
-    uri: Annotated[str, StringConstraints(max_length=1024, pattern=r"^(s3|file)://[!-~]+$")]
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-
-
-class Metric(Strict):
-    """The value a job is judged by: `keep_best` and studies rank by it."""
-
-    name: MetricName
-    goal: Goal
-
-
-class Resources(Strict):
-    """`devices` ranks, one slot each, all of one pool (and one device type where one is named)."""
-
-    pool: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "default"
-    devices: Annotated[Count, Field(ge=1, le=4096)] = 1
-    device_type: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")] | None = (
-        None
-    )
-    memory_bytes: Annotated[Count, Field(ge=1, le=2**50)] | None = None
-
-
-class CheckpointPolicy(Strict):
-    """When to save, and what to keep while the run is alive."""
-
-    every_steps: Annotated[Count, Field(ge=1, le=2**40)] | None = None
-    every_minutes: Annotated[float, Field(gt=0, le=10_080)] | None = None
-    keep_last: Annotated[Count, Field(ge=2, le=1000)] = 3
-    keep_best: Annotated[Count, Field(ge=0, le=1000)] = 1
-
-
-class Retries(Strict):
-    """A failed run is tried again `limit` times, each wait twice the last one."""
-
-    limit: Annotated[Count, Field(ge=0, le=100)] = 5
-    backoff_seconds: Annotated[float, Field(ge=0, le=3600)] = 1.0
-    backoff_limit_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
-
-
-class JobSpec(Strict):
-    """What to run, on what, and how it is judged. Immutable once accepted."""
-
-    name: Name
-    command: Annotated[
-        tuple[Annotated[str, StringConstraints(max_length=4096, strict=True)], ...],
-        Field(min_length=1, max_length=256),
-    ]
-    code: Code | None = None
-    image: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
-    environment: Annotated[
-        dict[VariableName, Annotated[str, StringConstraints(max_length=4096)]],
-        Field(max_length=128),
-    ] = {}
-    hyperparameters: Annotated[dict[VariableName, Scalar], Field(max_length=128)] = {}
-    data: Annotated[str, StringConstraints(max_length=1024, pattern=r"^[a-z0-9+]+://[!-~]+$")] | (
-        None
-    ) = None
-    max_steps: Annotated[Count, Field(ge=1, le=2**40)] | None = None
-    seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
-    metric: Metric | None = None
-    resources: Resources = Resources()
-    checkpoint: CheckpointPolicy = CheckpointPolicy()
-    retries: Retries = Retries()
-    priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
-    tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()
-
-    @field_validator("command", mode="before")
-    @classmethod
-    def _split_like_a_shell(cls, command: Any) -> Any:
-        if isinstance(command, str):
-            try:
-                return tuple(shlex.split(command))
-            except ValueError as error:
-                raise ValueError(f"cannot be split like a shell line: {error}") from error
-        return command
-
-    @field_validator("environment")
-    @classmethod
-    def _platform_names_are_reserved(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name in environment:
-            if name.startswith("DRIVETRAIN_"):
-                raise ValueError(f"{name}: names that begin with DRIVETRAIN_ are the platform's")
-        return environment
-
-    @model_validator(mode="after")
-    def _something_to_run(self) -> "JobSpec":
-        if self.code is not None and self.image is not None:
-            raise ValueError("give code or image, not both")
-        return self
-
-
-class TrialOf(Strict):
-    """The trial that a job carries out."""
-
-    study_id: StudyId
-    number: Annotated[Count, Field(ge=0, le=1_000_000)]
-
-
 @event("job.submit", topic=COMMANDS_JOBS, producer="any")
 class JobSubmit(Payload):
     """Run this job. The same request_id again is the same job.
 
-    `job_id` follows from tenant and request_id and may be left out by other systems.
+    `job_id` follows from tenant and request_id; other systems may leave it out, and one that does
+    not follow from them is refused.
     """
 
     request_id: RequestId
@@ -168,7 +102,7 @@ class JobCancel(Payload):
     """The owner wants the job ended."""
 
     job_id: JobId
-    reason: Annotated[str, StringConstraints(max_length=512)] = ""
+    reason: Annotated[str, free_text(512)] = ""
 
 
 class FieldError(Value):
@@ -271,7 +205,10 @@ class BestValue(Value):
 
 
 class Result(Value):
-    """What `result.json` of the last run says: the only thing a search ranks by."""
+    """What `result.json` of the last run says: the only thing a search ranks by.
+
+    JSON has no NaN and no infinity, so a metric that ended as one is left out.
+    """
 
     step: Step
     metrics: dict[str, float] = {}

@@ -1,10 +1,11 @@
 """Samples and logs as they travel: batches in columns, unique by (run, rank, session, batch)."""
 
-from typing import Annotated, Literal
+import math
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema, model_validator
 
-from drivetrain_schemas.base import Payload, UtcTime, Value, event
+from drivetrain_schemas.base import Misfit, Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import JobId, RunId, TenantId
 from drivetrain_schemas.jobs import MetricName
 from drivetrain_schemas.topics import EVENTS_ALERTS, LOGS, METRICS
@@ -12,19 +13,42 @@ from drivetrain_schemas.units import Attempt, Fence, Rank, Step
 
 # JSON has no such numbers; a diverged loss must still arrive.
 SampleValue = float | Literal["nan", "inf", "-inf"]
+_NOT_FINITE = ("nan", "inf", "-inf")
 Session = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,32}$")]
+
+
+def _are_samples(values: Any) -> Any:
+    # By hand, since a union answers each bad value with two errors, and batches are long.
+    if not isinstance(values, list | tuple):
+        raise Misfit("is not a list", fix="write a list")
+    for index, value in enumerate(values):
+        is_number = type(value) is float or type(value) is int
+        if not (math.isfinite(value) if is_number else value in _NOT_FINITE):
+            raise Misfit(
+                f"entry {index} is no sample", fix='write a finite number, "nan", "inf" or "-inf"'
+            )
+    return tuple(values)
 
 
 class Column(Value):
     """Samples of one series: `steps` and `values` have equal length."""
 
     steps: Annotated[tuple[Step, ...], Field(max_length=100_000)]
-    values: tuple[SampleValue, ...]
+    values: Annotated[
+        tuple[SampleValue, ...],
+        PlainValidator(_are_samples),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": {"anyOf": [{"type": "number"}, {"enum": list(_NOT_FINITE)}]},
+            }
+        ),
+    ]
 
     @model_validator(mode="after")
     def _of_equal_length(self) -> "Column":
         if len(self.steps) != len(self.values):
-            raise ValueError("steps and values differ in length")
+            raise Misfit("differs from steps in length", fix="give as many", field="values")
         return self
 
 

@@ -3,14 +3,19 @@
 They lie in the pod's directory, never on a topic. `PodExit` alone says how a pod ended.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from drivetrain_schemas.base import UtcTime, Value
 from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
 from drivetrain_schemas.jobs import JobSpec, Result
 from drivetrain_schemas.units import Attempt, Fence, Seconds
+
+
+def _from_any_launcher(job: Any) -> JobSpec:
+    # A newer launcher's spec may have fields that this pod's older image does not know.
+    return JobSpec.model_validate(job, extra="ignore")
 
 
 class KafkaAccess(Value):
@@ -38,7 +43,7 @@ class PodSpec(Value):
     num_ranks: Annotated[int, Field(ge=1)]
     world_size: Annotated[int, Field(ge=1)]
     device_type: str
-    job: JobSpec
+    job: Annotated[JobSpec, BeforeValidator(_from_any_launcher)]
     kafka: KafkaAccess
     object_store_url: str
     rendezvous_file: str
@@ -62,9 +67,11 @@ class PodIdentity(Value):
 
 
 class RankExit(Value):
+    """How one rank ended: by a code or by a signal."""
+
     rank: int
-    exit_code: int | None
-    signal: int | None
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 class PodExit(Value):

@@ -1,14 +1,21 @@
-"""JSON as requests may be written: no duplicate keys, no NaN, no endless depth or digits.
+"""JSON as requests may be written: no duplicate keys, no NaN, no endless depth or digits, and no
+text that cannot be stored (NUL, half a surrogate pair).
 
 What a lenient parser guesses at (which of two equal keys counts, what NaN means) is refused here,
 because two services that guess differently would act on two different requests.
 """
 
 import json
+import re
+from collections.abc import Iterable
 from typing import Any
 
 MAX_DEPTH = 32
 MAX_DIGITS = 64
+
+# Where these stand, some string may hold what neither Postgres nor UTF-8 can: NUL, half a pair.
+_SUSPECT = re.compile(r"\\u0000|\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class InvalidJson(ValueError):
@@ -18,8 +25,10 @@ class InvalidJson(ValueError):
 def loads(text: bytes | str) -> Any:
     """Parse strictly. Raises InvalidJson."""
     try:
+        # Not left to json.loads, which takes UTF-16 and broken UTF-8 as well.
+        characters = text if isinstance(text, str) else text.decode("utf-8")
         value = json.loads(
-            text,
+            characters,
             object_pairs_hook=_object,
             parse_constant=_constant,
             parse_int=_integer,
@@ -32,23 +41,40 @@ def loads(text: bytes | str) -> Any:
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError among them
         raise InvalidJson(f"not JSON: {error}") from error
     check_depth(value)
+    if _SUSPECT.search(characters):
+        _check_texts(value)
     return value
 
 
 def check_depth(value: Any, limit: int = MAX_DEPTH) -> None:
     """Raise InvalidJson where containers are nested deeper than `limit`."""
-    level = [value]
+    level = _containers([value])
     for _ in range(limit):
-        level = [child for parent in level for child in _children(parent)]
+        level = [child for parent in level for child in _containers(_children(parent))]
         if not level:
             return
     raise InvalidJson(f"nested deeper than {limit} levels")
 
 
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+def _containers(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _children(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _check_texts(value: Any) -> None:
+    if isinstance(value, str):
+        if _UNSTORABLE.search(value):
+            raise InvalidJson("a text holds NUL or half a surrogate pair, which cannot be stored")
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            _check_texts(key)
+            _check_texts(child)
+    elif isinstance(value, list):
+        for child in value:
+            _check_texts(child)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

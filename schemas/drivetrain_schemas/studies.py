@@ -1,11 +1,12 @@
 """Studies: a search over hyperparameters; each trial is carried out by exactly one job."""
 
+import math
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from drivetrain_schemas.base import Payload, Strict, UtcTime, event
+from drivetrain_schemas.base import Misfit, Payload, Strict, UtcTime, event
 from drivetrain_schemas.ids import JobId, RequestId, StudyId
 from drivetrain_schemas.jobs import (
     Count,
@@ -13,6 +14,7 @@ from drivetrain_schemas.jobs import (
     JobSpec,
     Metric,
     Name,
+    Real,
     Scalar,
     VariableName,
 )
@@ -23,17 +25,16 @@ class Uniform(Strict):
     """A real number between `low` and `high`; `num` points of it on a grid."""
 
     type: Literal["uniform"]
-    low: Annotated[float, Field(strict=True)]
-    high: Annotated[float, Field(strict=True)]
-    log: bool = False
+    low: Real
+    high: Real
+    log: Annotated[bool, Field(strict=True)] = False
     num: Annotated[Count, Field(ge=2, le=1000)] | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> "Uniform":
-        if not self.low < self.high:
-            raise ValueError("low must be below high")
-        if self.log and self.low <= 0:
-            raise ValueError("a log scale needs low above 0")
+        _check_range(self.low, self.high, self.log)
+        if not math.isfinite(self.high - self.low):
+            raise Misfit("is too far from low", fix="write a range below 1.7e308", field="high")
         return self
 
 
@@ -43,16 +44,20 @@ class Integer(Strict):
     type: Literal["integer"]
     low: Annotated[Count, Field(ge=-(2**53), le=2**53)]
     high: Annotated[Count, Field(ge=-(2**53), le=2**53)]
-    log: bool = False
+    log: Annotated[bool, Field(strict=True)] = False
     num: Annotated[Count, Field(ge=2, le=1000)] | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> "Integer":
-        if not self.low < self.high:
-            raise ValueError("low must be below high")
-        if self.log and self.low <= 0:
-            raise ValueError("a log scale needs low above 0")
+        _check_range(self.low, self.high, self.log)
         return self
+
+
+def _check_range(low: float, high: float, log: bool) -> None:
+    if not low < high:
+        raise Misfit("is not above low", fix=f"write more than {low}", field="high")
+    if log and low <= 0:
+        raise Misfit("is not above 0, as a log scale needs", fix="write more than 0", field="low")
 
 
 class Choice(Strict):
@@ -84,14 +89,18 @@ class StudySpec(Strict):
     @model_validator(mode="after")
     def _can_be_ranked(self) -> "StudySpec":
         if self.job.metric is None:
-            raise ValueError(
-                "job.metric is missing: name the metric and the goal to rank trials by"
+            raise Misfit(
+                "is missing: trials are ranked by it",
+                fix="add {name: ..., goal: minimize or maximize}",
+                field="job.metric",
             )
         if self.sampler is SamplerName.GRID:
             for name, parameter in self.space.items():
                 if not isinstance(parameter, Choice) and parameter.num is None:
-                    raise ValueError(
-                        f"space.{name}.num is missing: a grid needs a number of points"
+                    raise Misfit(
+                        "is missing: a grid needs a number of points",
+                        fix="add it",
+                        field=f"space.{name}.num",
                     )
         return self
 

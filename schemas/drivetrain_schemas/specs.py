@@ -1,0 +1,263 @@
+"""Specs: what people and other systems write to ask for a job. Immutable once accepted.
+
+Every rule that can be checked without knowing the fleet is checked here, so the command line, the
+gateway and the scheduler refuse the same things in the same words. `errors.field_errors` turns a
+refusal into fields, messages and fixes.
+"""
+
+import math
+import shlex
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, model_validator
+
+from drivetrain_schemas.base import Misfit, Strict
+from drivetrain_schemas.ids import StudyId
+from drivetrain_schemas.text import form, free_text
+
+MAX_SPEC_BYTES = 128 * 1024  # an event that repeats the spec must stay below 256 KiB
+MAX_COMMAND_CHARACTERS = 64 * 1024
+MAX_SCALAR_INTEGER = 2**53  # what every language's JSON reader can hold
+MAX_SCALAR_CHARACTERS = 1024
+
+Name = Annotated[
+    str,
+    form(
+        "[A-Za-z0-9][A-Za-z0-9 ._-]*",
+        "letters, digits, spaces and ._- with a letter or digit in front",
+        max_length=63,
+    ),
+]
+VariableName = Annotated[
+    str,
+    form("[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _ with no digit in front", max_length=128),
+]
+Tag = Annotated[
+    str,
+    form(
+        "[A-Za-z0-9][A-Za-z0-9._:/-]*",
+        "letters, digits and ._:/- with a letter or digit in front",
+        max_length=63,
+    ),
+]
+MetricName = Annotated[
+    str,
+    form(
+        "[A-Za-z_][A-Za-z0-9_./-]*",
+        "letters, digits and _./- with a letter in front",
+        max_length=128,
+    ),
+]
+PoolName = Annotated[
+    str, form("[a-z0-9][a-z0-9-]*", "small letters, digits and -, no - in front", max_length=63)
+]
+DeviceType = Annotated[
+    str,
+    form("[a-z0-9][a-z0-9.-]*", "small letters, digits, dots and -, such as h200", max_length=63),
+]
+Count = Annotated[int, Field(strict=True)]
+Real = Annotated[float, Field(strict=True)]
+
+
+def _is_scalar(value: Any) -> Any:
+    # By hand, since a union of four types answers a bad value with four errors.
+    fix = "write a string, a number, true or false"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Misfit("is not a finite number", fix="write a finite number")
+    if isinstance(value, int) and not abs(value) <= MAX_SCALAR_INTEGER:
+        raise Misfit("is too large for a whole number", fix="write at most 2**53, or a string")
+    if isinstance(value, str) and len(value) > MAX_SCALAR_CHARACTERS:
+        raise Misfit("is too long", fix=f"write at most {MAX_SCALAR_CHARACTERS} characters")
+    if isinstance(value, str) and not _is_storable(value):
+        raise Misfit("holds NUL or is not Unicode", fix=fix)
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise Misfit("is neither a string nor a number nor true or false", fix=fix)
+
+
+def _is_storable(text: str) -> bool:
+    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
+
+
+Scalar = Annotated[
+    bool | int | float | str,
+    PlainValidator(_is_scalar),
+    WithJsonSchema({"type": ["boolean", "number", "string"], "maxLength": MAX_SCALAR_CHARACTERS}),
+]
+
+
+class Goal(StrEnum):
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+
+class Code(Strict):
+    """A gzipped tar of the job's files in the object store, found by its content."""
+
+    uri: Annotated[
+        str, form("(s3|file)://[!-~]+", "s3://... or file://..., without spaces", max_length=1024)
+    ]
+    sha256: Annotated[str, form("[0-9a-f]{64}", "the SHA-256 as 64 small hexadecimal digits")]
+
+
+class Metric(Strict):
+    """The value a job is judged by: `keep_best` and studies rank by it."""
+
+    name: MetricName
+    goal: Goal
+
+
+class Resources(Strict):
+    """`devices` ranks, one slot each, all of one pool (and one device type where one is named)."""
+
+    pool: PoolName = "default"
+    devices: Annotated[Count, Field(ge=1, le=4096)] = 1
+    device_type: DeviceType | None = None
+    memory_bytes: Annotated[Count, Field(ge=1, le=2**50)] | None = None
+
+
+class CheckpointPolicy(Strict):
+    """When to save, and what to keep while the run is alive."""
+
+    every_steps: Annotated[Count, Field(ge=1, le=2**40)] | None = None
+    every_minutes: Annotated[Real, Field(gt=0, le=10_080)] | None = None
+    keep_last: Annotated[Count, Field(ge=2, le=1000)] = 3
+    keep_best: Annotated[Count, Field(ge=0, le=1000)] = 1
+
+
+class Retries(Strict):
+    """A failed run is tried again `limit` times, each wait twice the last one."""
+
+    limit: Annotated[Count, Field(ge=0, le=100)] = 5
+    backoff_seconds: Annotated[Real, Field(ge=0, le=3600)] = 1.0
+    backoff_limit_seconds: Annotated[Real, Field(ge=0, le=86_400)] = 300.0
+
+
+Arguments = Annotated[
+    tuple[Annotated[str, free_text(4096)], ...], Field(min_length=1, max_length=256)
+]
+# What a shell would act upon; we pass it on as an argument, so it is surely meant for a shell.
+_SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
+_INTERPRETERS = ("python", "bash", "sh", "torchrun")
+# What the platform tells each rank about its place in the gang.
+_PLATFORM_VARIABLES = frozenset(
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+)
+
+
+class JobSpec(Strict):
+    """What to run, on what, and how it is judged. Immutable once accepted.
+
+    `command` is a list, or one line that is split as a shell splits it; no shell runs it.
+    """
+
+    name: Name
+    command: Arguments
+    code: Code | None = None
+    image: Annotated[str, form("[!-~]+", "an image's name, no spaces", max_length=512)] | None = (
+        None
+    )
+    environment: Annotated[
+        dict[VariableName, Annotated[str, free_text(4096)]], Field(max_length=128)
+    ] = {}
+    hyperparameters: Annotated[dict[VariableName, Scalar], Field(max_length=128)] = {}
+    data: (
+        Annotated[
+            str, form("[a-z0-9+]+://[!-~]+", "an address such as s3://bucket/key", max_length=1024)
+        ]
+        | None
+    ) = None
+    max_steps: Annotated[Count, Field(ge=1, le=2**40)] | None = None
+    seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
+    metric: Metric | None = None
+    resources: Resources = Resources()
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    retries: Retries = Retries()
+    priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
+    tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()
+
+    @field_validator("command", mode="before", json_schema_input_type=str | Arguments)
+    @classmethod
+    def _split_like_a_shell(cls, command: Any) -> Any:
+        if isinstance(command, str):
+            return _split(command)
+        if isinstance(command, list | tuple):
+            return command
+        raise Misfit("is neither a line of text nor a list", fix="write one of them")
+
+    @field_validator("command")
+    @classmethod
+    def _names_a_program(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if not command[0].strip():
+            raise Misfit("begins with an empty word", fix="put the program first")
+        return command
+
+    @field_validator("environment")
+    @classmethod
+    def _leaves_the_platform_its_names(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name in environment:
+            if name.startswith("DRIVETRAIN_") or name in _PLATFORM_VARIABLES:
+                raise Misfit("is set by the platform", fix="choose another name", field=name)
+        return environment
+
+    @model_validator(mode="after")
+    def _has_what_it_runs(self) -> "JobSpec":
+        if self.code is not None and self.image is not None:
+            raise Misfit("both code and image are given", fix="give one of them", field="image")
+        script = _relative_script(self.command)
+        if script and self.code is None and self.image is None:
+            raise Misfit(
+                f"is missing: the command runs {script:.80}, which comes with code or an image",
+                fix="add code (the command line takes a directory) or image",
+                field="code",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_into_an_event(self) -> "JobSpec":
+        num_bytes = len(self.model_dump_json().encode())
+        if num_bytes > MAX_SPEC_BYTES:
+            raise Misfit(
+                f"has {num_bytes} bytes as JSON",
+                fix=f"write at most {MAX_SPEC_BYTES}; put long texts into a file of the code",
+            )
+        return self
+
+
+class TrialOf(Strict):
+    """The trial that a job carries out."""
+
+    study_id: StudyId
+    number: Annotated[Count, Field(ge=0, le=1_000_000)]
+
+
+def _split(line: str) -> tuple[str, ...]:
+    if len(line) > MAX_COMMAND_CHARACTERS:
+        raise Misfit("is too long", fix=f"write at most {MAX_COMMAND_CHARACTERS} characters")
+    line = line.strip()
+    as_list = "write a list, such as [bash, -c, ...]"
+    try:
+        words = tuple(shlex.split(line))
+        num_words_of_one_line = len(shlex.split(line.replace("\n", "\0")))
+    except ValueError as error:
+        detail = str(error).removesuffix(".").lower()
+        raise Misfit(f"cannot be split like a shell line: {detail}", fix=as_list) from error
+    if len(words) != num_words_of_one_line:
+        raise Misfit("has more than one line", fix=f"write one command, or {as_list[6:]}")
+    for word in words:
+        if word in _SHELL_WORDS:
+            raise Misfit(f"holds {word}, but no shell runs it", fix=as_list)
+    return words
+
+
+def _relative_script(command: tuple[str, ...]) -> str | None:
+    """The file of the job's own that this command runs, where that can be seen."""
+    program = command[0]
+    if program.startswith("./"):
+        return program
+    if program.rsplit("/", 1)[-1].rstrip("0123456789.") not in _INTERPRETERS:
+        return None
+    script = next((word for word in command[1:] if not word.startswith("-")), "")
+    is_relative = not script.startswith("/") and not any(mark.isspace() for mark in script)
+    return script if is_relative and script.endswith((".py", ".sh")) else None
