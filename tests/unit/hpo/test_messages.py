@@ -19,7 +19,7 @@ def make_spec(**fields: Any) -> StudySpec:
         "name": "digits-search",
         "job": {
             "name": "digits",
-            "command": "python train.py",
+            "command": "python -m train",
             "hyperparameters": {"learning_rate": 0.1, "momentum": 0.9},
             "metric": {"name": "loss", "goal": "minimize"},
         },
@@ -86,7 +86,7 @@ def test_the_space_is_translated() -> None:
 def test_a_space_too_wide_for_a_job_is_found_before_the_study_starts() -> None:
     job = {
         "name": "digits",
-        "command": "python train.py",
+        "command": "python -m train",
         "hyperparameters": {f"h{index}": 1 for index in range(128)},
         "metric": {"name": "loss", "goal": "minimize"},
     }
