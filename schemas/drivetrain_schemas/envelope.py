@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -155,12 +155,10 @@ def data_schema(kind: EventKind) -> str:
     return f"{_DATASCHEMA}{kind.type}:{kind.version}"
 
 
-def parse(
-    headers: Headers, value: bytes | None, *, received_at: datetime | None = None
-) -> Event[Payload]:
+def parse(headers: Headers, value: bytes | None, *, timestamp_ms: int = 0) -> Event[Payload]:
     """Read a record of either mode. Raises InvalidEvent, or InvalidPayload with the attributes.
 
-    `received_at` (the record's own timestamp) stands in where the sender left out `time`.
+    `timestamp_ms`, the record's own, stands in where the sender left out `time`.
     """
     if not value:
         raise InvalidEvent(InvalidReason.EMPTY, "the record has no value")
@@ -169,7 +167,7 @@ def parse(
             InvalidReason.TOO_LARGE, f"{len(value)} bytes (at most {MAX_EVENT_BYTES})"
         )
     raw, data = _open(headers, value)
-    attributes = _check_attributes(raw, received_at or _EPOCH)
+    attributes = _check_attributes(raw, timestamp_ms)
     payload_class = _KINDS.get((attributes.type, attributes.version))
     if payload_class is None:
         raise _unknown(attributes)
@@ -298,7 +296,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def _check_attributes(raw: Mapping[str, str], received_at: datetime) -> Attributes:
+def _check_attributes(raw: Mapping[str, str], timestamp_ms: int) -> Attributes:
     for name in _REQUIRED:
         if not raw.get(name):
             raise InvalidEvent(InvalidReason.MISSING_ATTRIBUTE, f"the attribute {name} is missing")
@@ -319,7 +317,7 @@ def _check_attributes(raw: Mapping[str, str], received_at: datetime) -> Attribut
         type=raw["type"],
         version=_version(raw),
         tenant_id=_checked(_TENANT, "tenantid", raw.get("tenantid", DEFAULT_TENANT)),
-        occurred_at=_checked(_TIME, "time", raw["time"]) if "time" in raw else received_at,
+        occurred_at=_occurred_at(raw.get("time"), timestamp_ms),
         seq=_sequence(raw.get("sequence")),
         correlation_id=raw.get("correlationid"),
         causation_id=raw.get("causationid"),
@@ -327,6 +325,15 @@ def _check_attributes(raw: Mapping[str, str], received_at: datetime) -> Attribut
         subject=raw.get("subject"),
         raw=dict(raw),
     )
+
+
+def _occurred_at(text: str | None, timestamp_ms: int) -> datetime:
+    if text is not None:
+        return _checked(_TIME, "time", text)
+    try:
+        return _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:  # the sender of a record chooses its timestamp too
+        return _EPOCH
 
 
 def _sequence(text: str | None) -> int | None:
