@@ -1,0 +1,1 @@
+"""The cost service: what every job spends, in integer micro-dollars."""

@@ -1,0 +1,81 @@
+"""The read API of the cost service: live spend and estimates. Only the gateway forwards to it.
+
+Spend = what is charged + what the open allocations would be charged now, by the same code.
+"""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import FastAPI, HTTPException, Query
+from pydantic import BaseModel
+
+from drivetrain_schemas.ids import JobId, TenantId
+from services.cost import store
+from services.cost.core.charges import Usage, total_micro_usd
+from services.cost.core.prices import PriceBook
+from services.runtime.operations import ASGIApp
+from services.runtime.service import Platform
+
+
+class Spend(BaseModel):
+    """Micro-dollars: charged for what was released, accruing for what is held now."""
+
+    charged_micro_usd: int
+    accruing_micro_usd: int
+    total_micro_usd: int
+
+
+class Estimate(BaseModel):
+    """What `devices` slots would cost for `seconds` at the price that holds now."""
+
+    price_id: str
+    price_micro_usd_per_slot_hour: int
+    estimated_micro_usd: int
+
+
+def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
+    app = FastAPI(title="Drivetrain cost", docs_url=None, redoc_url=None)
+    database = platform.database
+
+    @app.get("/spend/jobs/{job_id}")
+    async def spend_of_job(job_id: JobId) -> Spend:
+        async with database.connection() as connection:
+            charged = await store.charged_to_job(connection, job_id)
+            usages = await store.open_usages_of_job(connection, job_id)
+        return _spend(charged, usages, book)
+
+    @app.get("/spend/tenants/{tenant_id}")
+    async def spend_of_tenant(tenant_id: TenantId) -> Spend:
+        async with database.connection() as connection:
+            charged = await store.charged_to_tenant(connection, tenant_id)
+            usages = await store.open_usages_of_tenant(connection, tenant_id)
+        return _spend(charged, usages, book)
+
+    @app.get("/estimate")
+    async def estimate(
+        device_type: str,
+        devices: Annotated[int, Query(ge=1, le=100_000)],
+        seconds: Annotated[float, Query(gt=0, le=366 * 86_400)],
+        pool: str = "default",
+    ) -> Estimate:
+        now = platform.clock.now()
+        price = book.price_at(pool, device_type, now)
+        if price is None:
+            raise HTTPException(404, f"no price for device type {device_type!r} in pool {pool!r}")
+        usage = Usage("", pool, device_type, devices, now, now + timedelta(seconds=seconds))
+        return Estimate(
+            price_id=price.price_id,
+            price_micro_usd_per_slot_hour=price.micro_usd_per_slot_hour,
+            estimated_micro_usd=total_micro_usd((usage,), book),
+        )
+
+    return app
+
+
+def _spend(charged: int, usages: tuple[Usage, ...], book: PriceBook) -> Spend:
+    accruing = total_micro_usd(usages, book)
+    return Spend(
+        charged_micro_usd=charged,
+        accruing_micro_usd=accruing,
+        total_micro_usd=charged + accruing,
+    )

@@ -1,0 +1,76 @@
+"""What the cost service does with each event: load -> decide -> save -> emit."""
+
+from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
+from drivetrain_schemas.charges import ChargeRecorded
+from drivetrain_schemas.envelope import Event
+from services.cost import store
+from services.cost.core.charges import Charge, Usage, charges
+from services.cost.core.prices import UNPRICED, PriceBook
+from services.cost.instruments import CHARGED, UNPRICED_CHARGES
+from services.runtime import logs
+from services.runtime.processing import HandlerTable
+from services.runtime.transaction import Tx
+
+log = logs.get()
+
+
+def handlers(book: PriceBook) -> HandlerTable:
+    """The table of handled events, at the prices of `book`."""
+
+    async def on_granted(tx: Tx, event: Event[AllocationGranted]) -> None:
+        await store.put_allocation(tx.connection, event.payload, released_at=None)
+
+    async def on_released(tx: Tx, event: Event[AllocationReleased]) -> None:
+        released = event.payload
+        await store.put_allocation(tx.connection, released, released.released_at)
+        for charge in charges(_usage(released), book):
+            recorded = _recorded(released, charge)
+            await store.insert_charge(tx.connection, recorded)
+            await tx.emit(recorded, tenant_id=released.tenant_id, cause=event)
+            _observe(recorded)
+
+    return {AllocationGranted: on_granted, AllocationReleased: on_released}
+
+
+def _usage(released: AllocationReleased) -> Usage:
+    return Usage(
+        allocation_id=released.allocation_id,
+        pool=released.pool,
+        device_type=released.device_type,
+        num_slots=len(released.slots),
+        starts_at=released.granted_at,
+        ends_at=released.released_at,
+    )
+
+
+def _recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
+    return ChargeRecorded(
+        charge_id=charge.charge_id,
+        tenant_id=released.tenant_id,
+        job_id=released.job_id,
+        run_id=released.run_id,
+        attempt=released.attempt,
+        allocation_id=released.allocation_id,
+        pool=released.pool,
+        device_type=released.device_type,
+        num_slots=len(released.slots),
+        starts_at=charge.period.starts_at,
+        ends_at=charge.period.ends_at,
+        price_id=charge.period.price_id,
+        price_micro_usd_per_slot_hour=charge.period.micro_usd_per_slot_hour,
+        amount_micro_usd=charge.amount_micro_usd,
+    )
+
+
+def _observe(charge: ChargeRecorded) -> None:
+    CHARGED.labels(charge.pool, charge.device_type).inc(charge.amount_micro_usd / 1_000_000)
+    if charge.price_id == UNPRICED:
+        UNPRICED_CHARGES.labels(charge.pool, charge.device_type).inc()
+        log.warning(
+            "usage has no price", pool=charge.pool, device_type=charge.device_type,
+            allocation_id=charge.allocation_id,
+        )  # fmt: skip
+    log.info(
+        "charge recorded", tenant_id=charge.tenant_id, job_id=charge.job_id,
+        charge_id=charge.charge_id, amount_micro_usd=charge.amount_micro_usd,
+    )  # fmt: skip

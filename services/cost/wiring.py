@@ -1,0 +1,18 @@
+"""Puts the cost service together; the only place where its parts are constructed."""
+
+from services.cost.api import read_api
+from services.cost.handlers import handlers
+from services.cost.price_file import read_price_book
+from services.cost.settings import CostSettings
+from services.runtime.service import Service
+
+
+def build(settings: CostSettings) -> Service:
+    book = read_price_book(settings.price_book)
+    return Service(
+        name="cost",
+        settings=settings,
+        package="services.cost",
+        handlers=handlers(book),
+        http=lambda platform: read_api(platform, book),
+    )

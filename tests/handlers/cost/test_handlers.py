@@ -1,0 +1,94 @@
+"""Allocations in, charges out."""
+
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
+from drivetrain_schemas.charges import ChargeRecorded
+from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
+from services.cost.core.prices import Price, PriceBook
+from services.cost.handlers import handlers
+from tests.conftest import OpenDatabase
+from tests.events import emitted, handle, make_event
+
+START = datetime(2026, 2, 1, tzinfo=UTC)
+JOB = job_id_for("default", "charged")
+BOOK = PriceBook((Price("cpu-2026", "cpu", datetime(2026, 1, 1, tzinfo=UTC), 36_000_000),))
+
+
+def granted() -> AllocationGranted:
+    return AllocationGranted(**_facts())
+
+
+def released(after: timedelta) -> AllocationReleased:
+    return AllocationReleased(**_facts(), released_at=START + after)
+
+
+def _facts() -> dict:
+    return {
+        "job_id": JOB,
+        "run_id": run_id_for(JOB, 1),
+        "attempt": 1,
+        "fence": 1,
+        "allocation_id": allocation_id_for(JOB, 1),
+        "tenant_id": "default",
+        "pool": "default",
+        "device_type": "cpu",
+        "slots": (SlotRef(node_id="node-a", slot=0), SlotRef(node_id="node-b", slot=0)),
+        "granted_at": START,
+    }
+
+
+async def test_a_release_is_charged(database: OpenDatabase) -> None:
+    db = await database("cost")
+    out = await handle(
+        db, handlers(BOOK), make_event(granted()), make_event(released(timedelta(seconds=1)))
+    )
+    (charge,) = out
+    assert isinstance(charge, ChargeRecorded)
+    assert charge.amount_micro_usd == 20_000
+    assert (charge.starts_at, charge.ends_at) == (START, START + timedelta(seconds=1))
+    assert charge.price_micro_usd_per_slot_hour == 36_000_000
+
+
+async def test_a_release_that_comes_twice_is_charged_once(database: OpenDatabase) -> None:
+    db = await database("cost")
+    event = make_event(released(timedelta(seconds=1)), event_id="the-same")
+    assert len(await handle(db, handlers(BOOK), event, event)) == 1
+
+
+async def test_a_release_before_its_grant_is_charged_and_closed(database: OpenDatabase) -> None:
+    db = await database("cost")
+    out = await handle(
+        db, handlers(BOOK), make_event(released(timedelta(seconds=1))), make_event(granted())
+    )
+    assert len(out) == 1
+    async with db.connection() as connection:
+        assert await connection.fetchval("select released_at from allocations") is not None
+
+
+async def test_charges_are_numbered_without_a_gap(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await handle(db, handlers(BOOK), make_event(released(timedelta(seconds=1))))
+    assert [event.seq for event in await emitted(db)] == [1]
+
+
+async def test_usage_without_a_price_is_charged_nothing_and_said(database: OpenDatabase) -> None:
+    db = await database("cost")
+    (charge,) = await handle(
+        db, handlers(PriceBook(())), make_event(released(timedelta(seconds=1)))
+    )
+    assert isinstance(charge, ChargeRecorded)
+    assert (charge.price_id, charge.amount_micro_usd) == ("unpriced", 0)
+
+
+async def test_the_database_refuses_to_change_a_charge(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await handle(db, handlers(BOOK), make_event(released(timedelta(seconds=1))))
+    async with db.connection() as connection:
+        with pytest.raises(asyncpg.RaiseError, match="append-only"):
+            await connection.execute("update charges set amount_micro_usd = 0")
+        with pytest.raises(asyncpg.RaiseError, match="append-only"):
+            await connection.execute("delete from charges")

@@ -1,0 +1,71 @@
+"""Which price holds when."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from services.cost.core.prices import Price, PriceBook, problems
+
+JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
+MARCH = datetime(2026, 3, 1, tzinfo=UTC)
+MAY = datetime(2026, 5, 1, tzinfo=UTC)
+
+BOOK = PriceBook(
+    (
+        Price("new", "a100", MARCH, 300),
+        Price("old", "a100", JANUARY, 200),
+        Price("special", "a100", JANUARY, 100, pool="research"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("pool", "moment", "want_price"),
+    [
+        pytest.param("default", JANUARY, "old", id="the first moment belongs to the price"),
+        pytest.param("default", MARCH, "new", id="a price ends where the next begins"),
+        pytest.param("research", MAY, "special", id="the pool's own price goes first"),
+    ],
+)
+def test_price_at(pool: str, moment: datetime, want_price: str) -> None:
+    price = BOOK.price_at(pool, "a100", moment)
+    assert price is not None
+    assert price.price_id == want_price
+
+
+def test_there_may_be_no_price() -> None:
+    assert BOOK.price_at("default", "h100", MAY) is None
+    assert BOOK.price_at("default", "a100", datetime(2025, 1, 1, tzinfo=UTC)) is None
+
+
+def test_an_interval_is_cut_where_the_price_changes() -> None:
+    periods = BOOK.periods("default", "a100", JANUARY, MAY)
+    assert [(item.starts_at, item.ends_at, item.price_id) for item in periods] == [
+        (JANUARY, MARCH, "old"),
+        (MARCH, MAY, "new"),
+    ]
+
+
+def test_time_before_any_price_is_seen() -> None:
+    periods = BOOK.periods("default", "a100", datetime(2025, 12, 1, tzinfo=UTC), MARCH)
+    assert [item.price_id for item in periods] == ["unpriced", "old"]
+    assert periods[0].micro_usd_per_slot_hour == 0
+
+
+def test_an_interval_without_length_has_no_period() -> None:
+    assert BOOK.periods("default", "a100", MARCH, MARCH) == ()
+
+
+def test_problems_of_a_price_book_are_named() -> None:
+    found = problems(
+        (
+            Price("a", "cpu", JANUARY, 1),
+            Price("a", "gpu", JANUARY, 1),
+            Price("b", "cpu", JANUARY, 2),
+            Price("unpriced", "tpu", JANUARY, 2),
+        )
+    )
+    assert len(found) == 3
+    assert "'a' stands twice" in found[0]
+    assert "reserved" in found[1]
+    assert "two prices of cpu" in found[2]
