@@ -37,6 +37,7 @@ Probe = Callable[[], Awaitable[bool]]
 
 class ChildState(StrEnum):
     WAITING = "waiting"
+    PREPARING = "preparing"
     STARTING = "starting"
     READY = "ready"
     RESTARTING = "restarting"
@@ -85,6 +86,8 @@ class ChildSpec:
     probe: Probe | None
     """None: a one-shot, ready when it has ended with code 0."""
     port: int | None = None
+    prepare: Callable[[], None] | None = None
+    """Blocking work before the first start, done in a thread."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
 
 
@@ -125,6 +128,9 @@ class Child:
     async def supervise(self) -> None:
         """Keep the process running until `stop`; raise `ChildGaveUp` when that is hopeless."""
         history = ExitHistory()
+        if self.spec.prepare is not None:
+            self._change(ChildState.PREPARING)
+            await asyncio.to_thread(self.spec.prepare)
         while not self._stopping.is_set():
             for needed in self._needs:
                 await self._unless_stopping(needed.wait_ready())
@@ -144,9 +150,7 @@ class Child:
             history, verdict = after_exit(self.spec.policy, history, ended)
             if isinstance(verdict, GiveUp):
                 self._change(ChildState.FAILED)
-                raise ChildGaveUp(
-                    self.name, verdict.num_exits, self.last_exit, self.spec.log_path
-                )
+                raise ChildGaveUp(self.name, verdict.num_exits, self.last_exit, self.spec.log_path)
             self.num_restarts += 1
             self._change(ChildState.RESTARTING)
             await self._unless_stopping(asyncio.sleep(verdict.delay_s))
@@ -175,6 +179,9 @@ class Child:
         """Start the process, report its readiness, and return when it has ended."""
         await self._spawn()
         assert self._process is not None
+        if self._stopping.is_set():
+            # Asked to stop while the process was being made.
+            await self.stop()
         ending = asyncio.ensure_future(self._process.wait())
         probing = asyncio.ensure_future(self._probe_until_ready())
         try:

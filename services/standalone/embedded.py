@@ -41,7 +41,6 @@ async def running_kafka(
     )
     locked = jars.locked_jars("kafka")
     paths = await asyncio.to_thread(jars.fetch_jars, locked, cache or jars.default_cache())
-    await asyncio.to_thread(kafka.prepare, broker, paths)
     async with supervised(kafka.spec(broker, paths, directory / "log")) as child:
         yield RunningKafka(
             broker.connection.bootstrap_servers, broker.username, broker.password, child
@@ -54,7 +53,6 @@ async def running_postgres(
 ) -> AsyncIterator[RunningPostgres]:
     """A real server in this directory; reuse of a directory needs the password it was made with."""
     server = postgres.Server(directory, free_port(), password or secrets.token_urlsafe(24))
-    await asyncio.to_thread(postgres.prepare, server)
     async with supervised(postgres.spec(server, directory / "log")) as child:
         yield RunningPostgres(server.dsn, child)
 

@@ -77,7 +77,12 @@ def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
     # The broker leaves a clean log directory on SIGTERM, and recovers it after anything else.
     launch = Launch(argv, _environment(), broker.directory, None, signal.SIGTERM, 20.0)
     return ChildSpec(
-        "kafka", launch, log_path, lambda: answers_metadata(broker.connection), broker.port
+        "kafka",
+        launch,
+        log_path,
+        probe=lambda: answers_metadata(broker.connection),
+        port=broker.port,
+        prepare=lambda: prepare(broker, jars),
     )
 
 
@@ -139,6 +144,9 @@ def server_properties(broker: Broker, data: Path) -> str:
         # Sized for one machine: the cleaner's buffer alone is 128 MiB by default.
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         "num.recovery.threads.per.data.dir": "2",
+        # A broker back from kill -9 must outwait its old session before it may serve.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
         "num.network.threads": "2",
         "num.io.threads": "4",
     }

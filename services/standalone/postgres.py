@@ -97,7 +97,14 @@ def spec(server: Server, log_path: Path) -> ChildSpec:
     )
     # SIGINT is its fast stop: clients are cut off, nothing committed is lost.
     launch = Launch(argv, _environment(), server.data, _server_user(), signal.SIGINT, 15.0)
-    return ChildSpec("postgres", launch, log_path, lambda: answers(server.dsn), server.port)
+    return ChildSpec(
+        "postgres",
+        launch,
+        log_path,
+        probe=lambda: answers(server.dsn),
+        port=server.port,
+        prepare=lambda: prepare(server),
+    )
 
 
 async def answers(dsn: str) -> bool:

@@ -53,9 +53,7 @@ def after_exit(
         num_unready = history.num_unready_in_a_row + (1 if ended.was_supported else 0)
     is_settled = ended.was_ready and ended.ran_s >= policy.settled_after_s
     num_quick = 1 if is_settled else history.num_quick_in_a_row + 1
-    new_history = replace(
-        history, num_unready_in_a_row=num_unready, num_quick_in_a_row=num_quick
-    )
+    new_history = replace(history, num_unready_in_a_row=num_unready, num_quick_in_a_row=num_quick)
     if num_unready >= policy.exits_before_giving_up:
         return new_history, GiveUp(num_unready)
     # The exponent is bounded so that a long crash loop cannot overflow the float.

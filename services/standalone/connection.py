@@ -1,0 +1,38 @@
+"""How people and their tools reach the running platform: `connection.json` and the login link.
+
+In: the plan. Out: a file that only its owner may read (the command line client finds it there), and
+a link, made by the gateway, that opens the pages once in one browser.
+"""
+
+import json
+import urllib.request
+from dataclasses import asdict
+
+from services.standalone.files import write_private
+from services.standalone.parts import Plan
+
+
+def write_connection(plan: Plan) -> None:
+    content = {
+        "gateway_url": plan.gateway_url,
+        "token": plan.credentials.api_token,
+        "kafka": asdict(plan.kafka_connection),
+        "postgres_dsn": plan.postgres_dsn,
+        "object_store_url": plan.object_store_url,
+        "home": str(plan.home.root),
+    }
+    write_private(plan.home.connection, json.dumps(content, indent=2) + "\n")
+
+
+def login_link(plan: Plan) -> str:
+    """Ask the gateway for it (blocking); raises OSError, ValueError or KeyError."""
+    request = urllib.request.Request(
+        f"{plan.gateway_url}/v1/login-links",
+        method="POST",
+        headers={"Authorization": f"Bearer {plan.credentials.api_token}"},
+    )
+    # Loopback must never go through a proxy of the environment.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=5) as answer:
+        url = str(json.load(answer)["url"])
+    return url if url.startswith("http") else plan.gateway_url + url

@@ -1,0 +1,140 @@
+"""The data directory: where everything lies, and the lock that only one platform can hold.
+
+In: the path (option, `DRIVETRAIN_HOME`, else `~/.drivetrain`). Out: named paths, mode 0700, and a
+lock held for as long as the process lives (an advisory file lock, so `kill -9` frees it).
+A second start gets `HomeHeld`, which says who holds it and since when.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from services.standalone.identity import ProcessIdentity, identify
+
+
+class HomeHeld(RuntimeError):
+    """Another platform runs on this data directory."""
+
+    def __init__(self, root: Path, pid: int | None, since: str) -> None:
+        self.pid = pid
+        super().__init__(
+            f"{root} is held by the platform with pid {pid}, running since {since}. "
+            f"Stop it with `python -m services.standalone stop --home {root}`, "
+            "or start this one with another --home."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    identity: ProcessIdentity
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.json"
+
+    @property
+    def ports(self) -> Path:
+        return self.root / "ports.json"
+
+    @property
+    def credentials(self) -> Path:
+        return self.root / "credentials.json"
+
+    @property
+    def connection(self) -> Path:
+        return self.root / "connection.json"
+
+    @property
+    def kafka(self) -> Path:
+        return self.root / "kafka"
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / "postgres"
+
+    @property
+    def objects(self) -> Path:
+        return self.root / "objects"
+
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def assets(self) -> Path:
+        return self.root / "cache" / "assets"
+
+    def create(self) -> None:
+        for path in (self.root, self.objects, self.pods, self.logs, self.assets):
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A directory that was there before may be open to others; what lies in it is not theirs.
+        self.root.chmod(0o700)
+
+
+def default_home() -> Path:
+    return Path(os.environ.get("DRIVETRAIN_HOME") or Path.home() / ".drivetrain").resolve()
+
+
+@contextmanager
+def locked(home: Home) -> Iterator[None]:
+    """Hold the data directory; raises `HomeHeld` at once if another process does."""
+    descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _parse(file.read())
+            raise HomeHeld(
+                home.root,
+                holder.identity.pid if holder else None,
+                holder.since if holder else "just now",
+            ) from None
+        identity = identify(os.getpid())
+        assert identity is not None
+        file.truncate(0)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        json.dump({**asdict(identity), "since": since}, file)
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def holder_of(home: Home) -> Holder | None:
+    """Who holds the data directory now, without taking it."""
+    try:
+        with home.lock.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _parse(file.read())
+    except FileNotFoundError:
+        return None
+    return None
+
+
+def _parse(text: str) -> Holder | None:
+    try:
+        content = json.loads(text)
+        identity = ProcessIdentity(content["pid"], content["start_ticks"], content["boot_id"])
+        return Holder(identity, content["since"])
+    except (ValueError, KeyError, TypeError):
+        return None

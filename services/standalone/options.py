@@ -1,0 +1,124 @@
+"""Options of `python -m services.standalone`, and the caller's `DRIVETRAIN_*` variables.
+
+In: arguments and environment. Out: `Options`, or an error that names the option and the fix.
+A variable with our prefix that nothing reads is refused: a misspelt one must not be a default.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.standalone.home import default_home
+from services.standalone.jars import default_cache
+from services.standalone.parts import PASSED_ON, port_names
+
+OUTSIDE_PARTS = (
+    "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
+    "DRIVETRAIN_KAFKA_SASL_USERNAME",
+    "DRIVETRAIN_KAFKA_SASL_PASSWORD",
+    "DRIVETRAIN_POSTGRES_DSN",
+    "DRIVETRAIN_OBJECT_STORE_URL",
+)
+# Read by the command line client, which shares the caller's environment.
+OF_THE_CLIENT = ("DRIVETRAIN_HOME", "DRIVETRAIN_URL", "DRIVETRAIN_TOKEN")
+KNOWN = (*OUTSIDE_PARTS, *PASSED_ON, "DRIVETRAIN_PRICE_BOOK")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    command: str
+    home: Path
+    jar_cache: Path
+    ports: Mapping[str, int] = field(default_factory=dict)
+    num_nodes: int | None = None
+    slots: int | None = None
+    only_infrastructure: bool = False
+    output: str = "table"
+    outside: Mapping[str, str] = field(default_factory=dict)
+
+
+class BadOption(ValueError):
+    """An option or a variable that cannot be."""
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
+    """Raises `BadOption`; prints and exits for `--help` and for wrong syntax, as argparse does."""
+    given = _parser().parse_args(list(arguments))
+    outside = {name: environment[name] for name in KNOWN if environment.get(name)}
+    unknown = [
+        name
+        for name in environment
+        if name.startswith("DRIVETRAIN_") and name not in (*KNOWN, *OF_THE_CLIENT)
+    ]
+    if unknown:
+        raise BadOption(
+            f"{', '.join(sorted(unknown))}: no such setting; known are "
+            f"{', '.join((*OF_THE_CLIENT[:1], *KNOWN))}"
+        )
+    if "DRIVETRAIN_KAFKA_SASL_PASSWORD" in outside and OUTSIDE_PARTS[0] not in outside:
+        raise BadOption(f"DRIVETRAIN_KAFKA_SASL_PASSWORD is given without {OUTSIDE_PARTS[0]}")
+    ports = dict(_port(text) for text in given.port)
+    if given.gateway_port is not None:
+        ports["gateway.http"] = given.gateway_port
+    return Options(
+        command=given.command,
+        home=given.home.expanduser().resolve(),
+        jar_cache=given.jar_cache.expanduser().resolve(),
+        ports=ports,
+        num_nodes=given.nodes,
+        slots=given.slots,
+        only_infrastructure=given.only_infrastructure,
+        output=given.output,
+        outside=outside,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m services.standalone",
+        description="Run the whole platform on this machine, on real Kafka and Postgres.",
+        epilog="Outside parts take the place of ours: " + ", ".join(OUTSIDE_PARTS),
+    )
+    add = parser.add_argument
+    add("command", nargs="?", choices=("up", "status", "stop"), default="up")
+    add("--home", type=Path, default=default_home(), help="data directory (%(default)s)")
+    add("--nodes", type=_count, help="number of virtual nodes (default: 2, or 1 for a lone GPU)")
+    add("--slots", type=_count, help="slots of each node (default: the machine's CPUs or GPUs)")
+    add("--gateway-port", type=_port_number, help="port of the page and the API")
+    add(
+        "--port",
+        action="append",
+        default=[],
+        metavar="NAME=PORT",
+        help=f"fix any other port; names: {', '.join(port_names())}",
+    )
+    add(
+        "--only-infrastructure",
+        action="store_true",
+        help="Kafka, Postgres and topics, without the services",
+    )
+    add("--jar-cache", type=Path, default=default_cache(), help="where fetched jars are kept")
+    add("--output", choices=("table", "json"), default="table", help="form of `status`")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 1024:
+        raise argparse.ArgumentTypeError("must be from 1 to 1024")
+    return number
+
+
+def _port_number(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError("must be from 1 to 65535")
+    return number
+
+
+def _port(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if name not in port_names() or not number.isdigit() or not 1 <= int(number) <= 65535:
+        raise BadOption(f"--port {text}: write NAME=PORT with a NAME of {', '.join(port_names())}")
+    return name, int(number)

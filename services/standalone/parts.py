@@ -1,0 +1,262 @@
+"""The parts of the platform, declared once: what runs, what each needs, what each is told.
+
+`PARTS` is the only list to change when a service is added. Order of start follows from `needs`;
+the stop goes layer by layer, services first, then pods, the template, and what all stand on.
+A part whose place an outside one has taken (`replaced_by`) is not started and needed by nobody.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+import services
+from services.standalone import jars, kafka, postgres
+from services.standalone.child import ChildSpec, Launch, Probe
+from services.standalone.credentials import Credentials
+from services.standalone.home import Home
+from services.standalone.nodes import VirtualNode
+from services.standalone.probes import accepts_connections, answers_http
+
+SOURCE_ROOT = Path(services.__file__).parent.parent
+TEMPLATE_STOP_S = 3.0
+SERVICE_STOP_S = 15.0
+# A Unix socket's path may have 107 bytes.
+LONGEST_SOCKET_PATH = 100
+PASSED_ON = (
+    "DRIVETRAIN_LOG_LEVEL",
+    "DRIVETRAIN_TOPIC_PREFIX",
+    "DRIVETRAIN_TOPIC_REPLICATION_FACTOR",
+    "DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL",
+)
+
+
+class Layer(IntEnum):
+    """Stopped from the highest to the lowest."""
+
+    GROUND = 0
+    TEMPLATE = 1
+    SERVICE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that was decided before anything starts."""
+
+    home: Home
+    ports: Mapping[str, int]
+    credentials: Credentials
+    nodes: tuple[VirtualNode, ...]
+    jar_cache: Path
+    outside: Mapping[str, str] = field(default_factory=dict)
+    """The caller's `DRIVETRAIN_*` variables that concern us."""
+    has_services: bool = True
+
+    @property
+    def broker(self) -> kafka.Broker:
+        return kafka.Broker(
+            self.home.kafka,
+            self.ports["kafka"],
+            self.ports["kafka.controller"],
+            self.credentials.kafka_username,
+            self.credentials.kafka_password,
+        )
+
+    @property
+    def server(self) -> postgres.Server:
+        return postgres.Server(
+            self.home.postgres, self.ports["postgres"], self.credentials.postgres_password
+        )
+
+    @property
+    def kafka_connection(self) -> kafka.KafkaConnection:
+        servers = self.outside.get("DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS")
+        if servers is None:
+            return self.broker.connection
+        return kafka.KafkaConnection(
+            servers,
+            self.outside.get("DRIVETRAIN_KAFKA_SASL_USERNAME", ""),
+            self.outside.get("DRIVETRAIN_KAFKA_SASL_PASSWORD", ""),
+        )
+
+    @property
+    def postgres_dsn(self) -> str:
+        return self.outside.get("DRIVETRAIN_POSTGRES_DSN") or self.server.dsn
+
+    @property
+    def object_store_url(self) -> str:
+        return self.outside.get("DRIVETRAIN_OBJECT_STORE_URL") or self.home.objects.as_uri()
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['gateway.http']}"
+
+    @property
+    def template_socket(self) -> Path:
+        """In the data directory, or where its path is short enough for a socket."""
+        path = self.home.root / "template.sock"
+        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+            return path
+        name = hashlib.sha256(os.fsencode(self.home.root)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"drivetrain-{os.geteuid()}-{name}" / "template.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    layer: Layer
+    ports: tuple[str, ...]
+    needs: tuple[str, ...]
+    build: Callable[[Plan], ChildSpec]
+    replaced_by: str = ""
+
+
+def connection_environment(plan: Plan) -> dict[str, str]:
+    """What every service is told."""
+    connection = plan.kafka_connection
+    variables = {
+        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": connection.bootstrap_servers,
+        "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn,
+        "DRIVETRAIN_OBJECT_STORE_URL": plan.object_store_url,
+    }
+    if connection.username:
+        variables["DRIVETRAIN_KAFKA_SASL_USERNAME"] = connection.username
+        variables["DRIVETRAIN_KAFKA_SASL_PASSWORD"] = connection.password
+    passed_on = {name: plan.outside[name] for name in PASSED_ON if name in plan.outside}
+    return variables | passed_on
+
+
+def base_environment() -> dict[str, str]:
+    """The caller's environment without our names: services refuse those that they do not know."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DRIVETRAIN_")}
+    # `services` is no installed package; a child finds it wherever it works.
+    path = os.pathsep.join(filter(None, (str(SOURCE_ROOT), kept.get("PYTHONPATH", ""))))
+    return kept | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def build_kafka(plan: Plan) -> ChildSpec:
+    paths = tuple(plan.jar_cache / jar.filename for jar in jars.locked_jars("kafka"))
+    return kafka.spec(plan.broker, paths, plan.home.logs / "kafka.log")
+
+
+def build_postgres(plan: Plan) -> ChildSpec:
+    return postgres.spec(plan.server, plan.home.logs / "postgres.log")
+
+
+def build_topics(plan: Plan) -> ChildSpec:
+    """A one-shot: creates what the schemas declare, and ends."""
+    variables = connection_environment(plan)
+    del variables["DRIVETRAIN_POSTGRES_DSN"]
+    return _python("topics", "services.runtime.topics", plan, variables, None)
+
+
+def build_template(plan: Plan) -> ChildSpec:
+    socket = plan.template_socket
+    return ChildSpec(
+        name="template",
+        launch=Launch(
+            (sys.executable, "-m", "drivetrain.template", "--socket", str(socket)),
+            base_environment(),
+            plan.home.root,
+            stop_timeout_s=TEMPLATE_STOP_S,
+        ),
+        log_path=plan.home.logs / "template.log",
+        probe=lambda: accepts_connections(socket),
+        prepare=lambda: _own_directory(socket.parent),
+    )
+
+
+def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan: {}) -> Part:
+    """A service: `python -m services.<name>`, ready when its `/readyz` says so."""
+
+    def build(plan: Plan) -> ChildSpec:
+        ops_port = plan.ports[f"{name}.ops"]
+        variables = connection_environment(plan) | {
+            "DRIVETRAIN_OPS_PORT": str(ops_port),
+            "DRIVETRAIN_HTTP_PORT": str(plan.ports[f"{name}.http"]),
+        }
+        return _python(
+            name,
+            f"services.{name}",
+            plan,
+            variables | settings(plan),
+            lambda: answers_http(ops_port, "/readyz"),
+        )
+
+    ports = (f"{name}.http", f"{name}.ops")
+    return Part(name, Layer.SERVICE, ports, ("kafka", "postgres", "topics"), build)
+
+
+def scheduler_settings(plan: Plan) -> dict[str, str]:
+    return {
+        "DRIVETRAIN_PODS_DIRECTORY": str(plan.home.pods),
+        "DRIVETRAIN_TEMPLATE_SOCKET": str(plan.template_socket),
+        "DRIVETRAIN_NODES": json.dumps([asdict(node) for node in plan.nodes]),
+    }
+
+
+def cost_settings(plan: Plan) -> dict[str, str]:
+    price_book = plan.outside.get("DRIVETRAIN_PRICE_BOOK")
+    return {"DRIVETRAIN_PRICE_BOOK": price_book} if price_book else {}
+
+
+def gateway_settings(plan: Plan) -> dict[str, str]:
+    return {
+        "DRIVETRAIN_METRICS_URL": f"http://127.0.0.1:{plan.ports['metrics.http']}",
+        "DRIVETRAIN_COST_URL": f"http://127.0.0.1:{plan.ports['cost.http']}",
+        "DRIVETRAIN_API_TOKEN": plan.credentials.api_token,
+        "DRIVETRAIN_COOKIE_SECRET": plan.credentials.cookie_secret,
+        "DRIVETRAIN_ASSETS_DIRECTORY": str(plan.home.assets),
+    }
+
+
+PARTS = (
+    Part(
+        "kafka",
+        Layer.GROUND,
+        ("kafka", "kafka.controller"),
+        (),
+        build_kafka,
+        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
+    ),
+    Part("postgres", Layer.GROUND, ("postgres",), (), build_postgres, "DRIVETRAIN_POSTGRES_DSN"),
+    Part("topics", Layer.GROUND, (), ("kafka",), build_topics),
+    Part("template", Layer.TEMPLATE, (), (), build_template),
+    service("scheduler", scheduler_settings),
+    service("checkpoints"),
+    service("metrics"),
+    service("cost", cost_settings),
+    service("hpo"),
+    service("gateway", gateway_settings),
+)
+
+PREFERRED_PORTS = {"gateway.http": 8480}
+
+
+def port_names() -> tuple[str, ...]:
+    return tuple(name for part in PARTS for name in part.ports)
+
+
+def _python(
+    name: str, module: str, plan: Plan, variables: Mapping[str, str], probe: Probe | None
+) -> ChildSpec:
+    launch = Launch(
+        (sys.executable, "-m", module),
+        {**base_environment(), **variables},
+        plan.home.root,
+        stop_timeout_s=SERVICE_STOP_S,
+    )
+    port = plan.ports.get(f"{name}.http")
+    return ChildSpec(name, launch, plan.home.logs / f"{name}.log", probe, port)
+
+
+def _own_directory(path: Path) -> None:
+    """Make the socket's directory, and refuse one that somebody else has put there."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.geteuid():
+        raise RuntimeError(f"{path} belongs to another user; remove it and start again.")

@@ -1,0 +1,92 @@
+"""Ask the pods that still run on this machine to stop, so that an orderly end leaves nothing.
+
+In: the pods directory. A pod lives if its `identity.json` names a living process and there is no
+`exit.json`. It gets a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at
+one agreed step and exit; jobs go on from there at the next start. What outlives the deadline is
+killed, found by the pod's marker in the environment of every process.
+Only for an orderly stop: after `kill -9` pods go on and are adopted by the next start.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivetrain_schemas.pods import StopNotice
+from services.standalone.files import write_private
+from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
+
+MARKER = "DRIVETRAIN_POD_MARKER"
+DEADLINE_S = 15.0
+# The shim itself enforces the deadline and then flushes what it has for some seconds.
+GRACE_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class LivePod:
+    directory: Path
+    identity: ProcessIdentity
+
+    @property
+    def pod_id(self) -> str:
+        return self.directory.name
+
+
+def live_pods(pods: Path) -> tuple[LivePod, ...]:
+    """Pods whose shim lives, in order of their names."""
+    found = []
+    for path in sorted(pods.glob("*/*/*/identity.json")):
+        if (path.parent / "exit.json").exists():
+            continue
+        try:
+            content = json.loads(path.read_text())
+            identity = ProcessIdentity(content["pid"], content["start_ticks"], content["boot_id"])
+        except (OSError, ValueError, KeyError):
+            continue
+        if is_alive(identity):
+            found.append(LivePod(path.parent, identity))
+    return tuple(found)
+
+
+async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S) -> int:
+    """Stop every live pod and return how many there were."""
+    living = live_pods(pods)
+    notice = StopNotice(reason="shutdown", deadline_seconds=deadline_s)
+    for pod in living:
+        write_private(pod.directory / "stop.json", notice.model_dump_json())
+        send_signal(pod.identity, signal.SIGTERM)
+    await asyncio.gather(*(_wait_or_kill(pod, deadline_s + GRACE_S) for pod in living))
+    return len(living)
+
+
+def kill_pod(pod: LivePod) -> None:
+    """Kill the shim and everything that carries the pod's marker."""
+    send_signal(pod.identity, signal.SIGKILL)
+    for pid in marked_processes(pod.pod_id):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def marked_processes(pod_id: str) -> tuple[int, ...]:
+    mark = f"{MARKER}={pod_id}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark in variables:
+            found.append(int(entry.name))
+    return tuple(found)
+
+
+async def _wait_or_kill(pod: LivePod, timeout_s: float) -> None:
+    if not await wait_gone(pod.identity, timeout_s):
+        kill_pod(pod)
+        await wait_gone(pod.identity, 5.0)

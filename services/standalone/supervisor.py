@@ -1,0 +1,182 @@
+"""Run the parts: start each when what it needs is ready, keep it running, stop all in order.
+
+In: the parts' child specs, the state file, a reporter. Out: `state.json` (who runs, as which
+process, since when; read by `status` and by the next start) and, when a part cannot be kept
+running, `ChildGaveUp`. An orderly stop goes layer by layer, each bounded in time.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from services.standalone.child import Child, ChildSpec, ChildState
+from services.standalone.files import write_private
+from services.standalone.identity import ProcessIdentity, end_process, identify
+from services.standalone.logs import rotate_log
+from services.standalone.parts import Layer
+
+LOG_CHECK_S = 5.0
+LEFTOVER_STOP_S = 10.0
+
+Listener = Callable[[Child], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A part as the supervisor sees it."""
+
+    spec: ChildSpec
+    layer: Layer
+    needs: tuple[str, ...] = ()
+
+
+class Supervisor:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        state_file: Path,
+        listener: Listener = lambda child: None,
+        stop_pods: Callable[[], Awaitable[object]] | None = None,
+        outside: Mapping[str, str] | None = None,
+    ) -> None:
+        self._state_file = state_file
+        self._listener = listener
+        self._stop_pods = stop_pods
+        self._outside = dict(outside or {})
+        self._since = datetime.now(UTC)
+        self._layers: dict[Layer, list[Child]] = {layer: [] for layer in Layer}
+        self.children: dict[str, Child] = {}
+        for member in members:
+            needs = tuple(self.children[name] for name in member.needs if name in self.children)
+            child = Child(member.spec, needs, self._on_change)
+            self.children[child.name] = child
+            self._layers[member.layer].append(child)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._log_task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return when every part is ready; raise when one cannot be."""
+        self._tasks = [
+            asyncio.create_task(child.supervise(), name=child.name)
+            for child in self.children.values()
+        ]
+        self._log_task = asyncio.create_task(self._keep_logs_bounded())
+        ready = asyncio.gather(*(child.wait_ready() for child in self.children.values()))
+        try:
+            await self._until(ready)
+        finally:
+            ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)
+
+    async def run_until(self, asked_to_stop: asyncio.Event) -> None:
+        """Return when asked to stop; raise when a part cannot be kept running."""
+        asked = asyncio.ensure_future(asked_to_stop.wait())
+        try:
+            await self._until(asked)
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Services, then pods, then the template, then what all stand on."""
+        for layer in sorted(self._layers, reverse=True):
+            await asyncio.gather(*(child.stop() for child in self._layers[layer]))
+            if layer is Layer.SERVICE and self._stop_pods is not None:
+                await self._stop_pods()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._log_task is not None:
+            self._log_task.cancel()
+            await asyncio.gather(self._log_task, return_exceptions=True)
+        self._write_state()
+
+    def kill(self) -> None:
+        """Kill every child at once, for a person who does not want to wait."""
+        for child in self.children.values():
+            child.kill()
+
+    async def _until(self, goal: "asyncio.Future[Any]") -> None:
+        """Wait for the goal, or raise what ended a child's supervision first."""
+        while not goal.done():
+            running = [task for task in self._tasks if not task.done()]
+            await asyncio.wait({goal, *running}, return_when=asyncio.FIRST_COMPLETED)
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+        goal.result()
+
+    async def _keep_logs_bounded(self) -> None:
+        while True:
+            await asyncio.sleep(LOG_CHECK_S)
+            for child in self.children.values():
+                await asyncio.to_thread(rotate_log, child.spec.log_path)
+
+    def _on_change(self, child: Child) -> None:
+        self._write_state()
+        self._listener(child)
+
+    def _write_state(self) -> None:
+        me = identify(os.getpid())
+        parts = [_row(child) for child in self.children.values()]
+        parts += [{"name": name, "state": "outside"} for name in self._outside]
+        content = {
+            "supervisor": asdict(me) if me else None,
+            "since": self._since.isoformat(timespec="seconds"),
+            "parts": parts,
+        }
+        write_private(self._state_file, json.dumps(content, indent=2) + "\n")
+
+
+async def end_leftovers(state_file: Path) -> tuple[str, ...]:
+    """End the children of a platform that was killed, and return their names.
+
+    Only processes of the recorded identity are touched, never pods: those are adopted.
+    """
+    leftovers = _recorded_children(state_file)
+    alive = {name: who for name, who in leftovers.items() if identify(who.pid) == who}
+    for who in alive.values():
+        # One that was stopped (SIGSTOP) would not hear the request to end.
+        os.kill(who.pid, signal.SIGCONT)
+    await asyncio.gather(
+        *(end_process(who, _end_signal(name), LEFTOVER_STOP_S) for name, who in alive.items())
+    )
+    return tuple(alive)
+
+
+def _recorded_children(state_file: Path) -> dict[str, ProcessIdentity]:
+    try:
+        content = json.loads(state_file.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return {
+        row["name"]: ProcessIdentity(row["pid"], row["start_ticks"], row["boot_id"])
+        for row in content.get("parts", ())
+        if row.get("pid")
+    }
+
+
+def _end_signal(name: str) -> int:
+    # Postgres waits for its clients on SIGTERM, and cuts them off on SIGINT.
+    return signal.SIGINT if name == "postgres" else signal.SIGTERM
+
+
+def _row(child: Child) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": child.name,
+        "state": child.state,
+        "restarts": child.num_restarts,
+        "port": child.spec.port,
+        "log": str(child.spec.log_path),
+        "last_exit": child.last_exit or None,
+        "started_at": None,
+    }
+    if child.identity is not None and child.state not in (ChildState.STOPPED, ChildState.DONE):
+        row |= asdict(child.identity)
+    if child.started_at is not None:
+        row["started_at"] = child.started_at.isoformat(timespec="milliseconds")
+    return row
