@@ -1,0 +1,72 @@
+"""A whole service on the real broker and the real Postgres."""
+
+from datetime import timedelta
+
+import asyncpg
+
+from drivetrain_schemas.charges import ChargeRecorded
+from services.cost.settings import CostSettings
+from services.cost.wiring import build
+from services.runtime.bus import OutRecord
+from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.service import Service
+from services.runtime.topics import create_topics
+from tests.events import make_event
+from tests.handlers.cost.test_handlers import released
+from tests.platform_service import (
+    produce,
+    read_events,
+    read_topic,
+    running,
+    service_environment,
+)
+
+
+async def cost(kafka: KafkaAccess, dsn: str, prefix: str) -> Service:
+    """The cost service on topics of this test alone, its schema dropped first."""
+    await create_topics(kafka, prefix)
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("drop schema if exists cost cascade")
+    await connection.close()
+    return build(CostSettings(**service_environment(kafka, dsn, prefix)))
+
+
+async def test_an_event_is_handled_once_however_often_it_comes(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    service = await cost(kafka, postgres_dsn, topic_prefix)
+    event = make_event(released(timedelta(seconds=1)))
+    await produce(kafka, topic_prefix, event, event)
+    async with running(service):
+        await read_events(kafka, topic_prefix + "events.charges", at_least=1)
+    async with running(service):  # a restart, and once more the same event
+        other = make_event(released(timedelta(seconds=2)).model_copy(update={"tenant_id": "b"}))
+        await produce(kafka, topic_prefix, event)
+        other = make_event(
+            other.payload.model_copy(update={"allocation_id": other.payload.allocation_id + "1"})
+        )
+        await produce(kafka, topic_prefix, other)
+        charges = await read_events(kafka, topic_prefix + "events.charges", at_least=2)
+    assert [item.payload.tenant_id for item in charges] in (["default", "b"], ["b", "default"])
+    assert all(isinstance(item.payload, ChargeRecorded) for item in charges)
+    assert {item.causation_id for item in charges} == {event.event_id, other.event_id}
+
+
+async def test_what_cannot_be_read_is_parked_by_one_service_and_stops_nothing(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    """events.jobs names the gateway for parking: the cost service goes past the garbage."""
+    service = await cost(kafka, postgres_dsn, topic_prefix)
+    publisher = KafkaPublisher(kafka, "tests")
+    topic = topic_prefix + "events.jobs"
+    await publisher.publish([OutRecord(topic, b"k", b"\xff not json", ()) for _ in range(3)])
+    await publisher.close()
+    await produce(kafka, topic_prefix, make_event(released(timedelta(seconds=1))))
+    async with running(service):
+        await read_topic(kafka, topic_prefix + "events.charges", at_least=1)
+    connection = await asyncpg.connect(postgres_dsn)
+    num_parked = await connection.fetchval(
+        "select count(*) from cost.outbox where topic like '%parked%'"
+    )
+    await connection.close()
+    assert num_parked == 0
