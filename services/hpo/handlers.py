@@ -175,9 +175,7 @@ async def _on_job_end(
     if trial is None:
         return
     place = (trial.study_id, trial.number) if isinstance(trial, TrialOf) else trial
-    # Postgres takes no NUL in a text, and a program's last words may hold one.
-    text = detail.replace("\0", "")[:MAX_DETAIL]
-    if await store.insert_job_end(tx.connection, job_id, place, result, text):
+    if await store.insert_job_end(tx.connection, job_id, place, result, detail[:MAX_DETAIL]):
         await _advance(tx, place[0], event)
 
 

@@ -40,7 +40,8 @@ def canonical(spec: StudySpec) -> str:
 
 
 def read_spec(text: str) -> StudySpec:
-    return StudySpec.model_validate_json(text)
+    """A spec from a row, which a newer version may have written."""
+    return StudySpec.model_validate_json(text, extra="ignore")
 
 
 def trial_job(spec: StudySpec, number: int, point: space.Point) -> JobSpec:

@@ -1,9 +1,15 @@
 """Where the search service is put together."""
 
-from services.hpo.handlers import HANDLERS
+from services.hpo.handlers import HANDLERS, REFUSALS
 from services.hpo.settings import HpoSettings
 from services.runtime.service import Service
 
 
 def build(settings: HpoSettings) -> Service:
-    return Service(name="hpo", settings=settings, package="services.hpo", handlers=HANDLERS)
+    return Service(
+        name="hpo",
+        settings=settings,
+        package="services.hpo",
+        handlers=HANDLERS,
+        refusals=REFUSALS,
+    )
