@@ -1,0 +1,125 @@
+"""What the metrics service does with heartbeats and with the events of runs.
+
+Heartbeats move a run's progress; a stall and dropped samples follow from it. They are an upsert of
+one row, so their repetition needs no inbox. The events of runs say which runs are RUNNING, for no
+other run is alerted; what was alerted about a run's progress ends with the run.
+"""
+
+from collections.abc import Sequence
+
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.envelope import Event, InvalidEvent, header, parse
+from drivetrain_schemas.metrics import AlertRaised
+from drivetrain_schemas.reports import PodHeartbeat
+from drivetrain_schemas.runs import (
+    RunCancelled,
+    RunFailed,
+    RunHeard,
+    RunInterrupted,
+    RunLost,
+    RunStarted,
+    RunStarting,
+    RunState,
+    RunSucceeded,
+    RunSuspected,
+)
+from services.metrics import alerts, store
+from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
+from services.runtime.bus import Record
+from services.runtime.parking import Unfit
+from services.runtime.processing import HandlerTable
+from services.runtime.transaction import Tx
+
+RunEvent = (
+    RunStarting
+    | RunStarted
+    | RunSuspected
+    | RunHeard
+    | RunSucceeded
+    | RunFailed
+    | RunLost
+    | RunCancelled
+    | RunInterrupted
+)
+_STATES: dict[type[Payload], RunState] = {
+    RunStarting: RunState.STARTING,
+    RunStarted: RunState.RUNNING,
+    RunSuspected: RunState.SUSPECT,
+    RunHeard: RunState.RUNNING,
+    RunSucceeded: RunState.SUCCEEDED,
+    RunFailed: RunState.FAILED,
+    RunLost: RunState.LOST,
+    RunCancelled: RunState.CANCELLED,
+    RunInterrupted: RunState.INTERRUPTED,
+}
+
+
+async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
+    """Keep the state of a run. An ended run stays ended."""
+    payload = event.payload
+    run = await store.lock_run(
+        tx.connection, payload.run_id, payload.job_id, event.tenant_id, payload.attempt
+    )
+    if run.state is not None and RunState(run.state).is_final:
+        return
+    state = _STATES[type(payload)]
+    await store.set_state(tx.connection, run.run_id, state, event.tenant_id)
+    if state.is_final:
+        await alerts.clear_stalled(tx, run, f"the run has ended: {state}", event)
+
+
+HANDLERS: HandlerTable = dict.fromkeys(_STATES, on_run_moved)
+
+
+async def take_reports(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    """Move the progress of runs by their heartbeats. Other reports are not for this service."""
+    by_run: dict[str, list[PodHeartbeat]] = {}
+    for record in records:
+        if header(record.headers, "ce_type") not in (None, PodHeartbeat.kind.type):
+            continue
+        try:
+            payload = parse(record.headers, record.value).payload
+        except InvalidEvent:
+            continue  # the scheduler parks what cannot be read on this topic
+        if isinstance(payload, PodHeartbeat):
+            by_run.setdefault(payload.run_id, []).append(payload)
+    received_at = await store.now(tx.connection)
+    for run_id in sorted(by_run):  # rows are locked in one order by all
+        await _take_heartbeats(tx, by_run[run_id], received_at)
+    return ()
+
+
+async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_at: float) -> None:
+    """Fold heartbeats of one run into its progress."""
+    last = heartbeats[-1]
+    run = await store.lock_run(
+        tx.connection, last.run_id, last.job_id, last.tenant_id, last.attempt
+    )
+    if run.state is not None and RunState(run.state).is_final:
+        return
+    progress = run.progress
+    for heartbeat in heartbeats:
+        progress = advance(progress, Heartbeat(received_at, heartbeat.phase, heartbeat.step))
+    assert progress is not None
+    await store.set_progress(tx.connection, run.run_id, progress)
+
+    def alert(kind: str, detail: str) -> AlertRaised:
+        return AlertRaised(
+            tenant_id=run.tenant_id,
+            job_id=run.job_id,
+            run_id=run.run_id,
+            attempt=run.attempt,
+            alert=kind,
+            step=progress.step,
+            detail=detail,
+        )
+
+    if not is_stalled(progress):
+        await alerts.clear_stalled(tx, run, f"the run moves again: step {progress.step}")
+    elif run.state == RunState.RUNNING:
+        detail = f"no step for {stall_limit(progress):.0f} s, though the run is heard"
+        await alerts.raise_once(tx, alert("stalled", detail), again=True)
+    num_dropped = max(heartbeat.num_dropped_samples for heartbeat in heartbeats)
+    if num_dropped:
+        detail = f"{num_dropped} samples did not fit the pod's buffer; training was not held up"
+        await alerts.raise_once(tx, alert("samples_dropped", detail))

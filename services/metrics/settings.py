@@ -1,0 +1,15 @@
+"""Settings of the metrics service."""
+
+from pydantic import Field
+
+from services.runtime.settings import Settings
+
+
+class MetricsSettings(Settings):
+    """The runtime's, and the bound of one read."""
+
+    max_samples_read: int = Field(
+        default=1_000_000,
+        ge=1000,
+        description="samples of one series that one request reads; of more, the last ones",
+    )

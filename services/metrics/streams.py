@@ -1,0 +1,165 @@
+"""Samples and logs in batches, unique by (run, rank, session, batch): sent again, one adds nothing.
+
+A batch handler gets the records of one poll in one transaction and hands back those that cannot be
+read. Fences are no concern here: samples of an older run stay under that run, and readers take the
+highest attempt per step.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from drivetrain_schemas.envelope import InvalidEvent
+from drivetrain_schemas.metrics import AlertRaised
+from services.metrics import alerts, store
+from services.metrics.core.series import summarize
+from services.metrics.instruments import LINES, REPLAYED, SAMPLES
+from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
+from services.metrics.store import ChunkRow, LogChunk, SeriesRow
+from services.runtime.bus import Record
+from services.runtime.parking import Unfit
+from services.runtime.transaction import Tx
+
+B = TypeVar("B", SampleBatch, LogBatch)
+
+
+async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    """Store the samples of batches not seen before, and alert to values that are not finite."""
+    read, unfit = _read(read_samples, records)
+    batches = await _not_seen(tx, "samples", read)
+    chunks: list[ChunkRow] = []
+    not_finite: dict[tuple[str, str], AlertRaised] = {}
+    for batch in batches:
+        for name, (steps, values) in batch.columns.items():
+            if not steps:
+                continue
+            summary = summarize(steps, values)
+            chunks.append(
+                ChunkRow(
+                    job_id=batch.job_id,
+                    run_id=batch.key.run_id,
+                    attempt=batch.attempt,
+                    rank=batch.key.rank,
+                    series=name,
+                    num_samples=summary.num_samples,
+                    min_step=summary.min_step,
+                    max_step=summary.max_step,
+                    last_value=summary.last_value,
+                    steps=steps,
+                    values=values,
+                )
+            )
+            if summary.first_not_finite_step is not None:
+                alert = _not_finite(batch, name, summary.first_not_finite_step)
+                not_finite.setdefault((batch.key.run_id, name), alert)
+    if chunks:
+        await store.insert_chunks(tx.connection, chunks)
+        await store.add_to_series(tx.connection, _sums(chunks))
+    for _, alert in sorted(not_finite.items()):  # rows are locked in one order by all
+        await alerts.raise_once(tx, alert)
+    num_samples = sum(chunk.num_samples for chunk in chunks)
+    tx.after_commit(lambda: SAMPLES.inc(num_samples))
+    return unfit
+
+
+async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    """Store the lines of batches not seen before; each gets its position among the job's lines."""
+    read, unfit = _read(read_logs, records)
+    by_job: dict[str, list[LogBatch]] = {}
+    for batch in await _not_seen(tx, "logs", read):
+        by_job.setdefault(batch.job_id, []).append(batch)
+    chunks = [
+        chunk
+        for job_id in sorted(by_job)  # heads are locked in one order by all
+        for chunk in await _log_chunks(tx, job_id, by_job[job_id])
+    ]
+    if chunks:
+        await store.insert_log_chunks(tx.connection, chunks)
+    num_lines = sum(len(chunk.lines) for chunk in chunks)
+    tx.after_commit(lambda: LINES.inc(num_lines))
+    return unfit
+
+
+def _read(
+    reader: Callable[[Record], B], records: Sequence[Record]
+) -> tuple[dict[BatchKey, B], list[Unfit]]:
+    read: dict[BatchKey, B] = {}
+    unfit: list[Unfit] = []
+    for record in records:
+        try:
+            batch = reader(record)
+        except InvalidEvent as invalid:
+            unfit.append(Unfit(record, str(invalid.reason), invalid.detail))
+        else:
+            read.setdefault(batch.key, batch)
+    return read, unfit
+
+
+async def _not_seen(tx: Tx, stream: store.Stream, read: dict[BatchKey, B]) -> list[B]:
+    """The batches that are new, in the order they were read."""
+    if not read:
+        return []
+    new = await store.insert_batches(tx.connection, stream, read)
+    tx.after_commit(lambda: REPLAYED.labels(stream).inc(len(read) - len(new)))
+    return [batch for key, batch in read.items() if key in new]
+
+
+def _not_finite(batch: SampleBatch, name: str, step: int) -> AlertRaised:
+    return AlertRaised(
+        tenant_id=batch.tenant_id,
+        job_id=batch.job_id,
+        run_id=batch.key.run_id,
+        attempt=batch.attempt,
+        alert="not_finite",
+        series=name,
+        step=step,
+        detail=f"{name} is not finite at step {step} (rank {batch.key.rank})",
+    )
+
+
+def _sums(chunks: Iterable[ChunkRow]) -> list[SeriesRow]:
+    """One row for each (run, rank, series)."""
+    sums: dict[tuple[str, int, str], SeriesRow] = {}
+    for chunk in chunks:
+        key = (chunk.run_id, chunk.rank, chunk.series)
+        old = sums.get(key)
+        latest: ChunkRow | SeriesRow = chunk
+        latest_step = chunk.max_step
+        if old is not None and old.last_step > chunk.max_step:
+            latest, latest_step = old, old.last_step
+        sums[key] = SeriesRow(
+            run_id=chunk.run_id,
+            rank=chunk.rank,
+            name=chunk.series,
+            job_id=chunk.job_id,
+            attempt=chunk.attempt,
+            num_samples=chunk.num_samples + (old.num_samples if old else 0),
+            last_step=latest_step,
+            last_value=latest.last_value,
+        )
+    return list(sums.values())
+
+
+async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[LogChunk]:
+    position = await store.add_log_lines(
+        tx.connection,
+        job_id,
+        sum(len(batch.lines) for batch in batches),
+        sum(batch.num_dropped_bytes for batch in batches),
+    )
+    chunks = []
+    for batch in batches:
+        chunks.append(
+            LogChunk(
+                job_id=job_id,
+                run_id=batch.key.run_id,
+                attempt=batch.attempt,
+                rank=batch.key.rank,
+                session=batch.key.session,
+                batch=batch.key.batch,
+                first_position=position,
+                first_line=batch.first_line,
+                lines=batch.lines,
+            )
+        )
+        position += len(batch.lines)
+    return chunks

@@ -1,0 +1,24 @@
+"""How the metrics service is put together."""
+
+from starlette.applications import Starlette
+
+from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
+from services.metrics.api import read_api
+from services.metrics.handlers import HANDLERS, take_reports
+from services.metrics.settings import MetricsSettings
+from services.metrics.streams import take_logs, take_samples
+from services.runtime.service import Platform, Service
+
+
+def build(settings: MetricsSettings) -> Service:
+    def http(platform: Platform) -> Starlette:
+        return read_api(platform.database, settings)
+
+    return Service(
+        name="metrics",
+        settings=settings,
+        package="services.metrics",
+        handlers=HANDLERS,
+        streams={METRICS: take_samples, LOGS: take_logs, REPORTS: take_reports},
+        http=http,
+    )
