@@ -3,7 +3,14 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 from drivetrain_schemas.base import Misfit, Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import JobId, RunId, TenantId
@@ -37,6 +44,8 @@ class Column(Value):
     values: Annotated[
         tuple[SampleValue, ...],
         PlainValidator(_are_samples),
+        # Without this pydantic takes what it wrote for a value of the wrong type, and warns.
+        PlainSerializer(list, return_type=list[Any]),
         WithJsonSchema(
             {
                 "type": "array",
