@@ -65,12 +65,10 @@ def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> J
 
 
 def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
-    """What is wrong with the jobs that the study would ask for; all trials are of one form."""
-    asked = to_search(spec)
-    first = search.decide(asked, search.Progress(), ()).actions[0]
-    assert isinstance(first, search.ProposeTrial)
+    """What is wrong with the jobs that the study would ask for, judged by the largest of them."""
+    point = {name: _largest_value(parameter) for name, parameter in spec.space.items()}
     try:
-        trial_job(spec, first.number, first.hyperparameters)
+        trial_job(spec, to_search(spec).num_trials - 1, point)
     except ValidationError as error:
         return field_errors(error, within="job")
     return ()
@@ -99,6 +97,17 @@ def dump_point(point: Mapping[str, space.Scalar]) -> str:
 def load_point(text: str) -> space.Point:
     point: space.Point = json.loads(text)
     return point
+
+
+def _largest_value(parameter: Parameter) -> space.Scalar:
+    """The value of this parameter that takes most bytes in a job's spec."""
+    match parameter:
+        case Uniform():
+            return -1.23456789012e-300
+        case Integer():
+            return -(2**53)
+        case Choice(values=values):
+            return max(values, key=lambda value: len(dump_point({"": value}).encode()))
 
 
 def _reported(result: Result) -> ranking.Reported:

@@ -95,6 +95,18 @@ def test_a_space_too_wide_for_a_job_is_found_before_the_study_starts() -> None:
     assert messages.errors_of_trials(make_spec()) == ()
 
 
+def test_one_value_that_makes_a_job_too_large_is_found_before_the_study_starts() -> None:
+    job = make_spec().job.model_dump()
+    job["environment"] = {f"E{index}": "e" * 4000 for index in range(32)}
+    small, large = ["v"] * 999, ["v" * 1000] * 3
+    assert messages.errors_of_trials(make_spec(job=job)) == ()
+    space = {f"s{index}": {"type": "choice", "values": small} for index in range(3)}
+    assert messages.errors_of_trials(make_spec(job=job, space=space)) == ()
+    for parameter in space.values():
+        parameter["values"] = ["v", *large]
+    assert messages.errors_of_trials(make_spec(job=job, space=space)) != ()
+
+
 def test_a_request_near_the_size_limit_of_events_is_too_large() -> None:
     values = [f"{index:03d}" + "v" * 1020 for index in range(250)]
     spec = make_spec(space={"a": {"type": "choice", "values": values}})
