@@ -1,0 +1,74 @@
+"""Full-transitive compatibility: the only change a released event type may see is a new optional
+field.
+
+`violations` compares the schema of today with the released one and names every other change:
+both wider and narrower types, since old readers meet new events and new readers meet old ones.
+The relation is transitive, so comparing with the last release is comparing with all of them.
+"""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+_ANNOTATIONS = ("description", "examples", "$schema", "$defs")
+_INNER = ("items", "additionalProperties", "propertyNames")
+
+
+def violations(released: Schema, current: Schema) -> list[str]:
+    """Every change that readers or writers of the released schema cannot bear."""
+    return _compare(_inlined(released, released), _inlined(current, current), "")
+
+
+def _inlined(node: Any, root: Schema) -> Any:
+    """Without references and without what is only said to people. Schemas here do not recur."""
+    if isinstance(node, list):
+        return [_inlined(item, root) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        target = root["$defs"][node["$ref"].removeprefix("#/$defs/")]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    plain = {
+        key: _inlined(value, root)
+        for key, value in node.items()
+        if key not in _ANNOTATIONS and key != "properties"
+    }
+    if "properties" in node:
+        fields = node["properties"]
+        plain["properties"] = {name: _inlined(field, root) for name, field in fields.items()}
+    return plain
+
+
+def _compare(old: Any, new: Any, path: str) -> list[str]:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [] if old == new else [f"{path or '(whole)'}: {old!r} became {new!r}"]
+    found = _compare_fields(old, new, path)
+    for key in sorted(old.keys() | new.keys()):
+        if key in ("properties", "required"):
+            continue
+        if key in _INNER and key in old and key in new:
+            found += _compare(old[key], new[key], f"{path}[]" if key != "propertyNames" else path)
+        elif key == "anyOf" and len(old.get(key, ())) == len(new.get(key, ())):
+            for old_branch, new_branch in zip(old[key], new[key], strict=True):
+                found += _compare(old_branch, new_branch, path)
+        elif old.get(key) != new.get(key):
+            found.append(f"{path or '(whole)'}: {key} {old.get(key)!r} became {new.get(key)!r}")
+    return found
+
+
+def _compare_fields(old: Schema, new: Schema, path: str) -> list[str]:
+    found: list[str] = []
+    old_fields, new_fields = old.get("properties", {}), new.get("properties", {})
+    old_required, new_required = old.get("required", ()), new.get("required", ())
+    for name in sorted(old_fields.keys() | new_fields.keys()):
+        inner = f"{path}.{name}" if path else name
+        if name not in new_fields:
+            found.append(f"{inner}: was removed")
+        elif name not in old_fields:
+            found += [f"{inner}: is new and required"] if name in new_required else []
+        else:
+            found += _compare(old_fields[name], new_fields[name], inner)
+            if (name in old_required) != (name in new_required):
+                words = "optional" if name in old_required else "required"
+                found.append(f"{inner}: became {words}")
+    return found

@@ -1,0 +1,100 @@
+"""Writes what is published of the contracts: JSON Schemas, AsyncAPI document, catalogue.
+
+`python schemas/generate.py` writes, `--check` writes nothing and exits with 1 where a file differs,
+`--release` takes the schemas over as released ones (tests/golden/schemas) unless that would break
+their readers. The same classes give the same bytes.
+"""
+
+import argparse
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+SCHEMAS = Path(__file__).resolve().parent
+sys.path.insert(0, str(SCHEMAS))
+
+from contract_documents import asyncapi, catalogue, json_schemas  # noqa: E402
+from contract_documents.compatibility import violations  # noqa: E402
+from drivetrain_schemas.registry import all_kinds  # noqa: E402
+
+JSON = SCHEMAS / "json"
+RELEASED = SCHEMAS.parent / "tests" / "golden" / "schemas"
+
+
+def documents() -> dict[Path, str]:
+    """Every generated file with its text."""
+    payload_classes = list(all_kinds().values())
+    version = tomllib.loads((SCHEMAS / "pyproject.toml").read_text())["project"]["version"]
+    files = {
+        JSON / json_schemas.file_name(each): json_schemas.text(json_schemas.json_schema(each))
+        for each in payload_classes
+    }
+    document = asyncapi.asyncapi(payload_classes, version)
+    files[SCHEMAS / "asyncapi.yaml"] = asyncapi.text(document)
+    files[SCHEMAS / "README.md"] = catalogue.catalogue(payload_classes)
+    return files
+
+
+def differing(files: dict[Path, str]) -> list[Path]:
+    """What `write` would change."""
+    stale = [path for path, text in files.items() if _text(path) != text]
+    return sorted(stale + [path for path in JSON.glob("*.json") if path not in files])
+
+
+def write(files: dict[Path, str]) -> list[Path]:
+    changed = differing(files)
+    JSON.mkdir(exist_ok=True)
+    for path in changed:
+        if path in files:
+            path.write_text(files[path])
+        else:
+            path.unlink()
+    return changed
+
+
+def release() -> list[str]:
+    """Take the schemas over as released ones. Returns what stands against it."""
+    payload_classes = list(all_kinds().values())
+    broken = []
+    for payload_class in payload_classes:
+        released = _text(RELEASED / json_schemas.file_name(payload_class))
+        if released is not None:
+            schema = json_schemas.json_schema(payload_class)
+            name = json_schemas.file_name(payload_class)
+            broken += [f"{name}: {each}" for each in violations(json.loads(released), schema)]
+    if broken:
+        return broken
+    RELEASED.mkdir(parents=True, exist_ok=True)
+    for payload_class in payload_classes:
+        schema_text = json_schemas.text(json_schemas.json_schema(payload_class))
+        (RELEASED / json_schemas.file_name(payload_class)).write_text(schema_text)
+    return []
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on differences")
+    parser.add_argument("--release", action="store_true", help="freeze the schemas of today")
+    options = parser.parse_args()
+    if options.check:
+        stale = differing(documents())
+        for path in stale:
+            print(f"{path.relative_to(SCHEMAS.parent)} is not up to date: run make gen")
+        return 1 if stale else 0
+    if options.release:
+        broken = release()
+        for line in broken:
+            print(line)
+        return 1 if broken else 0
+    for path in write(documents()):
+        print(f"wrote {path.relative_to(SCHEMAS.parent)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
