@@ -1,0 +1,46 @@
+"""What must hold in every snapshot: `check(snapshot)` returns what does not, as sentences.
+
+Called by tests, by the simulation, and after every cycle in production, where each broken
+invariant is counted and logged. The database forbids double allocation on its own as well.
+"""
+
+from collections import Counter
+
+from services.scheduler.core.snapshot import Snapshot
+
+
+def check(snapshot: Snapshot) -> tuple[str, ...]:
+    broken: list[str] = []
+    slots = Counter(slot for holding in snapshot.holdings for slot in holding.slots)
+    broken += [
+        f"slot {slot.number} of {slot.node_id} is held {count} times"
+        for slot, count in sorted(slots.items())
+        if count > 1
+    ]
+    holders = Counter(holding.job_id for holding in snapshot.holdings)
+    broken += [
+        f"{job_id} holds {count} allocations"
+        for job_id, count in sorted(holders.items())
+        if count > 1
+    ]
+    broken += [
+        f"{job.job_id} waits although it holds slots"
+        for job in snapshot.waiting
+        if job.job_id in holders
+    ]
+    broken += [
+        f"{holding.allocation_id} holds no slot"
+        for holding in snapshot.holdings
+        if not holding.slots
+    ]
+    known = {node.node_id for node in snapshot.nodes}
+    broken += [
+        f"{holding.allocation_id} holds slots of the unknown node {node_id}"
+        for holding in snapshot.holdings
+        for node_id in sorted({slot.node_id for slot in holding.slots} - known)
+    ]
+    ids = Counter(job.job_id for job in snapshot.waiting)
+    broken += [
+        f"{job_id} waits {count} times" for job_id, count in sorted(ids.items()) if count > 1
+    ]
+    return tuple(broken)

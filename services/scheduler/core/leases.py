@@ -1,0 +1,45 @@
+"""When silence means something: the rule by which a run's lease lapses.
+
+A run is heard through heartbeats, the scheduler hears itself through beacons on the same topic.
+Silence counts only while the beacons of every partition come back without a pause, so a broker or
+network that is down never makes a run suspect. Times are seconds of one monotonic clock.
+A lapsed lease changes a word on a page; nothing is ever killed for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MISSED_BEACONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """Beacons of one partition: the last one, and since when they came without a pause."""
+
+    last_at: float
+    steady_since: float
+
+
+def hear_beacon(known: Steadiness | None, at: float, interval: float) -> Steadiness:
+    """The steadiness after one more beacon came back."""
+    if known is None or at - known.last_at > MISSED_BEACONS * interval:
+        return Steadiness(at, at)
+    return Steadiness(at, known.steady_since)
+
+
+def is_lapsed(
+    heard_at: float,
+    beacons: Mapping[int, Steadiness],
+    num_partitions: int,
+    now: float,
+    *,
+    lease: float,
+    interval: float,
+) -> bool:
+    """True when the run was silent for a whole lease during which every beacon came back."""
+    if len(beacons) < num_partitions:
+        return False
+    if any(now - beacon.last_at > MISSED_BEACONS * interval for beacon in beacons.values()):
+        return False
+    steady_since = max(beacon.steady_since for beacon in beacons.values())
+    return now - max(heard_at, steady_since) > lease

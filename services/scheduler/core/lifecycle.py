@@ -1,0 +1,60 @@
+"""The states of jobs and runs, and the one table of moves that are allowed.
+
+Every change of state goes through `move_job` or `move_run`; a move that is not in the table is a
+bug of ours and raises. Final states have no way out, which is what makes an outcome single.
+"""
+
+from collections.abc import Mapping
+
+from drivetrain_schemas.jobs import JobState
+from drivetrain_schemas.runs import RunState
+
+JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
+    JobState.QUEUED: frozenset({JobState.STARTING, JobState.CANCELLED}),
+    JobState.STARTING: frozenset(
+        {
+            JobState.RUNNING,
+            JobState.QUEUED,  # the run ended before it was whole, and is tried again
+            JobState.SUCCEEDED,  # it ended well although it was told to stop while starting
+            JobState.FAILED,
+            JobState.CANCELLED,
+        }
+    ),
+    JobState.RUNNING: frozenset(
+        {JobState.QUEUED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
+    ),
+    JobState.PREEMPTING: frozenset(),  # preemption comes with its own policy
+    JobState.PAUSED: frozenset(),
+    JobState.SUCCEEDED: frozenset(),
+    JobState.FAILED: frozenset(),
+    JobState.CANCELLED: frozenset(),
+    JobState.STOPPED: frozenset(),
+}
+
+_ENDS = frozenset(state for state in RunState if state.is_final)
+
+RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
+    # A run that was never whole cannot succeed: `started` is told before the outcome.
+    RunState.STARTING: (_ENDS - {RunState.SUCCEEDED}) | {RunState.RUNNING, RunState.STOPPING},
+    RunState.RUNNING: _ENDS | {RunState.SUSPECT, RunState.STOPPING},
+    # Silence ends nothing: only what the launcher saw does.
+    RunState.SUSPECT: _ENDS | {RunState.RUNNING, RunState.STOPPING},
+    RunState.STOPPING: _ENDS,
+    **{state: frozenset() for state in _ENDS},
+}
+
+
+class ForbiddenMove(AssertionError):
+    """A state change that the table does not know: a bug of the scheduler."""
+
+
+def move_job(current: JobState, to: JobState) -> JobState:
+    if to not in JOB_MOVES[current]:
+        raise ForbiddenMove(f"a {current} job does not become {to}")
+    return to
+
+
+def move_run(current: RunState, to: RunState) -> RunState:
+    if to not in RUN_MOVES[current]:
+        raise ForbiddenMove(f"a {current} run does not become {to}")
+    return to

@@ -1,0 +1,81 @@
+"""What the launcher sees of a pod, and what the scheduler knows of it.
+
+`Sight` is what can be seen now; `PodState` is what was recorded. A pod is finished when it is
+ENDED (its `exit.json` says how) or LOST (its shim died without a word); both mean that no process
+of it is left.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from drivetrain_schemas.runs import RunState
+
+
+class Sight(StrEnum):
+    ABSENT = "absent"  # no directory
+    CREATED = "created"  # a directory, but no shim yet
+    ALIVE = "alive"
+    ENDING = "ending"  # exit.json is there, and so are processes
+    ENDED = "ended"  # exit.json is there, and no process is left
+    DEAD = "dead"  # the shim is gone and has left no exit.json
+
+
+class PodState(StrEnum):
+    INTENDED = "intended"
+    LAUNCHED = "launched"
+    ENDED = "ended"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a pod ended, as its shim wrote it. `ended_at` is the shim's claim."""
+
+    outcome: str
+    ended_at: datetime
+    exit_code: int | None = None
+    signal: int | None = None
+    rank: int | None = None
+    detail: str = ""
+    last_log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pod as recorded and as seen. Seconds count since it was first seen like this."""
+
+    pod_id: str
+    index: int
+    state: PodState
+    sight: Sight
+    was_alive: bool = False
+    launches: int = 0
+    seconds_in_sight: float = 0.0
+    has_leftovers: bool = False
+    notice: str | None = None
+    seconds_since_notice: float = 0.0
+    exit: Exit | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in (PodState.ENDED, PodState.LOST) or self.sight is Sight.ENDED
+
+    @property
+    def has_failed(self) -> bool:
+        """True once it is certain that the gang is broken by this pod."""
+        if self.exit is not None:
+            return self.exit.outcome != "succeeded"
+        return self.state is PodState.LOST or self.sight is Sight.DEAD
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A live run and its pods. `stop_reason` is set once the run is to stop."""
+
+    run_id: str
+    state: RunState
+    pods: tuple[PodView, ...]
+    stop_reason: str | None = None
+    is_cancelled: bool = False

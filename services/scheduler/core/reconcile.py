@@ -1,0 +1,110 @@
+"""What to do about a live run, from what is recorded and what is seen.
+
+`acts` says what the launcher shall do: launch, tell to stop, kill. `moves` says which changes of
+state are proven. Both are repeated every round and are the same for the same view, so a scheduler
+that died between any two steps goes on where it was. Nothing here knows of heartbeats: silence
+kills nothing.
+"""
+
+from dataclasses import dataclass
+
+from drivetrain_schemas.runs import RunState
+from services.scheduler.core.pods import PodState, PodView, RunView, Sight
+
+MAX_LAUNCHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds of patience. `notice` is the deadline that the shim itself enforces."""
+
+    start: float = 30.0
+    cancel_notice: float = 30.0
+    gang_notice: float = 5.0
+    notice_margin: float = 10.0
+    ending: float = 10.0
+
+    def notice(self, reason: str) -> float:
+        return self.gang_notice if reason == "gang" else self.cancel_notice
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """For the launcher, by pod id. `forget` were never started: they are proven absent."""
+
+    launch: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
+    kill: tuple[str, ...] = ()
+    forget: tuple[str, ...] = ()
+    reason: str = "gang"
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Proven changes: every pod was seen alive; the gang broke; all pods are finished."""
+
+    is_started: bool = False
+    is_broken: bool = False
+    is_finished: bool = False
+
+
+def acts(run: RunView, limits: Limits) -> Acts:
+    reason = stop_reason(run)
+    launch: list[str] = []
+    notify: list[str] = []
+    kill: list[str] = []
+    forget: list[str] = []
+    for pod in run.pods:
+        if pod.is_finished:
+            continue
+        if pod.state is PodState.INTENDED and pod.sight is Sight.ABSENT:
+            (launch if reason is None else forget).append(pod.pod_id)
+        elif _must_die(pod, reason, limits):
+            kill.append(pod.pod_id)
+        elif reason is not None:
+            if pod.notice is None:
+                notify.append(pod.pod_id)
+        elif _start_again(pod, limits):
+            launch.append(pod.pod_id)
+    return Acts(tuple(launch), tuple(notify), tuple(kill), tuple(forget), reason or "gang")
+
+
+def moves(run: RunView) -> Moves:
+    is_finished = all(pod.is_finished for pod in run.pods)
+    return Moves(
+        is_started=run.state is RunState.STARTING and all(pod.was_alive for pod in run.pods),
+        is_broken=(
+            run.stop_reason is None and not is_finished and any(pod.has_failed for pod in run.pods)
+        ),
+        is_finished=is_finished,
+    )
+
+
+def stop_reason(run: RunView) -> str | None:
+    """Why the pods that still live must stop; None while they may go on."""
+    if run.stop_reason is not None:
+        return run.stop_reason
+    return "gang" if any(pod.has_failed for pod in run.pods) else None
+
+
+def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
+    match pod.sight:
+        case Sight.DEAD | Sight.ABSENT:  # no shim is left to end what it started
+            return True
+        case Sight.ENDING:
+            return pod.has_leftovers or pod.seconds_in_sight > limits.ending
+        case Sight.CREATED:
+            is_last = reason is not None or pod.launches >= MAX_LAUNCHES
+            return is_last and pod.seconds_in_sight > limits.start
+        case Sight.ALIVE:
+            # The shim enforces the deadline; a shim that does not is killed with its ranks.
+            patience = limits.notice(pod.notice or "") + limits.notice_margin
+            return pod.notice is not None and pod.seconds_since_notice > patience
+        case Sight.ENDED:
+            return False
+
+
+def _start_again(pod: PodView, limits: Limits) -> bool:
+    if pod.sight is not Sight.CREATED:
+        return False
+    return pod.state is PodState.INTENDED or pod.seconds_in_sight > limits.start

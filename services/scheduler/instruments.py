@@ -1,0 +1,31 @@
+"""The scheduler's Prometheus metrics. No ids as labels."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+REQUESTS = Counter(
+    "drivetrain_scheduler_requests_total",
+    "Commands about jobs, by what became of them.",
+    ["answer"],
+)
+GRANTS = Counter("drivetrain_scheduler_grants_total", "Allocations granted.")
+RUNS = Counter("drivetrain_scheduler_runs_total", "Runs ended, by outcome.", ["outcome"])
+JOBS = Counter("drivetrain_scheduler_jobs_total", "Jobs finished, by final state.", ["state"])
+WAITING = Gauge("drivetrain_scheduler_waiting_jobs", "Jobs that wait, by reason.", ["reason"])
+LIVE = Gauge("drivetrain_scheduler_live_runs", "Runs that hold slots.")
+SUSPECTS = Counter("drivetrain_scheduler_suspected_total", "Runs whose lease lapsed.")
+LAUNCHES = Counter("drivetrain_scheduler_launches_total", "Pods launched, by way.", ["way"])
+LAUNCH_FAILURES = Counter("drivetrain_scheduler_launch_failures_total", "Launches that failed.")
+KILLS = Counter("drivetrain_scheduler_kills_total", "Pods killed by the launcher.")
+STALE_HEARTBEATS = Counter(
+    "drivetrain_scheduler_stale_heartbeats_total",
+    "Heartbeats of runs that are over or of an older fence; ignored.",
+)
+BEACON_FAILURES = Counter("drivetrain_scheduler_beacon_failures_total", "Beacons not published.")
+BROKEN_INVARIANTS = Counter(
+    "drivetrain_scheduler_broken_invariants_total", "Invariants found broken after a cycle."
+)
+ROUND_SECONDS = Histogram(
+    "drivetrain_scheduler_round_seconds",
+    "One round of the reconcile loop.",
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
+)

@@ -1,0 +1,56 @@
+"""What the scheduler needs of a launcher, whatever runs the pods.
+
+Every method may be called again with the same arguments and does no more than once what it did:
+the scheduler repeats what it has not recorded. `observe` only looks. A pod is gone when `kill`
+has said so, or when it is seen as ENDED.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from drivetrain_schemas.pods import PodExit, PodSpec, StopNotice
+from services.scheduler.core.pods import Sight
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """Names one pod; its place follows from this alone."""
+
+    job_id: str
+    attempt: int
+    pod_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at one pod. `notice` is the reason of the stop notice it was given."""
+
+    sight: Sight
+    exit: PodExit | None = None
+    notice: str | None = None
+    has_leftovers: bool = False
+
+
+class Launcher(Protocol):
+    can_run_images: bool
+
+    def reserve_port(self) -> int:
+        """A port for the gang's own rendezvous; free now, and told to every pod."""
+
+    def rendezvous_file(self, job_id: str, attempt: int) -> str:
+        """A file that all pods of the attempt can reach; it does not exist yet."""
+
+    async def launch(self, spec: PodSpec) -> None:
+        """Start the pod, or leave the one that is there. Raises OSError."""
+
+    async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]: ...
+
+    async def notify(self, pod: PodRef, notice: StopNotice) -> None:
+        """Give the stop notice; the pod's shim enforces its deadline. Raises OSError."""
+
+    async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
+        """Kill all that belongs to these pods; returns those confirmed gone."""
+
+    async def remove(self, job_id: str) -> None:
+        """Remove what the pods of a finished job left behind."""

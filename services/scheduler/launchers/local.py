@@ -1,0 +1,164 @@
+"""Pods as processes of this machine, each in a directory of its own, under a shim.
+
+A shim is forked from the warm template, or started cold when no template answers. It is in its own
+session and holds nothing of ours, so the scheduler's death does not touch it; a new scheduler
+adopts it by reading its directory. Looking at pods means reading files and /proc, in a thread.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from drivetrain_schemas.pods import PodSpec, StopNotice
+from services.runtime import logs
+from services.scheduler import instruments
+from services.scheduler.core.pods import Sight
+from services.scheduler.launchers import processes, template
+from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.launchers.directory import PodDirectory
+
+log = logs.get()
+
+KILL_SECONDS = 5.0
+SHIM = (sys.executable, "-m", "drivetrain.pod")
+
+
+class LocalLauncher:
+    can_run_images = False
+
+    def __init__(
+        self, root: Path, template_socket: Path | None, shim: Sequence[str] = SHIM
+    ) -> None:
+        self._root = root.absolute()
+        self._template_socket = template_socket
+        self._shim = tuple(shim)
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def reserve_port(self) -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    def rendezvous_file(self, job_id: str, attempt: int) -> str:
+        return str(self._root / job_id / str(attempt) / "rendezvous")
+
+    async def launch(self, spec: PodSpec) -> None:
+        """A directory that is there without an identity is a start that was cut off: once more."""
+        directory = self._directory(PodRef(spec.job_id, spec.attempt, spec.pod_id))
+        if not await asyncio.to_thread(_prepare, directory, spec):
+            return
+        answer = template.Answer.REFUSED
+        if self._template_socket is not None:
+            answer = await template.ask(str(self._template_socket), str(directory.path))
+        if answer is template.Answer.REFUSED:
+            await asyncio.to_thread(self._start_cold, directory)
+        instruments.LAUNCHES.labels("cold" if answer is template.Answer.REFUSED else "warm").inc()
+        log.info("pod launched", pod_id=spec.pod_id, template=str(answer))
+
+    async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
+        return await asyncio.to_thread(self._observe, pods)
+
+    async def notify(self, pod: PodRef, notice: StopNotice) -> None:
+        await asyncio.to_thread(self._notify, pod, notice)
+
+    async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
+        return await asyncio.to_thread(self._kill, pods)
+
+    async def remove(self, job_id: str) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._root / job_id, ignore_errors=True)
+
+    def _directory(self, pod: PodRef) -> PodDirectory:
+        return PodDirectory(self._root, pod)
+
+    def _start_cold(self, directory: PodDirectory) -> None:
+        # Settings of the scheduler, passwords among them, are none of the pod's business.
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")
+        }
+        environment[processes.MARKER] = directory.pod.pod_id
+        with open(directory.path / "launch.log", "ab") as output:
+            child = subprocess.Popen(
+                [*self._shim, "--directory", str(directory.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=directory.path,
+                env=environment,
+                start_new_session=True,
+            )
+        self._children.append(child)
+
+    def _observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
+        # Children that ended stay zombies until they are asked.
+        self._children = [child for child in self._children if child.poll() is None]
+        first = {pod.pod_id: _look(self._directory(pod)) for pod in pods}
+        if all(seen.exit is None for seen in first.values()):
+            return first
+        # What is left of a pod is looked for after its exit was seen, never before.
+        marked = processes.marked()
+        return {
+            pod_id: _with_leftovers(seen, marked.get(pod_id, frozenset()))
+            for pod_id, seen in first.items()
+        }
+
+    def _notify(self, pod: PodRef, notice: StopNotice) -> None:
+        directory = self._directory(pod)
+        directory.write_notice(notice)
+        identity = directory.identity()
+        if identity is not None:
+            processes.send(identity, signal.SIGTERM)
+
+    def _kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
+        stopped = frozenset(pod.pod_id for pod in pods if self._kill_shim(self._directory(pod)))
+        gone = processes.kill_marked(frozenset(pod.pod_id for pod in pods), KILL_SECONDS)
+        return gone & stopped
+
+    def _kill_shim(self, directory: PodDirectory) -> bool:
+        """The shim is dead or can never start; its marked processes are another matter."""
+        identity = directory.identity()
+        if identity is not None:
+            processes.send(identity, signal.SIGKILL)
+            return True  # it carries the marker, so the look for markers proves it gone
+        with contextlib.suppress(FileNotFoundError):
+            return directory.close()
+        return True
+
+
+def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
+    """True when a shim is to be started in the directory."""
+    if not directory.create() and (directory.identity() is not None or directory.is_closed()):
+        return False
+    directory.write_spec(spec)
+    return True
+
+
+def _look(directory: PodDirectory) -> Observation:
+    if not directory.exists():
+        return Observation(Sight.ABSENT)
+    notice = directory.notice()
+    reason = None if notice is None else str(notice.reason)
+    identity = directory.identity()
+    is_alive = identity is not None and processes.is_alive(identity)
+    # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
+    end = directory.exit()
+    if end is not None:
+        return Observation(Sight.ENDING if is_alive else Sight.ENDED, end, reason)
+    if is_alive:
+        return Observation(Sight.ALIVE, notice=reason)
+    is_dead = identity is not None or directory.is_closed()
+    return Observation(Sight.DEAD if is_dead else Sight.CREATED, notice=reason)
+
+
+def _with_leftovers(seen: Observation, pids: frozenset[int]) -> Observation:
+    """A pod has not ended while a process of it is left; its shim alone may still be closing."""
+    if seen.exit is None or not pids:
+        return seen
+    return replace(seen, sight=Sight.ENDING, has_leftovers=len(pids) > 1)

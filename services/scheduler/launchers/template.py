@@ -1,0 +1,47 @@
+"""Asks the warm template to fork a shim: one line of JSON each way over a unix socket.
+
+The answer is one of three, and they differ: started, refused (nothing runs), or unknown (the
+request was sent, no answer came: it may run).
+"""
+
+import asyncio
+import contextlib
+import json
+from enum import StrEnum
+
+ANSWER_SECONDS = 5.0
+
+
+class Answer(StrEnum):
+    STARTED = "started"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+async def ask(socket_path: str, directory: str) -> Answer:
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_unix_connection(socket_path)
+    except (OSError, TimeoutError):
+        return Answer.REFUSED
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            writer.write(json.dumps({"directory": directory}).encode() + b"\n")
+            await writer.drain()
+            return _read(await reader.readline())
+    except (OSError, TimeoutError):
+        return Answer.UNKNOWN
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def _read(line: bytes) -> Answer:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return Answer.UNKNOWN
+    if isinstance(answer, dict) and isinstance(answer.get("pid"), int):
+        return Answer.STARTED
+    return Answer.REFUSED if isinstance(answer, dict) and answer.get("error") else Answer.UNKNOWN

@@ -1,0 +1,134 @@
+"""Hears pods and itself on the `reports` topic; the loop asks it which runs have fallen silent.
+
+Heartbeats go to the database, the newest of each pod and at most once a second; those of an older
+fence or of a run that is over are counted and ignored. Beacons go out to every partition of the
+topic and come back through the same consumer: only while they do does a run's silence mean
+anything (`core.leases`). What is known is in memory and starts anew with the process.
+"""
+
+import uuid
+from collections.abc import Collection, Sequence
+
+from aiokafka.partitioner import murmur2
+
+from drivetrain_schemas.envelope import Event, InvalidEvent, encode, parse
+from drivetrain_schemas.ids import DEFAULT_TENANT
+from drivetrain_schemas.reports import PodHeartbeat, SchedulerBeacon
+from drivetrain_schemas.topics import REPORTS
+from services.runtime import logs
+from services.runtime.bus import OutRecord, PublishFailed, Record
+from services.runtime.clock import Clock
+from services.runtime.parking import Unfit
+from services.runtime.service import Platform
+from services.runtime.transaction import Tx
+from services.scheduler import instruments, store_runs
+from services.scheduler.core.leases import Steadiness, hear_beacon, is_lapsed
+
+log = logs.get()
+
+
+class Leases:
+    def __init__(self, clock: Clock, *, lease: float, interval: float) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._interval = interval
+        # Beacons of other processes, or of this one's former life, say nothing about now.
+        self._beacon_source = f"beacon-{uuid.uuid4().hex[:12]}"
+        self._num_beacons = 0
+        self._steady: dict[int, Steadiness] = {}
+        self._watched_since: dict[str, float] = {}
+        self._heard: dict[str, float] = {}
+
+    def watch_runs(self, run_ids: Collection[str]) -> None:
+        """These runs are started; their leases begin when they are first watched."""
+        now = self._clock.monotonic()
+        self._watched_since = {run_id: self._watched_since.get(run_id, now) for run_id in run_ids}
+        self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
+
+    def is_lapsed(self, run_id: str) -> bool:
+        if run_id not in self._watched_since:
+            return False
+        heard_at = max(self._watched_since[run_id], self._heard.get(run_id, 0.0))
+        return is_lapsed(
+            heard_at,
+            self._steady,
+            REPORTS.partitions,
+            self._clock.monotonic(),
+            lease=self._lease,
+            interval=self._interval,
+        )
+
+    def is_heard(self, run_id: str) -> bool:
+        """A heartbeat of it came within the last lease."""
+        heard_at = self._heard.get(run_id)
+        return heard_at is not None and self._clock.monotonic() - heard_at <= self._lease
+
+    async def on_reports(self, tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+        """The batch handler of `reports`."""
+        newest: dict[str, PodHeartbeat] = {}
+        unfit: list[Unfit] = []
+        for record in records:
+            try:
+                payload = parse(record.headers, record.value).payload
+            except InvalidEvent as invalid:
+                unfit.append(Unfit(record, str(invalid.reason), invalid.detail))
+                continue
+            if isinstance(payload, SchedulerBeacon):
+                self._hear_beacon(record.partition, payload)
+            elif isinstance(payload, PodHeartbeat):
+                newest[payload.pod_id] = payload
+        await self._hear(tx, list(newest.values()))
+        return unfit
+
+    async def send_beacons(self, platform: Platform) -> None:
+        """A task of the service: one beacon to each partition, every interval."""
+        topic = platform.settings.topic_prefix + REPORTS.name
+        keys = partition_keys(self._beacon_source, REPORTS.partitions)
+        while True:
+            self._num_beacons += 1
+            records = [self._beacon(topic, key) for key in keys]
+            try:
+                await platform.publisher.publish(records)
+            except PublishFailed as failed:
+                instruments.BEACON_FAILURES.inc()
+                log.warning("beacon not published", error=str(failed))
+            await self._clock.sleep(self._interval)
+
+    def _beacon(self, topic: str, key: str) -> OutRecord:
+        event = Event(
+            event_id=uuid.uuid4().hex,
+            source="/drivetrain/scheduler",
+            occurred_at=self._clock.now(),
+            tenant_id=DEFAULT_TENANT,
+            payload=SchedulerBeacon(run_id=key, number=self._num_beacons),
+            subject=key,
+        )
+        headers, record_key, value = encode(event)
+        return OutRecord(topic, record_key, value, tuple(headers))
+
+    def _hear_beacon(self, partition: int, beacon: SchedulerBeacon) -> None:
+        if beacon.run_id.startswith(self._beacon_source):
+            known = self._steady.get(partition)
+            self._steady[partition] = hear_beacon(known, self._clock.monotonic(), self._interval)
+
+    async def _hear(self, tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:
+        fences = await store_runs.fences(tx.connection, {beat.run_id for beat in heartbeats})
+        current = [beat for beat in heartbeats if fences.get(beat.run_id) == beat.fence]
+        instruments.STALE_HEARTBEATS.inc(len(heartbeats) - len(current))
+        await store_runs.hear(tx.connection, current)
+        now = self._clock.monotonic()
+        # Only started runs are watched, so this stays as small as the platform.
+        for beat in current:
+            if beat.run_id in self._watched_since:
+                self._heard[beat.run_id] = now
+
+
+def partition_keys(source: str, num_partitions: int) -> tuple[str, ...]:
+    """One key for each partition, by the partitioner of every Kafka client we allow."""
+    keys: dict[int, str] = {}
+    number = 0
+    while len(keys) < num_partitions:
+        key = f"{source}-{number}"
+        keys.setdefault((murmur2(key.encode()) & 0x7FFFFFFF) % num_partitions, key)
+        number += 1
+    return tuple(keys[partition] for partition in sorted(keys))

@@ -1,0 +1,172 @@
+"""The loop's hands and eyes: looks at pods through the launcher and does what the core asks.
+
+`look` keeps the last observation of every pod and since when it holds; `act` launches, gives stop
+notices and kills, and returns what was done, to be recorded. What fails is counted and met again
+in the next round.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
+from services.runtime import logs
+from services.runtime.clock import Clock
+from services.scheduler import instruments
+from services.scheduler.core.pods import RunView, Sight
+from services.scheduler.core.reconcile import Acts, Limits, acts
+from services.scheduler.launchers.base import Launcher, Observation, PodRef
+from services.scheduler.projection import LiveRun, Seen, view
+from services.scheduler.settings import SchedulerSettings
+from services.scheduler.store_runs import PodRow
+
+log = logs.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """Pod ids: those launched (or tried), and those of which it is certain that nothing is left."""
+
+    launched: tuple[str, ...] = ()
+    notified: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.launched or self.notified or self.gone)
+
+
+class Pods:
+    def __init__(self, launcher: Launcher, settings: SchedulerSettings, clock: Clock) -> None:
+        self.launcher = launcher
+        self._settings = settings
+        self._clock = clock
+        self._limits = limits_of(settings)
+        self._seen = Seen()
+        self.observations: Mapping[str, Observation] = {}
+
+    async def look(self, lives: Sequence[LiveRun]) -> bool:
+        """True when something looks different from the last time."""
+        refs = [ref for live in lives for ref in live.refs()]
+        self.observations = await self.launcher.observe(refs) if refs else {}
+        return self._seen.note(self.observations, self._clock.monotonic())
+
+    def view(self, live: LiveRun) -> RunView:
+        return view(live, self.observations, self._seen, self._clock.monotonic())
+
+    async def act(self, lives: Sequence[LiveRun]) -> Acted:
+        launched: list[str] = []
+        notified: list[str] = []
+        gone: list[str] = []
+        doomed: list[PodRef] = []
+        for live in lives:
+            wanted = acts(self.view(live), self._limits)
+            refs = {ref.pod_id: ref for ref in live.refs()}
+            for pod in live.pods:
+                if pod.pod_id in wanted.launch:
+                    await self._launch(live, pod)
+                    launched.append(pod.pod_id)
+            for pod_id in wanted.notify:
+                if await self._notify(refs[pod_id], wanted):
+                    notified.append(pod_id)
+            doomed += [refs[pod_id] for pod_id in wanted.kill]
+            gone += wanted.forget
+        gone += await self._kill(doomed)
+        return Acted(tuple(launched), tuple(notified), tuple(gone))
+
+    async def stop_all(self, lives: Sequence[LiveRun]) -> None:
+        """Give every living pod notice that the platform shuts down, and wait a bounded time."""
+        wanted = Acts(reason="shutdown")
+        seconds = self._settings.shutdown_notice_seconds
+        await self.look(lives)
+        for live in lives:
+            for ref in live.refs():
+                seen = self.observations.get(ref.pod_id)
+                if seen is not None and seen.sight is Sight.ALIVE and seen.notice is None:
+                    await self._notify(ref, wanted, seconds)
+        deadline = self._clock.monotonic() + seconds + self._limits.notice_margin
+        while self._clock.monotonic() < deadline:
+            await self.look(lives)
+            sights = {seen.sight for seen in self.observations.values()}
+            if not sights & {Sight.ALIVE, Sight.ENDING}:
+                return
+            await self._clock.sleep(self._settings.poll_seconds)
+
+    async def _launch(self, live: LiveRun, pod: PodRow) -> None:
+        try:
+            await self.launcher.launch(pod_spec(live, pod, self.launcher, self._settings))
+        except OSError as error:
+            # Recorded as launched all the same: a pod that never appears is lost, and retried.
+            instruments.LAUNCH_FAILURES.inc()
+            log.error("pod not launched", pod_id=pod.pod_id, error=str(error))
+
+    async def _notify(self, ref: PodRef, wanted: Acts, seconds: float | None = None) -> bool:
+        limit = self._limits.notice(wanted.reason) if seconds is None else seconds
+        notice = StopNotice.model_validate({"reason": wanted.reason, "deadline_seconds": limit})
+        try:
+            await self.launcher.notify(ref, notice)
+        except OSError as error:
+            log.error("stop notice not given", pod_id=ref.pod_id, error=str(error))
+            return False
+        log.info("stop notice given", pod_id=ref.pod_id, reason=wanted.reason)
+        return True
+
+    async def _kill(self, doomed: Sequence[PodRef]) -> list[str]:
+        if not doomed:
+            return []
+        gone = await self.launcher.kill(doomed)
+        instruments.KILLS.inc(len(doomed))
+        log.warning(
+            "pods killed", pods=[ref.pod_id for ref in doomed], all_gone=len(gone) == len(doomed)
+        )
+        # A shim may have written its exit just before: that still tells how the pod ended.
+        again = await self.launcher.observe([ref for ref in doomed if ref.pod_id in gone])
+        self.observations = {**self.observations, **again}
+        return sorted(gone)
+
+
+def limits_of(settings: SchedulerSettings) -> Limits:
+    return Limits(
+        start=settings.start_seconds,
+        cancel_notice=settings.cancel_notice_seconds,
+        gang_notice=settings.gang_notice_seconds,
+    )
+
+
+def pod_spec(
+    live: LiveRun, pod: PodRow, launcher: Launcher, settings: SchedulerSettings
+) -> PodSpec:
+    """All that the pod's shim is told."""
+    run = live.run
+    return PodSpec(
+        pod_id=pod.pod_id,
+        tenant_id=live.job.tenant_id,
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        fence=run.fence,
+        node_id=pod.node_id,
+        pod_index=pod.index,
+        num_pods=len(live.pods),
+        first_rank=pod.first_rank,
+        num_ranks=pod.num_ranks,
+        world_size=sum(each.num_ranks for each in live.pods),
+        device_type=run.device_type,
+        job=live.job.spec,
+        kafka=_kafka_access(settings),
+        object_store_url=settings.object_store_url,
+        object_store_endpoint_url=settings.object_store_endpoint_url,
+        rendezvous_file=launcher.rendezvous_file(run.job_id, run.attempt),
+        master_port=run.master_port,
+    )
+
+
+def _kafka_access(settings: SchedulerSettings) -> KafkaAccess:
+    username = settings.pods_kafka_username
+    password = settings.pods_kafka_password
+    if username is None:
+        username, password = settings.kafka_sasl_username, settings.kafka_sasl_password
+    return KafkaAccess(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        topic_prefix=settings.topic_prefix,
+        username=username,
+        password=password.get_secret_value() if password else None,
+    )

@@ -1,0 +1,110 @@
+"""Rows and observations in, the core's views out: pure translation, no statement and no rule.
+
+`Seen` remembers since when each pod is seen as it is; a new process starts these clocks anew, which
+only makes it more patient.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from drivetrain_schemas.pods import PodExit
+from services.scheduler.core.pods import Exit, PodView, RunView, Sight
+from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.store import JobRow
+from services.scheduler.store_runs import PodRow, RunRow
+
+ABSENT = Observation(Sight.ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A live run with its job and its pods, as recorded."""
+
+    job: JobRow
+    run: RunRow
+    pods: tuple[PodRow, ...]
+
+    def refs(self) -> tuple[PodRef, ...]:
+        """The pods that are not finished."""
+        return tuple(self.ref(pod) for pod in self.pods if pod.finished_at is None)
+
+    def ref(self, pod: PodRow) -> PodRef:
+        return PodRef(self.run.job_id, self.run.attempt, pod.pod_id)
+
+
+@dataclass(slots=True)
+class Seen:
+    """Since when, by the monotonic clock, each pod is seen as it is and knows its notice."""
+
+    _sights: dict[str, tuple[Sight, float]] = field(default_factory=dict)
+    _notices: dict[str, float] = field(default_factory=dict)
+
+    def note(self, observations: Mapping[str, Observation], now: float) -> bool:
+        """True when a pod is seen differently from before. Forgets pods that are not asked for."""
+        before = self._sights
+        self._sights = {}
+        for pod_id, seen in observations.items():
+            last = before.get(pod_id)
+            is_same = last is not None and last[0] is seen.sight
+            self._sights[pod_id] = last if last is not None and is_same else (seen.sight, now)
+        self._notices = {
+            pod_id: self._notices.get(pod_id, now)
+            for pod_id, seen in observations.items()
+            if seen.notice is not None
+        }
+        return {pod_id: sight for pod_id, (sight, _) in before.items()} != {
+            pod_id: sight for pod_id, (sight, _) in self._sights.items()
+        }
+
+    def seconds_in_sight(self, pod_id: str, now: float) -> float:
+        return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
+
+    def seconds_since_notice(self, pod_id: str, now: float) -> float:
+        return now - self._notices.get(pod_id, now)
+
+
+def view(live: LiveRun, observations: Mapping[str, Observation], seen: Seen, now: float) -> RunView:
+    return RunView(
+        run_id=live.run.run_id,
+        state=live.run.state,
+        pods=tuple(_pod(pod, observations.get(pod.pod_id, ABSENT), seen, now) for pod in live.pods),
+        stop_reason=live.run.stop_reason,
+        is_cancelled=live.job.is_cancelled,
+    )
+
+
+def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
+    end = pod.exit or observed.exit
+    return PodView(
+        pod_id=pod.pod_id,
+        index=pod.index,
+        state=pod.state,
+        sight=observed.sight,
+        was_alive=pod.was_alive or is_alive(observed),
+        launches=pod.launches,
+        seconds_in_sight=seen.seconds_in_sight(pod.pod_id, now),
+        has_leftovers=observed.has_leftovers,
+        notice=observed.notice,
+        seconds_since_notice=seen.seconds_since_notice(pod.pod_id, now),
+        exit=None if end is None else _exit(end),
+        finished_at=pod.finished_at,
+    )
+
+
+def is_alive(observed: Observation) -> bool:
+    """Its shim was there: it is alive now, or it has told how it ended."""
+    return observed.sight in (Sight.ALIVE, Sight.ENDING, Sight.ENDED)
+
+
+def _exit(end: PodExit) -> Exit:
+    ranks = {rank.rank: rank for rank in end.ranks}
+    failed = ranks.get(end.first_failed_rank) if end.first_failed_rank is not None else None
+    return Exit(
+        outcome=end.outcome,
+        ended_at=end.ended_at,
+        exit_code=failed.exit_code if failed else None,
+        signal=failed.signal if failed else None,
+        rank=end.first_failed_rank,
+        detail=end.detail,
+        last_log=end.last_log,
+    )

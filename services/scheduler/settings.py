@@ -1,0 +1,48 @@
+"""Settings of the scheduler, beside those that every service has."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from drivetrain_schemas.ids import NodeId
+from services.runtime.settings import Settings
+
+
+class NodeSetting(BaseModel):
+    """One node whose slots may be granted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node_id: NodeId
+    pool: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "default"
+    device_type: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")] = "cpu"
+    slots: Annotated[int, Field(ge=1, le=100_000)]
+
+
+class SchedulerSettings(Settings):
+    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots"}]."""
+
+    nodes: tuple[NodeSetting, ...] = ()
+    pods_directory: Path = Path("/var/lib/drivetrain/pods")
+    template_socket: Path | None = None
+    # What pods log in to Kafka with; the scheduler's own account where not set.
+    pods_kafka_username: str | None = None
+    pods_kafka_password: SecretStr | None = None
+    lease_seconds: float = Field(default=15.0, gt=0)
+    beacon_seconds: float = Field(default=2.0, gt=0)
+    start_seconds: float = Field(default=30.0, gt=0)
+    cancel_notice_seconds: float = Field(default=30.0, ge=0)
+    gang_notice_seconds: float = Field(default=5.0, ge=0)
+    poll_seconds: float = Field(default=0.2, gt=0, le=0.5)
+    resync_seconds: float = Field(default=30.0, gt=0, le=60)
+    kept_pod_directories: int = Field(default=50, ge=0, description="of finished jobs")
+    stop_pods_on_shutdown: bool = False
+    shutdown_notice_seconds: float = Field(default=10.0, ge=0)
+
+    @model_validator(mode="after")
+    def _each_node_once(self) -> "SchedulerSettings":
+        names = [node.node_id for node in self.nodes]
+        if len(set(names)) < len(names):
+            raise ValueError("nodes: give each node_id once")
+        return self

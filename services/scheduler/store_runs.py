@@ -1,0 +1,316 @@
+"""The scheduler's tables of runs, allocations, pods and heartbeats: one function per statement.
+
+Times that price or order anything are drawn here, from Postgres, and never run backwards: a slot
+is granted no earlier than it was last released.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from drivetrain_schemas.pods import PodExit
+from drivetrain_schemas.reports import PodHeartbeat
+from drivetrain_schemas.runs import RunState
+from services.scheduler.core.model import Holding, Slot
+from services.scheduler.core.pods import PodState
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A live run."""
+
+    run_id: str
+    job_id: str
+    attempt: int
+    fence: int
+    state: RunState
+    master_port: int
+    device_type: str
+    stop_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod of a run: the intent, and what was recorded of it."""
+
+    pod_id: str
+    run_id: str
+    index: int
+    node_id: str
+    first_rank: int
+    num_ranks: int
+    state: PodState = PodState.INTENDED
+    launches: int = 0
+    was_alive: bool = False
+    exit: PodExit | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRow:
+    """An allocation with its slots."""
+
+    allocation_id: str
+    pool: str
+    device_type: str
+    slots: tuple[Slot, ...]
+    granted_at: datetime
+    released_at: datetime | None = None
+
+
+# -- runs -------------------------------------------------------------------------------------
+
+
+async def next_fence(connection: asyncpg.Connection) -> int:
+    """Higher than any before, for this job and every other."""
+    fence: int = await connection.fetchval("select nextval('fences')")
+    return fence
+
+
+async def insert_run(connection: asyncpg.Connection, run: RunRow, granted_at: datetime) -> None:
+    await connection.execute(
+        """insert into runs
+            (run_id, job_id, attempt, fence, state, master_port, device_type, granted_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8)""",
+        run.run_id,
+        run.job_id,
+        run.attempt,
+        run.fence,
+        str(run.state),
+        run.master_port,
+        run.device_type,
+        granted_at,
+    )
+
+
+async def live_runs(connection: asyncpg.Connection) -> tuple[RunRow, ...]:
+    rows = await connection.fetch("select * from runs where ended_at is null order by run_id")
+    return tuple(_run(row) for row in rows)
+
+
+async def live_run(connection: asyncpg.Connection, job_id: str) -> RunRow | None:
+    row = await connection.fetchrow(
+        "select * from runs where job_id = $1 and ended_at is null", job_id
+    )
+    return None if row is None else _run(row)
+
+
+async def start_run(connection: asyncpg.Connection, run_id: str, state: RunState) -> datetime:
+    moment: datetime = await connection.fetchval(
+        """update runs set state = $2, started_at = greatest(granted_at, clock_timestamp())
+        where run_id = $1 returning started_at""",
+        run_id,
+        str(state),
+    )
+    return moment
+
+
+async def set_run_state(connection: asyncpg.Connection, run_id: str, state: RunState) -> None:
+    await connection.execute("update runs set state = $2 where run_id = $1", run_id, str(state))
+
+
+async def stop_run(
+    connection: asyncpg.Connection, run_id: str, state: RunState, reason: str
+) -> None:
+    await connection.execute(
+        "update runs set state = $2, stop_reason = $3 where run_id = $1", run_id, str(state), reason
+    )
+
+
+async def end_run(connection: asyncpg.Connection, run_id: str, state: RunState) -> datetime:
+    moment: datetime = await connection.fetchval(
+        """update runs set state = $2, ended_at = greatest(granted_at, clock_timestamp())
+        where run_id = $1 returning ended_at""",
+        run_id,
+        str(state),
+    )
+    return moment
+
+
+def _run(row: Any) -> RunRow:
+    return RunRow(
+        run_id=row["run_id"],
+        job_id=row["job_id"],
+        attempt=row["attempt"],
+        fence=row["fence"],
+        state=RunState(row["state"]),
+        master_port=row["master_port"],
+        device_type=row["device_type"],
+        stop_reason=row["stop_reason"],
+    )
+
+
+# -- allocations ------------------------------------------------------------------------------
+
+
+async def grant_time(connection: asyncpg.Connection, slots: Sequence[Slot]) -> datetime:
+    """Now, but not before the last release of any of these slots."""
+    moment: datetime = await connection.fetchval(
+        """select greatest(clock_timestamp(), max(released_at)) from allocation_slots
+        where (node_id, slot) in (select * from unnest($1::text[], $2::int[]))""",
+        [slot.node_id for slot in slots],
+        [slot.number for slot in slots],
+    )
+    return moment
+
+
+async def insert_allocation(
+    connection: asyncpg.Connection, run: RunRow, allocation: AllocationRow
+) -> None:
+    await connection.execute(
+        """insert into allocations (allocation_id, run_id, job_id, pool, device_type, granted_at)
+        values ($1, $2, $3, $4, $5, $6)""",
+        allocation.allocation_id,
+        run.run_id,
+        run.job_id,
+        allocation.pool,
+        allocation.device_type,
+        allocation.granted_at,
+    )
+    await connection.executemany(
+        "insert into allocation_slots (allocation_id, node_id, slot) values ($1, $2, $3)",
+        [(allocation.allocation_id, slot.node_id, slot.number) for slot in allocation.slots],
+    )
+
+
+async def release(connection: asyncpg.Connection, run_id: str) -> AllocationRow:
+    """Free the run's slots. They were held: a second release is a bug of ours."""
+    row = await connection.fetchrow(
+        """update allocations set released_at = greatest(granted_at, clock_timestamp())
+        where run_id = $1 and released_at is null returning *""",
+        run_id,
+    )
+    assert row is not None, f"{run_id} holds nothing"
+    slots = await connection.fetch(
+        """update allocation_slots set released_at = $2 where allocation_id = $1
+        returning node_id, slot""",
+        row["allocation_id"],
+        row["released_at"],
+    )
+    return AllocationRow(
+        allocation_id=row["allocation_id"],
+        pool=row["pool"],
+        device_type=row["device_type"],
+        slots=tuple(sorted(Slot(slot["node_id"], slot["slot"]) for slot in slots)),
+        granted_at=row["granted_at"],
+        released_at=row["released_at"],
+    )
+
+
+async def holdings(connection: asyncpg.Connection) -> tuple[Holding, ...]:
+    rows = await connection.fetch(
+        """select allocation_id, job_id,
+            array_agg(node_id order by node_id, slot) filter (where node_id is not null) as nodes,
+            array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers
+        from allocations left join allocation_slots using (allocation_id)
+        where allocations.released_at is null group by allocation_id, job_id
+        order by allocation_id"""
+    )
+    return tuple(
+        Holding(
+            row["job_id"],
+            row["allocation_id"],
+            tuple(map(Slot, row["nodes"] or (), row["numbers"] or ())),
+        )
+        for row in rows
+    )
+
+
+# -- pods -------------------------------------------------------------------------------------
+
+
+async def insert_pods(connection: asyncpg.Connection, pods: Sequence[PodRow]) -> None:
+    await connection.executemany(
+        """insert into pods (pod_id, run_id, index, node_id, first_rank, num_ranks)
+        values ($1, $2, $3, $4, $5, $6)""",
+        [
+            (pod.pod_id, pod.run_id, pod.index, pod.node_id, pod.first_rank, pod.num_ranks)
+            for pod in pods
+        ],
+    )
+
+
+async def live_pods(connection: asyncpg.Connection) -> Mapping[str, tuple[PodRow, ...]]:
+    """The pods of every live run, finished ones among them, by run and in order."""
+    rows = await connection.fetch(
+        """select pods.* from pods join runs using (run_id) where runs.ended_at is null
+        order by run_id, index"""
+    )
+    found: dict[str, tuple[PodRow, ...]] = {}
+    for row in rows:
+        found[row["run_id"]] = (*found.get(row["run_id"], ()), _pod(row))
+    return found
+
+
+async def set_launched(connection: asyncpg.Connection, pod_ids: Collection[str]) -> None:
+    await connection.execute(
+        """update pods set launches = launches + 1, state = 'launched'
+        where pod_id = any($1) and state in ('intended', 'launched')""",
+        list(pod_ids),
+    )
+
+
+async def set_alive(connection: asyncpg.Connection, pod_ids: Collection[str]) -> None:
+    await connection.execute(
+        "update pods set was_alive = true where pod_id = any($1)", list(pod_ids)
+    )
+
+
+async def finish_pod(
+    connection: asyncpg.Connection, pod_id: str, state: PodState, end: PodExit | None
+) -> None:
+    await connection.execute(
+        """update pods set state = $2, exit = $3, finished_at = clock_timestamp()
+        where pod_id = $1 and finished_at is null""",
+        pod_id,
+        str(state),
+        None if end is None else end.model_dump_json(exclude_none=True),
+    )
+
+
+def _pod(row: Any) -> PodRow:
+    return PodRow(
+        pod_id=row["pod_id"],
+        run_id=row["run_id"],
+        index=row["index"],
+        node_id=row["node_id"],
+        first_rank=row["first_rank"],
+        num_ranks=row["num_ranks"],
+        state=PodState(row["state"]),
+        launches=row["launches"],
+        was_alive=row["was_alive"],
+        exit=None if row["exit"] is None else PodExit.model_validate_json(row["exit"]),
+        finished_at=row["finished_at"],
+    )
+
+
+# -- heartbeats -------------------------------------------------------------------------------
+
+
+async def fences(connection: asyncpg.Connection, run_ids: Collection[str]) -> Mapping[str, int]:
+    """The fence of each of these runs that is live."""
+    rows = await connection.fetch(
+        "select run_id, fence from runs where ended_at is null and run_id = any($1)", list(run_ids)
+    )
+    return {row["run_id"]: row["fence"] for row in rows}
+
+
+async def hear(connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat]) -> None:
+    """Keep the newest heartbeat of each pod, at most one a second."""
+    await connection.executemany(
+        """insert into heartbeats (pod_id, run_id, phase, step) values ($1, $2, $3, $4)
+        on conflict (pod_id) do update set phase = excluded.phase, step = excluded.step,
+            heard_at = clock_timestamp()
+        where heartbeats.heard_at <= clock_timestamp() - interval '1 second'""",
+        [(beat.pod_id, beat.run_id, beat.phase, beat.step) for beat in heartbeats],
+    )
+
+
+async def last_heard(connection: asyncpg.Connection, run_id: str) -> datetime | None:
+    moment: datetime | None = await connection.fetchval(
+        "select max(heard_at) from heartbeats where run_id = $1", run_id
+    )
+    return moment

@@ -1,0 +1,347 @@
+"""What the scheduler decided, written down and told: each function moves state and emits events.
+
+Called inside a transaction that holds the writer lock, so a job's events and its rows agree and
+come in one order: granted, starting, started, (suspected, heard,) the run's outcome, released, and
+what becomes of the job.
+"""
+
+from dataclasses import replace
+
+from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.ids import allocation_id_for, pod_id_for, run_id_for
+from drivetrain_schemas.jobs import (
+    Holder,
+    JobCancelled,
+    JobFailed,
+    JobRetrying,
+    JobState,
+    JobSucceeded,
+    JobWaiting,
+    Result,
+)
+from drivetrain_schemas.runs import (
+    RunCancelled,
+    RunFailed,
+    RunHeard,
+    RunInterrupted,
+    RunLost,
+    RunStarted,
+    RunStarting,
+    RunState,
+    RunSucceeded,
+    RunSuspected,
+)
+from services.runtime import logs
+from services.runtime.transaction import Tx
+from services.scheduler import instruments, store, store_runs
+from services.scheduler.core.cycle import Grant
+from services.scheduler.core.lifecycle import move_job, move_run
+from services.scheduler.core.outcome import Outcome
+from services.scheduler.core.reasons import Waiting
+from services.scheduler.core.retries import Tries, after
+from services.scheduler.projection import LiveRun
+from services.scheduler.store import JobRow
+from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
+
+log = logs.get()
+
+MAX_DETAIL = 1000
+
+
+async def grant(tx: Tx, job: JobRow, granted: Grant, master_port: int) -> None:
+    """The job's next run holds these slots; its pods are intended."""
+    connection = tx.connection
+    attempt = await store.set_job_starting(
+        connection, job.job_id, move_job(job.state, JobState.STARTING)
+    )
+    run = RunRow(
+        run_id=run_id_for(job.job_id, attempt),
+        job_id=job.job_id,
+        attempt=attempt,
+        fence=await store_runs.next_fence(connection),
+        state=RunState.STARTING,
+        master_port=master_port,
+        device_type=granted.device_type,
+    )
+    allocation = AllocationRow(
+        allocation_id=allocation_id_for(job.job_id, attempt),
+        pool=job.spec.resources.pool,
+        device_type=granted.device_type,
+        slots=granted.slots,
+        granted_at=await store_runs.grant_time(connection, granted.slots),
+    )
+    pods = gang(run, granted)
+    await store_runs.insert_run(connection, run, allocation.granted_at)
+    await store_runs.insert_allocation(connection, run, allocation)
+    await store_runs.insert_pods(connection, pods)
+    await _emit(
+        tx,
+        job,
+        AllocationGranted(
+            job_id=run.job_id,
+            run_id=run.run_id,
+            attempt=run.attempt,
+            fence=run.fence,
+            allocation_id=allocation.allocation_id,
+            tenant_id=job.tenant_id,
+            pool=allocation.pool,
+            device_type=allocation.device_type,
+            slots=_slot_refs(allocation),
+            granted_at=allocation.granted_at,
+        ),
+        RunStarting(
+            job_id=run.job_id,
+            run_id=run.run_id,
+            attempt=run.attempt,
+            fence=run.fence,
+            allocation_id=allocation.allocation_id,
+            num_pods=len(pods),
+        ),
+    )
+    instruments.GRANTS.inc()
+    log.info("allocation granted", run_id=run.run_id, fence=run.fence, num_pods=len(pods))
+
+
+def gang(run: RunRow, granted: Grant) -> tuple[PodRow, ...]:
+    """One pod per node, its ranks numbered on from those of the pods before it."""
+    slots_of: dict[str, int] = {}
+    for slot in granted.slots:
+        slots_of[slot.node_id] = slots_of.get(slot.node_id, 0) + 1
+    pods: list[PodRow] = []
+    first_rank = 0
+    for index, (node_id, num_ranks) in enumerate(slots_of.items()):
+        pod_id = pod_id_for(run.job_id, run.attempt, index)
+        pods.append(PodRow(pod_id, run.run_id, index, node_id, first_rank, num_ranks))
+        first_rank += num_ranks
+    return tuple(pods)
+
+
+async def wait(tx: Tx, job: JobRow, waiting: Waiting) -> None:
+    """Tell why the job waits."""
+    await store.set_waiting(tx.connection, waiting)
+    holders = tuple(
+        Holder(job_id=holder.job_id, num_slots=holder.num_slots) for holder in waiting.holders
+    )
+    event = JobWaiting(
+        job_id=job.job_id,
+        reason=waiting.reason,
+        detail=waiting.detail,
+        queue_position=waiting.position,
+        holders=holders,
+    )
+    await _emit(tx, job, event)
+
+
+async def start(tx: Tx, live: LiveRun) -> LiveRun:
+    """Every pod of the gang was seen alive. Returns the run as it is now."""
+    job, run = live.job, live.run
+    state = move_run(run.state, RunState.RUNNING)
+    started_at = await store_runs.start_run(tx.connection, run.run_id, state)
+    job_state = move_job(job.state, JobState.RUNNING)
+    await store.set_job_state(tx.connection, job.job_id, job_state)
+    event = RunStarted(
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        fence=run.fence,
+        started_at=started_at,
+    )
+    await _emit(tx, job, event)
+    log.info("run started", run_id=run.run_id)
+    return replace(live, job=replace(job, state=job_state), run=replace(run, state=state))
+
+
+async def stop(tx: Tx, run: RunRow, reason: str) -> None:
+    """The pods of the run that still live are to be stopped; the loop tells them."""
+    state = move_run(run.state, RunState.STOPPING)
+    await store_runs.stop_run(tx.connection, run.run_id, state, reason)
+    log.info("run stops", run_id=run.run_id, reason=reason)
+
+
+async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
+    """The run's lease lapsed. A word, and nothing else."""
+    state = move_run(run.state, RunState.SUSPECT)
+    await store_runs.set_run_state(tx.connection, run.run_id, state)
+    event = RunSuspected(
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        fence=run.fence,
+        last_heard_at=await store_runs.last_heard(tx.connection, run.run_id),
+    )
+    await _emit(tx, job, event)
+    instruments.SUSPECTS.inc()
+    log.warning("run suspected", run_id=run.run_id)
+
+
+async def hear(tx: Tx, job: JobRow, run: RunRow) -> None:
+    """A suspected run is heard of again."""
+    state = move_run(run.state, RunState.RUNNING)
+    await store_runs.set_run_state(tx.connection, run.run_id, state)
+    event = RunHeard(job_id=run.job_id, run_id=run.run_id, attempt=run.attempt, fence=run.fence)
+    await _emit(tx, job, event)
+    log.info("run heard", run_id=run.run_id)
+
+
+async def finish(tx: Tx, live: LiveRun, outcome: Outcome, result: Result | None) -> None:
+    """All pods are proven gone: the outcome, the release, and what becomes of the job."""
+    job, run = live.job, live.run
+    await _end_run(tx, job, run, outcome, result)
+    await _release(tx, job, run)
+    if outcome.state is RunState.SUCCEEDED:
+        await _finish_job(tx, job, JobState.SUCCEEDED, result=result)
+    elif outcome.state is RunState.CANCELLED or job.is_cancelled:
+        await _finish_job(tx, job, JobState.CANCELLED)
+    else:
+        await _retry_or_fail(tx, job, run, outcome)
+
+
+async def cancel_queued(tx: Tx, job: JobRow) -> None:
+    """A job that holds nothing is cancelled at once."""
+    await _finish_job(tx, job, JobState.CANCELLED)
+
+
+async def _end_run(
+    tx: Tx, job: JobRow, run: RunRow, outcome: Outcome, result: Result | None
+) -> None:
+    state = move_run(run.state, outcome.state)
+    ended_at = await store_runs.end_run(tx.connection, run.run_id, state)
+    facts = {
+        "job_id": run.job_id,
+        "run_id": run.run_id,
+        "attempt": run.attempt,
+        "fence": run.fence,
+        "ended_at": ended_at,
+    }
+    cause = outcome.cause
+    event: Payload
+    match state:
+        case RunState.SUCCEEDED:
+            event = RunSucceeded(**facts, result=result)
+        case RunState.CANCELLED:
+            event = RunCancelled(**facts)
+        case RunState.INTERRUPTED:
+            event = RunInterrupted(**facts)
+        case RunState.LOST:
+            event = RunLost(**facts, detail=explain(outcome))
+        case _:
+            assert cause is not None
+            assert cause.exit is not None
+            event = RunFailed(
+                **facts,
+                exit_code=cause.exit.exit_code,
+                signal=cause.exit.signal,
+                rank=cause.exit.rank,
+                last_log=cause.exit.last_log,
+            )
+    await _emit(tx, job, event)
+    instruments.RUNS.labels(str(state)).inc()
+    log.info("run ended", run_id=run.run_id, outcome=str(state), detail=explain(outcome))
+
+
+async def _release(tx: Tx, job: JobRow, run: RunRow) -> None:
+    allocation = await store_runs.release(tx.connection, run.run_id)
+    assert allocation.released_at is not None
+    event = AllocationReleased(
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        fence=run.fence,
+        allocation_id=allocation.allocation_id,
+        tenant_id=job.tenant_id,
+        pool=allocation.pool,
+        device_type=allocation.device_type,
+        slots=_slot_refs(allocation),
+        granted_at=allocation.granted_at,
+        released_at=allocation.released_at,
+    )
+    await _emit(tx, job, event)
+
+
+async def _retry_or_fail(tx: Tx, job: JobRow, run: RunRow, outcome: Outcome) -> None:
+    retries = job.spec.retries
+    tries = Tries(
+        retries.limit,
+        retries.backoff_seconds,
+        retries.backoff_limit_seconds,
+        job.num_failures,
+        job.num_self_interruptions,
+    )
+    then = after(outcome, tries)
+    if then.backoff_seconds is None:
+        await _finish_job(tx, job, JobState.FAILED, detail=explain(outcome))
+        return
+    move_job(job.state, JobState.QUEUED)
+    not_before_at = await store.requeue_job(
+        tx.connection,
+        job.job_id,
+        then.tries.num_failures,
+        then.tries.num_self_interruptions,
+        then.backoff_seconds,
+    )
+    event = JobRetrying(
+        job_id=job.job_id,
+        next_attempt=run.attempt + 1,
+        backoff_seconds=then.backoff_seconds,
+        not_before_at=not_before_at,
+        retries_left=then.tries.num_left,
+    )
+    await _emit(tx, job, event)
+
+
+async def _finish_job(
+    tx: Tx, job: JobRow, state: JobState, *, result: Result | None = None, detail: str = ""
+) -> None:
+    moved = move_job(job.state, state)
+    finished_at = await store.finish_job(tx.connection, job.job_id, moved)
+    job_id, trial = job.job_id, job.trial
+    event: Payload
+    match moved:
+        case JobState.SUCCEEDED:
+            event = JobSucceeded(
+                job_id=job_id,
+                attempts=job.num_runs,
+                result=result,
+                finished_at=finished_at,
+                trial=trial,
+            )
+        case JobState.CANCELLED:
+            event = JobCancelled(
+                job_id=job_id, reason=job.cancel_reason, finished_at=finished_at, trial=trial
+            )
+        case _:
+            event = JobFailed(
+                job_id=job_id,
+                attempts=job.num_runs,
+                detail=detail,
+                finished_at=finished_at,
+                trial=trial,
+            )
+    await _emit(tx, job, event)
+    instruments.JOBS.labels(str(moved)).inc()
+    log.info("job finished", job_id=job_id, state=str(moved))
+
+
+def explain(outcome: Outcome) -> str:
+    """Why the run did not succeed, in one sentence."""
+    cause = outcome.cause
+    if cause is None:
+        return ""
+    if cause.exit is None:
+        was = "died without a word" if cause.was_alive else "never started"
+        return f"the shim of pod {cause.index} {was}; what it left was killed and is gone"
+    end = cause.exit
+    if end.detail:
+        return end.detail[:MAX_DETAIL]
+    how = f"by signal {end.signal}" if end.signal else f"with code {end.exit_code}"
+    return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
+
+
+def _slot_refs(allocation: AllocationRow) -> tuple[SlotRef, ...]:
+    return tuple(SlotRef(node_id=slot.node_id, slot=slot.number) for slot in allocation.slots)
+
+
+async def _emit(tx: Tx, job: JobRow, *payloads: Payload) -> None:
+    for payload in payloads:
+        await tx.emit(payload, tenant_id=job.tenant_id, cause=job.cause)

@@ -1,0 +1,30 @@
+"""Builds the scheduler: the only place where its adapters are made."""
+
+from drivetrain_schemas.topics import REPORTS
+from services.runtime.clock import SystemClock
+from services.runtime.service import Service
+from services.scheduler.handlers import Commands
+from services.scheduler.launchers.local import LocalLauncher
+from services.scheduler.leases import Leases
+from services.scheduler.loop import Loop
+from services.scheduler.pods import Pods
+from services.scheduler.settings import SchedulerSettings
+from services.scheduler.sweeper import Sweeper
+
+
+def build(settings: SchedulerSettings) -> Service:
+    clock = SystemClock()
+    launcher = LocalLauncher(settings.pods_directory, settings.template_socket)
+    leases = Leases(clock, lease=settings.lease_seconds, interval=settings.beacon_seconds)
+    loop = Loop(settings, Pods(launcher, settings, clock), leases)
+    commands = Commands(loop.wake, can_run_images=launcher.can_run_images)
+    sweeper = Sweeper(launcher, settings.kept_pod_directories)
+    return Service(
+        name="scheduler",
+        settings=settings,
+        package="services.scheduler",
+        handlers=commands.handlers,
+        refusals=commands.refusals,
+        streams={REPORTS: leases.on_reports},
+        tasks=(loop.run, leases.send_beacons, sweeper.run),
+    )
