@@ -1,0 +1,139 @@
+"""What was once written is read by every later version, and written again byte for byte the same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from contract_documents.compatibility import violations
+from contract_documents.json_schemas import file_name, json_schema
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.envelope import (
+    InvalidPayload,
+    encode,
+    encode_payload,
+    encode_structured,
+    parse,
+)
+from drivetrain_schemas.registry import all_kinds
+
+GOLDEN = Path(__file__).parent
+CLASSES = list(all_kinds().values())
+RECORDS = sorted(GOLDEN.glob("*.json"))
+RELEASED = sorted((GOLDEN / "schemas").glob("*.json"))
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def headers_of(record: Any) -> list[tuple[str, bytes]]:
+    return [(name, text.encode()) for name, text in record["headers"].items()]
+
+
+def value_of(record: Any) -> bytes:
+    return json.dumps(record["value"]).encode()
+
+
+@pytest.mark.parametrize("payload_class", CLASSES, ids=file_name)
+def test_every_registered_type_has_a_record_and_a_released_schema(
+    payload_class: type[Payload],
+) -> None:
+    assert (GOLDEN / file_name(payload_class)).exists(), "write a golden record of it by hand"
+    released = GOLDEN / "schemas" / file_name(payload_class)
+    assert released.exists(), "run python schemas/generate.py --release"
+
+
+@pytest.mark.parametrize("path", RECORDS + RELEASED, ids=lambda path: path.name)
+def test_no_released_type_was_dropped(path: Path) -> None:
+    assert path.name in {file_name(each) for each in CLASSES}
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_a_record_is_read_and_written_again_the_same(path: Path) -> None:
+    record = read(path)
+    event = parse(headers_of(record), value_of(record))
+    headers, key, value = encode(event)
+    assert {name: text.decode() for name, text in headers} == record["headers"]
+    assert key.decode() == record["key"]
+    assert json.loads(value) == record["value"]
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_structured_mode_says_the_same(path: Path) -> None:
+    record = read(path)
+    event = parse(headers_of(record), value_of(record))
+    headers, _, value = encode_structured(event)
+    assert parse(headers, value) == event
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_a_record_fits_its_schema_and_sets_every_field(path: Path) -> None:
+    schema, value = read(GOLDEN / "schemas" / path.name), read(path)["value"]
+    jsonschema.Draft202012Validator(schema).validate(value)
+    assert value.keys() >= schema["properties"].keys()
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_optional_fields_may_be_absent(path: Path) -> None:
+    record = read(path)
+    required = read(GOLDEN / "schemas" / path.name)["required"]
+    record["value"] = {name: record["value"][name] for name in required}
+    event = parse(headers_of(record), value_of(record))
+    assert parse(headers_of(record), encode_payload(event.payload)) == event
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_each_required_field_is_demanded(path: Path) -> None:
+    for name in read(GOLDEN / "schemas" / path.name)["required"]:
+        record = read(path)
+        del record["value"][name]
+        with pytest.raises(InvalidPayload) as caught:
+            parse(headers_of(record), value_of(record))
+        assert [error.field for error in caught.value.errors] == [name]
+
+
+@pytest.mark.parametrize("payload_class", CLASSES, ids=file_name)
+def test_the_schema_of_today_is_compatible_with_the_released_one(
+    payload_class: type[Payload],
+) -> None:
+    released = read(GOLDEN / "schemas" / file_name(payload_class))
+    assert violations(released, json_schema(payload_class)) == []
+
+
+@pytest.mark.parametrize("payload_class", CLASSES, ids=file_name)
+def test_only_events_admit_fields_from_the_future(payload_class: type[Payload]) -> None:
+    record = read(GOLDEN / file_name(payload_class))
+    known = parse(headers_of(record), value_of(record))
+    for place in _mappings(record["value"]):
+        place["field_of_the_future"] = 1
+    if payload_class.kind.is_command:
+        with pytest.raises(ValueError, match="field_of_the_future: is not a field here"):
+            parse(headers_of(record), value_of(record))
+    else:
+        assert parse(headers_of(record), value_of(record)).payload == known.payload
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    """The whole and its nested models, but no map whose names are the sender's own."""
+    named_by_sender = ("environment", "hyperparameters", "best_hyperparameters", "metrics")
+    if isinstance(value, list):
+        return [found for item in value for found in _mappings(item)]
+    if not isinstance(value, dict):
+        return []
+    inner = [
+        found
+        for name, item in value.items()
+        if name not in (*named_by_sender, "space", "columns")
+        for found in _mappings(item)
+    ]
+    of_values = [
+        found for name in ("space", "columns") for found in _mappings_in(value.get(name, {}))
+    ]
+    return [value, *inner, *of_values]
+
+
+def _mappings_in(value: dict[str, Any]) -> list[dict[str, Any]]:
+    return [found for item in value.values() for found in _mappings(item)]
