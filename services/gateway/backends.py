@@ -1,0 +1,74 @@
+"""Reads that other services answer over their own tables: metrics (samples, logs) and cost (spend).
+
+Two seconds and eight megabytes at most; a service that does not answer in them is a missing part,
+told as such, never waited for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from services.gateway.instruments import PARTS_UNAVAILABLE
+from services.runtime import logs
+
+log = logs.get()
+
+LIMIT_SECONDS = 2.0
+MAX_BYTES = 8 * 1024 * 1024
+
+Parameters = Mapping[str, str | int | float | None]
+
+
+class PartUnavailable(Exception):
+    """The service behind this part of the answer did not answer."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class PartRefused(Exception):
+    """The service answered, and refused: its problem or its words."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Backends:
+    """The two services, by name."""
+
+    def __init__(self, metrics_url: str | None, cost_url: str | None) -> None:
+        self._urls = {"metrics": metrics_url, "cost": cost_url}
+        # Loopback and cluster addresses must never go through a proxy of the environment.
+        self._client = httpx.AsyncClient(
+            timeout=LIMIT_SECONDS,
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
+        )
+
+    async def get(self, part: str, path: str, parameters: Parameters | None = None) -> Any:
+        """The JSON answer. Raises PartUnavailable or PartRefused."""
+        base = self._urls[part]
+        if base is None:
+            raise PartUnavailable(part)
+        given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        try:
+            response = await self._client.get(base.rstrip("/") + path, params=given)
+            if len(response.content) > MAX_BYTES or response.status_code >= 500:
+                raise ValueError(f"status {response.status_code}, {len(response.content)} bytes")
+            answer = response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            PARTS_UNAVAILABLE.labels(part).inc()
+            log.warning("part unavailable", part=part, path=path, error=repr(error))
+            raise PartUnavailable(part) from error
+        if response.is_error:
+            detail = answer.get("detail") if isinstance(answer, dict) else None
+            raise PartRefused(response.status_code, str(detail or "the request was refused"))
+        return answer
+
+    async def close(self) -> None:
+        await self._client.aclose()

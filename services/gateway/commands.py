@@ -1,0 +1,212 @@
+"""Commands: written to Kafka, then watched until the service that decides has spoken.
+
+In: a checked request. Out: what became of it within two seconds, by the read model: accepted,
+refused, or not yet known. The event id of a submission follows from the request, so a retry of it
+is the same event; other commands are one event per request (or per Idempotency-Key).
+"""
+
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.checkpoints import CheckpointPin
+from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
+from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
+from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
+from drivetrain_schemas.studies import StudySpec, StudySubmit
+from services.gateway import queries
+from services.gateway.context import Gateway, Submission
+from services.gateway.instruments import COMMANDS
+from services.gateway.rest.problems import Problem
+from services.runtime.bus import OutRecord
+
+SOURCE = "/drivetrain/gateway"
+WORD_SECONDS = 2.0
+POLL_SECONDS = 0.25
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+async def submit_job(
+    gateway: Gateway, tenant_id: str, request_id: str, spec: JobSpec
+) -> tuple[int, Row | None]:
+    """(201, job), (200, job) where it was accepted before, or (202, None) without a word yet.
+
+    Raises Problem where it was refused.
+    """
+    job_id = job_id_for(tenant_id, request_id)
+    known = await _read(gateway, queries.job, tenant_id, job_id)
+    if _is_accepted(known, spec):
+        return 200, known
+    event_id = _event_id("job.submit", tenant_id, request_id, spec)
+    command = JobSubmit(request_id=request_id, spec=spec, job_id=job_id)
+    gateway.submissions.remember(Submission(job_id, request_id, spec, gateway.platform.clock.now()))
+    await _send(gateway, tenant_id, event_id, command)
+
+    async def word() -> Row | None:
+        await _raise_refusal(gateway, event_id)
+        job = await _read(gateway, queries.job, tenant_id, job_id)
+        return job if _is_accepted(job, spec) else None
+
+    job = await _word(gateway, command, word)
+    return (201, job) if job is not None else (202, None)
+
+
+async def submit_study(
+    gateway: Gateway, tenant_id: str, request_id: str, spec: StudySpec
+) -> tuple[int, Row | None]:
+    """As `submit_job`, for a study."""
+    study_id = study_id_for(tenant_id, request_id)
+    known = await _read(gateway, queries.study, tenant_id, study_id)
+    if _is_started(known, spec):
+        return 200, known
+    event_id = _event_id("study.submit", tenant_id, request_id, spec)
+    command = StudySubmit(request_id=request_id, spec=spec, study_id=study_id)
+    gateway.submissions.remember(
+        Submission(study_id, request_id, spec, gateway.platform.clock.now())
+    )
+    await _send(gateway, tenant_id, event_id, command)
+
+    async def word() -> Row | None:
+        await _raise_refusal(gateway, event_id)
+        study = await _read(gateway, queries.study, tenant_id, study_id)
+        return study if _is_started(study, spec) else None
+
+    study = await _word(gateway, command, word)
+    return (201, study) if study is not None else (202, None)
+
+
+async def cancel_job(
+    gateway: Gateway, tenant_id: str, job_id: str, reason: str, key: str | None
+) -> bool:
+    """True once the scheduler is at it; False without a word yet. Raises Problem on refusal."""
+    event_id = _event_id_of_key("job.cancel", tenant_id, job_id, key)
+    command = JobCancel(job_id=job_id, reason=reason)
+    await _send(gateway, tenant_id, event_id, command)
+
+    async def word() -> bool | None:
+        await _raise_refusal(gateway, event_id)
+        job = await _read(gateway, queries.job, tenant_id, job_id)
+        is_heard = job is not None and (job["is_cancelling"] or job["state"] == "cancelled")
+        return True if is_heard else None
+
+    return bool(await _word(gateway, command, word))
+
+
+async def pin_checkpoint(
+    gateway: Gateway, tenant_id: str, checkpoint: Row, key: str | None
+) -> bool:
+    """True once it is pinned; False without a word yet. Raises Problem on refusal."""
+    checkpoint_id = checkpoint["checkpoint_id"]
+    event_id = _event_id_of_key("checkpoint.pin", tenant_id, checkpoint_id, key)
+    command = CheckpointPin(job_id=checkpoint["job_id"], checkpoint_id=checkpoint_id)
+    await _send(gateway, tenant_id, event_id, command)
+
+    async def word() -> bool | None:
+        await _raise_refusal(gateway, event_id)
+        found = await _read(gateway, queries.checkpoint, tenant_id, checkpoint_id)
+        return True if found is not None and found["is_pinned"] else None
+
+    return bool(await _word(gateway, command, word))
+
+
+async def replay(gateway: Gateway, parked: Row) -> None:
+    """Put a parked record back on its topic with its own id, key, value and headers."""
+    names, values = parked["header_names"], parked["header_values"]
+    record = OutRecord(
+        topic=parked["topic"],
+        key=parked["key"],
+        value=parked["value"],
+        headers=tuple(zip(names, values, strict=True)),
+    )
+    await gateway.platform.publisher.publish([record])
+    async with gateway.platform.database.connection() as connection:
+        await queries.insert_replay(connection, parked["parked_id"], gateway.platform.clock.now())
+
+
+async def _send(gateway: Gateway, tenant_id: str, event_id: str, command: Payload) -> None:
+    """Returns once Kafka has it. Raises PublishFailed, or Problem where it is too large."""
+    event = Event(
+        event_id=event_id,
+        source=SOURCE,
+        occurred_at=gateway.platform.clock.now(),
+        tenant_id=tenant_id,
+        payload=command,
+        correlation_id=event_id,
+        subject=command.key,
+    )
+    headers, key, value = encode(event)
+    if len(value) > MAX_EVENT_BYTES:
+        message = f"the spec is {len(value):,} bytes as an event (at most {MAX_EVENT_BYTES:,})"
+        fix = "upload what is large with POST /v1/code and name it in the spec"
+        error = FieldError(field="spec", message=message, fix=fix)
+        raise Problem(413, "too_large", message, (error,))
+    topic = gateway.settings.topic_prefix + command.kind.topic.name
+    await gateway.platform.publisher.publish([OutRecord(topic, key, value, tuple(headers))])
+
+
+async def _word(
+    gateway: Gateway, command: Payload, ask: Callable[[], Awaitable[T | None]]
+) -> T | None:
+    """What `ask` finds within the limit; asked again whenever the read model moves."""
+    clock = gateway.platform.clock
+    until = clock.monotonic() + WORD_SECONDS
+    try:
+        while True:
+            found = await ask()
+            left = until - clock.monotonic()
+            if found is not None or left <= 0:
+                answer = "unknown" if found is None else "accepted"
+                COMMANDS.labels(command.kind.type, answer).inc()
+                return found
+            await gateway.live.moved(min(left, POLL_SECONDS))
+    except Problem:
+        COMMANDS.labels(command.kind.type, "refused").inc()
+        raise
+
+
+async def _raise_refusal(gateway: Gateway, event_id: str) -> None:
+    refusal = await _read(gateway, queries.rejection, event_id)
+    if refusal is None:
+        return
+    statuses = {
+        "id_conflict": 409,
+        "already_finished": 409,
+        "no_such_job": 404,
+        "no_such_checkpoint": 404,
+        "too_large": 413,
+    }
+    errors = tuple(FieldError.model_validate(error) for error in refusal["errors"])
+    status = statuses.get(refusal["reason"], 422)
+    raise Problem(status, refusal["reason"], refusal["detail"], errors)
+
+
+async def _read(gateway: Gateway, query: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    async with gateway.platform.database.connection() as connection:
+        return await query(connection, *arguments)
+
+
+def _is_accepted(job: Row | None, spec: JobSpec) -> bool:
+    return job is not None and job["queued_at"] is not None and _same(job["spec"], spec)
+
+
+def _is_started(study: Row | None, spec: StudySpec) -> bool:
+    return study is not None and study["started_at"] is not None and _same(study["spec"], spec)
+
+
+def _same(stored: Any, spec: JobSpec | StudySpec) -> bool:
+    return bool(stored == json.loads(spec.model_dump_json()))
+
+
+def _event_id(command: str, tenant_id: str, request_id: str, spec: JobSpec | StudySpec) -> str:
+    body = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    return f"cmd_{digest_id(command, tenant_id, request_id, body)}"
+
+
+def _event_id_of_key(command: str, tenant_id: str, subject_id: str, key: str | None) -> str:
+    if key is None:
+        return f"cmd_{uuid.uuid4().hex}"
+    return f"cmd_{digest_id(command, tenant_id, subject_id, key)}"

@@ -1,0 +1,74 @@
+"""What every route works with: the live adapters, and who asks."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from drivetrain_schemas.ids import DEFAULT_TENANT
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.studies import StudySpec
+from services.gateway.backends import Backends
+from services.gateway.live import Live
+from services.gateway.settings import GatewaySettings
+from services.runtime.service import Platform
+
+MAX_REMEMBERED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request that this process has sent and the read model may not know yet."""
+
+    subject_id: str
+    request_id: str
+    spec: JobSpec | StudySpec
+    submitted_at: datetime
+
+
+@dataclass(slots=True)
+class Submissions:
+    """The newest submissions of this process, so that their pages work at once."""
+
+    _by_id: OrderedDict[str, Submission] = field(default_factory=OrderedDict)
+
+    def remember(self, submission: Submission) -> None:
+        self._by_id[submission.subject_id] = submission
+        while len(self._by_id) > MAX_REMEMBERED:
+            self._by_id.popitem(last=False)
+
+    def get(self, subject_id: str) -> Submission | None:
+        return self._by_id.get(subject_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Everything a route may use."""
+
+    settings: GatewaySettings
+    platform: Platform
+    live: Live
+    backends: Backends
+    submissions: Submissions = field(default_factory=Submissions)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. One tenant for now; the token says which once there are several."""
+
+    tenant_id: str = DEFAULT_TENANT
+
+
+def _gateway(request: Request) -> Gateway:
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+def _caller() -> Caller:
+    return Caller()
+
+
+GatewayDep = Annotated[Gateway, Depends(_gateway)]
+CallerDep = Annotated[Caller, Depends(_caller)]

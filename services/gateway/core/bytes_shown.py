@@ -1,0 +1,44 @@
+"""Bytes of unknown origin, shown so that people can judge them.
+
+In: raw bytes of a record. Out: the text where it is printable, always the base64. Nothing is
+interpreted; pages escape what they show.
+"""
+
+import base64
+from dataclasses import dataclass
+
+MAX_SHOWN_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBytes:
+    """`text` is None where the bytes are not printable UTF-8; `is_cut` where only a part shows."""
+
+    size_bytes: int
+    base64: str
+    text: str | None
+    is_cut: bool
+
+
+def show(raw: bytes | None, limit: int = MAX_SHOWN_BYTES) -> ShownBytes | None:
+    """None stays None: a record without a value is not one with an empty value."""
+    if raw is None:
+        return None
+    part = raw[:limit]
+    return ShownBytes(
+        size_bytes=len(raw),
+        base64=base64.b64encode(part).decode(),
+        text=_printable(part, is_cut=len(raw) > limit),
+        is_cut=len(raw) > limit,
+    )
+
+
+def _printable(raw: bytes, *, is_cut: bool) -> str | None:
+    # A cut may fall inside a character of up to four bytes.
+    for drop in range(4 if is_cut else 1):
+        try:
+            text = raw[: len(raw) - drop].decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+        return text if all(c.isprintable() or c in "\n\r\t" for c in text) else None
+    return None

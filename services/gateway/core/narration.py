@@ -1,0 +1,314 @@
+"""What an event says to people: one sentence, its tone, and the lines behind it.
+
+In: the event's type and its payload as the read model keeps it. Out: a `Sentence`. A type without
+a teller is told by its name, so an event that is new to this service is still shown. Told when a
+page is read, never stored: better words need no rebuild.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from services.gateway.core.formats import count, duration, money, number, ranges, size
+
+Fields = Mapping[str, Any]
+
+
+class Tone(StrEnum):
+    PLAIN = "plain"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """`detail` is longer text to unfold (the end of a log, a list of refused files)."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    detail: str = ""
+
+
+def narrate(type_name: str, payload: Fields) -> Sentence:
+    """The event in human words."""
+    teller = _TELLERS.get(type_name)
+    if teller is None:
+        return Sentence(type_name.replace(".", " ").replace("_", " ").capitalize())
+    return teller(payload)
+
+
+def _job_queued(p: Fields) -> Sentence:
+    resources = p["spec"].get("resources", {})
+    devices = count(resources.get("devices", 1), "slot")
+    return Sentence(f"Accepted: needs {devices} of pool {resources.get('pool', 'default')}")
+
+
+def _job_waiting(p: Fields) -> Sentence:
+    return Sentence(f"Waiting, number {p['queue_position']} in the queue: {p['detail']}")
+
+
+def _job_retrying(p: Fields) -> Sentence:
+    left = count(p["retries_left"], "more retry", "more retries")
+    pause = duration(p["backoff_seconds"])
+    return Sentence(
+        f"Attempt {p['next_attempt']} follows after a pause of {pause} ({left})", Tone.WARNING
+    )
+
+
+def _job_cancelling(p: Fields) -> Sentence:
+    return Sentence(_with_reason("Cancel requested", p["reason"]), Tone.WARNING)
+
+
+def _job_succeeded(p: Fields) -> Sentence:
+    text = "Training is complete"
+    result = p.get("result") or {}
+    best = result.get("best")
+    if best:
+        text += f": best {best['name']} {number(best['value'])} at step {best['step']:,}"
+    if p["attempts"] > 1:
+        text += f" ({count(p['attempts'], 'attempt')})"
+    return Sentence(text, Tone.GOOD)
+
+
+def _job_failed(p: Fields) -> Sentence:
+    return Sentence(f"Failed after {count(p['attempts'], 'attempt')}: {p['detail']}", Tone.BAD)
+
+
+def _job_cancelled(p: Fields) -> Sentence:
+    return Sentence(_with_reason("Cancelled", p["reason"]), Tone.WARNING)
+
+
+def _request_rejected(p: Fields) -> Sentence:
+    errors = "\n".join(
+        f"{error['field']}: {error['message']}"
+        + (f" (fix: {error['fix']})" if error.get("fix") else "")
+        for error in p.get("errors", ())
+    )
+    return Sentence(f"A request was refused: {p['detail']}", Tone.WARNING, errors)
+
+
+def _run_starting(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} is starting ({count(p['num_pods'], 'pod')})")
+
+
+def _run_started(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} is running: every pod is alive", Tone.GOOD)
+
+
+def _run_suspected(p: Fields) -> Sentence:
+    return Sentence(
+        f"Nothing is heard of attempt {p['attempt']}; nothing is stopped for that", Tone.WARNING
+    )
+
+
+def _run_heard(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} is heard of again")
+
+
+def _run_succeeded(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} is complete: all ranks ended well", Tone.GOOD)
+
+
+def _run_failed(p: Fields) -> Sentence:
+    who = f"rank {p['rank']}" if p.get("rank") is not None else "a rank"
+    if p.get("signal") is not None:
+        how = f"was killed by {_signal_name(p['signal'])}"
+    elif p.get("exit_code") is not None:
+        how = f"ended with exit code {p['exit_code']}"
+    else:
+        how = "ended without success"
+    return Sentence(
+        f"Attempt {p['attempt']} failed: {who} {how}", Tone.BAD, p.get("last_log", "").strip()
+    )
+
+
+def _run_lost(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} was lost: {p['detail']}", Tone.BAD)
+
+
+def _run_cancelled(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} was stopped by the cancel", Tone.WARNING)
+
+
+def _run_interrupted(p: Fields) -> Sentence:
+    return Sentence(
+        f"Attempt {p['attempt']} stopped at a step boundary with a checkpoint, to be resumed",
+        Tone.WARNING,
+    )
+
+
+def _allocation_granted(p: Fields) -> Sentence:
+    return Sentence(f"Holds {count(len(p['slots']), 'slot')}: {_slots(p)}")
+
+
+def _allocation_released(p: Fields) -> Sentence:
+    held = _between(p["granted_at"], p["released_at"])
+    return Sentence(f"Released {count(len(p['slots']), 'slot')} after {duration(held)}")
+
+
+def _charge_recorded(p: Fields) -> Sentence:
+    seconds = _between(p["starts_at"], p["ends_at"])
+    amount = money(p["amount_micro_usd"])
+    if p.get("reverses_charge_id"):
+        return Sentence(f"A charge was reversed: {amount}")
+    return Sentence(
+        f"Charged {amount} for {count(p['num_slots'], 'slot')} over {duration(seconds)}"
+    )
+
+
+def _checkpoint_committed(p: Fields) -> Sentence:
+    best = ", the best so far" if p.get("is_best") else ""
+    return Sentence(
+        f"Checkpoint at step {p['step']:,} is complete and verified"
+        f" ({size(p['size_bytes'])}{best})",
+        Tone.GOOD,
+    )
+
+
+def _checkpoint_rejected(p: Fields) -> Sentence:
+    return Sentence(
+        f"Checkpoint at step {p['step']:,} is unfit and will not be used: {p['detail']}",
+        Tone.WARNING,
+    )
+
+
+def _checkpoint_restored(p: Fields) -> Sentence:
+    text = (
+        f"Attempt {p['resumed_by_attempt']} resumed at step {p['step']:,}"
+        f" (loaded in {duration(p['load_seconds'])})"
+    )
+    rejected = tuple(p.get("rejected", ()))
+    if not rejected:
+        return Sentence(text, Tone.GOOD)
+    newer = count(len(rejected), "newer checkpoint")
+    text += f"; {newer} did not verify"
+    return Sentence(text, Tone.WARNING, "\n".join(rejected))
+
+
+def _checkpoint_deleted(p: Fields) -> Sentence:
+    return Sentence(f"Checkpoint at step {p['step']:,} was removed: {p['reason']}")
+
+
+def _checkpoint_pinned(p: Fields) -> Sentence:
+    return Sentence(f"Checkpoint at step {p['step']:,} is pinned and will be kept")
+
+
+def _pin_rejected(p: Fields) -> Sentence:
+    return Sentence(f"A checkpoint could not be pinned: {p['detail']}", Tone.WARNING)
+
+
+def _alert_raised(p: Fields) -> Sentence:
+    return Sentence(f"Look at this: {p['detail']}", Tone.WARNING)
+
+
+def _alert_cleared(p: Fields) -> Sentence:
+    return Sentence(f"Over: {p['detail']}")
+
+
+def _node_registered(p: Fields) -> Sentence:
+    slots = count(p["num_slots"], f"{p['device_type']} slot")
+    return Sentence(f"Node {p['node_id']} offers {slots} to pool {p['pool']}")
+
+
+def _node_removed(p: Fields) -> Sentence:
+    return Sentence(f"Node {p['node_id']} takes no more runs: {p['reason']}", Tone.WARNING)
+
+
+def _study_started(p: Fields) -> Sentence:
+    return Sentence(f"Study accepted: {count(p['num_trials'], 'trial')} will be spent")
+
+
+def _trial_proposed(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} tries {_point(p)}")
+
+
+def _trial_completed(p: Fields) -> Sentence:
+    if p.get("is_best"):
+        return Sentence(f"Trial {p['number']} is the best so far: {number(p['value'])}", Tone.GOOD)
+    return Sentence(f"Trial {p['number']} ended with {number(p['value'])}")
+
+
+def _trial_failed(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} ended without a value: {p['detail']}", Tone.BAD)
+
+
+def _study_completed(p: Fields) -> Sentence:
+    if p.get("best_number") is None:
+        return Sentence("Study complete: no trial has a value", Tone.BAD)
+    return Sentence(
+        f"Study complete: trial {p['best_number']} is the best with {number(p['best_value'])}",
+        Tone.GOOD,
+    )
+
+
+def _with_reason(text: str, reason: str) -> str:
+    return f"{text}: {reason}" if reason else text
+
+
+def _point(p: Fields) -> str:
+    return ", ".join(
+        f"{name} = {number(value) if isinstance(value, float) else value}"
+        for name, value in sorted(p["hyperparameters"].items())
+    )
+
+
+def _slots(p: Fields) -> str:
+    by_node: dict[str, list[int]] = {}
+    for slot in p["slots"]:
+        by_node.setdefault(slot["node_id"], []).append(slot["slot"])
+    return "; ".join(f"{node} slot {ranges(numbers)}" for node, numbers in sorted(by_node.items()))
+
+
+def _between(start: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+def _signal_name(number_: int) -> str:
+    try:
+        return signal.Signals(number_).name
+    except ValueError:
+        return f"signal {number_}"
+
+
+_TELLERS: Mapping[str, Callable[[Fields], Sentence]] = {
+    "job.queued": _job_queued,
+    "job.waiting": _job_waiting,
+    "job.retrying": _job_retrying,
+    "job.cancelling": _job_cancelling,
+    "job.succeeded": _job_succeeded,
+    "job.failed": _job_failed,
+    "job.cancelled": _job_cancelled,
+    "job_request.rejected": _request_rejected,
+    "run.starting": _run_starting,
+    "run.started": _run_started,
+    "run.suspected": _run_suspected,
+    "run.heard": _run_heard,
+    "run.succeeded": _run_succeeded,
+    "run.failed": _run_failed,
+    "run.lost": _run_lost,
+    "run.cancelled": _run_cancelled,
+    "run.interrupted": _run_interrupted,
+    "allocation.granted": _allocation_granted,
+    "allocation.released": _allocation_released,
+    "charge.recorded": _charge_recorded,
+    "checkpoint.committed": _checkpoint_committed,
+    "checkpoint.rejected": _checkpoint_rejected,
+    "checkpoint.restored": _checkpoint_restored,
+    "checkpoint.deleted": _checkpoint_deleted,
+    "checkpoint.pinned": _checkpoint_pinned,
+    "checkpoint.pin_rejected": _pin_rejected,
+    "alert.raised": _alert_raised,
+    "alert.cleared": _alert_cleared,
+    "node.registered": _node_registered,
+    "node.removed": _node_removed,
+    "study.started": _study_started,
+    "study_request.rejected": _request_rejected,
+    "trial.proposed": _trial_proposed,
+    "trial.completed": _trial_completed,
+    "trial.failed": _trial_failed,
+    "study.completed": _study_completed,
+}

@@ -1,0 +1,59 @@
+"""Proof of who asks: the bearer token, one-time codes for links, and signed session cookies.
+
+In: secrets, texts and the time. Out: signed values, or whether one holds. Nothing secret stands in
+a cookie: it carries when it ends and a signature over that, and ends with the secret's change.
+"""
+
+import hashlib
+import hmac
+import secrets
+from datetime import UTC, datetime, timedelta
+
+SESSION_LIFE = timedelta(days=14)
+CODE_LIFE = timedelta(minutes=10)
+COOKIE = "drivetrain_session"
+_VERSION = "v1"
+
+
+def session_secret(api_token: str, cookie_secret: str | None) -> bytes:
+    """The signing key; it follows the token, so that a new token ends every session."""
+    return hmac.digest(
+        api_token.encode(), f"drivetrain session {cookie_secret or ''}".encode(), "sha256"
+    )
+
+
+def new_session(secret: bytes, now: datetime) -> str:
+    body = f"{_VERSION}.{int((now + SESSION_LIFE).timestamp())}.{secrets.token_urlsafe(12)}"
+    return f"{body}.{_signature(secret, body)}"
+
+
+def holds(secret: bytes, cookie: str, now: datetime) -> bool:
+    """True for a session of ours that has not ended."""
+    body, _, signature = cookie.rpartition(".")
+    if not hmac.compare_digest(_signature(secret, body).encode(), signature.encode()):
+        return False
+    parts = body.split(".")
+    if len(parts) != 3 or parts[0] != _VERSION:
+        return False
+    return now < datetime.fromtimestamp(int(parts[1]), UTC)
+
+
+def is_token(api_token: str, authorization: str) -> bool:
+    """True for `Bearer TOKEN`, compared in constant time."""
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(token.strip().encode(), api_token.encode())
+
+
+def new_code() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def code_digest(code: str) -> str:
+    """What is stored of a code: reading the table lets nobody in."""
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def _signature(secret: bytes, body: str) -> str:
+    return hmac.digest(secret, body.encode(), "sha256").hex()

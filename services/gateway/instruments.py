@@ -1,0 +1,28 @@
+"""Every Prometheus metric of the gateway. No ids as labels."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+PROJECTED = Counter(
+    "drivetrain_gateway_events_projected_total", "Events written into the read model", ["type"]
+)
+STREAM_CLIENTS = Gauge("drivetrain_gateway_stream_clients", "Open live streams")
+STREAM_DROPPED = Counter(
+    "drivetrain_gateway_stream_clients_dropped_total", "Live streams ended for being too slow"
+)
+REQUESTS = Counter(
+    "drivetrain_gateway_requests_total", "Answered HTTP requests", ["method", "route", "status"]
+)
+REQUEST_SECONDS = Histogram(
+    "drivetrain_gateway_request_seconds",
+    "Time to the start of the answer",
+    ["route"],
+    buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+COMMANDS = Counter(
+    "drivetrain_gateway_commands_total", "Commands sent, by what became of them", ["type", "answer"]
+)
+PARTS_UNAVAILABLE = Counter(
+    "drivetrain_gateway_parts_unavailable_total",
+    "Reads that another service did not answer",
+    ["part"],
+)

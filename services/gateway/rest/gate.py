@@ -1,0 +1,216 @@
+"""The gate before every route: host, who asks, origin, size and form of the body.
+
+An ASGI application around another one. What it refuses is answered here as a problem and never
+reaches a route. Bodies of at most 1 MiB are read whole and checked as strict JSON before the route
+parses them; uploads are left to their own route, which bounds them while it streams.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from time import monotonic
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from drivetrain_schemas import strict_json
+from drivetrain_schemas.jobs import FieldError
+from services.gateway.core.hosts import SAFE_METHODS, Refusal, check_host, check_origin
+from services.gateway.core.sessions import COOKIE, holds, is_token, session_secret
+from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
+from services.gateway.rest.problems import Problem, respond
+from services.gateway.settings import GatewaySettings
+from services.runtime.clock import Clock
+
+MAX_BODY_BYTES = 1024 * 1024
+OPEN_PATHS = ("/static/", "/assets/")
+OPEN_ROUTES = frozenset({"/login", "/openapi.json", "/favicon.ico"})
+UPLOADS = frozenset({"/v1/code"})
+
+SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+        "object-src 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Gate:
+    """Stands before `app`; pages that need a session are answered by `sign_in`."""
+
+    def __init__(
+        self, app: ASGIApp, sign_in: ASGIApp, settings: GatewaySettings, clock: Clock
+    ) -> None:
+        self._app = app
+        self._sign_in = sign_in
+        self._clock = clock
+        self._allowed = settings.allowed_hosts
+        self._token = settings.api_token.get_secret_value()
+        cookie_secret = settings.cookie_secret
+        self._secret = session_secret(
+            self._token, cookie_secret.get_secret_value() if cookie_secret else None
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        observed = _Observed(scope, send)
+        try:
+            await self._pass(scope, receive, observed)
+        except Problem as problem:
+            response = respond(problem, scope["path"])
+            await response(scope, receive, observed)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        method, path = scope["method"], scope["path"]
+        server = scope.get("server")
+        port = server[1] if server else None
+        _refuse(421, check_host(tuple(headers.getlist("host")), port, self._allowed))
+        has_token = is_token(self._token, headers.get("authorization", ""))
+        is_known = has_token or self._has_session(headers)
+        refusal = check_origin(
+            method,
+            headers["host"].lower(),
+            headers.get("origin"),
+            headers.get("sec-fetch-site"),
+            by_cookie=not has_token,
+        )
+        _refuse(403, refusal)
+        if not is_known and path not in OPEN_ROUTES and not path.startswith(OPEN_PATHS):
+            if not path.startswith("/v1/") and method in SAFE_METHODS:
+                await self._sign_in(scope, receive, send)
+                return
+            raise _unknown_caller(headers)
+        if method not in SAFE_METHODS and path not in UPLOADS:
+            receive = await _checked_body(headers, receive)
+        await self._app(scope, receive, send)
+
+    def _has_session(self, headers: Headers) -> bool:
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load(headers.get("cookie", "")[:8192])
+        except CookieError:
+            return False
+        found = cookies.get(COOKIE)
+        return found is not None and holds(self._secret, found.value, self._clock.now())
+
+
+class _Observed:
+    """Adds the security headers, and counts the answer by its route."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._started = monotonic()
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS.items():
+                headers[name] = value
+            if "cache-control" not in headers:
+                headers["cache-control"] = "no-store"
+            route = getattr(self._scope.get("route"), "path", "none")
+            method = self._scope["method"]
+            known = method if method in ("GET", "HEAD", "POST") else "other"
+            REQUESTS.labels(known, route, str(message["status"])).inc()
+            REQUEST_SECONDS.labels(route).observe(monotonic() - self._started)
+        await self._send(message)
+
+
+def _refuse(status: int, refusal: Refusal | None) -> None:
+    if refusal is not None:
+        error = FieldError(field="(request)", message=refusal.detail, fix=refusal.fix)
+        raise Problem(status, refusal.code, refusal.detail, (error,))
+
+
+def _unknown_caller(headers: Headers) -> Problem:
+    given = "the token does not hold" if "authorization" in headers else "no token was given"
+    fix = "send 'Authorization: Bearer TOKEN'; the token is in connection.json of the platform"
+    return Problem(
+        401,
+        "not_authenticated",
+        given,
+        (FieldError(field="Authorization", message=given, fix=fix),),
+        {"WWW-Authenticate": "Bearer"},
+    )
+
+
+async def _checked_body(headers: Headers, receive: Receive) -> Receive:
+    """The whole body, proven to be strict JSON, given again to the route."""
+    body = await _read(headers, receive)
+    if body:
+        _check_json(headers, body)
+    is_given = False
+
+    async def replay() -> MutableMapping[str, Any]:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _read(headers: Headers, receive: Receive) -> bytes:
+    length = headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:18]) > MAX_BODY_BYTES:
+        raise _too_large()
+    parts: list[bytes] = []
+    num_bytes = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Problem(400, "malformed_json", "the request ended before its body")
+        parts.append(message.get("body", b""))
+        num_bytes += len(parts[-1])
+        if num_bytes > MAX_BODY_BYTES:
+            raise _too_large()
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _check_json(headers: Headers, body: bytes) -> None:
+    content_type = headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type != "application/json":
+        message = f"{content_type[:80] or 'a body without a content type'} is not read here"
+        fix = "send JSON as application/json; the command line turns YAML into JSON"
+        error = FieldError(field="Content-Type", message=message, fix=fix)
+        raise Problem(415, "unsupported_media_type", message, (error,))
+    try:
+        value = strict_json.loads(body)
+    except strict_json.InvalidJson as error:
+        detail = FieldError(field="(body)", message=str(error)[:512], fix="send one JSON object")
+        raise Problem(400, "malformed_json", str(error)[:512], (detail,)) from error
+    if _has_zero_byte(value):
+        message = "a text holds a zero byte (\\u0000)"
+        detail = FieldError(field="(body)", message=message, fix="remove it")
+        raise Problem(400, "malformed_json", message, (detail,))
+
+
+def _has_zero_byte(value: Any) -> bool:
+    """No command, name or file path can hold one, and Postgres cannot keep one."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any("\0" in key or _has_zero_byte(inner) for key, inner in value.items())
+    return isinstance(value, list) and any(_has_zero_byte(inner) for inner in value)
+
+
+def _too_large() -> Problem:
+    message = f"the body is larger than {MAX_BODY_BYTES:,} bytes"
+    fix = "upload files with POST /v1/code and name them in the spec"
+    return Problem(
+        413, "too_large", message, (FieldError(field="(body)", message=message, fix=fix),)
+    )

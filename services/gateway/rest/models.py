@@ -1,0 +1,381 @@
+"""What the API answers with. Times are UTC, money is micro-dollars, steps are optimizer steps."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from services.gateway.rest.problems import FieldProblem
+
+
+class Progress(BaseModel):
+    """As the pods report it. `eta_seconds` is an estimate from the pace of this attempt."""
+
+    step: int | None
+    max_steps: int | None
+    fraction: float | None
+    epoch: int | None
+    phase: str | None
+    steps_per_second: float | None
+    eta_seconds: float | None
+    heard_at: datetime | None
+
+
+class Holder(BaseModel):
+    job_id: str
+    num_slots: int
+
+
+class Waiting(BaseModel):
+    """Why a job waits, from a closed list of reasons."""
+
+    reason: str
+    detail: str
+    queue_position: int | None
+    holders: list[Holder]
+    not_before_at: datetime | None
+
+
+class Refusal(BaseModel):
+    """Why the request that would have made this was refused."""
+
+    reason: str
+    detail: str
+    errors: list[FieldProblem]
+
+
+class Best(BaseModel):
+    """The best value of the job's metric so far; `value` is None until there is one."""
+
+    name: str
+    goal: str
+    value: float | None
+    step: int | None
+
+
+class JobSummary(BaseModel):
+    """`state` is submitted, rejected, or a state of the scheduler."""
+
+    job_id: str
+    tenant_id: str
+    request_id: str | None
+    name: str | None
+    state: str
+    is_cancelling: bool
+    job_url: str
+    attempt: int | None
+    run_id: str | None
+    pool: str | None
+    devices: int | None
+    priority: int | None
+    progress: Progress | None
+    waiting: Waiting | None
+    refusal: Refusal | None
+    charged_micro_usd: int
+    study_id: str | None
+    trial_number: int | None
+    submitted_at: datetime | None
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    detail: str | None
+
+
+class Run(BaseModel):
+    """One attempt."""
+
+    run_id: str
+    attempt: int
+    state: str
+    num_pods: int | None
+    starting_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_code: int | None
+    signal: int | None
+    rank: int | None
+    detail: str | None
+
+
+class Alert(BaseModel):
+    """Something about a run that wants a look."""
+
+    run_id: str
+    attempt: int
+    alert: str
+    series: str | None
+    step: int | None
+    detail: str
+    raised_at: datetime | None
+
+
+class Job(JobSummary):
+    spec: dict[str, Any] | None
+    result: dict[str, Any] | None
+    best: Best | None
+    num_dropped_samples: int
+    num_dropped_log_bytes: int
+    runs: list[Run]
+    alerts: list[Alert]
+
+
+class JobList(BaseModel):
+    """`next` is the `after` of the following page, None at the end."""
+
+    jobs: list[JobSummary]
+    next: str | None
+
+
+class TimelineItem(BaseModel):
+    """One event in human words (`text`, `tone`) and as it was (`data`)."""
+
+    event_id: str
+    type: str
+    occurred_at: datetime
+    text: str
+    tone: Literal["plain", "good", "warning", "bad"]
+    detail: str
+    data: dict[str, Any]
+
+
+class Timeline(BaseModel):
+    items: list[TimelineItem]
+    next: str | None
+
+
+class Explanation(BaseModel):
+    """Why the job is where it is, in one sentence and by its parts."""
+
+    job_id: str
+    state: str
+    text: str
+    waiting: Waiting | None
+    refusal: Refusal | None
+    alerts: list[Alert]
+
+
+class Series(BaseModel):
+    """Equal lengths; `values` has the words nan, inf and -inf where JSON has no number."""
+
+    steps: list[int]
+    values: list[float | Literal["nan", "inf", "-inf"]]
+    num_samples: int
+    is_downsampled: bool
+
+
+class Samples(BaseModel):
+    job_id: str
+    series: dict[str, Series]
+
+
+class LogLine(BaseModel):
+    position: int
+    attempt: int
+    rank: int
+    number: int
+    line: str
+
+
+class LogPage(BaseModel):
+    """`next` is the `after` of the following page."""
+
+    job_id: str
+    lines: list[LogLine]
+    next: int
+    num_lines: int
+    num_dropped_bytes: int
+
+
+class Checkpoint(BaseModel):
+    """`state` is committed, rejected or deleted."""
+
+    checkpoint_id: str
+    job_id: str
+    run_id: str
+    attempt: int
+    step: int
+    epoch: int | None
+    state: str
+    is_latest: bool
+    is_best: bool
+    is_pinned: bool
+    size_bytes: int | None
+    num_shards: int | None
+    metrics: dict[str, float]
+    manifest_key: str | None
+    committed_at: datetime | None
+    detail: str | None
+    restored_by_attempt: int | None
+
+
+class CheckpointList(BaseModel):
+    checkpoints: list[Checkpoint]
+
+
+class Spend(BaseModel):
+    """Charged for what was released, accruing for what is held now."""
+
+    charged_micro_usd: int
+    accruing_micro_usd: int
+    total_micro_usd: int
+
+
+class JobCost(Spend):
+    job_id: str
+
+
+class CostOfJob(BaseModel):
+    job_id: str
+    name: str | None
+    charged_micro_usd: int
+
+
+class CostReport(BaseModel):
+    """`spend` is None where the cost service did not answer; what is charged is always there."""
+
+    by: Literal["job"]
+    items: list[CostOfJob]
+    charged_micro_usd: int
+    spend: Spend | None
+
+
+class Estimate(BaseModel):
+    price_id: str
+    price_micro_usd_per_slot_hour: int
+    estimated_micro_usd: int
+
+
+class Slot(BaseModel):
+    """One slot; `job_id` is None where it is free."""
+
+    slot: int
+    job_id: str | None
+    name: str | None
+    attempt: int | None
+    granted_at: datetime | None
+
+
+class Node(BaseModel):
+    node_id: str
+    pool: str | None
+    device_type: str | None
+    num_slots: int
+    num_free: int
+    is_removed: bool
+    slots: list[Slot]
+
+
+class NodeList(BaseModel):
+    nodes: list[Node]
+
+
+class StudySummary(BaseModel):
+    """`state` is submitted, rejected, running or completed."""
+
+    study_id: str
+    name: str | None
+    state: str
+    study_url: str
+    sampler: str | None
+    metric: str | None
+    goal: str | None
+    num_trials: int | None
+    num_proposed: int
+    num_completed: int
+    num_failed: int
+    best_number: int | None
+    best_value: float | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class Trial(BaseModel):
+    """`rank` is 1 for the best; None without a value."""
+
+    number: int
+    job_id: str
+    state: str
+    job_state: str | None
+    rank: int | None
+    is_best: bool
+    value: float | None
+    hyperparameters: dict[str, bool | int | float | str]
+    step: int | None
+    max_steps: int | None
+    detail: str | None
+
+
+class Study(StudySummary):
+    """Trials in the order of their rank, then those without a value by number."""
+
+    request_id: str | None
+    spec: dict[str, Any] | None
+    refusal: Refusal | None
+    trials: list[Trial]
+
+
+class StudyList(BaseModel):
+    studies: list[StudySummary]
+    next: str | None
+
+
+class ShownBytes(BaseModel):
+    """Bytes as they came; `text` where they are printable, cut after 64 KiB."""
+
+    size_bytes: int
+    base64: str
+    text: str | None
+    is_cut: bool
+
+
+class ParkedSummary(BaseModel):
+    """A record that a service could not take. `replayed_at`: when it was last put back."""
+
+    parked_id: str
+    service: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    reason: str
+    detail: str
+    size_bytes: int
+    parked_at: datetime
+    replayed_at: datetime | None
+
+
+class Header(BaseModel):
+    name: str
+    value: ShownBytes
+
+
+class ParkedRecord(ParkedSummary):
+    key: ShownBytes | None
+    value: ShownBytes | None
+    headers: list[Header]
+
+
+class ParkedList(BaseModel):
+    records: list[ParkedSummary]
+    next: str | None
+
+
+class Code(BaseModel):
+    """What a spec's `code` takes: {uri, sha256}."""
+
+    uri: str
+    sha256: str
+    size_bytes: int
+    is_new: bool
+
+
+class LoginLink(BaseModel):
+    """Opens the pages once, until `expires_at`."""
+
+    url: str
+    expires_at: datetime
+
+
+class Accepted(BaseModel):
+    """`is_confirmed`: the service that decides has taken it up; otherwise it is on its way."""
+
+    is_confirmed: bool

@@ -1,0 +1,195 @@
+"""Every refusal as one form: application/problem+json (RFC 9457), naming the field and the fix.
+
+`Problem` is raised by routes; what frameworks and adapters raise is turned into the same form here,
+so no caller ever meets another one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import asyncpg
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from drivetrain_schemas.errors import field_errors
+from drivetrain_schemas.jobs import FieldError
+from services.gateway.backends import PartRefused, PartUnavailable
+from services.runtime import logs
+from services.runtime.bus import PublishFailed
+from services.runtime.errors import TEMPORARY_ERRORS
+
+log = logs.get()
+
+MEDIA_TYPE = "application/problem+json"
+
+TITLES = {
+    400: "The request cannot be read",
+    401: "Who asks is not known",
+    403: "The request is refused",
+    404: "There is no such thing",
+    405: "This cannot be done here",
+    409: "This contradicts what is there",
+    411: "The length is missing",
+    413: "The request is too large",
+    415: "The content type is not read here",
+    421: "The request was meant for another server",
+    422: "The request is not valid",
+    429: "Too many at once",
+    500: "Something is broken here",
+    503: "A part is away",
+}
+
+
+class FieldProblem(BaseModel):
+    """One field: what is wrong with it, and the fix."""
+
+    field: str
+    message: str
+    fix: str = ""
+
+
+class ProblemDocument(BaseModel):
+    """A refusal. `code` is for machines, `detail` and `errors` are for people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    errors: list[FieldProblem] = []
+
+
+class Problem(Exception):
+    """Ends a request with a refusal."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For the OpenAPI document: the problems that a route may answer with."""
+    return {
+        status: {
+            "description": TITLES[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+        }
+        for status in sorted({*statuses, 401, 403, 421, 503})
+    }
+
+
+def respond(problem: Problem, instance: str) -> Response:
+    document = {
+        "type": f"urn:drivetrain:problem:{problem.code}",
+        "title": TITLES.get(problem.status, "The request failed"),
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": instance,
+        "code": problem.code,
+        "errors": [error.model_dump() for error in problem.errors],
+    }
+    return JSONResponse(document, problem.status, problem.headers, MEDIA_TYPE)
+
+
+def not_found(what: str, subject_id: str) -> Problem:
+    return Problem(404, "not_found", f"there is no {what} {subject_id[:120]}")
+
+
+def invalid(field: str, message: str, fix: str = "") -> Problem:
+    error = FieldError(field=field, message=message, fix=fix)
+    return Problem(422, "invalid_request", f"{field}: {message}", (error,))
+
+
+def install(app: FastAPI) -> None:
+    """Let every exception of a route end as a problem."""
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(PartUnavailable, _on_part_unavailable)
+    app.add_exception_handler(PartRefused, _on_part_refused)
+    app.add_exception_handler(PublishFailed, _on_publish_failed)
+    for kind in TEMPORARY_ERRORS:
+        app.add_exception_handler(cast(type[Exception], kind), _on_temporary)
+    app.add_exception_handler(asyncpg.QueryCanceledError, _on_temporary)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return respond(error, request.url.path)
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    # It has pydantic's errors(), with where the value was found as the first part of each place.
+    errors = tuple(
+        one.model_copy(update={"field": _without_origin(one.field)})
+        for one in field_errors(cast(ValidationError, error))
+    )
+    detail = "; ".join(f"{one.field}: {one.message}" for one in errors[:5])
+    return respond(Problem(422, "invalid_request", detail, errors), request.url.path)
+
+
+def _without_origin(field: str) -> str:
+    origin, _, rest = field.partition(".")
+    return rest or "(whole)" if origin in ("body", "query", "path", "header") else field
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    code = codes.get(error.status_code, "refused")
+    detail = f"{request.method} {request.url.path[:200]}: {error.detail}"
+    headers = dict(error.headers or {})
+    return respond(Problem(error.status_code, code, detail, headers=headers), request.url.path)
+
+
+async def _on_part_unavailable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PartUnavailable)
+    detail = f"the {error.part} service did not answer in time; everything else works"
+    problem = Problem(503, "part_unavailable", detail, headers={"Retry-After": "2"})
+    return respond(problem, request.url.path)
+
+
+async def _on_part_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PartRefused)
+    status = error.status if error.status in TITLES else 422
+    return respond(Problem(status, "invalid_request", error.detail), request.url.path)
+
+
+async def _on_publish_failed(request: Request, error: Exception) -> Response:
+    log.warning("command not acknowledged", error=str(error))
+    detail = (
+        "Kafka did not acknowledge the request in time, so it may or may not be on its way; "
+        "send it again with the same request_id, which can never make a second one"
+    )
+    problem = Problem(503, "bus_unavailable", detail, headers={"Retry-After": "2"})
+    return respond(problem, request.url.path)
+
+
+async def _on_temporary(request: Request, error: Exception) -> Response:
+    log.warning("request met something temporary", path=request.url.path, error=repr(error))
+    detail = "the read model's database did not answer; try again in a moment"
+    problem = Problem(503, "database_unavailable", detail, headers={"Retry-After": "2"})
+    return respond(problem, request.url.path)
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("request failed", path=request.url.path, error=repr(error))
+    detail = "this is a bug here, not in the request; the service's log has the rest"
+    return respond(Problem(500, "internal_error", detail), request.url.path)

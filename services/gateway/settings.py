@@ -1,0 +1,21 @@
+"""Settings of the gateway."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from services.runtime.settings import Settings
+
+
+class GatewaySettings(Settings):
+    api_token: SecretStr = Field(min_length=16)
+    cookie_secret: SecretStr | None = Field(
+        default=None, min_length=16, description="signs sessions; derived from api_token if absent"
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        description='further values of the Host header to answer to: ["drivetrain.example.com"]',
+    )
+    metrics_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
+    cost_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
+    assets_directory: Path | None = None
