@@ -13,6 +13,8 @@ from statistics import median
 MAX_GAP_SECONDS = 5.0
 MIN_STALL_SECONDS = 60.0
 STALL_STEPS = 10
+# Fewer step times say little: the very stall that ended may be the only one.
+MIN_STEP_TIMES = 3
 MAX_STEP_TIMES = 15
 # In these phases a pod is expected to make no steps.
 ENDING_PHASES = frozenset({"stopping", "ending"})
@@ -59,7 +61,7 @@ def advance(progress: Progress | None, heartbeat: Heartbeat) -> Progress:
 
 def stall_limit(progress: Progress) -> float:
     """Seconds without a step that are too many for this run."""
-    if not progress.step_seconds:
+    if len(progress.step_seconds) < MIN_STEP_TIMES:
         return MIN_STALL_SECONDS
     return max(MIN_STALL_SECONDS, STALL_STEPS * median(progress.step_seconds))
 

@@ -1,0 +1,102 @@
+"""Stalls and dropped samples, from heartbeats and the events of runs to alerts."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest_asyncio
+
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.ids import run_id_for
+from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from drivetrain_schemas.runs import RunFailed, RunHeard, RunStarted, RunSuspected
+from services.metrics.handlers import HANDLERS, take_reports
+from services.runtime.database import Database
+from tests.conftest import OpenDatabase
+from tests.events import handle, handle_batch, make_event
+from tests.handlers.metrics.builders import JOB, make_heartbeat
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+RUN: dict[str, Any] = {"job_id": JOB, "run_id": run_id_for(JOB, 1), "attempt": 1, "fence": 1}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def metrics(database: OpenDatabase) -> Database:
+    return await database("metrics")
+
+
+async def start(metrics: Database) -> None:
+    await handle(metrics, HANDLERS, make_event(RunStarted(**RUN, started_at=AT)))
+
+
+async def beat(metrics: Database, seconds: int, **fields: Any) -> list[Payload]:
+    """Heartbeats over `seconds`, one every five. Returns what they led to."""
+    emitted = []
+    for _ in range(seconds // 5):
+        async with metrics.transaction() as tx:  # five seconds pass
+            await tx.connection.execute(
+                "update runs set heard_at = heard_at - 5, moved_at = moved_at - 5"
+            )
+        emitted += await handle_batch(metrics, take_reports, make_event(make_heartbeat(**fields)))
+    return emitted
+
+
+def told(events: list[Payload]) -> list[tuple[str, str]]:
+    return [(event.kind.type, event.alert) for event in events]  # type: ignore[attr-defined]
+
+
+async def test_a_running_run_that_makes_no_step_is_alerted_once(metrics: Database) -> None:
+    await start(metrics)
+    assert await beat(metrics, 60, step=7) == []
+    emitted = await beat(metrics, 30, step=7)
+    assert told(emitted) == [("alert.raised", "stalled")]
+    (alert,) = emitted
+    assert isinstance(alert, AlertRaised)
+    assert (alert.step, alert.series) == (7, None)
+
+
+async def test_the_alert_is_cleared_by_a_step_and_can_come_again(metrics: Database) -> None:
+    await start(metrics)
+    await beat(metrics, 90, step=7)
+    assert told(await beat(metrics, 5, step=8)) == [("alert.cleared", "stalled")]
+    assert told(await beat(metrics, 300, step=8)) == [("alert.raised", "stalled")]
+
+
+async def test_the_end_of_the_run_clears_its_alert_and_late_heartbeats_raise_none(
+    metrics: Database,
+) -> None:
+    await start(metrics)
+    await beat(metrics, 90, step=7)
+    ended = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
+    emitted = await handle(metrics, HANDLERS, make_event(ended))
+    assert told(emitted) == [("alert.cleared", "stalled")]
+    assert isinstance(emitted[0], AlertCleared)
+    assert await beat(metrics, 90, step=7) == []
+
+
+async def test_an_ended_run_stays_ended(metrics: Database) -> None:
+    ended = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
+    await handle(metrics, HANDLERS, make_event(ended))
+    await start(metrics)
+    assert await beat(metrics, 90, step=7) == []
+
+
+async def test_only_running_runs_are_alerted(metrics: Database) -> None:
+    assert await beat(metrics, 90, step=7) == []  # nothing is known of its state yet
+    suspected = RunSuspected(**RUN, last_heard_at=AT)
+    await handle(metrics, HANDLERS, make_event(suspected))
+    assert await beat(metrics, 5, step=7) == []
+    await handle(metrics, HANDLERS, make_event(RunHeard(**RUN)))
+    assert told(await beat(metrics, 5, step=7)) == [("alert.raised", "stalled")]
+
+
+async def test_dropped_samples_are_alerted_once_per_run(metrics: Database) -> None:
+    await start(metrics)
+    assert told(await beat(metrics, 5, num_dropped_samples=3)) == [
+        ("alert.raised", "samples_dropped")
+    ]
+    assert await beat(metrics, 10, num_dropped_samples=900, step=2) == []
+
+
+async def test_other_reports_are_left_alone(metrics: Database) -> None:
+    emitted = await handle_batch(metrics, take_reports, make_event(RunHeard(**RUN)))
+    assert emitted == []

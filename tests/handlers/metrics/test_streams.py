@@ -1,0 +1,242 @@
+"""Samples and logs from a batch of records to the answers of the read API."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from drivetrain_schemas.ids import run_id_for
+from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
+from services.metrics.api import read_api
+from services.metrics.settings import MetricsSettings
+from services.metrics.streams import take_logs, take_samples
+from services.runtime.database import Database
+from tests.conftest import OpenDatabase
+from tests.events import handle_batch, make_event, make_record
+from tests.handlers.metrics.builders import JOB, make_logs, make_samples
+
+SETTINGS = MetricsSettings(
+    kafka_bootstrap_servers="none:1", postgres_dsn="none", max_samples_read=1000
+)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def metrics(database: OpenDatabase) -> Database:
+    return await database("metrics")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(metrics: Database) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=read_api(metrics, SETTINGS))
+    async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
+        yield client
+
+
+async def take(metrics: Database, *batches: SamplesRecorded) -> list[Any]:
+    return await handle_batch(metrics, take_samples, *map(make_event, batches))
+
+
+async def get(client: httpx.AsyncClient, path: str, **query: Any) -> Any:
+    response = await client.get(path, params={"job_id": JOB, **query})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_samples_are_read_as_they_were_logged(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(
+        metrics,
+        make_samples({"loss": {1: 0.9, 2: 0.8}, "accuracy": {2: 0.5}}, batch=0),
+        make_samples({"loss": {3: 0.7}}, batch=1),
+    )
+    answer = await get(client, "/samples")
+    assert answer["series"]["loss"]["steps"] == [1, 2, 3]
+    assert answer["series"]["loss"]["values"] == [0.9, 0.8, 0.7]
+    assert answer["series"]["accuracy"]["steps"] == [2]
+
+
+async def test_a_batch_sent_again_adds_nothing(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    batch = make_samples({"loss": {1: float(1), 2: "nan"}})
+    first = await take(metrics, batch, batch)
+    second = await take(metrics, batch)
+    assert [type(event) for event in (*first, *second)] == [AlertRaised]
+    (series,) = (await get(client, "/series"))["series"]
+    assert series == {"name": "loss", "num_samples": 2, "last_step": 2, "last_value": "nan"}
+
+
+async def test_batches_differ_by_run_rank_session_and_number(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(
+        metrics,
+        make_samples({"loss": {1: 0.1}}),
+        make_samples({"loss": {2: 0.2}}, batch=1),
+        make_samples({"loss": {3: 0.3}}, session="s2"),
+        make_samples({"loss": {4: 0.4}}, attempt=2),
+        make_samples({"loss": {5: 0.5}}, rank=1),
+    )
+    assert (await get(client, "/samples"))["series"]["loss"]["steps"] == [1, 2, 3, 4]
+    assert (await get(client, "/samples", rank=1))["series"]["loss"]["steps"] == [5]
+
+
+async def test_every_step_is_answered_once_by_the_highest_attempt(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    """What a zombie of the first run still sends does not hide the second run's samples."""
+    await take(metrics, make_samples({"loss": {1: 1.0, 2: 0.9, 3: 0.8}}, attempt=1))
+    await take(metrics, make_samples({"loss": {2: 0.95, 3: 0.85, 4: 0.7}}, attempt=2))
+    await take(metrics, make_samples({"loss": {3: 9.0, 5: 0.6}}, attempt=1, batch=7))
+    series = (await get(client, "/samples"))["series"]["loss"]
+    assert series["steps"] == [1, 2, 3, 4, 5]
+    assert series["values"] == [1.0, 0.95, 0.85, 0.7, 0.6]
+
+
+async def test_the_range_of_steps_and_the_names_are_kept_to(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(
+        metrics,
+        make_samples({"loss": {step: step / 10 for step in range(10)}, "rate": {0: 1.0}}),
+    )
+    answer = await get(client, "/samples", names="loss,unknown", from_step=3, to_step=5)
+    assert list(answer["series"]) == ["loss", "unknown"]
+    assert answer["series"]["loss"]["steps"] == [3, 4, 5]
+    assert answer["series"]["unknown"]["steps"] == []
+
+
+async def test_values_that_are_not_finite_are_kept_and_written_as_words(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(metrics, make_samples({"loss": {1: "nan", 2: "inf", 3: "-inf", 4: 0.5}}))
+    series = (await get(client, "/samples"))["series"]["loss"]
+    assert series["values"] == ["nan", "inf", "-inf", 0.5]
+
+
+async def test_a_long_series_is_thinned_and_keeps_its_peak(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    values = dict.fromkeys(range(900), 0.5) | {777: 99.0}
+    await take(metrics, make_samples({"loss": values}))
+    series = (await get(client, "/samples", max_points=50))["series"]["loss"]
+    assert len(series["steps"]) <= 50
+    assert 99.0 in series["values"]
+    assert (series["num_samples"], series["is_downsampled"]) == (900, True)
+
+
+async def test_of_more_samples_than_one_request_may_read_the_last_are_read(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(
+        metrics,
+        *(
+            make_samples(
+                {"loss": dict.fromkeys(range(part * 400, part * 400 + 400), 0.5)}, batch=part
+            )
+            for part in range(4)
+        ),
+    )
+    series = (await get(client, "/samples", max_points=5000))["series"]["loss"]
+    assert series["read_from_step"] == 800
+    assert series["steps"] == list(range(800, 1600))
+
+
+async def test_the_first_value_that_is_not_finite_is_alerted_once_per_run_and_series(
+    metrics: Database,
+) -> None:
+    emitted = await take(metrics, make_samples({"loss": {1: 0.5, 2: "nan", 3: "inf"}}))
+    assert [(alert.alert, alert.series, alert.step) for alert in emitted] == [
+        ("not_finite", "loss", 2)
+    ]
+    assert await take(metrics, make_samples({"loss": {4: "nan"}}, batch=1)) == []
+    again = await take(
+        metrics,
+        make_samples({"rate": {4: "-inf"}}, batch=2),
+        make_samples({"loss": {4: "nan"}}, attempt=2),
+    )
+    assert [(alert.run_id, alert.series) for alert in again] == [
+        (run_id_for(JOB, 1), "rate"),
+        (run_id_for(JOB, 2), "loss"),
+    ]
+
+
+async def test_what_cannot_be_read_is_handed_back_and_the_rest_is_stored(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    good = make_record(make_event(make_samples({"loss": {1: 0.5}})), offset=0)
+    bad = make_record(make_event(make_logs(["not samples"])), topic=good.topic, offset=1)
+    async with metrics.transaction() as tx:
+        unfit = await take_samples(tx, [bad, good])
+    assert [(one.record.offset, one.reason) for one in unfit] == [(1, "unknown_type")]
+    assert (await get(client, "/samples"))["series"]["loss"]["steps"] == [1]
+
+
+async def test_logs_of_all_ranks_have_one_order_that_can_be_followed(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await handle_batch(
+        metrics,
+        take_logs,
+        make_event(make_logs(["a0", "a1"], rank=0)),
+        make_event(make_logs(["b0"], rank=1)),
+        make_event(make_logs(["a2"], rank=0, batch=1, first_line=2)),
+    )
+    page = await get(client, "/logs", limit=3)
+    assert [line["line"] for line in page["lines"]] == ["a0", "a1", "b0"]
+    assert page["next"] == 3
+    rest = await get(client, "/logs", after=page["next"])
+    assert rest["lines"] == [{"position": 3, "attempt": 1, "rank": 0, "number": 2, "line": "a2"}]
+    assert (await get(client, "/logs", after=rest["next"]))["lines"] == []
+    await handle_batch(
+        metrics, take_logs, make_event(make_logs(["c0"], attempt=2, num_dropped_bytes=12))
+    )
+    followed = await get(client, "/logs", after=rest["next"])
+    assert [(line["attempt"], line["line"]) for line in followed["lines"]] == [(2, "c0")]
+    assert (followed["num_lines"], followed["num_dropped_bytes"]) == (5, 12)
+
+
+async def test_logs_sent_again_add_nothing(metrics: Database, client: httpx.AsyncClient) -> None:
+    lines = make_event(make_logs(["once"]))
+    await handle_batch(metrics, take_logs, lines, lines)
+    await handle_batch(metrics, take_logs, lines)
+    assert [line["line"] for line in (await get(client, "/logs"))["lines"]] == ["once"]
+
+
+async def test_the_tail_of_one_ranks_log(metrics: Database, client: httpx.AsyncClient) -> None:
+    for number in range(5):
+        await handle_batch(
+            metrics,
+            take_logs,
+            make_event(make_logs([f"a{number}"], rank=0, batch=number, first_line=number)),
+            make_event(make_logs([f"b{number}"], rank=1, batch=number, first_line=number)),
+        )
+    tail = await get(client, "/logs", rank=1, tail=2)
+    assert [line["line"] for line in tail["lines"]] == ["b3", "b4"]
+    page = await get(client, "/logs", rank=0, limit=2)
+    assert [line["line"] for line in page["lines"]] == ["a0", "a1"]
+    page = await get(client, "/logs", rank=0, limit=2, after=page["next"])
+    assert [line["line"] for line in page["lines"]] == ["a2", "a3"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/samples", {"job_id": "job_x"}),
+        ("/samples", {"max_points": "1"}),
+        ("/samples", {"from_step": "-1"}),
+        ("/samples", {"nmaes": "loss"}),
+        ("/logs", {"limit": "1000000"}),
+        ("/series", {"rank": "one"}),
+    ],
+)
+async def test_a_wrong_query_is_answered_by_naming_the_field(
+    client: httpx.AsyncClient, path: str, query: dict[str, str]
+) -> None:
+    response = await client.get(path, params={"job_id": JOB, **query})
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+    assert [error["field"] for error in response.json()["errors"]] == list(query)
