@@ -1,0 +1,98 @@
+"""What holds for every snapshot, however odd."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.scheduler.core.cycle import decide
+from services.scheduler.core.invariants import check
+from services.scheduler.core.model import Holding, Node, QueuedJob
+from services.scheduler.core.queue import in_order
+from services.scheduler.core.snapshot import Snapshot
+from tests.unit.scheduler.builders import NOW, after
+
+POOLS = st.sampled_from(["default", "other"])
+TYPES = st.sampled_from(["cpu", "gpu"])
+
+
+@st.composite
+def snapshots(draw) -> Snapshot:
+    nodes = tuple(
+        Node(f"n{number}", draw(POOLS), draw(TYPES), draw(st.integers(1, 4)), draw(st.booleans()))
+        for number in range(draw(st.integers(0, 4)))
+    )
+    waiting = tuple(
+        QueuedJob(
+            f"job_{number}",
+            draw(POOLS),
+            draw(st.integers(1, 6)),
+            number,
+            draw(st.integers(-1, 1)),
+            draw(st.none() | TYPES),
+            draw(st.sampled_from([None, after(-1), after(1)])),
+        )
+        for number in range(draw(st.integers(0, 6)))
+    )
+    free = [slot for node in nodes for slot in Snapshot(nodes).free_slots(node)]
+    held = tuple(slot for slot in free if draw(st.booleans()))
+    holdings = (Holding("job_h", "alloc_h", held),) if held else ()
+    return Snapshot(nodes, waiting, holdings)
+
+
+def applied(snapshot: Snapshot) -> Snapshot:
+    for grant in decide(snapshot, NOW).grants:
+        snapshot = snapshot.with_holding(
+            Holding(grant.job_id, f"alloc_{grant.job_id}", grant.slots)
+        )
+    return snapshot
+
+
+@given(snapshots())
+def test_grants_break_no_invariant(snapshot):
+    assert check(snapshot) == ()
+    assert check(applied(snapshot)) == ()
+
+
+@given(snapshots())
+def test_every_job_is_granted_whole_or_told_why_it_waits(snapshot):
+    decision = decide(snapshot, NOW)
+
+    granted = {grant.job_id: grant for grant in decision.grants}
+    told = {entry.job_id for entry in decision.waiting}
+    assert granted.keys() | told == {job.job_id for job in snapshot.waiting}
+    assert not granted.keys() & told
+    for job in snapshot.waiting:
+        if job.job_id in granted:
+            assert len(granted[job.job_id].slots) == job.devices
+
+
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(snapshot, random):
+    nodes, waiting = list(snapshot.nodes), list(snapshot.waiting)
+    random.shuffle(nodes)
+    random.shuffle(waiting)
+
+    shuffled = Snapshot(tuple(nodes), tuple(waiting), snapshot.holdings)
+
+    assert decide(shuffled, NOW) == decide(snapshot, NOW)
+
+
+@given(snapshots())
+def test_deciding_again_after_applying_grants_nothing_more(snapshot):
+    assert decide(applied(snapshot), NOW).grants == ()
+
+
+@given(snapshots())
+def test_nobody_overtakes_a_blocked_job_of_its_pool(snapshot):
+    decision = decide(snapshot, NOW)
+
+    granted = {grant.job_id for grant in decision.grants}
+    free_to_block = {
+        entry.job_id
+        for entry in decision.waiting
+        if entry.reason in ("no_free_devices", "gang_incomplete")
+    }
+    for pool in ("default", "other"):
+        queue = [job.job_id for job in in_order(snapshot.waiting) if job.pool == pool]
+        blocked = [queue.index(job_id) for job_id in queue if job_id in free_to_block]
+        assert len(blocked) <= 1
+        assert not granted & set(queue[blocked[0] :] if blocked else [])

@@ -1,0 +1,38 @@
+"""Silence means something only while the scheduler hears itself."""
+
+import pytest
+
+from services.scheduler.core.leases import Steadiness, hear_beacon, is_lapsed
+from services.scheduler.leases import partition_keys
+
+STEADY = {0: Steadiness(99, 0), 1: Steadiness(100, 10)}
+CASES = {
+    "silent for a whole lease": (80, STEADY, True),
+    "heard within the lease": (90, STEADY, False),
+    "no beacon has come back yet": (0, {}, False),
+    "the beacon of one partition never came back": (0, {0: STEADY[0]}, False),
+    "the beacon has stopped: the broker is away": (0, {0: Steadiness(93, 0), 1: STEADY[1]}, False),
+    "the beacon is back, but not for a whole lease": (
+        0,
+        {0: Steadiness(99, 86), 1: STEADY[1]},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("heard_at", "beacons", "want"), CASES.values(), ids=CASES.keys())
+def test_is_lapsed(heard_at, beacons, want):
+    assert is_lapsed(heard_at, beacons, 2, now=100, lease=15, interval=2) is want
+
+
+def test_a_pause_of_the_beacon_starts_the_count_anew():
+    steady = hear_beacon(hear_beacon(None, 10, interval=2), 12, interval=2)
+    assert steady == Steadiness(last_at=12, steady_since=10)
+
+    assert hear_beacon(steady, 19, interval=2) == Steadiness(last_at=19, steady_since=19)
+
+
+def test_every_partition_gets_a_beacon_of_its_own():
+    keys = partition_keys("beacon-x", 7)
+
+    assert len(set(keys)) == 7

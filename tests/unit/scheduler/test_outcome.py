@@ -1,0 +1,70 @@
+"""One outcome per run, and which pod explains it."""
+
+import pytest
+
+from drivetrain_schemas.runs import RunState
+from services.scheduler.core.outcome import conclude
+from services.scheduler.core.pods import PodState, Sight
+from tests.unit.scheduler.builders import after, make_ended, make_pod, make_run
+
+
+def make_lost(index, **changes):
+    return make_pod(index, Sight.ABSENT, state=PodState.LOST, **changes)
+
+
+CASES = {
+    "all succeeded": (make_run(make_ended(0), make_ended(1)), RunState.SUCCEEDED, None, False),
+    "all succeeded though a cancel was on its way": (
+        make_run(make_ended(0), is_cancelled=True, stop_reason="cancel"),
+        RunState.SUCCEEDED,
+        None,
+        False,
+    ),
+    "cancelled explains whatever else happened": (
+        make_run(make_ended(0, "failed"), make_lost(1), is_cancelled=True, stop_reason="cancel"),
+        RunState.CANCELLED,
+        None,
+        False,
+    ),
+    "one failed": (make_run(make_ended(0), make_ended(1, "failed")), RunState.FAILED, 1, False),
+    "the first that failed is the cause, not those it took along": (
+        make_run(
+            make_ended(0, "failed", end={"ended_at": after(2)}),
+            make_ended(1, "failed", end={"ended_at": after(1)}),
+        ),
+        RunState.FAILED,
+        1,
+        False,
+    ),
+    "what was recorded earlier came earlier, whatever the shims say": (
+        make_run(
+            make_ended(0, "failed", finished_at=after(1), end={"ended_at": after(9)}),
+            make_ended(1, "failed", finished_at=after(3), end={"ended_at": after(2)}),
+        ),
+        RunState.FAILED,
+        0,
+        False,
+    ),
+    "lost": (make_run(make_ended(0), make_lost(1)), RunState.LOST, 1, False),
+    "the platform asked it to stop": (
+        make_run(make_ended(0, "interrupted", notice="shutdown")),
+        RunState.INTERRUPTED,
+        None,
+        True,
+    ),
+    "it stopped by itself": (
+        make_run(make_ended(0, "interrupted"), make_ended(1, "interrupted", notice="gang")),
+        RunState.INTERRUPTED,
+        None,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "state", "cause", "is_asked"), CASES.values(), ids=CASES.keys())
+def test_conclude(run, state, cause, is_asked):
+    outcome = conclude(run)
+
+    assert outcome.state is state
+    assert (outcome.cause.index if outcome.cause else None) == cause
+    assert outcome.is_asked is is_asked

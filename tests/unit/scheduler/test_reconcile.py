@@ -1,0 +1,134 @@
+"""What is done about a run's pods, and what is proven by what is seen."""
+
+import pytest
+
+from drivetrain_schemas.runs import RunState
+from services.scheduler.core.pods import PodState, Sight
+from services.scheduler.core.reconcile import Acts, Limits, Moves, acts, moves
+from tests.unit.scheduler.builders import make_ended, make_pod, make_run
+
+LIMITS = Limits(start=30, cancel_notice=20, gang_notice=5, notice_margin=10, ending=10)
+INTENDED = {"state": PodState.INTENDED, "launches": 0}
+
+CASES = {
+    "an intended pod is launched": (
+        make_run(make_pod(0, Sight.ABSENT, **INTENDED)),
+        Acts(launch=("pod_0",)),
+    ),
+    "a start that a crash cut off is made again at once": (
+        make_run(make_pod(0, Sight.CREATED, **INTENDED)),
+        Acts(launch=("pod_0",)),
+    ),
+    "a launched pod gets time to appear": (
+        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=29)),
+        Acts(),
+    ),
+    "a launched pod that never appears is started once more": (
+        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=31)),
+        Acts(launch=("pod_0",)),
+    ),
+    "and then given up": (
+        make_run(make_pod(0, Sight.CREATED, launches=2, seconds_in_sight=31)),
+        Acts(kill=("pod_0",)),
+    ),
+    "a pod that lives is left alone": (make_run(make_pod(0, seconds_in_sight=1e6)), Acts()),
+    "what a dead shim left is killed": (
+        make_run(make_pod(0, Sight.DEAD)),
+        Acts(kill=("pod_0",)),
+    ),
+    "a pod whose directory is gone is killed": (
+        make_run(make_pod(0, Sight.ABSENT)),
+        Acts(kill=("pod_0",)),
+    ),
+    "the others are told when one pod failed": (
+        make_run(make_ended(0, "failed"), make_pod(1)),
+        Acts(notify=("pod_1",), reason="gang"),
+    ),
+    "a pod that is told is not told again": (
+        make_run(make_ended(0, "failed"), make_pod(1, notice="gang", seconds_since_notice=14)),
+        Acts(),
+    ),
+    "a shim that does not keep the deadline is killed": (
+        make_run(make_ended(0, "failed"), make_pod(1, notice="gang", seconds_since_notice=16)),
+        Acts(kill=("pod_1",)),
+    ),
+    "a pod that succeeded stops nobody": (make_run(make_ended(0), make_pod(1)), Acts()),
+    "a cancel is told to every pod": (
+        make_run(make_pod(0), make_pod(1), stop_reason="cancel"),
+        Acts(notify=("pod_0", "pod_1"), reason="cancel"),
+    ),
+    "a cancelled run launches nothing": (
+        make_run(make_pod(0, Sight.ABSENT, **INTENDED), stop_reason="cancel"),
+        Acts(forget=("pod_0",), reason="cancel"),
+    ),
+    "a cancelled pod that never appears is given up at the first limit": (
+        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=31), stop_reason="cancel"),
+        Acts(kill=("pod_0",), reason="cancel"),
+    ),
+    "processes that outlive their pod's exit are killed": (
+        make_run(make_pod(0, Sight.ENDING, has_leftovers=True)),
+        Acts(kill=("pod_0",)),
+    ),
+    "a shim may take a moment to close": (
+        make_run(make_pod(0, Sight.ENDING, seconds_in_sight=9)),
+        Acts(),
+    ),
+    "a shim that does not close is killed": (
+        make_run(make_pod(0, Sight.ENDING, seconds_in_sight=11)),
+        Acts(kill=("pod_0",)),
+    ),
+    "nothing is done about pods that are finished": (
+        make_run(make_ended(0), make_pod(1, Sight.ABSENT, state=PodState.LOST)),
+        Acts(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "want"), CASES.values(), ids=CASES.keys())
+def test_acts(run, want):
+    got = acts(run, LIMITS)
+
+    assert (got.launch, got.notify, got.kill, got.forget) == (
+        want.launch,
+        want.notify,
+        want.kill,
+        want.forget,
+    )
+    if want.notify:
+        assert got.reason == want.reason
+
+
+MOVES = {
+    "started when every pod was seen alive": (
+        make_run(make_pod(0), make_pod(1), state=RunState.STARTING),
+        Moves(is_started=True),
+    ),
+    "not before": (
+        make_run(make_pod(0), make_pod(1, Sight.CREATED), state=RunState.STARTING),
+        Moves(),
+    ),
+    "a pod that ended before anybody looked was alive": (
+        make_run(make_ended(0), state=RunState.STARTING),
+        Moves(is_started=True, is_finished=True),
+    ),
+    "a running run does not start again": (make_run(make_pod(0)), Moves()),
+    "broken by one pod": (make_run(make_ended(0, "failed"), make_pod(1)), Moves(is_broken=True)),
+    "broken is told once": (
+        make_run(make_ended(0, "failed"), make_pod(1), stop_reason="gang"),
+        Moves(),
+    ),
+    "dead is not yet gone": (make_run(make_pod(0, Sight.DEAD)), Moves(is_broken=True)),
+    "finished when nothing is left of any pod": (
+        make_run(make_ended(0, "failed"), make_pod(1, Sight.ABSENT, state=PodState.LOST)),
+        Moves(is_finished=True),
+    ),
+    "an exit with processes left is not the end": (
+        make_run(make_pod(0, Sight.ENDING, exit=make_ended().exit)),
+        Moves(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "want"), MOVES.values(), ids=MOVES.keys())
+def test_moves(run, want):
+    assert moves(run) == want
