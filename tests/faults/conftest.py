@@ -1,0 +1,94 @@
+"""One running platform for every scenario, and an undisturbed job to compare with."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults import evidence
+from tests.faults.platform import StandalonePlatform
+from tests.faults.training import TrainingJob
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a job gives that nothing happened to."""
+
+    losses: dict[int, float]
+    weights: dict[str, bytes]
+
+
+Submit = Callable[..., TrainingJob]
+CheckAll = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePlatform]:
+    home: Path = tmp_path_factory.mktemp("platform") / "home"
+    standing = StandalonePlatform(home)
+    standing.start()
+    try:
+        yield standing
+    finally:
+        standing.stop()
+
+
+@pytest.fixture(scope="session")
+def reference(platform: StandalonePlatform) -> Reference:
+    job = TrainingJob.submit(platform, "undisturbed")
+    assert job.wait_final()["state"] == "succeeded"
+    return Reference(evidence.check_losses(job, None), evidence.final_weights(job))
+
+
+@pytest.fixture
+def submit(platform: StandalonePlatform, reference: Reference) -> Submit:
+    """Submit a job of the common spec under a fresh request id."""
+
+    def submitted(**changes: object) -> TrainingJob:
+        return TrainingJob.submit(platform, f"struck-{secrets.token_hex(4)}", **changes)
+
+    return submitted
+
+
+@pytest.fixture
+def check_all(platform: StandalonePlatform, reference: Reference) -> CheckAll:
+    """After the failure: the job succeeds once, and nothing is lost, doubled or left."""
+
+    def check(job: TrainingJob, *, attempts: int) -> None:
+        state = job.wait_final()
+        assert state["state"] == "succeeded", job.timeline()[-5:]
+        assert state["attempts"] == attempts
+        evidence.check_losses(job, reference.losses)
+        assert evidence.final_weights(job) == reference.weights
+        events = asyncio.run(settled(platform, job))
+        evidence.check_sequences(events)
+        evidence.check_succeeded_once(events, job.job_id)
+        evidence.check_slots(events, job.job_id)
+        assert evidence.check_charges(events, job.job_id) > 0
+        evidence.check_nothing_left(job)
+        if attempts > 1:
+            restored = job.events("checkpoint.restored")
+            assert [item["resumed_by_attempt"] for item in restored] == list(range(2, attempts + 1))
+            assert all(item["step"] > 0 for item in restored)
+
+    return check
+
+
+async def settled(platform: StandalonePlatform, job: TrainingJob) -> list[evidence.RawEvent]:
+    """The raw events, once the last release of the job has been charged."""
+    for _ in range(60):
+        events = await evidence.read_raw(platform)
+        kinds = [event for event in events if event.data.get("job_id") == job.job_id]
+        released = {
+            event.data["allocation_id"] for event in kinds if event.type == "allocation.released"
+        }
+        charged = {
+            event.data["allocation_id"] for event in kinds if event.type == "charge.recorded"
+        }
+        if released and released == charged:
+            return events
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"released {released}, charged {charged}")

@@ -1,0 +1,162 @@
+"""What must hold after every failure, checked from the raw bytes on the topics and in the store.
+
+Independent on purpose: nothing here imports the platform's own decoding, pricing or restoring.
+"""
+
+import itertools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from safetensors.numpy import load_file
+
+from tests.faults.platform import StandalonePlatform, processes_with_marker
+from tests.faults.training import MAX_STEPS, TrainingJob
+
+PRICES = Path(__file__).parents[2] / "services/cost/prices.yaml"
+TOPICS = ("events.jobs", "events.charges", "events.checkpoints", "events.nodes")
+
+
+class RawEvent:
+    """One record, by its bytes."""
+
+    def __init__(self, record: Any) -> None:
+        headers = {name: value.decode() for name, value in record.headers}
+        self.topic = record.topic
+        self.key = record.key.decode()
+        self.id = (headers["ce_source"], headers["ce_id"])
+        self.type = headers["ce_type"]
+        self.seq = int(headers.get("ce_sequence", 0))
+        self.data: dict[str, Any] = json.loads(record.value)
+
+
+async def read_raw(platform: StandalonePlatform, topics: Iterable[str] = TOPICS) -> list[RawEvent]:
+    """Everything on the topics, each event once (the first time it stands there)."""
+    kafka = platform.connection["kafka"]
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka["bootstrap_servers"],
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username=kafka["username"],
+        sasl_plain_password=kafka["password"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        names = [f"drivetrain.{topic}" for topic in topics]
+        partitions = [TopicPartition(name, number) for name in names for number in range(4)]
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        events: dict[tuple[str, str], RawEvent] = {}
+        while any([await consumer.position(item) < ends[item] for item in partitions]):
+            for batch in (await consumer.getmany(timeout_ms=500)).values():
+                for record in batch:
+                    event = RawEvent(record)
+                    events.setdefault(event.id, event)
+        return list(events.values())
+    finally:
+        await consumer.stop()
+
+
+def check_sequences(events: list[RawEvent]) -> None:
+    """Events of one (topic, key) are numbered 1, 2, 3 ... without a gap."""
+    numbers = defaultdict(list)
+    for event in events:
+        numbers[(event.topic, event.key)].append(event.seq)
+    for place, found in numbers.items():
+        assert sorted(found) == list(range(1, len(found) + 1)), place
+
+
+def check_succeeded_once(events: list[RawEvent], job_id: str) -> None:
+    mine = Counter(event.type for event in events if event.key == job_id)
+    assert mine["job.queued"] == 1
+    assert mine["job.succeeded"] == 1
+    assert mine["run.succeeded"] == 1
+    assert mine["job.failed"] == mine["job.cancelled"] == 0
+
+
+def check_slots(events: list[RawEvent], job_id: str) -> None:
+    """No slot is held twice at a time, and everything that this job was granted is released."""
+    released = [event.data for event in events if event.type == "allocation.released"]
+    granted = [event.data for event in events if event.type == "allocation.granted"]
+    of_job = {item["allocation_id"] for item in granted if item["job_id"] == job_id}
+    assert of_job
+    assert of_job == {item["allocation_id"] for item in released if item["job_id"] == job_id}
+    intervals = defaultdict(list)
+    for item in released:
+        for slot in item["slots"]:
+            interval = (_time(item["granted_at"]), _time(item["released_at"]))
+            intervals[(slot["node_id"], slot["slot"])].append(interval)
+    for held in intervals.values():
+        held.sort()
+        for (_, end), (begin, _) in itertools.pairwise(held):
+            assert end <= begin
+
+
+def check_charges(events: list[RawEvent], job_id: str) -> int:
+    """What was charged for the job, recomputed from its intervals and the price file."""
+    want: dict[str, int] = {}
+    for event in events:
+        if event.type == "allocation.released" and event.data["job_id"] == job_id:
+            want[event.data["allocation_id"]] = _amount(event.data)
+    got: dict[str, int] = defaultdict(int)
+    charge_ids = set()
+    for event in events:
+        if event.type == "charge.recorded" and event.data["job_id"] == job_id:
+            assert event.data["charge_id"] not in charge_ids
+            charge_ids.add(event.data["charge_id"])
+            got[event.data["allocation_id"]] += event.data["amount_micro_usd"]
+    assert dict(got) == want
+    return sum(want.values())
+
+
+def check_losses(job: TrainingJob, reference: dict[int, float] | None) -> dict[int, float]:
+    """Every step's loss is there once (and is that of the undisturbed job)."""
+    answer = job.platform.get(
+        f"/v1/jobs/{job.job_id}/metrics", names="loss", max_points=10 * MAX_STEPS
+    )
+    (series,) = answer["series"]
+    assert series["steps"] == list(range(1, MAX_STEPS + 1))
+    losses = dict(zip(series["steps"], series["values"], strict=True))
+    assert reference is None or losses == reference
+    return losses
+
+
+def final_weights(job: TrainingJob) -> dict[str, bytes]:
+    """The model's tensors in the checkpoint of the last step, as bytes."""
+    manifests = (job.platform.home / "objects/checkpoints").rglob(f"{job.job_id}/*/manifest.json")
+    final = [path for path in manifests if json.loads(path.read_text())["step"] == MAX_STEPS]
+    assert final, "no checkpoint of the last step"
+    tensors = load_file(final[-1].parent / "rank-0.safetensors")
+    weights = {name: array.tobytes() for name, array in tensors.items() if "model" in name}
+    assert weights
+    return weights
+
+
+def check_nothing_left(job: TrainingJob) -> None:
+    assert processes_with_marker(job.body) == []
+
+
+def _amount(released: dict[str, Any]) -> int:
+    (price,) = [
+        Decimal(entry["micro_usd_per_slot_hour"])
+        for entry in yaml.safe_load(PRICES.read_text())["prices"]
+        if entry["device_type"] == released["device_type"]
+    ]
+    held = _time(released["released_at"]) - _time(released["granted_at"])
+    microseconds = (held.days * 86_400 + held.seconds) * 1_000_000 + held.microseconds
+    with localcontext(prec=60):
+        exact = Decimal(len(released["slots"])) * microseconds * price / Decimal(3_600_000_000)
+        return int(exact.quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,85 @@
+"""What is stored is struck: checkpoints in the middle of a write, the newest one cut, a read model."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.faults import strikes
+from tests.faults.conftest import CheckAll, Submit
+from tests.faults.platform import StandalonePlatform
+from tests.faults.training import TrainingJob
+from tests.faults.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def checkpoint_directory(job: TrainingJob) -> Path:
+    return job.platform.home / "objects/checkpoints/default" / job.job_id
+
+
+def manifests(job: TrainingJob) -> list[Path]:
+    return sorted(checkpoint_directory(job).glob("*/manifest.json"))
+
+
+def test_a_write_fails_in_the_middle_of_a_checkpoint(submit: Submit, check_all: CheckAll) -> None:
+    """A file stands where the directory was: every write of the open checkpoint fails."""
+    job = submit()
+    job.wait_for_strike()
+    folder = checkpoint_directory(job)
+    hidden = folder.with_name("hidden")
+
+    def is_open() -> bool:
+        return any(not (item / "manifest.json").exists() for item in folder.iterdir())
+
+    wait_until(is_open, "a checkpoint is being written", every=0.001)
+    os.rename(folder, hidden)
+    folder.write_text("in the way")
+    before = job.step()
+    job.wait_step(before + 60)  # training goes on over the next checkpoint, which fails whole
+    folder.unlink()
+    os.rename(hidden, folder)
+    check_all(job, attempts=1)
+
+
+def test_the_newest_checkpoint_is_truncated(submit: Submit, check_all: CheckAll) -> None:
+    job = submit()
+    job.wait_for_strike()
+    wait_until(lambda: len(manifests(job)) >= 2, "a second checkpoint", every=0.02)
+    assert job.step() < 240
+    strikes.kill(job.shims() + job.ranks())
+    newest = manifests(job)[-1]
+    shard = next(newest.parent.glob("*.safetensors"))
+    os.truncate(shard, shard.stat().st_size // 2)
+    check_all(job, attempts=2)
+    (restored,) = job.events("checkpoint.restored")
+    assert any(newest.parent.name in key for key in restored["rejected"])
+    assert newest.parent.name in str(job.events("checkpoint.rejected"))
+    assert restored["step"] > 0
+
+
+def test_the_gateways_schema_is_dropped_and_rebuilt(
+    platform: StandalonePlatform, submit: Submit, check_all: CheckAll
+) -> None:
+    job = submit()
+    job.wait_for_strike()
+    before = [(item["type"], item["payload"]) for item in job.timeline()]
+
+    async def drop() -> None:
+        connection = await asyncpg.connect(platform.connection["postgres_dsn"])
+        await connection.execute("drop schema gateway cascade")
+        await connection.close()
+
+    old = platform.pid("gateway")
+    asyncio.run(drop())
+    strikes.kill([old])
+    platform.wait_ready("gateway", other_than=old)
+
+    def is_rebuilt() -> bool:
+        now = [(item["type"], item["payload"]) for item in job.timeline()]
+        return all(item in now for item in before)
+
+    wait_until(is_rebuilt, "the timeline is there again", seconds=60)
+    check_all(job, attempts=1)

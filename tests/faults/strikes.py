@@ -1,0 +1,48 @@
+"""The failures, each caused for real. A strike takes the platform and a training job."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+
+from tests.faults.platform import SERVICES, StandalonePlatform
+from tests.faults.training import TrainingJob
+
+
+def kill(pids: Iterable[int]) -> None:
+    """kill -9, all at once."""
+    for pid in list(pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_part_during(job: TrainingJob, part: str) -> None:
+    """Kill one part of the platform; the ranks live on, and steps are made meanwhile."""
+    ranks = job.ranks()
+    step = job.step()
+    job.platform.kill(part)
+    assert job.ranks() == ranks
+    job.wait_step(step + 1)
+
+
+def kill_every_service(platform: StandalonePlatform, job: TrainingJob) -> None:
+    for service in SERVICES:
+        kill_part_during(job, service)
+
+
+def kill_rank(job: TrainingJob) -> None:
+    """The rank of the last pod."""
+    kill(job.ranks()[-1:])
+
+
+def kill_shim(job: TrainingJob) -> None:
+    kill(job.shims()[-1:])
+
+
+def kill_gang(job: TrainingJob) -> None:
+    kill([*job.ranks(), *job.shims()])
+
+
+def kill_everything(platform: StandalonePlatform, job: TrainingJob) -> None:
+    platform.kill_everything(*job.ranks(), *job.shims())
+    platform.start()

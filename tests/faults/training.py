@@ -1,0 +1,104 @@
+"""One training job on a platform, as a failure scenario sees and strikes it."""
+
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from tests.faults.platform import StandalonePlatform, processes_with_marker
+from tests.faults.waiting import wait_until
+
+MAX_STEPS = 400
+SCRIPT = Path(__file__).parent / "job" / "train.py"
+STRIKE_BEFORE = 0.6 * MAX_STEPS
+
+
+def packed_code() -> bytes:
+    """The job's code as the gateway takes it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        archive.add(SCRIPT, arcname="train.py")
+    return buffer.getvalue()
+
+
+class TrainingJob:
+    """A job submitted through the gateway."""
+
+    def __init__(self, platform: StandalonePlatform, job_id: str) -> None:
+        self.platform = platform
+        self.job_id = job_id
+        self.body = job_id.removeprefix("job_")
+
+    @classmethod
+    def submit(cls, platform: StandalonePlatform, request_id: str, **changes: Any) -> "TrainingJob":
+        with platform.client() as client:
+            code = client.post("/v1/code", content=packed_code())
+            code.raise_for_status()
+            spec = {
+                "name": request_id,
+                "command": "python train.py",
+                "code": {key: code.json()[key] for key in ("uri", "sha256")},
+                "max_steps": MAX_STEPS,
+                "resources": {"devices": 2},
+                "checkpoint": {"every_steps": 40, "keep_last": 3},
+                "retries": {"limit": 5, "backoff_seconds": 0.5},
+                **changes,
+            }
+            answer = client.post("/v1/jobs", json={"request_id": request_id, "spec": spec})
+        assert answer.status_code in (201, 202), answer.text
+        return cls(platform, answer.json()["job_id"])
+
+    def state(self) -> dict[str, Any]:
+        content: dict[str, Any] = self.platform.get(f"/v1/jobs/{self.job_id}")
+        return content
+
+    def timeline(self) -> list[dict[str, Any]]:
+        content = self.platform.get(f"/v1/jobs/{self.job_id}/timeline", limit=1000)
+        return list(content["items"])
+
+    def events(self, event_type: str) -> list[dict[str, Any]]:
+        return [item["payload"] for item in self.timeline() if item["type"] == event_type]
+
+    def step(self) -> int:
+        """The furthest step in the pods' own logs: known whatever else is down."""
+        steps = [0]
+        for log in (self.platform.home / "pods" / self.job_id).glob("*/*/log"):
+            steps += [
+                int(found) for found in re.findall(rb"step (\d+)\n", log.read_bytes()[-4096:])
+            ]
+        return max(steps)
+
+    def pods(self, attempt: int = 1) -> list[Path]:
+        folder = self.platform.home / "pods" / self.job_id / str(attempt)
+        return sorted(path for path in folder.glob("pod_*") if path.is_dir())
+
+    def shims(self, attempt: int = 1) -> list[int]:
+        identities = [path / "identity.json" for path in self.pods(attempt)]
+        return [json.loads(path.read_text())["pid"] for path in identities if path.exists()]
+
+    def ranks(self, attempt: int = 1) -> list[int]:
+        """The processes of this attempt that are no shims."""
+        marked = processes_with_marker(f"{self.body}_{attempt}_")
+        return [pid for pid in marked if pid not in self.shims(attempt)]
+
+    def wait_for_strike(self, *, seconds: float = 120.0) -> int:
+        """Wait for the first committed checkpoint; returns the step, which is below 60 %."""
+        wait_until(
+            lambda: self.events("checkpoint.committed"), "a checkpoint", seconds=seconds, every=0.3
+        )
+        first = self.events("checkpoint.committed")[0]["step"]
+        step = self.step()
+        assert first <= step < STRIKE_BEFORE, f"struck too late: step {step}"
+        return step
+
+    def wait_step(self, step: int, *, seconds: float = 90.0) -> None:
+        wait_until(lambda: self.step() >= step, f"step {step}", seconds=seconds)
+
+    def wait_final(self, *, seconds: float = 240.0) -> dict[str, Any]:
+        def final() -> dict[str, Any] | None:
+            state = self.state()
+            return state if state["state"] in ("succeeded", "failed", "cancelled") else None
+
+        return wait_until(final, f"{self.job_id} ends", seconds=seconds, every=0.5)
