@@ -60,7 +60,7 @@ def check_all(platform: StandalonePlatform, reference: Reference) -> CheckAll:
     def check(job: TrainingJob, *, attempts: int) -> None:
         state = job.wait_final()
         assert state["state"] == "succeeded", job.timeline()[-5:]
-        assert state["attempts"] == attempts
+        assert state["attempt"] == attempts
         evidence.check_losses(job, reference.losses)
         assert evidence.final_weights(job) == reference.weights
         events = asyncio.run(settled(platform, job))

@@ -123,7 +123,7 @@ def check_losses(job: TrainingJob, reference: dict[int, float] | None) -> dict[i
     answer = job.platform.get(
         f"/v1/jobs/{job.job_id}/metrics", names="loss", max_points=10 * MAX_STEPS
     )
-    (series,) = answer["series"]
+    series = answer["series"]["loss"]
     assert series["steps"] == list(range(1, MAX_STEPS + 1))
     losses = dict(zip(series["steps"], series["values"], strict=True))
     assert reference is None or losses == reference

@@ -87,5 +87,5 @@ def test_the_same_request_twenty_times_is_one_job(
     assert len({job.job_id for job in jobs}) == 1
     check_all(jobs[0], attempts=1)
     with platform.client() as client:
-        listed = client.get("/v1/jobs", params={"limit": 500}).json()["items"]
+        listed = client.get("/v1/jobs", params={"limit": 500}).json()["jobs"]
     assert [item["job_id"] for item in listed].count(jobs[0].job_id) == 1

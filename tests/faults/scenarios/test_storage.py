@@ -1,4 +1,4 @@
-"""What is stored is struck: checkpoints in the middle of a write, the newest one cut, a read model."""
+"""What is stored is struck: an open checkpoint, the newest one, the read model."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ def test_the_gateways_schema_is_dropped_and_rebuilt(
 ) -> None:
     job = submit()
     job.wait_for_strike()
-    before = [(item["type"], item["payload"]) for item in job.timeline()]
+    before = [(item["type"], item["data"]) for item in job.timeline()]
 
     async def drop() -> None:
         connection = await asyncpg.connect(platform.connection["postgres_dsn"])
@@ -78,7 +78,7 @@ def test_the_gateways_schema_is_dropped_and_rebuilt(
     platform.wait_ready("gateway", other_than=old)
 
     def is_rebuilt() -> bool:
-        now = [(item["type"], item["payload"]) for item in job.timeline()]
+        now = [(item["type"], item["data"]) for item in job.timeline()]
         return all(item in now for item in before)
 
     wait_until(is_rebuilt, "the timeline is there again", seconds=60)

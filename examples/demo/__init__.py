@@ -1,0 +1,1 @@
+"""The story of `make run`: the platform, a real training job, a rank that is killed, a recovery."""

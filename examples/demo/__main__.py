@@ -1,0 +1,39 @@
+"""`python -m examples.demo [--exit-when-done] [options of services.standalone]`.
+
+Starts the platform, submits examples/01-digits through the command line, kills rank 1 at 40 % of
+the steps, tells the recovery and a summary, and stays up until Ctrl-C (or ends with the job's fate
+as exit code).
+"""
+
+import os
+import sys
+
+from examples.demo.story import tell
+from services.standalone.options import BadOption, parse
+from services.standalone.parts import Plan
+from services.standalone.progress import Reporter
+from services.standalone.up import show_address, up
+
+EXIT_USAGE = 2
+EXIT_WHEN_DONE = "--exit-when-done"
+
+
+def main() -> int:
+    arguments = [argument for argument in sys.argv[1:] if argument != EXIT_WHEN_DONE]
+    exits = len(arguments) < len(sys.argv) - 1
+    try:
+        options = parse(["up", *arguments], os.environ)
+    except BadOption as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+
+    async def on_up(plan: Plan, reporter: Reporter) -> int | None:
+        await show_address(plan, reporter)
+        code = await tell(plan, stays=not exits)
+        return code if exits else None
+
+    return up(options, on_up)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
