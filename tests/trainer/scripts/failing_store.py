@@ -1,0 +1,23 @@
+"""by_steps.py on a store whose second and third save fail in the middle, after the first file."""
+
+import sys
+
+import by_steps
+
+from drivetrain.errors import StorageError
+from drivetrain.storage import DirectoryStorage
+
+sys.argv[0] = "by_steps.py"
+saves: set[str] = set()
+put = DirectoryStorage.put
+
+
+def put_or_fail(self: DirectoryStorage, key: str, data: bytes) -> None:
+    saves.add(key.split("/")[0])
+    if len(saves) in (2, 3) and key.endswith(".json"):
+        raise StorageError(f"{key}: no space left on device")
+    put(self, key, data)
+
+
+DirectoryStorage.put = put_or_fail
+by_steps.main()

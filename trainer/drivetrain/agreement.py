@@ -1,0 +1,59 @@
+"""When ranks look up from their work to agree on what to do next, and what they agree on.
+
+Pure. All ranks must stop and checkpoint at the same step, so each says what it wants in a small
+vector, the vectors are reduced by maximum, and every rank acts on the result. This happens about
+twice a second: the number of steps between two looks follows the measured length of a step, and is
+itself agreed, so that all ranks look at the same step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LOOK_SECONDS = 0.5
+MAX_STEPS_BETWEEN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one rank wants; reduced by maximum, what all ranks do.
+
+    `failed_save` is the number of the last save that failed on this rank (0: none has), so that
+    rank 0 need not wait for a shard that will not come.
+    """
+
+    stop: bool = False
+    save: bool = False
+    is_saving: bool = False
+    failed_save: int = 0
+    steps_between: int = 1
+
+    def to_vector(self) -> list[int]:
+        return [
+            int(self.stop),
+            int(self.save),
+            int(self.is_saving),
+            self.failed_save,
+            self.steps_between,
+        ]
+
+    @staticmethod
+    def from_vector(vector: Sequence[int]) -> "Wish":
+        stop, save, is_saving, failed_save, steps_between = vector
+        return Wish(bool(stop), bool(save), bool(is_saving), failed_save, steps_between)
+
+
+def steps_between_looks(previous: int, seconds: float, steps: int) -> int:
+    """How many steps until the next look, after `steps` steps took `seconds`.
+
+    At most twice the previous number, so that a burst of quick steps before slow ones cannot leave
+    a stop notice unheard for long.
+    """
+    if steps <= 0 or seconds <= 0:
+        return previous
+    wanted = round(LOOK_SECONDS * steps / seconds)
+    return max(1, min(wanted, 2 * previous, MAX_STEPS_BETWEEN))
+
+
+def next_multiple(step: int, every: int) -> int:
+    """The first multiple of `every` after `step`."""
+    return (step // every + 1) * every

@@ -1,0 +1,71 @@
+"""The socket between ranks and their shim: newline-delimited JSON, both ways.
+
+A pod's directory can lie deeper than the 107 bytes that a unix socket's address may have, so both
+ends go through a descriptor of the directory.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+MAX_LINE_BYTES = 1024 * 1024
+
+
+def encode_line(message: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+def connect(path: str | os.PathLike[str]) -> socket.socket:
+    """A connected socket. Raises OSError where nobody listens."""
+    return _with_short_path(path, socket.socket.connect)
+
+
+def listen(path: str | os.PathLike[str]) -> socket.socket:
+    """A listening socket, open to its owner only."""
+
+    def bind(listener: socket.socket, address: str) -> None:
+        listener.bind(address)
+        os.chmod(address, 0o600)
+        listener.listen(128)
+
+    return _with_short_path(path, bind)
+
+
+def _with_short_path(
+    path: str | os.PathLike[str], use: Callable[[socket.socket, str], Any]
+) -> socket.socket:
+    endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(Path(path)) as address:
+            use(endpoint, address)
+    except BaseException:
+        endpoint.close()
+        raise
+    return endpoint
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)
+
+
+class Lines:
+    """Whole lines out of received pieces. A line longer than the limit is a ValueError."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
+        return lines

@@ -1,0 +1,115 @@
+"""What a training process is told about its run: by the platform's environment, or locally.
+
+`read` is pure: variables in, `Environment` out. Inside a pod everything comes from the shim; under
+torchrun or alone only the ranks are known, and the run is a local one in `./runs`.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from drivetrain_schemas.ids import DEFAULT_TENANT, job_id_for, run_id_for
+from drivetrain_schemas.jobs import JobSpec
+
+LOCAL_ROOT = Path("runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One rank's place in its run, and where its checkpoints, result and samples go.
+
+    `directory` holds `result.json`; `store_url` is the root that manifest keys are relative to.
+    """
+
+    tenant_id: str
+    job_id: str
+    run_id: str
+    attempt: int
+    fence: int
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    init_method: str = "env://"
+    job: JobSpec | None = None
+    directory: Path = Path()
+    checkpoint_url: str = ""
+    store_url: str = ""
+    store_endpoint_url: str | None = None
+    control_socket: str | None = None
+    device_type: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return self.job is None
+
+    @property
+    def manifest_prefix(self) -> str:
+        """What stands before a checkpoint's own key in the object store."""
+        root = self.store_url.rstrip("/") + "/"
+        return self.checkpoint_url.removeprefix(root).strip("/") + "/"
+
+
+def read(variables: Mapping[str, str]) -> Environment:
+    """The environment of a rank in a pod, or that of a local run without its directory."""
+    ranks = Environment(
+        tenant_id=DEFAULT_TENANT,
+        job_id=(job_id := job_id_for(DEFAULT_TENANT, "local")),
+        run_id=run_id_for(job_id, 1),
+        attempt=1,
+        fence=1,
+        rank=int(variables.get("RANK", "0")),
+        world_size=int(variables.get("WORLD_SIZE", "1")),
+        local_rank=int(variables.get("LOCAL_RANK", "0")),
+    )
+    if "DRIVETRAIN_RUN_ID" not in variables:
+        return ranks
+    return replace(
+        ranks,
+        tenant_id=variables["DRIVETRAIN_TENANT_ID"],
+        job_id=variables["DRIVETRAIN_JOB_ID"],
+        run_id=variables["DRIVETRAIN_RUN_ID"],
+        attempt=int(variables["DRIVETRAIN_ATTEMPT"]),
+        fence=int(variables["DRIVETRAIN_FENCE"]),
+        init_method=variables.get("DRIVETRAIN_INIT_METHOD", "env://"),
+        job=JobSpec.model_validate_json(variables["DRIVETRAIN_JOB_SPEC"]),
+        directory=Path(variables["DRIVETRAIN_POD_DIRECTORY"]),
+        checkpoint_url=variables["DRIVETRAIN_CHECKPOINT_URL"],
+        store_url=variables["DRIVETRAIN_OBJECT_STORE_URL"],
+        store_endpoint_url=variables.get("DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"),
+        control_socket=variables.get("DRIVETRAIN_CONTROL_SOCKET"),
+        device_type=variables.get("DRIVETRAIN_DEVICE_TYPE"),
+    )
+
+
+def choose_local_directory(root: Path) -> Path:
+    """The newest local run that is not complete, else a new one.
+
+    A run is complete when its `result.json` is there; started again it would have nothing to do.
+    """
+    script = Path(sys.argv[0]).stem or "interactive"
+    parent = root / script
+    numbers = sorted(int(path.name) for path in parent.glob("*") if path.name.isdigit())
+    newest = numbers[-1] if numbers else 0
+    if newest == 0 or (parent / str(newest) / "result.json").exists():
+        newest += 1
+    directory = (parent / str(newest)).absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def place(environment: Environment, directory: Path, attempt: int) -> Environment:
+    """A local run set into its directory, as the given attempt at it."""
+    job_id = job_id_for(DEFAULT_TENANT, os.fspath(directory))
+    url = directory.as_uri()
+    return replace(
+        environment,
+        job_id=job_id,
+        run_id=run_id_for(job_id, attempt),
+        attempt=attempt,
+        fence=attempt,
+        directory=directory,
+        checkpoint_url=f"{url}/checkpoints",
+        store_url=url,
+    )

@@ -1,0 +1,284 @@
+"""What a rank tells about itself: samples and progress, to its shim or to a local file.
+
+`Reporter.log` only appends to a bounded queue. One background thread sorts the samples into
+batches, sends them, takes the acknowledgements, and tells progress once a second. Nothing here
+blocks or fails training: what does not fit is counted as dropped. At most 4 MiB are on the way at
+a time; they are what a checkpoint saves (`unacknowledged`) and a resumed run sends again under
+their old numbers, which makes doubles harmless.
+"""
+
+import logging
+import os
+import secrets
+import select
+import socket
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from drivetrain import control
+from drivetrain.environment import Environment
+from drivetrain.samples import Columns, Entry, Standing, sort_in
+
+MAX_WAITING_ENTRIES = 100_000
+MAX_FULL_COLUMNS = 64
+MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
+_PERIOD_SECONDS = 0.25
+_PROGRESS_SECONDS = 1.0
+_logger = logging.getLogger("drivetrain")
+
+Key = tuple[str, str, int]  # run, session, batch number
+
+
+class Sink(Protocol):
+    """Where lines go. `acknowledged` waits up to `seconds` for news of what has arrived."""
+
+    def send(self, line: bytes) -> bool: ...
+    def acknowledged(self, seconds: float) -> list[Key]: ...
+    def close(self) -> None: ...
+
+
+class Reporter:
+    """The reporting of one rank."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        sink: Sink,
+        standing: Standing,
+        progress: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._run = {
+            "run_id": environment.run_id,
+            "attempt": environment.attempt,
+            "fence": environment.fence,
+            "rank": environment.rank,
+        }
+        self._sink = sink
+        self._progress = progress
+        self.standing = standing
+        self.num_dropped = 0
+        self._session = secrets.token_hex(8)
+        self._next_batch = 0
+        self._entries: deque[Entry] = deque()
+        self._columns = Columns()
+        self._full: deque[Columns] = deque()
+        self._unacknowledged: OrderedDict[Key, bytes] = OrderedDict()
+        self._to_send: deque[bytes] = deque()
+        self._lock = threading.Lock()
+        self._is_closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="drivetrain-report", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        if len(self._entries) < MAX_WAITING_ENTRIES:
+            self._entries.append((step, values))
+        else:
+            self.num_dropped += len(values)
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send one message of another kind (a checkpoint, a resume) in the order of the rest."""
+        self._to_send.append(control.encode_line(message))
+
+    def settle(self) -> None:
+        """Sort in everything logged so far, so that `standing` is exact."""
+        with self._lock:
+            self._sort()
+
+    def unacknowledged(self) -> list[dict[str, Any]]:
+        """The batches of which nobody has said that they arrived, for the checkpoint."""
+        with self._lock:
+            self._sort()
+            self._cut(MAX_UNACKNOWLEDGED_BYTES)
+            return [msgspec.json.decode(line) for line in self._unacknowledged.values()]
+
+    def resend(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Take up the batches of an earlier run, under the numbers they had."""
+        with self._lock:
+            for message in messages:
+                self._enqueue(message)
+
+    def close(self, seconds: float) -> None:
+        """Send what is left, within the given time."""
+        self._is_closing.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        self._sink.close()
+
+    def _work(self) -> None:
+        next_progress = 0.0
+        try:
+            while not self._is_closing.is_set():
+                if time.monotonic() >= next_progress:
+                    self.tell(self._progress())
+                    next_progress = time.monotonic() + _PROGRESS_SECONDS
+                self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
+                self._forget(self._sink.acknowledged(_PERIOD_SECONDS))
+            self.tell(self._progress())
+            self._pass_on(sys.maxsize)
+        except Exception:
+            _logger.exception("reporting stopped; training goes on")
+
+    def _pass_on(self, max_bytes: int) -> None:
+        with self._lock:
+            self._sort()
+            self._cut(max_bytes)
+        while self._to_send:
+            if not self._sink.send(self._to_send[0]):
+                self._to_send.clear()  # nobody will ever read it
+                return
+            self._to_send.popleft()
+
+    def _sort(self) -> None:
+        """Put what was logged into columns."""
+        while self._entries:
+            if self._columns.is_full:
+                self._full.append(self._columns)
+                self._columns = Columns()
+            columns = self._columns if len(self._full) < MAX_FULL_COLUMNS else Columns()
+            sort_in([self._entries.popleft()], columns, self.standing)
+            self.num_dropped += columns.num_refused
+            columns.num_refused = 0
+            if columns is not self._columns:
+                self.num_dropped += columns.num_samples
+
+    def _cut(self, max_bytes: int) -> None:
+        """Make batches of the columns, as long as not too much is on the way."""
+        size = sum(map(len, self._unacknowledged.values()))
+        while size < max_bytes and (self._full or self._columns.num_samples):
+            if self._full:
+                columns = self._full.popleft()
+            else:
+                columns, self._columns = self._columns, Columns()
+            size += self._enqueue(self._message(columns))
+
+    def _message(self, columns: Columns) -> dict[str, Any]:
+        number = self._next_batch
+        self._next_batch += 1
+        return {
+            "t": "samples",
+            **self._run,
+            "session": self._session,
+            "batch": number,
+            "columns": columns.to_json(),
+        }
+
+    def _enqueue(self, message: dict[str, Any]) -> int:
+        line = control.encode_line(message)
+        self._unacknowledged[(message["run_id"], message["session"], message["batch"])] = line
+        self._to_send.append(line)
+        return len(line)
+
+    def _forget(self, keys: Sequence[Key]) -> None:
+        with self._lock:
+            for key in keys:
+                self._unacknowledged.pop(key, None)
+
+
+class ShimSink:
+    """The shim's socket. Once it is gone nothing is sent any more, and nothing fails."""
+
+    def __init__(self, path: str) -> None:
+        self._lines = control.Lines()
+        self._socket: socket.socket | None = None
+        try:
+            self._socket = control.connect(path)
+            self._socket.settimeout(30)
+        except OSError as error:
+            _logger.warning("no shim listens; samples are not sent: %s", error)
+
+    def send(self, line: bytes) -> bool:
+        if self._socket is None:
+            return False
+        try:
+            self._socket.sendall(line)
+        except OSError:
+            self._drop()
+            return False
+        return True
+
+    def acknowledged(self, seconds: float) -> list[Key]:
+        if self._socket is None:
+            time.sleep(seconds)
+            return []
+        try:
+            if not select.select([self._socket], [], [], seconds)[0]:
+                return []
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionResetError
+            messages = [msgspec.json.decode(line) for line in self._lines.feed(data)]
+        except (OSError, ValueError):
+            self._drop()
+            return []
+        return [(m["run_id"], m["session"], m["batch"]) for m in messages if m["t"] == "ack"]
+
+    def close(self) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        endpoint, self._socket = self._socket, None
+        if endpoint is not None:
+            endpoint.close()
+
+
+class FileSink:
+    """A local run's `samples.jsonl`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._written: list[Key] = []
+
+    def send(self, line: bytes) -> bool:
+        message = msgspec.json.decode(line)
+        if message["t"] == "samples":
+            self._file.write(line)
+            self._written.append((message["run_id"], message["session"], message["batch"]))
+        return True
+
+    def acknowledged(self, seconds: float) -> list[Key]:
+        time.sleep(seconds)
+        written, self._written = self._written, []
+        return written
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def report(values: Mapping[str, float], step: int | None = None) -> bool:
+    """Report values once, from any program inside a pod. False outside of one.
+
+    The shim takes last and best values reported so as the run's result when the program leaves no
+    `result.json` of its own.
+    """
+    path = os.environ.get("DRIVETRAIN_CONTROL_SOCKET")
+    if path is None:
+        return False
+    columns, standing = Columns(), Standing()
+    sort_in([(step or 0, values)], columns, standing)
+    message = {
+        "t": "samples",
+        "run_id": os.environ["DRIVETRAIN_RUN_ID"],
+        "attempt": int(os.environ["DRIVETRAIN_ATTEMPT"]),
+        "fence": int(os.environ["DRIVETRAIN_FENCE"]),
+        "rank": int(os.environ.get("RANK", "0")),
+        "session": secrets.token_hex(8),
+        "batch": 0,
+        "columns": columns.to_json(),
+        "is_result": True,
+    }
+    with control.connect(path) as endpoint:
+        endpoint.settimeout(10)
+        if columns.num_samples:
+            endpoint.sendall(control.encode_line(message))
+        if step is not None:
+            endpoint.sendall(control.encode_line({"t": "progress", "step": step}))
+    return columns.num_refused == 0

@@ -1,0 +1,55 @@
+"""The state of every random number generator of one rank: python, numpy, torch on CPU and CUDA.
+
+numpy and torch are looked at only where the script has imported them.
+"""
+
+import random
+import sys
+from typing import Any
+
+
+def seed_all(seed: int) -> None:
+    """Start all generators from one seed."""
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)
+
+
+def mix(*numbers: int) -> int:
+    """One 63-bit seed out of several numbers; close numbers give unrelated seeds (splitmix64)."""
+    state = 0
+    for number in numbers:
+        state = (state ^ number) + 0x9E3779B97F4A7C15 & 2**64 - 1
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & 2**64 - 1
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & 2**64 - 1
+        state ^= state >> 31
+    return state >> 1
+
+
+def get_state() -> dict[str, Any]:
+    """The state as a tree that a checkpoint can hold."""
+    state: dict[str, Any] = {"python": random.getstate()}
+    if (numpy := sys.modules.get("numpy")) is not None:
+        state["numpy"] = numpy.random.get_state(legacy=False)
+    if (torch := sys.modules.get("torch")) is not None:
+        state["torch"] = torch.get_rng_state()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_state(state: dict[str, Any]) -> None:
+    """Go on from a state that `get_state` returned."""
+    random.setstate(state["python"])
+    if "numpy" in state:
+        import numpy
+
+        numpy.random.set_state(state["numpy"])
+    if "torch" in state:
+        import torch
+
+        torch.set_rng_state(state["torch"])
+        if "cuda" in state and torch.cuda.is_available():
+            torch.cuda.set_rng_state(state["cuda"])

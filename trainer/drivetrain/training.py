@@ -1,0 +1,445 @@
+"""`drivetrain.run`: one training run as a script sees it, on every rank.
+
+The script's loop goes through `steps` or `epochs`. One iteration is one optimizer step; what the
+platform needs (checkpoint, stop) happens at the boundary between two, which is the iterator's next
+call or `advance()`. Invariant: all ranks stop and checkpoint after the same step, and code after
+the loop runs only when training is complete.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from drivetrain import environment as environments
+from drivetrain import hyperparameters as hyper
+from drivetrain import manifests, results, rng
+from drivetrain.agreement import Wish, next_multiple, steps_between_looks
+from drivetrain.checkpointing import Checkpointer, Moment
+from drivetrain.environment import Environment
+from drivetrain.errors import EXIT_INTERRUPTED, DrivetrainError, Interrupted
+from drivetrain.loading import BatchSource
+from drivetrain.parallel import World
+from drivetrain.reporting import FileSink, Reporter, ShimSink, Sink
+from drivetrain.samples import Standing
+from drivetrain.storage import open_storage
+from drivetrain_schemas.jobs import CheckpointPolicy, Goal
+from drivetrain_schemas.pods import StopNotice
+
+if TYPE_CHECKING:
+    import torch
+
+_DEFAULT_EVERY_MINUTES = 5.0
+_FINAL_SAVE_SECONDS = 120.0
+_STOP_SAVE_SECONDS = 20.0
+_FLUSH_SECONDS = 5.0
+_logger = logging.getLogger("drivetrain")
+
+Batch = TypeVar("Batch")
+M = TypeVar("M", bound="torch.nn.Module")
+
+
+def run(
+    *,
+    max_steps: int | None = None,
+    hyperparameters: Mapping[str, hyper.Scalar] | None = None,
+    seed: int = 0,
+    checkpoint_every_steps: int | None = None,
+    checkpoint_every_minutes: float | None = None,
+) -> "Run":
+    """Begin a run; use it as a context manager. Arguments are defaults, the job's spec overrides.
+
+    Outside the platform this is a local run in `./runs`, with the same checkpoints and resume.
+    """
+    environment = environments.read(os.environ)
+    policy = CheckpointPolicy(
+        every_steps=checkpoint_every_steps, every_minutes=checkpoint_every_minutes
+    )
+    overrides: Mapping[str, hyper.Scalar] = {}
+    if (job := environment.job) is not None:
+        overrides = job.hyperparameters
+        max_steps = job.max_steps or max_steps
+        seed = job.seed if "seed" in job.model_fields_set else seed
+        if job.checkpoint.every_steps or job.checkpoint.every_minutes:
+            policy = job.checkpoint
+    if not (policy.every_steps or policy.every_minutes):
+        policy = CheckpointPolicy(every_minutes=_DEFAULT_EVERY_MINUTES)
+    values = hyper.merge(hyperparameters or {}, overrides)
+    return Run(environment, values, max_steps, seed, policy)
+
+
+class Run(AbstractContextManager["Run"]):
+    """One run on one rank. Made by `drivetrain.run`."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        hyperparameters: Mapping[str, hyper.Scalar],
+        max_steps: int | None,
+        seed: int,
+        policy: CheckpointPolicy,
+    ) -> None:
+        self.hyperparameters: Mapping[str, Any] = hyperparameters
+        self.max_steps = max_steps
+        self.seed = seed
+        self.step = 0
+        self._policy = policy
+        self._epoch = 0
+        self._batches = 0
+        self._total_steps = max_steps  # known early or late; for progress only
+        self._state = "training"
+        self._has_started_loop = False
+        self._rng_to_restore: dict[str, Any] | None = None
+        self._stop_reason: str | None = None
+        self._old_handlers: dict[int, Any] = {}
+        _log_to_stderr()
+        rng.seed_all(seed)
+        self._world = World(environment)
+        self._environment = environment = _settle_local(environment, self._world)
+        self._rank = environment.rank
+        self._reporter = Reporter(
+            environment, _open_sink(environment), _standing(environment), self._progress
+        )
+        self._checkpointer = Checkpointer(
+            environment,
+            self._world,
+            self._reporter,
+            open_storage(environment.checkpoint_url, environment.store_endpoint_url),
+        )
+        self._save_is_due = False
+        self._steps_between = 1
+        self._next_look = 1
+        self._next_save_step = policy.every_steps
+        self._looked_at = (0, time.monotonic())
+        self._saved_at = time.monotonic()
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        return self._world.size
+
+    @property
+    def device(self) -> "torch.device":
+        return self._world.device
+
+    def parallel(self, module: M) -> M:
+        """The module on this rank's device and, with several ranks, trained data-parallel."""
+        return self._world.wrap(module)  # type: ignore[return-value]
+
+    def resume(self, **things: Any) -> bool:
+        """Name what checkpoints hold, and restore the newest one. Whether there was one."""
+        self._checkpointer.hold(things)
+        moment = self._checkpointer.restore()
+        if moment is None:
+            return False
+        self.step, self._epoch, self._batches = moment.step, moment.epoch, moment.batches
+        # Drawn again at the loop, past whatever the script draws between here and there.
+        self._rng_to_restore = rng.get_state()
+        self._next_look = self.step + 1
+        if self._policy.every_steps:
+            self._next_save_step = next_multiple(self.step, self._policy.every_steps)
+        self._looked_at = (self.step, time.monotonic())
+        return True
+
+    def log(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Log values of this step. Costs about a microsecond; never blocks, never fails.
+
+        Rank 0's values count. Tensors may be given: one on the CPU is read at once, one on a
+        device is copied there and read later, without waiting for the device.
+        """
+        if self._rank:
+            return
+        if values:
+            named = {**values, **named}
+        for name, value in named.items():
+            if type(value) is not float:
+                named[name] = _capture(value)
+        self._reporter.log(self.step, named)
+
+    def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
+        """Batches of the loader, round and round until max_steps; without one, step numbers."""
+        if self.max_steps is None:
+            raise DrivetrainError("steps() ends at max_steps: give it to drivetrain.run or the job")
+        return self._count() if loader is None else self._rounds(loader)
+
+    def epochs(self, count: int) -> Iterator["Epoch"]:
+        """The passes over the data that are still to be made, out of `count`."""
+        while self._epoch < count and not self._is_finished():
+            yield Epoch(self, self._epoch, count)
+            self._epoch, self._batches = self._epoch + 1, 0
+
+    def advance(self) -> None:
+        """One optimizer step is done: the boundary, for loops that are not ours."""
+        self._start_loop()
+        self.step += 1
+        self._boundary()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._finish(_FINAL_SAVE_SECONDS, is_complete=True)
+                _logger.info("complete after step %d", self.step)
+            elif isinstance(error, Interrupted):
+                self._finish(self._seconds_to_stop(), is_complete=False)
+                _logger.info("interrupted: %s", error)
+                raise SystemExit(EXIT_INTERRUPTED) from None
+        finally:
+            self._reporter.close(_FLUSH_SECONDS)
+            self._restore_signals()
+            self._world.leave()
+
+    def __enter__(self) -> "Run":
+        if threading.current_thread() is threading.main_thread():
+            signals = [signal.SIGTERM] + [signal.SIGINT] * self._environment.is_local
+            for number in signals:
+                self._old_handlers[number] = signal.signal(number, self._on_signal)
+        self._reporter.start()
+        return self
+
+    # The loop
+
+    def _count(self) -> Iterator[int]:
+        self._start_loop()
+        while not self._is_finished():
+            self.step += 1
+            yield self.step
+            self._boundary()
+
+    def _rounds(self, loader: Iterable[Any]) -> Iterator[Any]:
+        source = BatchSource(loader, self._world.size, self.seed)
+        while not self._is_finished():
+            before, skipped = self.step, self._batches
+            yield from self._pass(source)
+            if self.step == before and not skipped:
+                raise DrivetrainError("the loader is empty")
+            if self._is_finished():
+                return
+            self._epoch, self._batches = self._epoch + 1, 0
+
+    def _pass(self, source: BatchSource) -> Iterator[Any]:
+        batches = source.start_pass(self._epoch, self._batches)
+        self._start_loop()
+        for batch in () if self._is_finished() else batches:
+            self.step += 1
+            self._batches += 1
+            yield batch
+            self._boundary()
+            if self._is_finished():
+                return
+
+    def _pass_accumulated(self, source: BatchSource, accumulate: int) -> Iterator["Accumulation"]:
+        batches = source.start_pass(self._epoch, self._batches)
+        self._start_loop()
+        while not self._is_finished():
+            chunk = Accumulation(_take(batches, accumulate), self._world.replicas)
+            if not len(chunk):
+                return
+            self.step += 1
+            self._batches += len(chunk)
+            yield chunk
+            self._boundary()
+
+    def _start_loop(self) -> None:
+        if self._rng_to_restore is not None:
+            rng.set_state(self._rng_to_restore)
+            self._rng_to_restore = None
+        elif not self._has_started_loop and self._world.size > 1 and self.step == 0:
+            # Equal until here, so that all ranks build the same model; their own from here on.
+            rng.seed_all(rng.mix(self.seed, self._rank))
+        self._has_started_loop = True
+
+    def _is_finished(self) -> bool:
+        return self.max_steps is not None and self.step >= self.max_steps
+
+    def _boundary(self) -> None:
+        if self.step >= self._next_look or self.step == self._next_save_step:
+            self._look()
+
+    def _look(self) -> None:
+        """Agree with the other ranks on what happens after this step, and do it."""
+        now = time.monotonic()
+        steps, seconds = self.step - self._looked_at[0], now - self._looked_at[1]
+        minutes = self._policy.every_minutes
+        agreed = self._agree(
+            Wish(
+                stop=self._stop_reason is not None,
+                save=minutes is not None and now - self._saved_at >= 60 * minutes,
+                is_saving=self._checkpointer.is_saving,
+                failed_save=self._checkpointer.failed_save,
+                steps_between=steps_between_looks(self._steps_between, seconds, steps),
+            )
+        )
+        self._steps_between = agreed.steps_between
+        self._next_look = self.step + agreed.steps_between
+        self._checkpointer.failed_save_anywhere = agreed.failed_save
+        if agreed.stop:
+            raise Interrupted(self._stop_reason or "stopped with another rank", self.step)
+        if self.step == self._next_save_step and self._policy.every_steps:
+            self._next_save_step = next_multiple(self.step, self._policy.every_steps)
+            self._save_is_due = True
+        self._save_is_due = self._save_is_due or agreed.save
+        if self._save_is_due and not agreed.is_saving and self._checkpointer.holds_anything:
+            self._save_is_due = False
+            self._saved_at = time.monotonic()
+            self._checkpointer.begin(self._moment())
+        self._looked_at = (self.step, time.monotonic())
+
+    def _agree(self, wish: Wish) -> Wish:
+        return Wish.from_vector(self._world.largest(wish.to_vector()))
+
+    def _moment(self) -> Moment:
+        return Moment(self.step, self._epoch, self._batches)
+
+    # The end
+
+    def _finish(self, seconds: float, is_complete: bool) -> None:
+        self._state = "checkpointing" if is_complete else "stopping"
+        if self._checkpointer.holds_anything:
+            self._checkpointer.finish(self._moment(), seconds)
+        self._reporter.settle()
+        if self._rank == 0 and (is_complete or not self._environment.is_local):
+            results.write(self._environment.directory, self.step, self._reporter.standing)
+
+    def _seconds_to_stop(self) -> float:
+        """How long the final checkpoint may take: most of what the stop notice leaves."""
+        with suppress(OSError, ValueError):
+            notice = StopNotice.model_validate_json(
+                (self._environment.directory / "stop.json").read_bytes()
+            )
+            return 0.8 * notice.deadline_seconds
+        return _STOP_SAVE_SECONDS
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._stop_reason is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._stop_reason = signal.Signals(number).name
+        if self._world.size == 1:
+            self._next_look = 0  # nobody to agree with: stop after this very step
+
+    def _restore_signals(self) -> None:
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
+        self._old_handlers.clear()
+
+    def _progress(self) -> dict[str, Any]:
+        is_saving = self._state == "training" and self._checkpointer.is_saving
+        return {
+            "t": "progress",
+            "step": self.step,
+            "max_steps": self._total_steps,
+            "epoch": self._epoch,
+            "state": "checkpointing" if is_saving else self._state,
+            "num_dropped": self._reporter.num_dropped,
+        }
+
+
+class Epoch:
+    """One pass over the data. `index` counts from 0."""
+
+    def __init__(self, run_: Run, index: int, count: int) -> None:
+        self.index = index
+        self._run = run_
+        self._count = count
+
+    def steps(self, loader: Iterable[Any], accumulate: int | None = None) -> Iterator[Any]:
+        """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""
+        run_ = self._run
+        source = BatchSource(loader, run_.world_size, run_.seed)
+        if run_.max_steps is None and source.num_batches is not None:
+            run_._total_steps = -(-source.num_batches // (accumulate or 1)) * self._count
+        if accumulate is None:
+            return run_._pass(source)
+        if accumulate < 1:
+            raise ValueError("accumulate: at least 1")
+        return run_._pass_accumulated(source, accumulate)
+
+
+class Accumulation(list[Any]):
+    """The batches of one optimizer step. Walking over them, gradients are averaged over the ranks
+    with the last one only."""
+
+    def __init__(self, batches: Iterable[Any], replicas: Iterable[Any]) -> None:
+        super().__init__(batches)
+        self._replicas = list(replicas)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for index in range(len(self)):
+                self._synchronize(index == len(self) - 1)
+                yield self[index]
+        finally:
+            self._synchronize(True)
+
+    def _synchronize(self, is_last: bool) -> None:
+        for replica in self._replicas:
+            replica.require_backward_grad_sync = is_last
+
+
+def _take(batches: Iterator[Any], count: int) -> Iterator[Any]:
+    for _ in range(count):
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+
+
+def _capture(value: Any) -> Any:
+    """A value as it is now, without waiting for a device."""
+    if isinstance(value, int):
+        return float(value)
+    try:
+        if hasattr(value, "detach"):
+            return value.item() if value.device.type == "cpu" else value.detach().clone()
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _settle_local(environment: Environment, world: World) -> Environment:
+    """A local run gets its directory from rank 0, and counts its attempts by its checkpoints."""
+    if not environment.is_local:
+        return environment
+    choice = None
+    if world.rank == 0:
+        directory = environments.choose_local_directory(environments.LOCAL_ROOT)
+        keys = open_storage(f"{directory.as_uri()}/checkpoints").list()
+        choice = (str(directory), manifests.highest_fence(keys) + 1)
+    directory_, attempt = world.share(choice)
+    return environments.place(environment, Path(directory_), attempt)
+
+
+def _open_sink(environment: Environment) -> Sink:
+    if environment.control_socket is not None:
+        return ShimSink(environment.control_socket)
+    name = f"samples-{environment.rank}.jsonl" if environment.rank else "samples.jsonl"
+    return FileSink(environment.directory / name)
+
+
+def _standing(environment: Environment) -> Standing:
+    metric = environment.job.metric if environment.job else None
+    if metric is None:
+        return Standing()
+    return Standing(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)
+
+
+def _log_to_stderr() -> None:
+    if logging.root.handlers or _logger.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("drivetrain: %(message)s"))
+    _logger.addHandler(handler)
+    _logger.setLevel(logging.INFO)

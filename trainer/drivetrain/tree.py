@@ -1,0 +1,129 @@
+"""State dicts as JSON plus tensors: no pickle, and back again to equal values.
+
+In: nested dicts, lists, tuples and scalars with tensors and arrays as leaves. Out: a JSON tree in
+which every tensor is named by its path (`model.conv.weight`), and the tensors by these names.
+Whatever cannot be written so is refused with the path at which it stands.
+"""
+
+import base64
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.errors import NotStorable
+
+if TYPE_CHECKING:
+    import torch
+
+Tensors = dict[str, "torch.Tensor"]
+
+
+def encode(value: Any, path: str, tensors: Tensors) -> Any:
+    """The JSON tree of `value`; copies of its tensors are added to `tensors`."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return _encode_mapping(value, path, tensors)
+    if type(value) is list:
+        return [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]
+    if type(value) is tuple:
+        return {"$tuple": [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]}
+    return _encode_leaf(value, path, tensors)
+
+
+def decode(tree: Any, tensors: Tensors) -> Any:
+    """The value that `encode` was given."""
+    if isinstance(tree, list):
+        return [decode(item, tensors) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tag = next(iter(tree), "")
+    if not tag.startswith("$"):
+        return {name: decode(item, tensors) for name, item in tree.items()}
+    return _DECODERS[tag](tree[tag], tensors)
+
+
+def _encode_mapping(value: Mapping[Any, Any], path: str, tensors: Tensors) -> Any:
+    if type(value) not in (dict, OrderedDict, Counter):
+        raise _refusal(value, path)
+    for key in value:
+        if not isinstance(key, str | int):
+            raise NotStorable(f"{path}: the key {key!r:.80} is neither a string nor a number")
+    items = {key: encode(item, f"{path}.{key}", tensors) for key, item in value.items()}
+    is_plain = type(value) is dict and all(
+        isinstance(key, str) and not key.startswith("$") for key in value
+    )
+    if is_plain:
+        return items
+    pairs = [[key, item] for key, item in items.items()]
+    metadata = getattr(value, "_metadata", None)
+    if metadata is not None:  # versions of torch's modules, without which old layouts are assumed
+        return {"$state": [pairs, encode(dict(metadata), f"{path}._metadata", tensors)]}
+    return {"$counter" if isinstance(value, Counter) else "$dict": pairs}
+
+
+def _encode_leaf(value: Any, path: str, tensors: Tensors) -> Any:
+    import numpy
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_complex():
+            raise _refusal(value, path)
+        return {"$tensor": _keep(value, path, tensors)}
+    if isinstance(value, numpy.ndarray) and value.dtype.kind in "biuf":
+        return {"$array": _keep(torch.from_numpy(value.copy()), path, tensors)}
+    if isinstance(value, numpy.generic) and value.dtype.kind in "biuf":
+        array = torch.from_numpy(numpy.asarray(value).reshape(1).copy())
+        return {"$scalar": _keep(array, path, tensors)}
+    raise _refusal(value, path)
+
+
+def _keep(tensor: "torch.Tensor", path: str, tensors: Tensors) -> str:
+    """Stage a copy, so that training may change the original while the copy is written."""
+    import torch
+
+    name, number = path, 1
+    while name in tensors:
+        number += 1
+        name = f"{path}#{number}"
+    staged = tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    tensors[name] = staged.contiguous()
+    return name
+
+
+def _refusal(value: Any, path: str) -> NotStorable:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return NotStorable(
+        f"{path}: a checkpoint cannot hold a {kind}. Keep tensors, arrays, numbers, strings, lists,"
+        " tuples and dicts in the state, or leave the object out of run.resume(...)."
+    )
+
+
+def _pairs(pairs: Any, tensors: Tensors) -> dict[Any, Any]:
+    return {key: decode(item, tensors) for key, item in pairs}
+
+
+def _state(parts: Any, tensors: Tensors) -> Any:
+    state: Any = OrderedDict(_pairs(parts[0], tensors))
+    state._metadata = OrderedDict(decode(parts[1], tensors))
+    return state
+
+
+_DECODERS: dict[str, Any] = {
+    "$float": lambda text, _: float(text),
+    "$bytes": lambda text, _: base64.b64decode(text),
+    "$tuple": lambda items, tensors: tuple(decode(item, tensors) for item in items),
+    "$dict": _pairs,
+    "$counter": lambda pairs, tensors: Counter(_pairs(pairs, tensors)),
+    "$state": _state,
+    "$tensor": lambda name, tensors: tensors[name],
+    "$array": lambda name, tensors: tensors[name].numpy(),
+    "$scalar": lambda name, tensors: tensors[name].numpy()[0],
+}
