@@ -175,6 +175,13 @@ class Child:
         if self._process is not None:
             _signal(self._process, signal.SIGKILL)
 
+    async def kill_and_wait_ready(self) -> None:
+        """`kill -9`, then wait until the next process is ready."""
+        old = self._process
+        self.kill()
+        while self._process is old or not self.is_ready:
+            await asyncio.sleep(FIRST_PROBE_S)
+
     async def _run_once(self) -> tuple[bool, int]:
         """Start the process, report its readiness, and return when it has ended."""
         await self._spawn()

@@ -50,14 +50,14 @@ def live_pods(pods: Path) -> tuple[LivePod, ...]:
     return tuple(found)
 
 
-async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S) -> int:
+async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S, grace_s: float = GRACE_S) -> int:
     """Stop every live pod and return how many there were."""
     living = live_pods(pods)
     notice = StopNotice(reason="shutdown", deadline_seconds=deadline_s)
     for pod in living:
         write_private(pod.directory / "stop.json", notice.model_dump_json())
         send_signal(pod.identity, signal.SIGTERM)
-    await asyncio.gather(*(_wait_or_kill(pod, deadline_s + GRACE_S) for pod in living))
+    await asyncio.gather(*(_wait_or_kill(pod, deadline_s + grace_s) for pod in living))
     return len(living)
 
 

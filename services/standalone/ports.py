@@ -8,7 +8,7 @@ connections, so that a port kept from last time is rarely taken by chance.
 import json
 import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 FIRST, LAST = 20_000, 32_000
@@ -30,7 +30,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_port(taken: Iterable[int] = ()) -> int:
+def free_port(taken: Iterable[int] = (), is_free: Callable[[int], bool] = is_free) -> int:
     used = set(taken)
     for _ in range(NUM_TRIES):
         port = random.randint(FIRST, LAST)
@@ -44,6 +44,7 @@ def choose_ports(
     names: Iterable[str],
     fixed: Mapping[str, int],
     preferred: Mapping[str, int] | None = None,
+    is_free: Callable[[int], bool] = is_free,
 ) -> dict[str, int]:
     """Fixed ports first, then last time's, then preferred ones, then any that is free."""
     wanted = tuple(names)
@@ -63,7 +64,7 @@ def choose_ports(
                 chosen[name] = port
     for name in wanted:
         if name not in chosen:
-            chosen[name] = free_port((*chosen.values(), *kept.values()))
+            chosen[name] = free_port((*chosen.values(), *kept.values()), is_free)
     partial = file.with_name(f".{file.name}.partial")
     partial.write_text(json.dumps(chosen, indent=2, sort_keys=True) + "\n")
     partial.replace(file)

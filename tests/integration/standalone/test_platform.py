@@ -1,0 +1,195 @@
+"""The command itself, as a person or a script runs it, on real Kafka and Postgres."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from services.standalone.home import Home, holder_of
+from services.standalone.identity import ProcessIdentity, is_alive
+from services.standalone.kafka import KafkaConnection, answers_metadata
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    home: Path
+    process: "subprocess.Popen[str]"
+
+    def wait_up(self) -> list[str]:
+        """The lines until the platform is up; fails with them if it ends before."""
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line.rstrip())
+            if "Ctrl-C" in line:
+                return lines
+        pytest.fail("the platform ended:\n" + "\n".join(lines))
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """The recorded state of each part."""
+        rows = json.loads((self.home / "state.json").read_text())["parts"]
+        return {row["name"]: row for row in rows}
+
+    def identity(self, name: str) -> ProcessIdentity:
+        row = self.parts()[name]
+        return ProcessIdentity(row["pid"], row["start_ticks"], row["boot_id"])
+
+
+def command(home: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "services.standalone", *arguments, "--home", str(home)]
+
+
+def run(home: Path, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(home, *arguments),
+        cwd=ROOT,
+        env=environment(variables),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@contextmanager
+def started(home: Path, *arguments: str, **variables: str) -> Iterator[Platform]:
+    """A platform without services, ended for certain when the block is left."""
+    process = subprocess.Popen(
+        command(home, "--only-infrastructure", *arguments),
+        cwd=ROOT,
+        env=environment(variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield Platform(home, process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DRIVETRAIN_")}
+    return kept | variables
+
+
+async def count_rows(home: Path) -> int:
+    dsn = json.loads((home / "connection.json").read_text())["postgres_dsn"]
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("CREATE TABLE IF NOT EXISTS starts (number int)")
+    await connection.execute("INSERT INTO starts VALUES (1)")
+    count = await connection.fetchval("SELECT count(*) FROM starts")
+    await connection.close()
+    return int(count)
+
+
+async def test_one_data_directory_through_refusal_kill_9_and_an_orderly_stop(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    with started(home) as first:
+        await asyncio.to_thread(first.wait_up)
+        kafka = KafkaConnection(**json.loads((home / "connection.json").read_text())["kafka"])
+        assert await answers_metadata(kafka)
+        assert await count_rows(home) == 1
+
+        refused = await asyncio.to_thread(run, home, "--only-infrastructure")
+        assert refused.returncode == 3
+        assert f"pid {first.process.pid}, running since" in refused.stdout
+
+        shown = await asyncio.to_thread(run, home, "status", "--output", "json")
+        states = {part["name"]: part["state"] for part in json.loads(shown.stdout)["parts"]}
+        assert shown.returncode == 0
+        assert states == {"kafka": "ready", "postgres": "ready", "topics": "done"}
+
+        old = [first.identity(name) for name in ("kafka", "postgres")]
+        # Stopped, the broker cannot hear that its supervisor has gone: it must be found and ended.
+        os.kill(old[0].pid, signal.SIGSTOP)
+        first.process.kill()
+        first.process.wait()
+        assert is_alive(old[0])
+
+        with started(home) as second:
+            lines = await asyncio.to_thread(second.wait_up)
+            assert any("left running: " in line and "kafka" in line for line in lines)
+            assert not any(is_alive(identity) for identity in old)
+            assert (
+                KafkaConnection(**json.loads((home / "connection.json").read_text())["kafka"])
+                == kafka
+            )
+            assert await count_rows(home) == 2
+
+            new = [second.identity(name) for name in ("kafka", "postgres")]
+            stopped = await asyncio.to_thread(run, home, "stop")
+            assert stopped.returncode == 0
+            assert second.process.wait(10) == 0
+            assert not any(is_alive(identity) for identity in new)
+    assert holder_of(Home(home)) is None
+    assert (await asyncio.to_thread(run, home, "status")).returncode == 4
+
+
+async def test_what_lies_in_the_directory_is_for_the_owner_only(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with started(home, DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1") as platform:
+        del platform
+        while not (home / "connection.json").exists():
+            await asyncio.sleep(0.05)
+    assert home.stat().st_mode & 0o777 == 0o700
+    for name in ("connection.json", "credentials.json", "state.json"):
+        assert (home / name).stat().st_mode & 0o777 == 0o600, name
+
+
+async def test_a_part_that_ends_five_times_stops_the_whole_with_the_end_of_its_log(
+    tmp_path: Path,
+) -> None:
+    # An outside broker that is not there: creating the topics cannot succeed.
+    done = await asyncio.to_thread(
+        run,
+        tmp_path / "home",
+        "--only-infrastructure",
+        DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1",
+    )
+    assert done.returncode == 1
+    assert "topics ended 5 times in a row before it was ready (last: exit code 1)" in done.stdout
+    assert "Kafka does not answer" in done.stdout
+    assert "postgres     stopped" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "want"),
+    [
+        (("--nodes", "0"), {}, "must be from 1 to 1024"),
+        (("--port", "nothing=1"), {}, "write NAME=PORT"),
+        ((), {"DRIVETRAIN_KAFKA_SERVERS": "x"}, "DRIVETRAIN_KAFKA_SERVERS: no such setting"),
+    ],
+)
+async def test_a_bad_option_is_refused_before_anything_starts(
+    tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], want: str
+) -> None:
+    refused = await asyncio.to_thread(run, tmp_path / "home", *arguments, **variables)
+    assert refused.returncode == 2
+    assert want in refused.stderr
+    assert not (tmp_path / "home").exists()
+
+
+async def test_a_fixed_port_in_use_is_named(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    refused = await asyncio.to_thread(run, tmp_path / "home", "--port", f"postgres={port}")
+    server.close()
+    await server.wait_closed()
+    assert refused.returncode == 1
+    assert f"Port {port}, asked for by postgres, is in use" in refused.stdout

@@ -1,0 +1,292 @@
+"""Supervision of real, small processes: restart, giving up, order of the stop, what is left."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from services.standalone.child import Child, ChildGaveUp, ChildSpec, ChildState, Launch
+from services.standalone.core.restarts import RestartPolicy
+from services.standalone.identity import identify, is_alive, wait_gone
+from services.standalone.logs import rotate_log
+from services.standalone.parts import Layer
+from services.standalone.pods import live_pods, marked_processes, stop_pods
+from services.standalone.supervisor import Member, Supervisor, end_leftovers
+
+QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05)
+
+SLEEPER = "import signal; open({ready!r}, 'w').close(); signal.pause()"
+
+
+def python_child(
+    directory: Path, name: str, code: str, *, one_shot: bool = False, stop_timeout_s: float = 5.0
+) -> ChildSpec:
+    """A child that runs Python code; ready once it has made the file `<name>.ready`."""
+    ready = directory / f"{name}.ready"
+
+    async def probe() -> bool:
+        return ready.exists()
+
+    code = textwrap.dedent(code).replace("{ready!r}", repr(str(ready)))
+    launch = Launch(
+        (sys.executable, "-c", code), dict(os.environ), directory, stop_timeout_s=stop_timeout_s
+    )
+    return ChildSpec(
+        name, launch, directory / f"{name}.log", None if one_shot else probe, policy=QUICK
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_killed_child_starts_again_and_the_others_stay(tmp_path: Path) -> None:
+    members = [
+        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
+        Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE, ("ground",)),
+    ]
+    supervisor = Supervisor(members, tmp_path / "state.json")
+    await supervisor.start()
+    pids = {name: child.pid for name, child in supervisor.children.items()}
+    await supervisor.children["service"].kill_and_wait_ready()
+    assert supervisor.children["service"].pid != pids["service"]
+    assert supervisor.children["service"].num_restarts == 1
+    assert supervisor.children["ground"].pid == pids["ground"]
+    await supervisor.stop()
+
+
+async def test_a_child_that_ends_five_times_before_readiness_ends_the_whole(
+    tmp_path: Path,
+) -> None:
+    broken = python_child(tmp_path, "broken", "import sys; sys.exit('no such setting: NOODLES')")
+    members = [
+        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
+        Member(broken, Layer.SERVICE, ("ground",)),
+    ]
+    supervisor = Supervisor(members, tmp_path / "state.json")
+    with pytest.raises(ChildGaveUp, match="broken ended 5 times in a row") as error:
+        await supervisor.start()
+    assert error.value.log_end.splitlines() == ["no such setting: NOODLES"] * 5
+    await supervisor.stop()
+    assert supervisor.children["ground"].state is ChildState.STOPPED
+    assert {part["name"]: part["state"] for part in read_state(tmp_path)} == {
+        "ground": "stopped",
+        "broken": "failed",
+    }
+
+
+async def test_a_child_that_was_up_and_cannot_come_back_ends_the_whole_too(tmp_path: Path) -> None:
+    once = """
+        import pathlib, signal, sys
+        if pathlib.Path('once').exists(): sys.exit('only once')
+        pathlib.Path('once').touch(); pathlib.Path({ready!r}).touch(); signal.pause()
+    """
+    supervisor = Supervisor(
+        [Member(python_child(tmp_path, "once", once), Layer.SERVICE)], tmp_path / "state.json"
+    )
+    await supervisor.start()
+    (tmp_path / "once.ready").unlink()
+    supervisor.children["once"].kill()
+    with pytest.raises(ChildGaveUp):
+        await supervisor.run_until(asyncio.Event())
+    await supervisor.stop()
+
+
+async def test_a_service_waits_for_what_it_needs_to_come_back(tmp_path: Path) -> None:
+    members = [
+        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
+        Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE, ("ground",)),
+    ]
+    supervisor = Supervisor(members, tmp_path / "state.json")
+    await supervisor.start()
+    (tmp_path / "ground.ready").rename(tmp_path / "hidden")
+    ground, service = supervisor.children["ground"], supervisor.children["service"]
+    os.kill(ground.pid or 0, signal.SIGSTOP)
+    ground.kill()
+    await until(lambda: not ground.is_ready)
+    service.kill()
+    await until(lambda: service.state is ChildState.RESTARTING)
+    await asyncio.gather(ground.wait_ready(), service.wait_ready())
+    assert service.started_at is not None
+    assert ground.started_at is not None
+    assert service.started_at > ground.started_at
+    await supervisor.stop()
+
+
+async def test_a_one_shot_runs_before_what_needs_it(tmp_path: Path) -> None:
+    look = "import os; assert os.path.exists('made'); " + SLEEPER
+    members = [
+        Member(python_child(tmp_path, "make", "open('made', 'w')", one_shot=True), Layer.GROUND),
+        Member(python_child(tmp_path, "look", look), Layer.SERVICE, ("make",)),
+    ]
+    supervisor = Supervisor(members, tmp_path / "state.json")
+    await supervisor.start()
+    assert supervisor.children["make"].state is ChildState.DONE
+    assert supervisor.children["look"].num_restarts == 0
+    await supervisor.stop()
+
+
+async def test_the_stop_goes_from_services_over_pods_to_the_ground(tmp_path: Path) -> None:
+    on_term = """
+        import signal, sys
+        def end(*_):
+            open('order', 'a').write(NAME + ' ')
+            sys.exit()
+        signal.signal(signal.SIGTERM, end)
+        open({ready!r}, 'w').close()
+        while True: signal.pause()
+    """
+    members = [
+        Member(python_child(tmp_path, name, on_term.replace("NAME", repr(name))), layer)
+        for name, layer in (
+            ("ground", Layer.GROUND),
+            ("warm", Layer.TEMPLATE),
+            ("s", Layer.SERVICE),
+        )
+    ]
+
+    async def pods() -> None:
+        with (tmp_path / "order").open("a") as file:
+            file.write("pods ")
+
+    supervisor = Supervisor(members, tmp_path / "state.json", stop_pods=pods)
+    await supervisor.start()
+    await supervisor.stop()
+    assert (tmp_path / "order").read_text().split() == ["s", "pods", "warm", "ground"]
+
+
+async def test_a_child_that_ignores_the_stop_is_killed(tmp_path: Path) -> None:
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+    child = Child(python_child(tmp_path, "deaf", deaf, stop_timeout_s=0.1))
+    supervision = asyncio.create_task(child.supervise())
+    await child.wait_ready()
+    identity = child.identity
+    assert identity is not None
+    await child.stop()
+    await supervision
+    assert not is_alive(identity)
+
+
+async def test_children_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    spec = python_child(tmp_path, "leashed", SLEEPER)
+    leash = Path(sys.modules[Child.__module__].__file__ or "").with_name("leash.py")
+    parent_code = (
+        "import subprocess, sys, os, signal\n"
+        f"argv = [sys.executable, '-I', '-S', {str(leash)!r}, str(os.getpid()), '15', '-']\n"
+        f"child = subprocess.Popen(argv + {list(spec.launch.argv)!r})\n"
+        "print(child.pid, flush=True); signal.pause()\n"
+    )
+    parent = start_python(parent_code)
+    assert parent.stdout is not None
+    identity = identify(int(await asyncio.to_thread(parent.stdout.readline)))
+    assert identity is not None
+    await until((tmp_path / "leashed.ready").exists)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert await wait_gone(identity, 10)
+
+
+async def test_the_next_start_ends_what_is_left_and_nothing_else(tmp_path: Path) -> None:
+    left, stopped, other = (start_python("import signal; signal.pause()") for _ in range(3))
+    identities = [identify(process.pid) for process in (left, stopped, other)]
+    assert None not in identities
+    left_id, stopped_id, other_id = (who for who in identities if who is not None)
+    stopped.send_signal(signal.SIGSTOP)
+    rows = [
+        {"name": "cost", **asdict(left_id)},
+        {"name": "kafka", **asdict(stopped_id)},
+        # The same pid, but another start: a process that got the number later.
+        {"name": "hpo", **asdict(replace(other_id, start_ticks=other_id.start_ticks - 1))},
+        {"name": "topics", "state": "done"},
+    ]
+    (tmp_path / "state.json").write_text(json.dumps({"parts": rows}))
+    assert sorted(await end_leftovers(tmp_path / "state.json")) == ["cost", "kafka"]
+    assert left.wait(1) == stopped.wait(1) == -signal.SIGTERM
+    assert is_alive(other_id)
+    other.kill()
+    for process in (left, stopped, other):
+        process.communicate()
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"parts": []}'])
+async def test_without_a_record_nothing_is_ended(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "state.json").write_text(content)
+    assert await end_leftovers(tmp_path / "state.json") == ()
+
+
+async def test_a_log_over_its_limit_is_cut_while_the_child_goes_on_writing(tmp_path: Path) -> None:
+    chatter = """
+        import time
+        open({ready!r}, 'w').close()
+        for number in range(10**9):
+            print(number, 'x' * 100, flush=True); time.sleep(0.001)
+    """
+    spec = python_child(tmp_path, "chatter", chatter)
+    child = Child(spec)
+    supervision = asyncio.create_task(child.supervise())
+    await until(lambda: spec.log_path.exists() and spec.log_path.stat().st_size > 10_000)
+    assert rotate_log(spec.log_path, limit_bytes=10_000)
+    await until(lambda: spec.log_path.stat().st_size > 1_000)
+    await child.stop()
+    await supervision
+    assert b"\0" not in spec.log_path.read_bytes()
+    assert (tmp_path / "chatter.log.1").stat().st_size > 10_000
+
+
+async def test_live_pods_are_asked_to_stop_and_the_deaf_are_killed(tmp_path: Path) -> None:
+    good = start_pod(tmp_path, "pod_good", hears=True)
+    deaf = start_pod(tmp_path, "pod_deaf", hears=False)
+    over = tmp_path / "job" / "1" / "pod_over"
+    over.mkdir(parents=True)
+    (over / "identity.json").write_text(json.dumps(asdict(identify(os.getpid()))))  # type: ignore[call-overload]
+    (over / "exit.json").write_text("{}")
+    await until(lambda: len(live_pods(tmp_path)) == 2)
+    reaping = [asyncio.create_task(asyncio.to_thread(pod.wait)) for pod in (good, deaf)]
+    assert await stop_pods(tmp_path, deadline_s=0.5, grace_s=0.5) == 2
+    assert await asyncio.gather(*reaping) == [75, -signal.SIGKILL]
+    notice = json.loads((tmp_path / "job" / "1" / "pod_good" / "seen.json").read_text())
+    assert notice == {"reason": "shutdown", "deadline_seconds": 0.5}
+    assert not (over / "stop.json").exists()
+    assert marked_processes("pod_deaf") == ()
+
+
+def start_python(code: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+def start_pod(pods: Path, pod_id: str, *, hears: bool) -> "subprocess.Popen[bytes]":
+    directory = pods / "job" / "1" / pod_id
+    directory.mkdir(parents=True)
+    code = textwrap.dedent(f"""
+        import json, os, pathlib, signal, sys
+        from services.standalone.identity import identify
+        from dataclasses import asdict
+        def stop(*_):
+            pathlib.Path('seen.json').write_text(pathlib.Path('stop.json').read_text())
+            sys.exit(75)
+        signal.signal(signal.SIGTERM, stop if {hears} else signal.SIG_IGN)
+        pathlib.Path('identity.new').write_text(json.dumps(asdict(identify(os.getpid()))))
+        os.replace('identity.new', 'identity.json')
+        while True: signal.pause()
+    """)
+    root = Path(__file__).parents[3]
+    environment = os.environ | {"DRIVETRAIN_POD_MARKER": pod_id, "PYTHONPATH": str(root)}
+    return subprocess.Popen([sys.executable, "-c", code], cwd=directory, env=environment)
+
+
+def read_state(directory: Path) -> list[dict[str, object]]:
+    parts = json.loads((directory / "state.json").read_text())["parts"]
+    assert isinstance(parts, list)
+    return parts

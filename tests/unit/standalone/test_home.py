@@ -1,0 +1,59 @@
+"""The data directory: its lock, its secrets, and what is said to a second start."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from services.standalone.credentials import load_or_create
+from services.standalone.home import Home, HomeHeld, holder_of, locked
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = Home(tmp_path / "home")
+    made.create()
+    return made
+
+
+def test_a_second_start_says_who_holds_the_directory_and_since_when(home: Home) -> None:
+    with locked(home):
+        since = json.loads(home.lock.read_text())["since"]
+        with pytest.raises(HomeHeld) as refusal, locked(home):
+            pass
+    assert f"pid {os.getpid()}" in str(refusal.value)
+    assert since in str(refusal.value)
+
+
+def test_the_lock_is_free_after_its_holder_has_gone(home: Home) -> None:
+    with locked(home):
+        holder = holder_of(home)
+    assert holder is not None
+    assert holder.identity.pid == os.getpid()
+    assert holder_of(home) is None
+    with locked(home):
+        pass
+
+
+def test_only_the_owner_may_enter_even_if_the_directory_was_open_before(tmp_path: Path) -> None:
+    root = tmp_path / "open"
+    root.mkdir(mode=0o755)
+    Home(root).create()
+    assert root.stat().st_mode & 0o777 == 0o700
+
+
+def test_secrets_differ_stay_the_same_and_are_readable_by_the_owner_only(home: Home) -> None:
+    first = load_or_create(home.credentials)
+    secrets = {first.kafka_password, first.postgres_password, first.api_token, first.cookie_secret}
+    assert len(secrets) == 4
+    assert min(len(secret) for secret in secrets) >= 32
+    assert load_or_create(home.credentials) == first
+    assert home.credentials.stat().st_mode & 0o777 == 0o600
+
+
+def test_damaged_secrets_are_never_replaced_in_silence(home: Home) -> None:
+    home.credentials.write_text('{"kafka_username"')
+    with pytest.raises(RuntimeError, match="damaged"):
+        load_or_create(home.credentials)
+    assert home.credentials.read_text() == '{"kafka_username"'

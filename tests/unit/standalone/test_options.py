@@ -1,0 +1,39 @@
+"""Options and variables: what is taken, and what is refused by name."""
+
+import pytest
+
+from services.standalone.options import BadOption, parse
+from services.standalone.up import wanted_parts
+
+
+def test_an_outside_part_takes_the_place_of_ours() -> None:
+    options = parse([], {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092"})
+    names = [part.name for part in wanted_parts(options)]
+    assert "kafka" not in names
+    assert names[:2] == ["postgres", "topics"]
+
+
+def test_a_misspelt_variable_is_refused_by_its_name() -> None:
+    with pytest.raises(BadOption, match="DRIVETRAIN_KAFKA_BOOTSTRAP_SERVER:"):
+        parse([], {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVER": "kafka:9092"})
+
+
+def test_variables_of_the_client_and_of_others_do_not_disturb() -> None:
+    environment = {"DRIVETRAIN_TOKEN": "t", "DRIVETRAIN_HOME": "/tmp/x", "PATH": "/bin"}
+    assert parse([], environment).outside == {}
+
+
+def test_a_password_for_no_outside_broker_is_refused() -> None:
+    with pytest.raises(BadOption, match="BOOTSTRAP_SERVERS"):
+        parse([], {"DRIVETRAIN_KAFKA_SASL_PASSWORD": "secret"})
+
+
+@pytest.mark.parametrize("text", ["kafka", "kafka=", "kafka=0", "kafka=70000", "nothing=1", "=1"])
+def test_a_bad_port_is_refused_naming_the_form(text: str) -> None:
+    with pytest.raises(BadOption, match="NAME=PORT"):
+        parse(["--port", text], {})
+
+
+def test_only_infrastructure_starts_no_service() -> None:
+    options = parse(["--only-infrastructure"], {})
+    assert [part.name for part in wanted_parts(options)] == ["kafka", "postgres", "topics"]

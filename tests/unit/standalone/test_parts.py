@@ -1,0 +1,89 @@
+"""What each part is told, and what it is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.standalone.credentials import Credentials
+from services.standalone.home import Home
+from services.standalone.nodes import VirtualNode
+from services.standalone.parts import PARTS, Layer, Plan, port_names
+
+CREDENTIALS = Credentials("drivetrain", "kafka-secret", "postgres-secret", "token", "cookie-secret")
+
+
+def make_plan(root: Path = Path("/tmp/home"), **outside: str) -> Plan:
+    ports = {name: 20_000 + index for index, name in enumerate(port_names())}
+    nodes = (VirtualNode("node-a", "default", "cpu", 1),)
+    return Plan(Home(root), ports, CREDENTIALS, nodes, Path("/tmp/jars"), outside)
+
+
+def variables_of(name: str, plan: Plan) -> dict[str, str]:
+    part = next(part for part in PARTS if part.name == name)
+    environment = part.build(plan).launch.environment
+    return {key: value for key, value in environment.items() if key.startswith("DRIVETRAIN_")}
+
+
+def test_a_service_is_told_the_connections_and_nothing_more() -> None:
+    assert variables_of("hpo", make_plan()).keys() == {
+        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
+        "DRIVETRAIN_KAFKA_SASL_USERNAME",
+        "DRIVETRAIN_KAFKA_SASL_PASSWORD",
+        "DRIVETRAIN_POSTGRES_DSN",
+        "DRIVETRAIN_OBJECT_STORE_URL",
+        "DRIVETRAIN_OPS_PORT",
+        "DRIVETRAIN_HTTP_PORT",
+    }
+
+
+def test_the_callers_own_variables_reach_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIVETRAIN_TOKEN", "of the client")
+    monkeypatch.setenv("DRIVETRAIN_HOME", "/elsewhere")
+    assert "DRIVETRAIN_TOKEN" not in variables_of("cost", make_plan())
+    assert "DRIVETRAIN_HOME" not in variables_of("template", make_plan())
+
+
+def test_only_the_gateway_knows_the_token() -> None:
+    plan = make_plan()
+    told = {part.name for part in PARTS if "token" in variables_of(part.name, plan).values()}
+    assert told == {"gateway"}
+
+
+def test_outside_parts_are_what_services_are_told() -> None:
+    plan = make_plan(
+        DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS="kafka:9092",
+        DRIVETRAIN_POSTGRES_DSN="postgresql://elsewhere/x",
+        DRIVETRAIN_OBJECT_STORE_URL="s3://bucket/prefix",
+    )
+    told = variables_of("cost", plan)
+    assert told["DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
+    assert told["DRIVETRAIN_POSTGRES_DSN"] == "postgresql://elsewhere/x"
+    assert told["DRIVETRAIN_OBJECT_STORE_URL"] == "s3://bucket/prefix"
+    assert "DRIVETRAIN_KAFKA_SASL_PASSWORD" not in told
+
+
+def test_the_scheduler_gets_its_nodes_as_json() -> None:
+    nodes = json.loads(variables_of("scheduler", make_plan())["DRIVETRAIN_NODES"])
+    assert nodes == [{"node_id": "node-a", "pool": "default", "device_type": "cpu", "slots": 1}]
+
+
+def test_secrets_never_stand_on_a_command_line() -> None:
+    plan = make_plan()
+    secrets = ("kafka-secret", "postgres-secret", "token", "cookie-secret")
+    for part in PARTS:
+        argv = " ".join(part.build(plan).launch.argv)
+        assert not [secret for secret in secrets if secret in argv], part.name
+
+
+def test_the_template_socket_fits_however_deep_the_directory_lies() -> None:
+    deep = make_plan(Path("/tmp") / "/".join(["directory"] * 20))
+    assert len(str(deep.template_socket)) <= 107
+    assert deep.template_socket != make_plan(Path("/tmp/deeper")).template_socket
+
+
+def test_every_need_is_declared_before_it_and_services_stop_before_what_they_need() -> None:
+    layers: dict[str, Layer] = {}
+    for part in PARTS:
+        assert all(layers[need] <= part.layer for need in part.needs)
+        layers[part.name] = part.layer

@@ -1,0 +1,74 @@
+"""Which port each part gets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.standalone.ports import PortTaken, choose_ports, free_port
+
+
+def always_free(port: int) -> bool:
+    return True
+
+
+def test_chosen_ports_differ_and_are_used_again_at_the_next_start(tmp_path: Path) -> None:
+    file = tmp_path / "ports.json"
+    first = choose_ports(file, ("kafka", "postgres", "gateway.http"), {}, is_free=always_free)
+    second = choose_ports(file, ("kafka", "postgres", "gateway.http"), {}, is_free=always_free)
+    assert len(set(first.values())) == 3
+    assert second == first
+    assert json.loads(file.read_text()) == first
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    file = tmp_path / "ports.json"
+    first = choose_ports(file, ("kafka", "postgres"), {}, is_free=always_free)
+    second = choose_ports(
+        file, ("kafka", "postgres"), {}, is_free=lambda port: port != first["kafka"]
+    )
+    assert second["postgres"] == first["postgres"]
+    assert second["kafka"] != first["kafka"]
+
+
+def test_a_fixed_port_wins_over_last_times_and_over_the_preferred_one(tmp_path: Path) -> None:
+    file = tmp_path / "ports.json"
+    choose_ports(file, ("gateway.http",), {}, {"gateway.http": 8480}, is_free=always_free)
+    chosen = choose_ports(
+        file, ("gateway.http",), {"gateway.http": 9999}, {"gateway.http": 8480}, always_free
+    )
+    assert chosen == {"gateway.http": 9999}
+
+
+def test_the_preferred_port_is_given_only_while_it_is_free(tmp_path: Path) -> None:
+    names, preferred = ("gateway.http",), {"gateway.http": 8480}
+    free = choose_ports(tmp_path / "a.json", names, {}, preferred, always_free)
+    taken = choose_ports(tmp_path / "b.json", names, {}, preferred, lambda port: port != 8480)
+    assert free == preferred
+    assert taken["gateway.http"] != 8480
+
+
+def test_a_fixed_port_in_use_is_refused_by_its_number_and_name(tmp_path: Path) -> None:
+    with pytest.raises(PortTaken, match=r"9999.*kafka"):
+        choose_ports(tmp_path / "ports.json", ("kafka",), {"kafka": 9999}, is_free=lambda _: False)
+
+
+def test_a_fixed_port_that_another_part_had_last_time_is_not_given_twice(tmp_path: Path) -> None:
+    file = tmp_path / "ports.json"
+    first = choose_ports(file, ("kafka", "postgres"), {}, is_free=always_free)
+    second = choose_ports(
+        file, ("kafka", "postgres"), {"kafka": first["postgres"]}, is_free=always_free
+    )
+    assert second["kafka"] == first["postgres"] != second["postgres"]
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"kafka": "many"}'])
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "ports.json"
+    file.write_text(damage)
+    assert set(choose_ports(file, ("kafka",), {}, is_free=always_free)) == {"kafka"}
+
+
+def test_no_free_port_at_all_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="No free port"):
+        free_port(is_free=lambda port: False)
