@@ -81,7 +81,7 @@ class Loop:
                 if connection.is_closed():
                     raise TemporaryError("the leader's connection is lost, and its lock with it")
                 with instruments.ROUND_SECONDS.time():
-                    is_moving = await self._round(platform)
+                    is_moving = await self.round(platform)
                 if not is_moving:
                     await self._wait(platform)
         finally:
@@ -96,7 +96,7 @@ class Loop:
         except TimeoutError:
             return
 
-    async def _round(self, platform: Platform) -> bool:
+    async def round(self, platform: Platform) -> bool:
         """True when something moved, so that the next round should come at once."""
         is_due = self._woken.is_set() or platform.clock.monotonic() >= self._next_due
         self._woken.clear()
@@ -104,7 +104,8 @@ class Loop:
         acted = await self._pods.act(self._lives)
         if not (is_due or has_changed or acted or self._has_lease_news()):
             return False
-        return await self._apply(platform, acted)
+        has_moved = await self._apply(platform, acted)
+        return has_moved or bool(acted)
 
     def _has_lease_news(self) -> bool:
         return any(
@@ -117,10 +118,11 @@ class Loop:
         before = self._lives
         async with platform.database.transaction() as tx:
             await store.lock(tx.connection)
-            now = await store.now(tx.connection)
             await self._record(tx, await load(tx.connection), acted)
             for live in await load(tx.connection):
                 await self._move(tx, live)
+            # Read after the moves, so that what was put back without a wait starts at once.
+            now = await store.now(tx.connection)
             snapshot = await read_snapshot(tx.connection)
             decision = decide(snapshot, now)
             await self._grant(tx, decision)

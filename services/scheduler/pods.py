@@ -21,6 +21,9 @@ from services.scheduler.store_runs import PodRow
 
 log = logs.get()
 
+# A process that SIGKILL does not end hangs in the kernel; the loop must not hang on it as well.
+KILL_AGAIN_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Acted:
@@ -41,6 +44,7 @@ class Pods:
         self._clock = clock
         self._limits = limits_of(settings)
         self._seen = Seen()
+        self._kill_again_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
 
     async def look(self, lives: Sequence[LiveRun]) -> bool:
@@ -109,10 +113,15 @@ class Pods:
         log.info("stop notice given", pod_id=ref.pod_id, reason=wanted.reason)
         return True
 
-    async def _kill(self, doomed: Sequence[PodRef]) -> list[str]:
+    async def _kill(self, wanted: Sequence[PodRef]) -> list[str]:
+        now = self._clock.monotonic()
+        doomed = [ref for ref in wanted if self._kill_again_at.get(ref.pod_id, 0.0) <= now]
         if not doomed:
             return []
         gone = await self.launcher.kill(doomed)
+        self._kill_again_at = {
+            ref.pod_id: now + KILL_AGAIN_SECONDS for ref in wanted if ref.pod_id not in gone
+        }
         instruments.KILLS.inc(len(doomed))
         log.warning(
             "pods killed", pods=[ref.pod_id for ref in doomed], all_gone=len(gone) == len(doomed)

@@ -27,7 +27,7 @@ from services.scheduler.launchers.directory import PodDirectory
 
 log = logs.get()
 
-KILL_SECONDS = 5.0
+KILL_SECONDS = 2.0
 SHIM = (sys.executable, "-m", "drivetrain.pod")
 
 

@@ -1,0 +1,326 @@
+"""The reconcile loop on a real Postgres: what is told, in which order, and what is done to pods."""
+
+import asyncpg
+import pytest
+
+from drivetrain_schemas.ids import job_id_for, pod_id_for
+from drivetrain_schemas.jobs import JobState, Result, WaitingReason
+from services.scheduler.core.pods import Sight
+from services.scheduler.launchers.base import Observation
+from services.scheduler.sweeper import Sweeper
+from tests.handlers.scheduler.world import World, make_submit
+
+JOB = job_id_for("default", "r1")
+OTHER = job_id_for("default", "r2")
+POD = pod_id_for(JOB, 1, 0)
+GANG = {"resources": {"devices": 4}}
+AT_ONCE = {"retries": {"limit": 1, "backoff_seconds": 0}}
+DEAD = Observation(Sight.DEAD)
+ABSENT = Observation(Sight.ABSENT)
+
+
+async def start(world: World, **spec) -> None:
+    await world.submit(make_submit(**spec))
+    await world.rounds()
+    await world.told()
+
+
+async def test_the_story_of_a_job_that_succeeds(world: World):
+    await world.submit(make_submit(resources={"devices": 2}))
+    await world.rounds()
+    world.launcher.end(POD, result=Result(step=400, metrics={"accuracy": 0.98}))
+    await world.rounds()
+
+    told = await world.told()
+    assert [payload.kind.type for payload in told] == [
+        "job.queued",
+        "allocation.granted",
+        "run.starting",
+        "run.started",
+        "run.succeeded",
+        "allocation.released",
+        "job.succeeded",
+    ]
+    granted, released, succeeded = told[1], told[5], told[6]
+    assert granted.slots == released.slots
+    assert granted.granted_at == released.granted_at <= released.released_at
+    assert succeeded.result.metrics == {"accuracy": 0.98}
+    assert succeeded.attempts == 1
+
+
+async def test_a_gang_is_one_pod_per_node_and_starts_when_all_are_seen(world: World):
+    second = pod_id_for(JOB, 1, 1)
+    world.launcher.sights[second] = Observation(Sight.CREATED)
+
+    await start(world, **GANG)
+
+    first, last = world.launcher.specs[POD], world.launcher.specs[second]
+    assert (first.first_rank, first.num_ranks, first.world_size) == (0, 2, 4)
+    assert (last.first_rank, last.num_ranks, last.pod_index) == (2, 2, 1)
+    assert (first.node_id, last.node_id) == ("n1", "n2")
+    assert first.rendezvous_file == last.rendezvous_file
+    assert (await world.job(JOB)).state is JobState.STARTING
+
+    world.launcher.sights[second] = Observation(Sight.ALIVE)
+    await world.rounds()
+    assert await world.types() == ["run.started"]
+    assert (await world.job(JOB)).state is JobState.RUNNING
+
+
+async def test_a_failed_run_is_retried_with_a_higher_fence_until_no_retry_is_left(world: World):
+    await start(world, **AT_ONCE)
+    world.launcher.end(POD, "failed", last_log="boom")
+    await world.rounds()
+
+    told = await world.told()
+    assert [payload.kind.type for payload in told] == [
+        "run.failed",
+        "allocation.released",
+        "job.retrying",
+        "allocation.granted",
+        "run.starting",
+        "run.started",
+    ]
+    assert (told[0].exit_code, told[0].rank, told[0].last_log) == (1, 0, "boom")
+    assert (told[2].next_attempt, told[2].retries_left) == (2, 0)
+    assert told[3].fence > told[0].fence
+    assert told[3].granted_at >= told[1].released_at
+
+    world.launcher.end(pod_id_for(JOB, 2, 0), "failed", detail="rank 0 ended with code 1")
+    await world.rounds()
+    told = await world.told()
+    assert [payload.kind.type for payload in told] == [
+        "run.failed",
+        "allocation.released",
+        "job.failed",
+    ]
+    assert told[2].detail == "rank 0 ended with code 1"
+    assert told[2].attempts == 2
+
+
+async def test_a_job_that_backs_off_says_so_and_lets_others_pass(world: World):
+    await start(world, **GANG, retries={"limit": 1, "backoff_seconds": 3600})
+    await world.submit(make_submit("r2"))
+    for index in (0, 1):
+        world.launcher.end(pod_id_for(JOB, 1, index), "failed")
+    await world.told()
+    await world.rounds()
+
+    told = await world.told()
+    (waiting,) = [payload for payload in told if payload.kind.type == "job.waiting"]
+    assert (waiting.job_id, waiting.reason) == (JOB, WaitingReason.BACKING_OFF)
+    assert (await world.job(OTHER)).state is JobState.RUNNING
+
+
+async def test_one_failed_pod_stops_the_gang_before_the_outcome(world: World):
+    second = pod_id_for(JOB, 1, 1)
+    await start(world, **GANG, **AT_ONCE)
+
+    world.launcher.end(second, "failed")
+    await world.rounds()
+    assert world.launcher.notices[POD].reason == "gang"
+    assert await world.types() == []
+
+    world.launcher.end(POD, "interrupted")
+    await world.rounds()
+    failed = (await world.told())[0]
+    assert (failed.kind.type, failed.rank) == ("run.failed", 2)
+
+
+async def test_a_dead_shim_is_lost_only_after_all_it_left_is_gone(world: World):
+    await start(world, **AT_ONCE)
+    world.launcher.sights[POD] = DEAD
+    world.launcher.unkillable = {POD}
+    await world.rounds()
+    assert world.launcher.killed
+    assert await world.types() == []
+
+    world.launcher.unkillable = set()
+    await world.clock.advance(11)
+    await world.rounds()
+    told = await world.types()
+    assert told[:3] == ["run.lost", "allocation.released", "job.retrying"]
+
+
+async def test_slots_are_not_given_away_while_a_dead_pod_may_live(world: World):
+    await start(world, **GANG)
+    world.launcher.sights[POD] = DEAD
+    world.launcher.unkillable = {POD}
+    world.launcher.end(pod_id_for(JOB, 1, 1), "failed")
+    await world.submit(make_submit("r2"))
+    await world.rounds()
+
+    assert (await world.job(OTHER)).state is JobState.QUEUED
+    assert (await world.told())[-1].reason is WaitingReason.NO_FREE_DEVICES
+
+
+async def test_an_interruption_that_the_platform_asked_for_uses_no_retry(world: World):
+    await start(world, retries={"limit": 0})
+    world.launcher.sights[POD] = Observation(Sight.ALIVE, notice="shutdown")
+    world.launcher.end(POD, "interrupted")
+    await world.rounds()
+
+    told = await world.told()
+    assert [payload.kind.type for payload in told][:3] == [
+        "run.interrupted",
+        "allocation.released",
+        "job.retrying",
+    ]
+    assert (told[2].backoff_seconds, told[2].retries_left) == (0, 0)
+    assert (await world.job(JOB)).state is JobState.RUNNING
+
+
+async def test_a_new_scheduler_adopts_what_runs(world: World):
+    await start(world)
+    world.restart()
+    await world.rounds()
+    assert world.launcher.launches == [POD]
+    assert await world.types() == []
+
+    world.launcher.end(POD)
+    await world.rounds()
+    assert await world.types() == ["run.succeeded", "allocation.released", "job.succeeded"]
+
+
+async def test_a_grant_whose_launch_was_never_made_is_launched_by_the_next_one(world: World):
+    await world.submit(make_submit())
+    world.loop.wake()
+    await world.loop.round(world.platform)
+    assert world.launcher.launches == []
+
+    world.restart()
+    await world.rounds()
+    assert world.launcher.launches == [POD]
+    assert (await world.job(JOB)).num_runs == 1
+
+
+async def test_a_launch_that_was_not_recorded_is_found(world: World):
+    await world.submit(make_submit())
+    world.loop.wake()
+    await world.loop.round(world.platform)
+    world.launcher.sights[POD] = Observation(Sight.ALIVE)
+
+    world.restart()
+    await world.rounds()
+    assert world.launcher.launches == []
+    assert (await world.job(JOB)).state is JobState.RUNNING
+
+
+async def test_a_pod_that_never_appears_is_started_twice_and_then_lost(world: World):
+    world.launcher.sights[POD] = Observation(Sight.CREATED)
+    await start(world, retries={"limit": 0})
+    await world.clock.advance(31)
+    await world.rounds()
+    assert world.launcher.launches == [POD, POD]
+
+    await world.clock.advance(31)
+    await world.rounds()
+    assert world.launcher.killed == [POD]
+    told = await world.told()
+    assert [payload.kind.type for payload in told] == [
+        "run.lost",
+        "allocation.released",
+        "job.failed",
+    ]
+    assert "never started" in told[0].detail
+
+
+async def test_a_cancel_before_the_launch_starts_nothing(world: World):
+    await world.submit(make_submit())
+    world.loop.wake()
+    await world.loop.round(world.platform)
+    await world.cancel(JOB)
+    await world.told()
+    world.restart()
+    await world.rounds()
+
+    assert world.launcher.launches == []
+    assert await world.types() == ["run.cancelled", "allocation.released", "job.cancelled"]
+
+
+async def test_a_cancelled_pod_that_ignores_the_notice_is_killed(world: World):
+    await start(world)
+    await world.cancel(JOB)
+    await world.rounds()
+    assert world.launcher.killed == []
+
+    await world.clock.advance(30 + 10 + 1)
+    await world.rounds()
+    assert world.launcher.killed == [POD]
+    assert (await world.job(JOB)).state is JobState.CANCELLED
+
+
+async def test_why_a_job_waits_is_told_once(world: World):
+    await start(world, **GANG)
+    await world.submit(make_submit("r2"), make_submit("r3"))
+    await world.rounds()
+    await world.rounds()
+
+    waiting = [payload for payload in await world.told() if payload.kind.type == "job.waiting"]
+    assert [(entry.job_id, entry.reason, entry.queue_position) for entry in waiting] == [
+        (OTHER, WaitingReason.NO_FREE_DEVICES, 1),
+        (job_id_for("default", "r3"), WaitingReason.BEHIND_EARLIER_SUBMISSION, 2),
+    ]
+    assert waiting[0].holders[0].job_id == JOB
+    assert waiting[0].holders[0].num_slots == 4
+
+
+async def test_the_database_refuses_a_slot_that_is_held(world: World):
+    await start(world)
+    async with world.database.transaction() as tx:
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await tx.connection.execute(
+                """insert into allocation_slots (allocation_id, node_id, slot)
+                select allocation_id, node_id, slot + 0 from allocation_slots limit 1
+                on conflict (allocation_id, node_id, slot) do nothing;
+                insert into jobs (job_id, tenant_id, request_id, command_event_id, spec, pool,
+                    devices, priority, state)
+                values ('j', 'default', 'x', 'e', '{}', 'default', 1, 0, 'starting');
+                insert into runs (run_id, job_id, attempt, fence, state, master_port, device_type,
+                    granted_at) values ('r', 'j', 1, 1, 'starting', 1, 'cpu', now());
+                insert into allocations (allocation_id, run_id, job_id, pool, device_type,
+                    granted_at) values ('a', 'r', 'j', 'default', 'cpu', now());
+                insert into allocation_slots (allocation_id, node_id, slot) values ('a', 'n1', 0)"""
+            )
+
+
+async def test_nodes_are_told_when_they_change(world: World):
+    from services.scheduler import fleet
+    from services.scheduler.core.model import Node
+
+    async with world.database.transaction() as tx:
+        await fleet.register(tx, [Node("n1", "default", "cpu", 2), Node("n3", "other", "gpu", 8)])
+
+    told = await world.told()
+    assert [(payload.kind.type, payload.node_id) for payload in told] == [
+        ("node.registered", "n3"),
+        ("node.removed", "n2"),
+    ]
+
+
+async def test_directories_of_old_jobs_are_removed_and_the_last_kept(world: World):
+    for request_id in ("r1", "r2", "r3"):
+        await world.submit(make_submit(request_id))
+        await world.cancel(job_id_for("default", request_id))
+    sweeper = Sweeper(world.launcher, num_kept=1)
+
+    await sweeper.sweep(world.platform)
+    await sweeper.sweep(world.platform)
+
+    assert sorted(world.launcher.removed) == sorted([JOB, OTHER])
+
+
+async def test_stopping_the_platform_may_stop_its_pods(world: World):
+    await start(world)
+    sleeper = world.loop._pods.stop_all(world.loop._lives)
+    world.launcher.notify_ends = True
+
+    async def end_at_notice(pod, notice):
+        world.launcher.notices[pod.pod_id] = notice
+        world.launcher.sights[POD] = Observation(Sight.ALIVE, notice=str(notice.reason))
+        world.launcher.end(POD, "interrupted")
+
+    world.launcher.notify = end_at_notice
+    await sleeper
+
+    assert world.launcher.notices[POD].reason == "shutdown"

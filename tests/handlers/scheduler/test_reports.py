@@ -1,0 +1,160 @@
+"""Heartbeats and beacons: suspicion, and that nothing is killed for it."""
+
+from datetime import UTC, datetime
+
+from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
+from drivetrain_schemas.reports import PodHeartbeat
+from drivetrain_schemas.runs import RunState
+from drivetrain_schemas.topics import REPORTS
+from services.runtime.bus import Record
+from services.scheduler import store_runs
+from tests.events import handle_batch, make_event
+from tests.handlers.scheduler.world import World, make_submit
+
+JOB = job_id_for("default", "r1")
+RUN = run_id_for(JOB, 1)
+POD = pod_id_for(JOB, 1, 0)
+
+
+def beat(step: int, fence: int = 1, run_id: str = RUN) -> PodHeartbeat:
+    return PodHeartbeat(
+        tenant_id="default",
+        job_id=JOB,
+        run_id=run_id,
+        attempt=1,
+        fence=fence,
+        pod_id=POD,
+        phase="training",
+        step=step,
+        sent_at=datetime.now(UTC),
+    )
+
+
+async def hear(world: World, *beats: PodHeartbeat) -> None:
+    await handle_batch(world.database, world.leases.on_reports, *map(make_event, beats))
+
+
+async def hear_beacons(world: World, seconds: int) -> None:
+    """The scheduler's beacons come back on every partition while this time passes."""
+    for _ in range(0, seconds, 2):
+        await world.clock.advance(2)
+        beacon = world.leases._beacon(REPORTS.name, f"{world.leases._beacon_source}-0")
+        records = [
+            Record(REPORTS.name, partition, 0, 0, beacon.key, beacon.value, beacon.headers)
+            for partition in range(REPORTS.partitions)
+        ]
+        async with world.database.transaction() as tx:
+            assert not await world.leases.on_reports(tx, records)
+
+
+async def running(world: World) -> None:
+    await world.submit(make_submit())
+    await world.rounds()
+    await world.told()
+
+
+async def run_state(world: World) -> RunState:
+    async with world.database.connection() as connection:
+        (run,) = await store_runs.live_runs(connection)
+    return run.state
+
+
+async def rows(world: World) -> list[tuple[str, int]]:
+    async with world.database.connection() as connection:
+        found = await connection.fetch("select pod_id, step from heartbeats")
+    return [tuple(row) for row in found]
+
+
+async def test_the_newest_heartbeat_of_a_pod_is_kept_at_most_once_a_second(world: World):
+    await running(world)
+
+    await hear(world, beat(1), beat(2), beat(3))
+    assert await rows(world) == [(POD, 3)]
+    await hear(world, beat(4))
+    assert await rows(world) == [(POD, 3)]
+
+    async with world.database.transaction() as tx:
+        await tx.connection.execute("update heartbeats set heard_at = now() - interval '2 seconds'")
+    await hear(world, beat(5))
+    assert await rows(world) == [(POD, 5)]
+
+
+async def test_an_older_fence_and_a_run_that_is_over_are_ignored(world: World):
+    await running(world)
+    async with world.database.connection() as connection:
+        fence = (await store_runs.fences(connection, [RUN]))[RUN]
+
+    await hear(world, beat(1, fence=fence + 1))
+    await hear(world, beat(1, run_id=run_id_for(JOB, 9)))
+
+    assert await rows(world) == []
+    assert not world.leases.is_heard(RUN)
+
+
+async def test_silence_makes_a_run_suspect_and_a_heartbeat_takes_it_back(world: World):
+    await running(world)
+    await hear(world, beat(1))
+    await hear_beacons(world, 14)
+    await world.rounds()
+
+    (suspected,) = await world.told()
+    assert suspected.kind.type == "run.suspected"
+    assert suspected.last_heard_at is not None
+    assert await run_state(world) is RunState.SUSPECT
+
+    await hear_beacons(world, 600)
+    await world.rounds()
+    assert world.launcher.killed == []
+    assert world.launcher.notices == {}
+    assert await world.types() == []
+
+    await hear(world, beat(2))
+    await world.rounds()
+    assert await world.types() == ["run.heard"]
+    assert await run_state(world) is RunState.RUNNING
+
+
+async def test_silence_means_nothing_while_the_beacon_does_not_come_back(world: World):
+    await running(world)
+    await world.clock.advance(600)
+    await world.rounds()
+
+    assert await world.types() == []
+
+
+async def test_a_new_scheduler_does_not_take_its_own_start_for_a_sign_of_life(world: World):
+    await running(world)
+    await hear_beacons(world, 14)
+    await world.rounds()
+    world.restart()
+    await world.told()
+
+    await world.rounds()
+    await world.rounds()
+
+    assert await world.types() == []
+    assert await run_state(world) is RunState.SUSPECT
+
+
+async def test_a_suspect_run_can_still_succeed(world: World):
+    await running(world)
+    await hear_beacons(world, 14)
+    await world.rounds()
+    await world.told()
+    world.launcher.end(POD)
+    await world.rounds()
+
+    assert await world.types() == ["run.succeeded", "allocation.released", "job.succeeded"]
+
+
+async def test_beacons_go_to_every_partition(world: World):
+    import asyncio
+
+    task = asyncio.create_task(world.leases.send_beacons(world.platform))
+    async with asyncio.timeout(5):
+        while len(world.bus.records("drivetrain.reports")) < REPORTS.partitions:
+            await asyncio.sleep(0)
+    task.cancel()
+
+    keys = {record.key for record in world.bus.records("drivetrain.reports")}
+    assert len(keys) == REPORTS.partitions

@@ -1,0 +1,183 @@
+"""A scheduler on a real Postgres, with a launcher whose pods do what a test says."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
+from drivetrain_schemas.pods import PodExit, PodSpec, RankExit, StopNotice
+from services.runtime.database import Database
+from services.runtime.service import Platform
+from services.runtime.testing import InMemoryBus, InMemoryObjectStore, ManualClock
+from services.scheduler import fleet, store
+from services.scheduler.core.pods import Sight
+from services.scheduler.handlers import Commands
+from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.leases import Leases
+from services.scheduler.loop import Loop
+from services.scheduler.pods import Pods
+from services.scheduler.settings import SchedulerSettings
+from tests.events import emitted, handle, make_event
+
+NODES = [
+    {"node_id": "n1", "pool": "default", "device_type": "cpu", "slots": 2},
+    {"node_id": "n2", "pool": "default", "device_type": "cpu", "slots": 2},
+]
+
+
+def make_settings(**changes) -> SchedulerSettings:
+    facts = {
+        "kafka_bootstrap_servers": "nowhere:1",
+        "postgres_dsn": "postgresql://nowhere",
+        "nodes": NODES,
+        "lease_seconds": 10,
+    }
+    return SchedulerSettings.model_validate({**facts, **changes})
+
+
+def make_spec(**changes) -> JobSpec:
+    return JobSpec.model_validate({"name": "digits", "command": ["python", "-c", "1"], **changes})
+
+
+def make_submit(request_id: str = "r1", **changes) -> JobSubmit:
+    return JobSubmit(
+        request_id=request_id,
+        spec=make_spec(**changes),
+        job_id=job_id_for("default", request_id),
+    )
+
+
+class FakeLauncher:
+    """Pods as values: `sights` is the truth, and the test changes it."""
+
+    can_run_images = False
+
+    def __init__(self) -> None:
+        self.sights: dict[str, Observation] = {}
+        self.specs: dict[str, PodSpec] = {}
+        self.launches: list[str] = []
+        self.notices: dict[str, StopNotice] = {}
+        self.killed: list[str] = []
+        self.unkillable: set[str] = set()
+        self.removed: list[str] = []
+
+    def reserve_port(self) -> int:
+        return 29_500
+
+    def rendezvous_file(self, job_id: str, attempt: int) -> str:
+        return f"/pods/{job_id}/{attempt}/rendezvous"
+
+    async def launch(self, spec: PodSpec) -> None:
+        self.launches.append(spec.pod_id)
+        self.specs[spec.pod_id] = spec
+        self.sights.setdefault(spec.pod_id, Observation(Sight.ALIVE))
+
+    async def observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
+        absent = Observation(Sight.ABSENT)
+        return {pod.pod_id: self.sights.get(pod.pod_id, absent) for pod in pods}
+
+    async def notify(self, pod: PodRef, notice: StopNotice) -> None:
+        self.notices[pod.pod_id] = notice
+        seen = self.sights[pod.pod_id]
+        self.sights[pod.pod_id] = Observation(seen.sight, seen.exit, str(notice.reason))
+
+    async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
+        self.killed += [pod.pod_id for pod in pods]
+        return frozenset(pod.pod_id for pod in pods) - self.unkillable
+
+    async def remove(self, job_id: str) -> None:
+        self.removed.append(job_id)
+
+    def end(self, pod_id: str, outcome: str = "succeeded", **facts) -> None:
+        """The pod's shim wrote exit.json and is gone."""
+        spec = self.specs[pod_id]
+        code = {"succeeded": 0, "failed": 1, "interrupted": 75}[outcome]
+        ranks = tuple(
+            RankExit(rank=spec.first_rank + number, exit_code=code, signal=None)
+            for number in range(spec.num_ranks)
+        )
+        failed = spec.first_rank if outcome == "failed" else None
+        end = PodExit.model_validate(
+            {
+                "pod_id": pod_id,
+                "outcome": outcome,
+                "ranks": ranks,
+                "first_failed_rank": failed,
+                "ended_at": datetime.now(UTC),
+                **facts,
+            }
+        )
+        notice = self.sights[pod_id].notice
+        self.sights[pod_id] = Observation(Sight.ENDED, end, notice)
+
+
+class World:
+    """One scheduler and what it has told."""
+
+    def __init__(self, database: Database, launcher: FakeLauncher, **settings) -> None:
+        self.database = database
+        self.launcher = launcher
+        self.settings = make_settings(**settings)
+        self.clock = ManualClock()
+        self.bus = InMemoryBus()
+        self.platform = Platform(
+            settings=self.settings,
+            database=database,
+            publisher=self.bus,
+            object_store=InMemoryObjectStore(),
+            clock=self.clock,
+            stopping=asyncio.Event(),
+        )
+        self._last = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """The process died; a new one knows only what is in the database and what it sees."""
+        self.leases = Leases(self.clock, lease=self.settings.lease_seconds, interval=2)
+        pods = Pods(self.launcher, self.settings, self.clock)
+        self.loop = Loop(self.settings, pods, self.leases)
+        self.commands = Commands(self.loop.wake, can_run_images=False)
+
+    async def register(self) -> "World":
+        async with self.database.transaction() as tx:
+            await fleet.register(tx, fleet.nodes_of(self.settings))
+        await self.told()
+        return self
+
+    async def submit(self, *requests: JobSubmit) -> list:
+        return await self._handle(*requests)
+
+    async def cancel(self, job_id: str, reason: str = "enough") -> list:
+        return await self._handle(JobCancel(job_id=job_id, reason=reason))
+
+    async def rounds(self, limit: int = 20) -> None:
+        """Rounds until nothing moves any more."""
+        self.loop.wake()
+        for _ in range(limit):
+            if not await self.loop.round(self.platform):
+                return
+        raise AssertionError("the loop does not come to rest")
+
+    async def told(self) -> list:
+        """What was told since the last call."""
+        events = await emitted(self.database, after=self._last)
+        async with self.database.connection() as connection:
+            self._last = await connection.fetchval("select coalesce(max(id), 0) from outbox")
+        return [event.payload for event in events]
+
+    async def types(self) -> list[str]:
+        return [payload.kind.type for payload in await self.told()]
+
+    async def job(self, job_id: str):
+        async with self.database.connection() as connection:
+            return await store.job(connection, job_id)
+
+    async def _handle(self, *payloads) -> list:
+        await self.told()
+        return await handle(
+            self.database,
+            self.commands.handlers,
+            *(make_event(payload) for payload in payloads),
+            refusals=self.commands.refusals,
+        )
