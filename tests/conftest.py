@@ -5,7 +5,7 @@ the servers and nothing else.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from services.runtime.database import Database
 from services.runtime.kafka import KafkaAccess
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_kafka, running_postgres
+from tests.standalone_platform import StandalonePlatform
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
 
@@ -62,3 +63,14 @@ async def _drop(dsn: str, schema: str) -> None:
     connection = await asyncpg.connect(dsn)
     await connection.execute(f'drop schema "{schema}" cascade')
     await connection.close()
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePlatform]:
+    """The whole platform, once per session, on two nodes with two slots each."""
+    standing = StandalonePlatform(tmp_path_factory.mktemp("platform") / "home")
+    standing.start()
+    try:
+        yield standing
+    finally:
+        standing.stop()

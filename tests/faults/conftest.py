@@ -1,16 +1,15 @@
-"""One running platform for every scenario, and an undisturbed job to compare with."""
+"""An undisturbed job to compare with, and what must hold after every failure."""
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.faults import evidence
-from tests.faults.platform import StandalonePlatform
-from tests.faults.training import TrainingJob
+from tests.standalone_platform import StandalonePlatform
+from tests.training_job import TrainingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +22,6 @@ class Reference:
 
 Submit = Callable[..., TrainingJob]
 CheckAll = Callable[..., None]
-
-
-@pytest.fixture(scope="session")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePlatform]:
-    home: Path = tmp_path_factory.mktemp("platform") / "home"
-    standing = StandalonePlatform(home)
-    standing.start()
-    try:
-        yield standing
-    finally:
-        standing.stop()
 
 
 @pytest.fixture(scope="session")

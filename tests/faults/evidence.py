@@ -16,8 +16,8 @@ import yaml
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from safetensors.numpy import load_file
 
-from tests.faults.platform import StandalonePlatform, processes_with_marker
-from tests.faults.training import MAX_STEPS, TrainingJob
+from tests.standalone_platform import StandalonePlatform, processes_with_marker
+from tests.training_job import MAX_STEPS, TrainingJob
 
 PRICES = Path(__file__).parents[2] / "services/cost/prices.yaml"
 TOPICS = ("events.jobs", "events.charges", "events.checkpoints", "events.nodes")

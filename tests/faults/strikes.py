@@ -5,8 +5,8 @@ import os
 import signal
 from collections.abc import Iterable
 
-from tests.faults.platform import SERVICES, StandalonePlatform
-from tests.faults.training import TrainingJob
+from tests.standalone_platform import SERVICES, StandalonePlatform
+from tests.training_job import TrainingJob
 
 
 def kill(pids: Iterable[int]) -> None:

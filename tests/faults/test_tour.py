@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults import strikes
 from tests.faults.conftest import CheckAll, Submit
-from tests.faults.platform import StandalonePlatform
+from tests.standalone_platform import StandalonePlatform
 
 pytestmark = pytest.mark.timeout(600)
 

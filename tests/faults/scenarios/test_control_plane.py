@@ -8,9 +8,9 @@ import pytest
 
 from tests.faults import strikes
 from tests.faults.conftest import CheckAll, Submit
-from tests.faults.platform import SERVICES, StandalonePlatform
-from tests.faults.training import TrainingJob
-from tests.faults.waiting import wait_until
+from tests.standalone_platform import SERVICES, StandalonePlatform
+from tests.training_job import TrainingJob
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 

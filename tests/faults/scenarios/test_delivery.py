@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from drivetrain_schemas.topics import TOPICS
 from tests.faults.conftest import CheckAll, Submit
-from tests.faults.platform import StandalonePlatform
-from tests.faults.training import TrainingJob
+from tests.standalone_platform import StandalonePlatform
+from tests.training_job import TrainingJob
 
 pytestmark = pytest.mark.timeout(900)
 ECHO = "x-echo"

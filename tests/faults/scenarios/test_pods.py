@@ -6,8 +6,8 @@ import pytest
 
 from tests.faults import strikes
 from tests.faults.conftest import CheckAll, Submit
-from tests.faults.platform import StandalonePlatform
-from tests.faults.training import TrainingJob
+from tests.standalone_platform import StandalonePlatform
+from tests.training_job import TrainingJob
 
 pytestmark = pytest.mark.timeout(900)
 

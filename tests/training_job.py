@@ -7,11 +7,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from tests.faults.platform import StandalonePlatform, processes_with_marker
-from tests.faults.waiting import wait_until
+from tests.standalone_platform import StandalonePlatform, processes_with_marker
+from tests.waiting import wait_until
 
 MAX_STEPS = 400
-SCRIPT = Path(__file__).parent / "job" / "train.py"
+SCRIPT = Path(__file__).parent / "jobs" / "train.py"
 STRIKE_BEFORE = 0.6 * MAX_STEPS
 
 

@@ -15,7 +15,7 @@ import httpx
 
 from services.standalone.home import Home
 from services.standalone.status import read_status
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 SERVICES = ("scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway")
 START_SECONDS = 120.0
