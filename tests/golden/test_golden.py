@@ -1,4 +1,4 @@
-"""What was once written is read by every later version, and written again byte for byte the same."""
+"""What was once written is read by every later version, and written again the same."""
 
 import json
 from pathlib import Path
