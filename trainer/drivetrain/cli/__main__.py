@@ -1,0 +1,3 @@
+from drivetrain.cli.main import main
+
+main()

@@ -1,0 +1,82 @@
+"""`drivetrain checkpoint`: list, show, pin."""
+
+from typing import Annotated
+
+import typer
+
+from drivetrain.cli import amounts, session
+from drivetrain.cli.output import (
+    Column,
+    Format,
+    Item,
+    field_column,
+    text_of,
+    write_line,
+    write_list,
+    write_record,
+    write_value,
+)
+from drivetrain.cli.session import JobArgument, OutputOption, segment
+
+app = session.make_group("Look at checkpoints and keep them.")
+
+CheckpointArgument = Annotated[
+    str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint's id (ckpt_...).")
+]
+
+CHECKPOINT_COLUMNS = (
+    field_column("CHECKPOINT", "checkpoint_id"),
+    field_column("STEP", "step", is_number=True),
+    field_column("ATTEMPT", "attempt", is_number=True),
+    field_column("STATE", "state"),
+    Column("SIZE", lambda one: amounts.size(one.get("size_bytes")), is_number=True),
+    Column("MARKS", lambda one: text_of(" ".join(_marks(one)))),
+    Column("COMMITTED", lambda one: amounts.moment(one.get("committed_at"))),
+)
+
+
+@app.command(name="list")
+def list_checkpoints(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
+    """List a job's checkpoints, newest first."""
+    with session.connect() as gateway:
+        answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
+    write_list(answer["checkpoints"], CHECKPOINT_COLUMNS, output, "no checkpoints yet")
+
+
+@app.command()
+def show(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) -> None:
+    """Show one checkpoint."""
+    with session.connect() as gateway:
+        one = gateway.get(f"/v1/checkpoints/{segment(checkpoint_id)}")
+    values = ", ".join(f"{name} {value:.6g}" for name, value in sorted(one["metrics"].items()))
+    rows = [
+        ("checkpoint", one["checkpoint_id"]),
+        ("job", one["job_id"]),
+        ("step", f"{one['step']} of attempt {one['attempt']}"),
+        ("state", " ".join([one["state"], *_marks(one)])),
+        ("size", f"{amounts.size(one['size_bytes'])} in {text_of(one['num_shards'])} shards"),
+        ("metrics", text_of(values)),
+        ("manifest", text_of(one["manifest_key"])),
+        ("committed", amounts.moment(one["committed_at"])),
+    ]
+    if one.get("detail"):
+        rows.append(("detail", one["detail"]))
+    write_record(one, output, rows)
+
+
+@app.command()
+def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) -> None:
+    """Keep this checkpoint whatever the job's policy says."""
+    with session.connect() as gateway:
+        answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
+    if output is Format.TABLE:
+        write_line(f"{checkpoint_id} is kept")
+    else:
+        write_value(answer, output)
+
+
+def _marks(checkpoint: Item) -> list[str]:
+    marks = [name for name in ("latest", "best", "pinned") if checkpoint.get(f"is_{name}")]
+    if checkpoint.get("restored_by_attempt"):
+        marks.append(f"restored-by-{checkpoint['restored_by_attempt']}")
+    return marks

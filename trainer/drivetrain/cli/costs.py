@@ -1,0 +1,58 @@
+"""`drivetrain cost`: show."""
+
+from typing import Annotated
+
+import typer
+
+from drivetrain.cli import amounts, session
+from drivetrain.cli.output import (
+    Column,
+    Format,
+    field_column,
+    write_line,
+    write_list,
+    write_record,
+    write_value,
+)
+from drivetrain.cli.session import OutputOption, segment
+
+app = session.make_group("See what jobs cost.")
+
+COST_COLUMNS = (
+    field_column("JOB", "job_id"),
+    field_column("NAME", "name"),
+    Column("CHARGED", lambda item: amounts.money(item["charged_micro_usd"]), is_number=True),
+)
+
+
+@app.callback()
+def cost() -> None:
+    """Keeps `show` a verb of its own, though it is the only one yet."""
+
+
+@app.command()
+def show(
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="One job; all of them without it.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show what was charged, and what is accruing for slots that are held now."""
+    with session.connect() as gateway:
+        if job_id is not None:
+            spend = gateway.get(f"/v1/jobs/{segment(job_id)}/cost")
+            rows = [
+                ("charged", amounts.money(spend["charged_micro_usd"])),
+                ("accruing", amounts.money(spend["accruing_micro_usd"])),
+                ("total", amounts.money(spend["total_micro_usd"])),
+            ]
+            write_record(spend, output, rows)
+            return
+        report = gateway.get("/v1/cost", {"by": "job"})
+    if output is not Format.TABLE:
+        write_value(report, output)
+        return
+    write_list(report["items"], COST_COLUMNS, output, "nothing was charged yet")
+    write_line(f"charged {amounts.money(report['charged_micro_usd'])}")
+    if report.get("spend"):
+        write_line(f"accruing {amounts.money(report['spend']['accruing_micro_usd'])}")

@@ -1,0 +1,90 @@
+"""What can go wrong on the command line, each kind with its exit code.
+
+CliError
+├── InvalidInput   2  a file, an option or a value is wrong; nothing was sent
+├── Unreachable    3  no platform is known, it does not answer, or it is not well
+├── NotFound       4  the platform does not know what was named
+└── Refused        5  the platform understood and said no
+JobFailed          1  what was waited for ended without success
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    JOB_FAILED = 1
+    INVALID_INPUT = 2
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+    REFUSED = 5
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """What is wrong with one field; `place` is a file and line where one is known."""
+
+    field: str
+    message: str
+    fix: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.place}: " if self.place else ""
+        fix = f" ({self.fix})" if self.fix else ""
+        return f"{place}{self.field} {self.message}{fix}"
+
+
+class CliError(Exception):
+    """The base: a sentence, the fix, and what is wrong field by field."""
+
+    exit_code = ExitCode.INVALID_INPUT
+
+    def __init__(
+        self, message: str, *, fix: str = "", problems: Sequence[FieldProblem] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+        self.problems = tuple(problems)
+
+
+class InvalidInput(CliError):
+    """A file, an option or a value is wrong; nothing was sent."""
+
+
+class Unreachable(CliError):
+    """No platform is known, it does not answer, or it is not well."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class NotFound(CliError):
+    """The platform does not know what was named."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class Refused(CliError):
+    """The platform understood and said no."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class JobFailed(CliError):
+    """What was waited for ended without success."""
+
+    exit_code = ExitCode.JOB_FAILED
+
+
+def field_problems(errors: Any) -> list[FieldProblem]:
+    """The `errors` of a problem document or of a refusal."""
+    return [
+        FieldProblem(str(item.get("field")), str(item.get("message")), str(item.get("fix") or ""))
+        for item in errors or ()
+        if isinstance(item, dict)
+    ]

@@ -1,0 +1,123 @@
+"""Requests to the gateway, and its answers as values or as errors with an exit code.
+
+Requests are repeated a few times when no answer came: each of ours is safe to repeat, because a
+submission carries its request id and all others say how things shall be.
+"""
+
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from drivetrain.cli.connection import START_FIX, Connection
+from drivetrain.cli.errors import CliError, NotFound, Refused, Unreachable, field_problems
+
+TRIES = 4
+BACKOFF_SECONDS = 0.25
+PAGE_ITEMS = 100
+# A command waits up to 2 s for the scheduler's word, an upload for the disk.
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_NOT_WELL = (502, 503, 504)
+
+Query = Mapping[str, str | int | float | None]
+
+
+class Gateway:
+    """One platform. Use it as a context manager."""
+
+    def __init__(
+        self, connection: Connection, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.url = connection.url
+        self._client = httpx.Client(
+            base_url=connection.url,
+            headers={"Authorization": f"Bearer {connection.token}"},
+            timeout=TIMEOUT,
+            transport=transport,
+            # The environment's proxy serves other machines; it does not know this one's ports.
+            trust_env=not _is_this_machine(connection.url),
+        )
+
+    def __enter__(self) -> "Gateway":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def get(self, path: str, query: Query | None = None, *, tries: int = TRIES) -> Any:
+        params = {name: value for name, value in (query or {}).items() if value is not None}
+        return self._answer(self._client.build_request("GET", path, params=params), tries)
+
+    def pages(self, path: str, name: str, query: Query | None = None) -> Iterator[Any]:
+        """The items of a list, page after page; `name` is the field that holds them."""
+        after: str | None = None
+        while True:
+            page = self.get(path, {**(query or {}), "limit": PAGE_ITEMS, "after": after})
+            yield from page[name]
+            after = page.get("next")
+            if not page[name] or after is None:
+                return
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._answer(self._client.build_request("POST", path, json=dict(body or {})), TRIES)
+
+    def upload(self, path: str, content: bytes) -> Any:
+        headers = {"Content-Type": "application/gzip"}
+        request = self._client.build_request("POST", path, content=content, headers=headers)
+        return self._answer(request, TRIES)
+
+    def _answer(self, request: httpx.Request, tries: int) -> Any:
+        for remaining in reversed(range(tries)):
+            try:
+                response = self._client.send(request)
+                if response.status_code not in _NOT_WELL or not remaining:
+                    return _value(response)
+            except httpx.TransportError as error:
+                if not remaining:
+                    raise Unreachable(
+                        f"{self.url} does not answer: {error or type(error).__name__}",
+                        fix=START_FIX,
+                    ) from error
+            waited = tries - remaining
+            time.sleep(BACKOFF_SECONDS * waited * random.uniform(0.5, 1.5))
+        raise AssertionError("unreachable")
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _value(response: httpx.Response) -> Any:
+    try:
+        value = response.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        value = None
+    if response.is_success and value is not None:
+        return value
+    raise _error(response.status_code, value if isinstance(value, dict) else {})
+
+
+def _error(status: int, problem: Mapping[str, Any]) -> CliError:
+    """An error from an RFC 9457 problem, or from the bare status of something else."""
+    title = str(problem.get("detail") or problem.get("title") or "")
+    if status == 404:
+        return NotFound(title or "the platform does not know this")
+    if status in (401, 403):
+        fix = "check DRIVETRAIN_TOKEN; a restart with an empty data directory makes a new one"
+        return Refused(title or "the platform does not accept the token", fix=fix)
+    if status < 400 or status >= 500:
+        message = title or f"the answer ({status}) is not that of a Drivetrain gateway"
+        return Unreachable(message, fix="check the address, and the platform's logs")
+    problems = field_problems(problem.get("errors"))
+    return Refused(title or f"the platform refused ({status})", problems=problems)

@@ -1,0 +1,88 @@
+"""How a job is shown: the columns of lists, and the rows of one job."""
+
+from typing import Any
+
+from drivetrain.cli import amounts, waiting
+from drivetrain.cli.output import Column, Item, field_column, text_of
+
+
+def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
+    result: Any = job.get("result") or {}
+    rows = [
+        ("job", job["job_id"]),
+        ("name", text_of(job.get("name"))),
+        ("state", waiting.in_words(waiting.standing_of_job(job))),
+        ("page", page),
+        ("devices", f"{text_of(job.get('devices'))} of pool {text_of(job.get('pool'))}"),
+        ("submitted", amounts.moment(job.get("submitted_at"))),
+        ("finished", amounts.moment(job.get("finished_at"))),
+        ("charged", amounts.money(job.get("charged_micro_usd"))),
+    ]
+    if job.get("study_id"):
+        rows.append(("trial", f"{job['trial_number']} of {job['study_id']}"))
+    if job.get("detail"):
+        rows.append(("detail", job["detail"]))
+    if job.get("refusal"):
+        rows.append(("refused", f"{job['refusal']['reason']}: {job['refusal']['detail']}"))
+    rows += [(f"run {run['attempt']}", _run_in_words(run)) for run in job.get("runs") or ()]
+    rows += [(f"alert {one['alert']}", one["detail"]) for one in job.get("alerts") or ()]
+    values = sorted((result.get("metrics") or {}).items())
+    if values:
+        rows.append(("result", ", ".join(f"{name} {value:.6g}" for name, value in values)))
+    best = job.get("best") or {}
+    if best.get("value") is not None:
+        rows.append(("best", f"{best['name']} {best['value']:.6g} at step {best['step']}"))
+    return rows
+
+
+def _run_in_words(run: Item) -> str:
+    parts = [run["state"]]
+    if run.get("exit_code") is not None:
+        parts.append(f"exit code {run['exit_code']} of rank {text_of(run.get('rank'))}")
+    if run.get("signal") is not None:
+        parts.append(f"signal {run['signal']} of rank {text_of(run.get('rank'))}")
+    if run.get("detail"):
+        parts.append(run["detail"])
+    return ", ".join(parts)
+
+
+def progress_of(job: Item) -> Item:
+    progress: Item = job.get("progress") or {}
+    return progress
+
+
+def _steps(job: Item) -> str:
+    progress = progress_of(job)
+    return amounts.steps(progress.get("step"), progress.get("max_steps"))
+
+
+def _numbers(series: Item) -> list[float]:
+    """Values without the words for NaN and the infinities."""
+    return [value for value in series["values"] if not isinstance(value, str)]
+
+
+def _at(values: list[Any], index: int) -> Any:
+    return values[index] if values else None
+
+
+JOB_COLUMNS = (
+    field_column("JOB", "job_id"),
+    field_column("NAME", "name"),
+    field_column("STATE", "state"),
+    Column("STEP", _steps, is_number=True),
+    Column(
+        "ETA", lambda job: amounts.duration(progress_of(job).get("eta_seconds")), is_number=True
+    ),
+    Column("CHARGED", lambda job: amounts.money(job.get("charged_micro_usd")), is_number=True),
+    Column("SUBMITTED", lambda job: amounts.moment(job.get("submitted_at"))),
+)
+
+
+METRIC_COLUMNS = (
+    field_column("NAME", "name"),
+    field_column("SAMPLES", "num_samples", is_number=True),
+    Column("STEP", lambda series: text_of(_at(series["steps"], -1)), is_number=True),
+    Column("LAST", lambda series: text_of(_at(series["values"], -1)), is_number=True),
+    Column("LOWEST", lambda series: text_of(min(_numbers(series), default=None)), is_number=True),
+    Column("HIGHEST", lambda series: text_of(max(_numbers(series), default=None)), is_number=True),
+)

@@ -1,0 +1,212 @@
+"""`drivetrain job`: submit, list, show, logs, metrics, explain, cancel, estimate."""
+
+import uuid
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from drivetrain.cli import amounts, session, waiting
+from drivetrain.cli.errors import JobFailed, Refused, field_problems
+from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, progress_of, rows_of
+from drivetrain.cli.logs import follow_logs, show_logs
+from drivetrain.cli.output import (
+    Format,
+    Item,
+    text_of,
+    write_line,
+    write_list,
+    write_note,
+    write_record,
+    write_value,
+)
+from drivetrain.cli.session import (
+    FileArgument,
+    JobArgument,
+    LimitOption,
+    OutputOption,
+    RequestIdOption,
+    SetOption,
+    address,
+    segment,
+)
+
+if TYPE_CHECKING:
+    from drivetrain.cli.gateway import Gateway
+
+app = session.make_group("Submit jobs and look at them.")
+
+
+@app.command()
+def submit(
+    file: FileArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until the job has ended.")] = False,
+    settings: SetOption = None,
+    request_id: RequestIdOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Submit a job. With --wait, exit code 1 says that it ended without success."""
+    from drivetrain.cli.specs import load_job
+
+    with session.connect() as gateway:
+        spec = load_job(file, settings or [], gateway)
+        body = {"request_id": request_id or uuid.uuid4().hex, "spec": spec}
+        job = gateway.post("/v1/jobs", body)
+        if output is Format.TABLE:
+            write_line(job["job_id"])
+            write_line(address(gateway, job["job_url"]))
+        if wait:
+            job = _wait(gateway, job["job_id"])
+        if output is not Format.TABLE:
+            write_value(job, output)
+        if wait:
+            _finish(job)
+
+
+@app.command(name="list")
+def list_jobs(
+    state: Annotated[str | None, typer.Option("--state", help="Only jobs in this state.")] = None,
+    limit: LimitOption = 20,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List jobs, newest first."""
+    with session.connect() as gateway:
+        jobs = list(islice(gateway.pages("/v1/jobs", "jobs", {"state": state}), limit))
+    write_list(jobs, JOB_COLUMNS, output, "no jobs")
+
+
+@app.command()
+def show(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
+    """Show one job: its state, its runs, its result."""
+    with session.connect() as gateway:
+        job = gateway.get(f"/v1/jobs/{segment(job_id)}")
+        write_record(job, output, rows_of(job, address(gateway, job["job_url"])))
+
+
+@app.command()
+def logs(
+    job_id: JobArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends.")
+    ] = False,
+    rank: Annotated[int | None, typer.Option("--rank", min=0, help="Only this rank.")] = None,
+    tail: Annotated[
+        int, typer.Option("--tail", min=1, max=5000, help="Begin with so many of the last lines.")
+    ] = 1000,
+) -> None:
+    """Print what the job's ranks wrote."""
+    with session.connect() as gateway:
+        if follow:
+            follow_logs(gateway, job_id, rank, tail)
+        else:
+            show_logs(gateway, job_id, rank, tail)
+
+
+@app.command()
+def metrics(
+    job_id: JobArgument,
+    names: Annotated[
+        list[str] | None, typer.Option("--name", "-n", help="Only this metric; may be repeated.")
+    ] = None,
+    from_step: Annotated[int | None, typer.Option("--from-step", min=0)] = None,
+    max_points: Annotated[int | None, typer.Option("--max-points", min=4, max=100_000)] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show what the job logged. With --output json or yaml, all points."""
+    query = {
+        "names": ",".join(names) if names else None,
+        "from_step": from_step,
+        "max_points": max_points,
+    }
+    with session.connect() as gateway:
+        samples = gateway.get(f"/v1/jobs/{segment(job_id)}/metrics", query)
+    if output is not Format.TABLE:
+        write_value(samples, output)
+        return
+    items = [{"name": name, **series} for name, series in sorted(samples["series"].items())]
+    write_list(items, METRIC_COLUMNS, output, "nothing was logged yet")
+
+
+@app.command()
+def explain(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
+    """Say why the job is where it is."""
+    with session.connect() as gateway:
+        explanation = gateway.get(f"/v1/jobs/{segment(job_id)}/explain")
+    if output is not Format.TABLE:
+        write_value(explanation, output)
+        return
+    write_line(explanation["text"])
+    for holder in (explanation.get("waiting") or {}).get("holders") or ():
+        write_line(f"  {holder['job_id']} holds {holder['num_slots']} slots")
+    for alert in explanation.get("alerts") or ():
+        write_line(f"  alert {alert['alert']}: {alert['detail']}")
+
+
+@app.command()
+def cancel(
+    job_id: JobArgument,
+    reason: Annotated[str, typer.Option("--reason", help="A word for those who ask.")] = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Ask for the job to be ended. It keeps its checkpoints."""
+    with session.connect() as gateway:
+        answer = gateway.post(f"/v1/jobs/{segment(job_id)}/cancel", {"reason": reason})
+    if output is Format.TABLE:
+        write_line(f"{job_id} is being cancelled")
+    else:
+        write_value(answer, output)
+
+
+@app.command()
+def estimate(
+    file: FileArgument,
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="How long it would run.")],
+    settings: SetOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Say what a job would cost, without submitting it."""
+    from drivetrain.cli.specs import load_job
+
+    with session.connect() as gateway:
+        spec = load_job(file, settings or [], None)
+        answer = gateway.post("/v1/estimates", {"spec": spec, "seconds": seconds})
+    cost = amounts.money(answer["estimated_micro_usd"])
+    price = amounts.money(answer["price_micro_usd_per_slot_hour"])
+    rows = [
+        ("estimate", f"{cost} for {amounts.duration(seconds)}"),
+        ("price", f"{price} per slot and hour ({answer['price_id']})"),
+    ]
+    write_record(answer, output, rows)
+
+
+def _wait(gateway: "Gateway", job_id: str) -> Item:
+    path = f"/v1/jobs/{segment(job_id)}"
+    try:
+        return waiting.wait(
+            lambda: gateway.get(path, tries=1), waiting.standing_of_job, waiting.FINAL_JOB_STATES
+        )
+    except KeyboardInterrupt:
+        write_note(f"the job goes on; see: drivetrain job show {job_id}")
+        raise
+
+
+def _finish(job: Item) -> None:
+    """The last words on a job that was waited for; raises where it did not succeed."""
+    state = job["state"]
+    if state == "rejected":
+        raise _refusal(job["refusal"])
+    if state != "succeeded":
+        fix = f"see: drivetrain job logs {job['job_id']}"
+        raise JobFailed(f"the job {state}: {job.get('detail') or 'no reason given'}", fix=fix)
+    best = job.get("best") or {}
+    parts = [f"step {text_of(progress_of(job).get('step'))}"]
+    if best.get("value") is not None:
+        parts.append(f"best {best['name']} {best['value']:.6g} at step {best['step']}")
+    parts.append(f"charged {amounts.money(job.get('charged_micro_usd'))}")
+    write_note(f"succeeded: {', '.join(parts)}")
+
+
+def _refusal(refusal: Item) -> Refused:
+    return Refused(
+        f"{refusal['reason']}: {refusal['detail']}", problems=field_problems(refusal["errors"])
+    )

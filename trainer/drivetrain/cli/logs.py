@@ -1,0 +1,80 @@
+"""Printing a job's logs: what is there, or on and on until the job has ended."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.cli.errors import NotFound, Unreachable
+from drivetrain.cli.output import Item, clean, write_note
+from drivetrain.cli.session import segment
+from drivetrain.cli.waiting import FINAL_JOB_STATES, GIVE_UP_SECONDS, POLL_SECONDS
+
+if TYPE_CHECKING:
+    from drivetrain.cli.gateway import Gateway
+
+PAGE_LINES = 1000
+# A pod sends its last lines for a few seconds after its ranks have ended.
+POLLS_AFTER_THE_END = 4
+
+
+class _Printer:
+    """Lines with their rank before them, where several ranks are shown."""
+
+    def __init__(self, rank: int | None) -> None:
+        self._rank = rank
+        self._attempt: int | None = None
+        self._is_terminal = sys.stdout.isatty()
+
+    def print(self, page: Item) -> None:
+        for line in page["lines"]:
+            if line["attempt"] != self._attempt:
+                if self._attempt is not None:
+                    write_note(f"--- attempt {line['attempt']} ---")
+                self._attempt = line["attempt"]
+            text = clean(line["line"]) if self._is_terminal else line["line"]
+            print(text if self._rank is not None else f"{line['rank']}| {text}")
+        sys.stdout.flush()
+
+
+def show_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) -> None:
+    """The last lines that are there."""
+    page = gateway.get(_path(job_id), {"rank": rank, "tail": tail})
+    _Printer(rank).print(page)
+    if page.get("num_dropped_bytes"):
+        write_note(f"{page['num_dropped_bytes']:,} bytes came too fast and were not kept")
+
+
+def follow_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) -> None:
+    """The last lines and all that come, until the job has ended and nothing more arrives."""
+    printer = _Printer(rank)
+    page = gateway.get(_path(job_id), {"rank": rank, "tail": tail})
+    printer.print(page)
+    after = page["next"]
+    num_empty = 0
+    silent_since: float | None = None
+    while num_empty < POLLS_AFTER_THE_END:
+        query: dict[str, Any] = {"rank": rank, "after": after, "limit": PAGE_LINES}
+        try:
+            page = gateway.get(_path(job_id), query, tries=1)
+            has_ended = _has_ended(gateway, job_id)
+        except (Unreachable, NotFound):
+            silent_since = silent_since or time.monotonic()
+            if time.monotonic() - silent_since > GIVE_UP_SECONDS:
+                raise
+            time.sleep(POLL_SECONDS)
+            continue
+        silent_since = None
+        printer.print(page)
+        after = max(after, page["next"])
+        num_empty = num_empty + 1 if has_ended and not page["lines"] else 0
+        if not page["lines"]:
+            time.sleep(POLL_SECONDS)
+
+
+def _has_ended(gateway: "Gateway", job_id: str) -> bool:
+    job = gateway.get(f"/v1/jobs/{segment(job_id)}", tries=1)
+    return job["state"] in FINAL_JOB_STATES
+
+
+def _path(job_id: str) -> str:
+    return f"/v1/jobs/{segment(job_id)}/logs"

@@ -1,0 +1,64 @@
+"""The command `drivetrain`: its groups of verbs, and every error as a sentence and an exit code.
+
+Exit codes: 0 done; 1 the job that was waited for did not succeed; 2 the input is wrong; 3 the
+platform cannot be reached; 4 it does not know what was named; 5 it refused; 130 interrupted.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from drivetrain.cli import checkpoints, costs, jobs, nodes, parked, reports, session, studies
+from drivetrain.cli.errors import CliError, ExitCode
+from drivetrain.cli.output import write_error
+
+EPILOG = (
+    "Connection: DRIVETRAIN_URL and DRIVETRAIN_TOKEN, else connection.json in DRIVETRAIN_HOME "
+    "(default ~/.drivetrain). "
+    "Exit codes: 0 done, 1 the job did not succeed (--wait), 2 the input is wrong, "
+    "3 the platform cannot be reached, 4 not found, 5 refused."
+)
+
+app = session.make_group("Train on Drivetrain: submit jobs and studies, and look at them.")
+app.info.epilog = EPILOG
+app.add_typer(jobs.app, name="job")
+app.add_typer(studies.app, name="study")
+app.add_typer(checkpoints.app, name="checkpoint")
+app.add_typer(costs.app, name="cost")
+app.add_typer(nodes.app, name="node")
+app.add_typer(parked.app, name="parked")
+app.command(name="report")(reports.report)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        print(f"drivetrain {version('drivetrain')}")
+        raise typer.Exit
+
+
+@app.callback()
+def drivetrain(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """Train on Drivetrain: submit jobs and studies, and look at them."""
+
+
+def main() -> None:
+    """The entry point."""
+    try:
+        app(prog_name="drivetrain")
+    except CliError as error:
+        write_error(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # `drivetrain job list | head`: whoever read has enough. Nothing more may be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.OK)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

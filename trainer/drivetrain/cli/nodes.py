@@ -1,0 +1,37 @@
+"""`drivetrain node`: list."""
+
+from drivetrain.cli import session
+from drivetrain.cli.output import Column, Format, Item, field_column, text_of, write_list
+from drivetrain.cli.session import OutputOption
+
+app = session.make_group("See the machines and who holds them.")
+
+NODE_COLUMNS = (
+    field_column("NODE", "node_id"),
+    field_column("POOL", "pool"),
+    field_column("DEVICE", "device_type"),
+    Column("FREE", lambda node: f"{node['num_free']}/{node['num_slots']}", is_number=True),
+    Column("HELD BY", lambda node: text_of(_holders(node))),
+)
+
+
+@app.callback()
+def node() -> None:
+    """Keeps `list` a verb of its own, though it is the only one yet."""
+
+
+@app.command(name="list")
+def list_nodes(output: OutputOption = Format.TABLE) -> None:
+    """List nodes, their free slots, and the jobs that hold the others."""
+    with session.connect() as gateway:
+        answer = gateway.get("/v1/nodes")
+    write_list(answer["nodes"], NODE_COLUMNS, output, "no nodes")
+
+
+def _holders(node: Item) -> str:
+    """Each holding job once, with the number of its slots."""
+    slots: dict[str, int] = {}
+    for slot in node["slots"]:
+        if slot.get("job_id"):
+            slots[slot["job_id"]] = slots.get(slot["job_id"], 0) + 1
+    return ", ".join(f"{job_id} ({count})" for job_id, count in slots.items())

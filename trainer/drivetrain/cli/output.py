@@ -1,0 +1,127 @@
+"""How answers are written: tables for people, JSON or YAML for programs.
+
+Answers go to standard output; progress, notes and errors go to standard error. Without a terminal,
+or with NO_COLOR, everything is plain lines. Texts from the platform may hold anything a program
+printed, so control characters reach no terminal.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TextIO
+
+from drivetrain.cli.errors import CliError
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Item = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: its title, and the text of an item's cell."""
+
+    title: str
+    cell: Callable[[Item], str]
+    is_number: bool = False
+
+
+def field_column(title: str, name: str, *, is_number: bool = False) -> Column:
+    """A column that shows one field as it is."""
+    return Column(title, lambda item: text_of(item.get(name)), is_number)
+
+
+def text_of(value: Any) -> str:
+    """A value in a cell; nothing known is a dash."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def write_list(items: Sequence[Item], columns: Sequence[Column], form: Format, empty: str) -> None:
+    """A list of items; `empty` says in a table that there are none."""
+    if form is not Format.TABLE:
+        write_value(list(items), form)
+    elif not items:
+        write_line(empty)
+    else:
+        _write_table([[column.cell(item) for column in columns] for item in items], columns)
+
+
+def write_record(item: Item, form: Format, rows: Sequence[tuple[str, str]]) -> None:
+    """One thing: names and texts below each other, or the whole value."""
+    if form is not Format.TABLE:
+        write_value(item, form)
+        return
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        indented = clean(text).replace("\n", "\n" + " " * (width + 2))
+        write_line(f"{name.ljust(width)}  {indented}", is_clean=True)
+
+
+def write_value(value: Any, form: Format) -> None:
+    if form is Format.YAML:
+        import yaml
+
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+        write_line(text.rstrip("\n"), is_clean=True)
+    else:
+        write_line(json.dumps(value, indent=2, ensure_ascii=False), is_clean=True)
+
+
+def write_line(text: str, *, is_clean: bool = False) -> None:
+    print(text if is_clean else clean(text))
+
+
+def write_note(text: str) -> None:
+    """A sentence beside the answer, for people."""
+    print(clean(text), file=sys.stderr, flush=True)
+
+
+def write_error(error: CliError) -> None:
+    lines = [f"error: {error.message}"]
+    lines += [f"  {problem}" for problem in error.problems]
+    if error.fix:
+        lines.append(f"  fix: {error.fix}")
+    for line in lines:
+        write_note(line)
+
+
+def clean(text: str) -> str:
+    """Without what would steer a terminal: control characters other than newline and tab."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
+    )
+
+
+def is_lively(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether bars and colours may be drawn on this stream."""
+    return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+def _write_table(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
+    """Aligned columns, nothing cut off: an id that is copied must be whole."""
+    shown = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in cells]
+    table = [[column.title for column in columns], *shown]
+    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    for row in table:
+        parts = [
+            text.rjust(width) if column.is_number else text.ljust(width)
+            for text, width, column in zip(row, widths, columns, strict=True)
+        ]
+        write_line("  ".join(parts).rstrip(), is_clean=True)

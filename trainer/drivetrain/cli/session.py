@@ -1,0 +1,56 @@
+"""Opening the platform, and the options that many verbs share."""
+
+import os
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from drivetrain.cli.connection import find_connection
+from drivetrain.cli.output import Format
+
+if TYPE_CHECKING:
+    from drivetrain.cli.gateway import Gateway
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id (job_...).")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A YAML file, or - for input.")]
+OutputOption = Annotated[
+    Format, typer.Option("--output", "-o", help="How the answer is written.", show_default=True)
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set a field: --set max_steps=10"),
+]
+RequestIdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--request-id",
+        metavar="ID",
+        help="Your own name for this request: sent again, it is the same job or study.",
+    ),
+]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")]
+
+
+def connect() -> "Gateway":
+    """The platform that the environment names. Use it as a context manager."""
+    from drivetrain.cli.gateway import Gateway
+
+    return Gateway(find_connection(os.environ))
+
+
+def segment(name: str) -> str:
+    """An id as one segment of a path, whatever was typed."""
+    return quote(name, safe="")
+
+
+def address(gateway: "Gateway", url: str) -> str:
+    """A page's address that can be clicked."""
+    return gateway.url + url if url.startswith("/") else url
+
+
+def make_group(help_text: str) -> typer.Typer:
+    """A group of verbs. Plain help: rich's panels would cost a tenth of a second each time."""
+    return typer.Typer(
+        help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    )

@@ -1,0 +1,142 @@
+"""From a file to a request: the YAML read, `--set` applied, checked by the contract, code uploaded.
+
+The contract is checked before anything is sent, in the words the platform would use, and errors
+are named with the line of the file. `code: DIRECTORY` in a job is packed, uploaded under its
+digest, and replaced by {uri, sha256}; that comes last, when all else is known to be right.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from drivetrain.cli.documents import MAX_BYTES, Document, read_document
+from drivetrain.cli.errors import FieldProblem, InvalidInput
+from drivetrain.cli.gateway import Gateway
+from drivetrain.cli.output import write_note
+from drivetrain.cli.packing import Package, pack
+from drivetrain_schemas.errors import field_errors
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.studies import StudySpec
+
+# Stands for the code that is not uploaded yet while the rest is checked.
+_PENDING_CODE = {"uri": "file:///pending", "sha256": "0" * 64}
+
+
+def load_job(file: str, settings: Sequence[str], gateway: Gateway | None) -> dict[str, Any]:
+    """A job's spec, ready to be sent; without a gateway its code is not uploaded.
+
+    Raises InvalidInput.
+    """
+    document = _read(file)
+    spec = _mapping(document)
+    assigned = _assign(spec, settings)
+    code = _take_code(spec)
+    _check(spec, JobSpec, document, assigned)
+    if code is not None and gateway is not None:
+        spec["code"] = _upload(_directory(file, code), gateway)
+    return spec
+
+
+def load_study(file: str, settings: Sequence[str], gateway: Gateway) -> dict[str, Any]:
+    """A study's spec, ready to be sent; its `job` may name a directory of code as well."""
+    document = _read(file)
+    spec = _mapping(document)
+    assigned = _assign(spec, settings)
+    job = spec.get("job")
+    code = _take_code(job) if isinstance(job, dict) else None
+    _check(spec, StudySpec, document, assigned)
+    if code is not None and isinstance(job, dict):
+        job["code"] = _upload(_directory(file, code), gateway)
+    return spec
+
+
+def _read(file: str) -> Document:
+    if file == "-":
+        return read_document(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
+    try:
+        with Path(file).open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror}") from error
+    return read_document(content, file)
+
+
+def _mapping(document: Document) -> dict[str, Any]:
+    if not isinstance(document.value, dict):
+        raise InvalidInput(f"{document.name} is not a mapping", fix="write `name: value` lines")
+    return document.value
+
+
+def _assign(spec: dict[str, Any], settings: Sequence[str]) -> set[str]:
+    """Carry out each `--set PATH=VALUE`; the value is read as YAML. Returns the paths."""
+    assigned = set()
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        parts = path.split(".")
+        if not equals or not all(parts):
+            raise InvalidInput(
+                f"--set {setting!r:.200} is no assignment",
+                fix="write --set hyperparameters.learning_rate=0.1",
+            )
+        target = spec
+        for part in parts[:-1]:
+            inner = target.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise InvalidInput(f"--set {path}: {part} is not a mapping")
+            target = inner
+        target[parts[-1]] = read_document(text, f"--set {path}").value if text else ""
+        assigned.add(path)
+    return assigned
+
+
+def _take_code(job: dict[str, Any]) -> str | None:
+    """The directory that `code` names, which is replaced by a stand-in."""
+    code = job.get("code")
+    if not isinstance(code, str):
+        return None
+    if not code:
+        raise InvalidInput("code is empty", fix="name a directory, such as `code: .`")
+    job["code"] = _PENDING_CODE
+    return code
+
+
+def _check(
+    spec: dict[str, Any],
+    contract: type[JobSpec] | type[StudySpec],
+    document: Document,
+    assigned: set[str],
+) -> None:
+    try:
+        contract.model_validate(spec)
+    except ValidationError as error:
+        problems = [
+            FieldProblem(
+                problem.field,
+                problem.message,
+                problem.fix,
+                _place(problem.field, document, assigned),
+            )
+            for problem in field_errors(error)
+        ]
+        raise InvalidInput(f"{document.name} is not valid", problems=problems) from error
+
+
+def _place(field: str, document: Document, assigned: set[str]) -> str:
+    by_option = any(field == path or field.startswith(f"{path}.") for path in assigned)
+    return "--set" if by_option else document.place(field)
+
+
+def _directory(file: str, code: str) -> Path:
+    """A relative directory is meant from where the file lies."""
+    base = Path.cwd() if file == "-" else Path(file).parent
+    return base / Path(code).expanduser()
+
+
+def _upload(directory: Path, gateway: Gateway) -> dict[str, str]:
+    package: Package = pack(directory)
+    answer = gateway.upload("/v1/code", package.content)
+    write_note(f"uploaded {package.num_files} files ({len(package.content):,} bytes)")
+    return {"uri": answer["uri"], "sha256": answer["sha256"]}

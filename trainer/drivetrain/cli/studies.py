@@ -1,0 +1,145 @@
+"""`drivetrain study`: submit, list, show."""
+
+import uuid
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from drivetrain.cli import amounts, session, waiting
+from drivetrain.cli.errors import JobFailed, Refused, field_problems
+from drivetrain.cli.output import (
+    Column,
+    Format,
+    Item,
+    field_column,
+    text_of,
+    write_line,
+    write_list,
+    write_note,
+    write_record,
+    write_value,
+)
+from drivetrain.cli.session import (
+    FileArgument,
+    LimitOption,
+    OutputOption,
+    RequestIdOption,
+    SetOption,
+    address,
+    segment,
+)
+
+app = session.make_group("Search hyperparameters.")
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study's id (study_...).")]
+
+
+def _trials(study: Item) -> str:
+    ended = study["num_completed"] + study["num_failed"]
+    return f"{ended}/{text_of(study.get('num_trials'))}"
+
+
+STUDY_COLUMNS = (
+    field_column("STUDY", "study_id"),
+    field_column("NAME", "name"),
+    field_column("STATE", "state"),
+    Column("TRIALS", _trials, is_number=True),
+    field_column("METRIC", "metric"),
+    field_column("BEST", "best_value", is_number=True),
+    Column("STARTED", lambda study: amounts.moment(study.get("started_at"))),
+)
+TRIAL_COLUMNS = (
+    field_column("RANK", "rank", is_number=True),
+    field_column("TRIAL", "number", is_number=True),
+    field_column("STATE", "state"),
+    field_column("VALUE", "value", is_number=True),
+    Column("STEP", lambda one: amounts.steps(one.get("step"), one.get("max_steps")), True),
+    Column("HYPERPARAMETERS", lambda trial: in_words(trial["hyperparameters"])),
+    field_column("JOB", "job_id"),
+)
+
+
+@app.command()
+def submit(
+    file: FileArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until the study has ended.")] = False,
+    settings: SetOption = None,
+    request_id: RequestIdOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Submit a study. With --wait, exit code 1 says that no trial has a value."""
+    from drivetrain.cli.specs import load_study
+
+    with session.connect() as gateway:
+        spec = load_study(file, settings or [], gateway)
+        body = {"request_id": request_id or uuid.uuid4().hex, "spec": spec}
+        study = gateway.post("/v1/studies", body)
+        if output is Format.TABLE:
+            write_line(study["study_id"])
+            write_line(address(gateway, study["study_url"]))
+        if wait:
+            path = f"/v1/studies/{segment(study['study_id'])}"
+            study = waiting.wait(
+                lambda: gateway.get(path, tries=1),
+                waiting.standing_of_study,
+                waiting.FINAL_STUDY_STATES,
+            )
+        if output is not Format.TABLE:
+            write_value(study, output)
+        if wait:
+            _finish(study)
+
+
+@app.command(name="list")
+def list_studies(limit: LimitOption = 20, output: OutputOption = Format.TABLE) -> None:
+    """List studies, newest first."""
+    with session.connect() as gateway:
+        studies = list(islice(gateway.pages("/v1/studies", "studies"), limit))
+    write_list(studies, STUDY_COLUMNS, output, "no studies")
+
+
+@app.command()
+def show(study_id: StudyArgument, output: OutputOption = Format.TABLE) -> None:
+    """Show one study and its trials, the best first."""
+    with session.connect() as gateway:
+        study = gateway.get(f"/v1/studies/{segment(study_id)}")
+    write_record(study, output, _rows(study))
+    if output is Format.TABLE:
+        write_line("")
+        write_list(study["trials"], TRIAL_COLUMNS, output, "no trials yet")
+
+
+def in_words(hyperparameters: Item) -> str:
+    """'learning_rate=0.1 width=8'."""
+    return " ".join(f"{name}={text_of(value)}" for name, value in sorted(hyperparameters.items()))
+
+
+def _finish(study: Item) -> None:
+    if study["state"] == "rejected":
+        refusal = study["refusal"]
+        problems = field_problems(refusal["errors"])
+        raise Refused(f"{refusal['reason']}: {refusal['detail']}", problems=problems)
+    if study.get("best_number") is None:
+        fix = f"see: drivetrain study show {study['study_id']}"
+        raise JobFailed("no trial of the study has a value", fix=fix)
+    number, value = study["best_number"], study["best_value"]
+    best = next((trial for trial in study["trials"] if trial["number"] == number), None)
+    words = f" with {in_words(best['hyperparameters'])}" if best else ""
+    write_note(f"completed: best is trial {number}, {study['metric']} {value:.6g}{words}")
+
+
+def _rows(study: Item) -> list[tuple[str, str]]:
+    rows = [
+        ("study", study["study_id"]),
+        ("name", text_of(study.get("name"))),
+        ("state", study["state"]),
+        ("trials", f"{_trials(study)} ended, {study['num_failed']} of them without a value"),
+        ("sampler", text_of(study.get("sampler"))),
+        ("metric", f"{text_of(study.get('goal'))} {text_of(study.get('metric'))}"),
+    ]
+    if study.get("best_number") is not None:
+        rows.append(("best", f"{study['best_value']:.6g} by trial {study['best_number']}"))
+    if study.get("refusal"):
+        rows.append(("refused", f"{study['refusal']['reason']}: {study['refusal']['detail']}"))
+    return rows
