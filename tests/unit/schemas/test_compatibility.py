@@ -1,0 +1,135 @@
+"""Compatibility: what breaks a reader or a writer is found, and a new optional field is none."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract_documents.compatibility import violations
+
+RELEASED: dict[str, Any] = {
+    "$defs": {
+        "Part": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "size": {"type": "integer", "minimum": 0}},
+            "required": ["name"],
+        },
+        "Word": {"enum": ["a", "b"], "type": "string"},
+    },
+    "description": "What it means.",
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "pattern": "^x$"},
+        "word": {"$ref": "#/$defs/Word"},
+        "count": {"type": "integer", "default": 3},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "parts": {"type": "array", "items": {"$ref": "#/$defs/Part"}},
+        "named": {
+            "type": "object",
+            "propertyNames": {"pattern": "^y$"},
+            "additionalProperties": {"$ref": "#/$defs/Part"},
+        },
+    },
+    "required": ["id", "parts"],
+}
+
+Change = Callable[[dict[str, Any]], Any]
+BREAKING: list[tuple[str, Change, str]] = [
+    ("a field removed", lambda s: s["properties"].pop("word"), "word: was removed"),
+    (
+        "a field renamed",
+        lambda s: s["properties"].update(key=s["properties"].pop("id")),
+        "id: was removed",
+    ),
+    (
+        "a required field added",
+        lambda s: (s["properties"].update(new={}), s["required"].append("new")),
+        "new: is new and required",
+    ),
+    ("required becomes optional", lambda s: s["required"].remove("id"), "id: became optional"),
+    (
+        "optional becomes required",
+        lambda s: s["required"].append("word"),
+        "word: became required",
+    ),
+    (
+        "another type",
+        lambda s: s["properties"]["count"].update(type="number"),
+        "count: type 'integer' became 'number'",
+    ),
+    (
+        "another default",
+        lambda s: s["properties"]["count"].update(default=4),
+        "count: default 3 became 4",
+    ),
+    (
+        "another pattern",
+        lambda s: s["properties"]["id"].update(pattern="^xx?$"),
+        "id: pattern",
+    ),
+    ("a bound added", lambda s: s["properties"]["id"].update(maxLength=9), "id: maxLength None"),
+    ("a bound removed", lambda s: s["properties"]["id"].pop("pattern"), "id: pattern"),
+    ("a word added", lambda s: s["$defs"]["Word"]["enum"].append("c"), "word: enum"),
+    ("a word removed", lambda s: s["$defs"]["Word"]["enum"].pop(), "word: enum"),
+    (
+        "a branch added",
+        lambda s: s["properties"]["either"]["anyOf"].append({"type": "boolean"}),
+        "either: anyOf",
+    ),
+    (
+        "a branch changed",
+        lambda s: s["properties"]["either"]["anyOf"][1].update(type="number"),
+        "either: type 'integer' became 'number'",
+    ),
+    (
+        "a nested field removed",
+        lambda s: s["$defs"]["Part"]["properties"].pop("size"),
+        "parts[].size: was removed",
+    ),
+    (
+        "a nested field required",
+        lambda s: s["$defs"]["Part"]["required"].append("size"),
+        "named[].size: became required",
+    ),
+    (
+        "a nested bound changed",
+        lambda s: s["$defs"]["Part"]["properties"]["size"].update(minimum=1),
+        "parts[].size: minimum 0 became 1",
+    ),
+    (
+        "names narrowed",
+        lambda s: s["properties"]["named"]["propertyNames"].update(maxLength=3),
+        "named: maxLength None became 3",
+    ),
+    ("closed", lambda s: s.update(additionalProperties=False), "(whole): additionalProperties"),
+]
+HARMLESS: list[tuple[str, Change]] = [
+    ("nothing", lambda s: None),
+    ("a new optional field", lambda s: s["properties"].update(new={"type": "string"})),
+    (
+        "a new optional nested field",
+        lambda s: s["$defs"]["Part"]["properties"].update(new={"type": "string"}),
+    ),
+    ("other words for people", lambda s: s.update(description="Better said.")),
+    (
+        "a definition written out",
+        lambda s: s["properties"].update(word={"enum": ["a", "b"], "type": "string"}),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "want"), [pytest.param(*case[1:], id=case[0]) for case in BREAKING]
+)
+def test_a_breaking_change_is_found(change: Change, want: str) -> None:
+    current = copy.deepcopy(RELEASED)
+    change(current)
+    assert any(found.startswith(want) for found in violations(RELEASED, current))
+
+
+@pytest.mark.parametrize("change", [pytest.param(case[1], id=case[0]) for case in HARMLESS])
+def test_a_harmless_change_is_none(change: Change) -> None:
+    current = copy.deepcopy(RELEASED)
+    change(current)
+    assert violations(RELEASED, current) == []
