@@ -15,11 +15,14 @@ SCRIPT = Path(__file__).parent / "jobs" / "train.py"
 STRIKE_BEFORE = 0.6 * MAX_STEPS
 
 
-def packed_code() -> bytes:
+def packed_code(script: str) -> bytes:
     """The job's code as the gateway takes it."""
     buffer = io.BytesIO()
+    content = script.encode()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        archive.add(SCRIPT, arcname="train.py")
+        member = tarfile.TarInfo("train.py")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
     return buffer.getvalue()
 
 
@@ -34,7 +37,7 @@ class TrainingJob:
     @classmethod
     def submit(cls, platform: StandalonePlatform, request_id: str, **changes: Any) -> "TrainingJob":
         with platform.client() as client:
-            code = client.post("/v1/code", content=packed_code())
+            code = client.post("/v1/code", content=packed_code(script or SCRIPT.read_text()))
             code.raise_for_status()
             spec = {
                 "name": request_id,
