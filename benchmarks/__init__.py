@@ -1,1 +1,4 @@
-"""Measurements against peers, both in one run. `python -m benchmarks.<name> [--quick] [--json FILE]`."""
+"""Measurements against peers, ours and theirs in one run.
+
+`python -m benchmarks.<name> [--quick] [--json FILE]`
+"""

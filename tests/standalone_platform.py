@@ -51,7 +51,7 @@ class StandalonePlatform:
 
     def pid(self, part: str) -> int:
         """The process of a part, once it runs."""
-        return wait_until(lambda: self.parts().get(part, {}).get("pid"), f"{part} runs")
+        return int(wait_until(lambda: self.parts().get(part, {}).get("pid"), f"{part} runs"))
 
     def parts(self) -> dict[str, dict[str, Any]]:
         status = read_status(Home(self.home), datetime.now(UTC))

@@ -35,7 +35,14 @@ class TrainingJob:
         self.body = job_id.removeprefix("job_")
 
     @classmethod
-    def submit(cls, platform: StandalonePlatform, request_id: str, **changes: Any) -> "TrainingJob":
+    def submit(
+        cls,
+        platform: StandalonePlatform,
+        request_id: str,
+        script: str | None = None,
+        **changes: Any,
+    ) -> "TrainingJob":
+        """`changes` go over the common spec; `script` takes the place of `jobs/train.py`."""
         with platform.client() as client:
             code = client.post("/v1/code", content=packed_code(script or SCRIPT.read_text()))
             code.raise_for_status()
