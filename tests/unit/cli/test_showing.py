@@ -1,0 +1,91 @@
+"""Amounts, bars and what importing the command line costs."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from drivetrain.cli import amounts, waiting
+from drivetrain.cli.output import is_lively
+from drivetrain.cli.waiting import Standing
+
+
+@pytest.mark.parametrize(
+    ("micro_usd", "want"),
+    [
+        (0, "$0.00"),
+        (1, "$0.000001"),
+        (12_500, "$0.0125"),
+        (1_000_000, "$1.00"),
+        (-2_340_000, "-$2.34"),
+        (1_234_567_000_000, "$1,234,567.00"),
+        (None, "-"),
+    ],
+)
+def test_money_is_exact(micro_usd: int | None, want: str) -> None:
+    assert amounts.money(micro_usd) == want
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [(0, "0 s"), (59.6, "1 min"), (61, "1 min 1 s"), (3600, "1 h"), (90_061, "1 d 1 h")],
+)
+def test_durations_have_two_units(seconds: float, want: str) -> None:
+    assert amounts.duration(seconds) == want
+
+
+@pytest.mark.parametrize(("num_bytes", "want"), [(999, "999 B"), (1500, "1.5 kB"), (None, "-")])
+def test_sizes(num_bytes: int | None, want: str) -> None:
+    assert amounts.size(num_bytes) == want
+
+
+def test_a_bar_is_drawn_on_a_terminal_only() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert is_lively(Terminal(), {})
+    assert not is_lively(Terminal(), {"NO_COLOR": "1"})
+    assert not is_lively(Terminal(), {"TERM": "dumb"})
+    assert not is_lively(io.StringIO(), {})
+
+
+def test_a_bar_shows_texts_of_the_platform_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with waiting._open_display() as display:
+        display.show(Standing("running", 10, 400, eta_seconds=61, note="[bold]not markup\x1b"))
+    drawn = terminal.getvalue()
+    assert "step 10/400, 1 min 1 s left, [bold]not markup" in drawn
+
+
+def test_help_imports_neither_torch_nor_a_client() -> None:
+    program = (
+        "import sys\n"
+        "from drivetrain.cli.main import main\n"
+        "sys.argv = ['drivetrain', '--help']\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'httpx', 'aiokafka', 'rich', 'yaml', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_the_package_runs_as_a_module() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "drivetrain.cli", "--version"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.split()[0] == "drivetrain"

@@ -1,0 +1,341 @@
+"""Submitting: what is checked before anything is sent, what is sent, and what waiting ends with."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.cli.conftest import URL, FakePlatform, RunCli
+
+JOB_ID = "job_" + "a" * 26
+JOB = """\
+name: digits
+command: python train.py
+code: .
+max_steps: 400
+hyperparameters: {learning_rate: 5e-2}
+metric: {name: accuracy, goal: maximize}
+"""
+UPLOADED = {"uri": "file:///objects/code/x.tar.gz", "sha256": "0" * 64, "size_bytes": 1}
+
+
+def make_job(state: str = "queued", step: int | None = None, **fields: Any) -> dict[str, Any]:
+    progress = None
+    if step is not None:
+        progress = {"step": step, "max_steps": 400, "eta_seconds": 61.0}
+    job = {
+        "job_id": JOB_ID,
+        "name": "digits",
+        "state": state,
+        "job_url": f"/jobs/{JOB_ID}",
+        "attempt": 1,
+        "progress": progress,
+        "waiting": None,
+        "refusal": None,
+        "best": {"name": "accuracy", "goal": "maximize", "value": 0.97, "step": 380},
+        "charged_micro_usd": 12_500,
+        "detail": None,
+        "is_cancelling": False,
+    }
+    return {**job, **fields}
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "job.yaml").write_text(JOB)
+    return tmp_path / "job.yaml"
+
+
+@pytest.fixture
+def ready(platform: FakePlatform) -> FakePlatform:
+    platform.on("POST", "/v1/code", UPLOADED)
+    platform.on("POST", "/v1/jobs", make_job())
+    return platform
+
+
+def test_a_job_is_sent_with_its_code_uploaded(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    ran = cli("job", "submit", str(job_file))
+    assert ran.code == 0
+    assert ran.out == f"{JOB_ID}\n{URL}/jobs/{JOB_ID}\n"
+    [body] = ready.bodies("/v1/jobs")
+    assert body["request_id"]
+    assert body["spec"] == {
+        "name": "digits",
+        "command": "python train.py",
+        "code": {"uri": UPLOADED["uri"], "sha256": UPLOADED["sha256"]},
+        "max_steps": 400,
+        "hyperparameters": {"learning_rate": 0.05},
+        "metric": {"name": "accuracy", "goal": "maximize"},
+    }
+    upload = next(one for one in ready.requests if one.url.path == "/v1/code")
+    with tarfile.open(fileobj=io.BytesIO(upload.content)) as archive:
+        assert archive.getnames() == ["job.yaml", "train.py"]
+    assert upload.headers["authorization"] == "Bearer token-of-the-test"
+
+
+def test_fields_are_set_on_the_command_line(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    settings = ["hyperparameters.learning_rate=1e-1", "tags=[a, b]", "resources.devices=2"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert cli("job", "submit", str(job_file), *options, "--request-id", "mine").code == 0
+    [body] = ready.bodies("/v1/jobs")
+    assert body["request_id"] == "mine"
+    assert body["spec"]["hyperparameters"] == {"learning_rate": 0.1}
+    assert body["spec"]["tags"] == ["a", "b"]
+    assert body["spec"]["resources"] == {"devices": 2}
+
+
+def test_a_job_is_read_from_input(cli: RunCli, ready: FakePlatform) -> None:
+    ran = cli("job", "submit", "-", stdin=b"{name: x, command: sleep 1}")
+    assert ran.code == 0
+    assert ready.bodies("/v1/jobs")[0]["spec"] == {"name": "x", "command": "sleep 1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(
+            "name: x\ncommand: a\ncolour: red", "job.yaml:3: colour is not a", id="unknown"
+        ),
+        pytest.param(
+            "name: x\ncommand: a\nresources:\n  devices: -1", "job.yaml:4: ", id="negative"
+        ),
+        pytest.param("name: x\ncommand: a\nmax_steps: '4'", "job.yaml:3: max_steps", id="type"),
+        pytest.param("name: x\n", "job.yaml: command is missing (add it)", id="missing"),
+        pytest.param(f"name: {'x' * 100}\ncommand: a", "job.yaml:1: name is too long", id="name"),
+        pytest.param("- 1", "job.yaml is not a mapping", id="a list"),
+        pytest.param("name: x\nname: y", "job.yaml:2: the key name stands twice", id="duplicate"),
+        pytest.param("name: x\ncommand: a\ncode: ''", "code is empty", id="empty code"),
+        pytest.param("name: x\ncommand: a\ncode: nowhere", "is no directory", id="no directory"),
+    ],
+)
+def test_a_wrong_file_is_refused_before_anything_is_sent(
+    cli: RunCli, ready: FakePlatform, job_file: Path, text: str, want: str
+) -> None:
+    job_file.write_text(text)
+    ran = cli("job", "submit", str(job_file))
+    assert ran.code == 2
+    assert want in ran.err
+    assert ran.out == ""
+    assert ready.requests == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "want"),
+    [
+        ("max_steps", "is no assignment"),
+        ("=1", "is no assignment"),
+        ("name.x=1", "name is not a mapping"),
+        ("max_steps=.nan", "--set max_steps:1: .nan is not a finite number"),
+        ("max_steps=-1", "--set: max_steps is too small"),
+    ],
+)
+def test_a_wrong_setting_is_refused(
+    cli: RunCli, ready: FakePlatform, job_file: Path, setting: str, want: str
+) -> None:
+    ran = cli("job", "submit", str(job_file), "--set", setting)
+    assert ran.code == 2
+    assert want in ran.err
+    assert ready.requests == []
+
+
+def test_a_file_that_is_not_there(cli: RunCli, platform: FakePlatform) -> None:
+    ran = cli("job", "submit", "nowhere.yaml")
+    assert (ran.code, ran.err) == (
+        2,
+        "error: cannot read nowhere.yaml: No such file or directory\n",
+    )
+
+
+def test_what_the_platform_refuses_is_told_field_by_field(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    errors = [{"field": "resources.devices", "message": "is too large", "fix": "write 2 or less"}]
+    problem = {"status": 422, "detail": "the pool has 2 devices", "errors": errors}
+    ready.on("POST", "/v1/jobs", problem)
+    ran = cli("job", "submit", str(job_file))
+    assert ran.code == 5
+    assert "error: the pool has 2 devices\n" in ran.err
+    assert "  resources.devices is too large (write 2 or less)\n" in ran.err
+
+
+def test_a_request_is_repeated_with_its_id_when_no_answer_came(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    lost = httpx.ReadError("connection reset")
+    ready.on("POST", "/v1/jobs", lost, 503, make_job())
+    assert cli("job", "submit", str(job_file)).code == 0
+    bodies = ready.bodies("/v1/jobs")
+    assert len(bodies) == 3
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+def test_a_platform_that_never_answers(cli: RunCli, ready: FakePlatform, job_file: Path) -> None:
+    ready.on("POST", "/v1/jobs", httpx.ConnectError("connection refused"))
+    ran = cli("job", "submit", str(job_file))
+    assert ran.code == 3
+    assert "does not answer: connection refused" in ran.err
+    assert "fix: " in ran.err
+
+
+def test_waiting_survives_a_restart_of_the_gateway_and_tells_the_way(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    ready.on(
+        "GET",
+        f"/v1/jobs/{JOB_ID}",
+        make_job(waiting={"detail": "2 of 2 slots are held"}),
+        make_job("running", 10),
+        make_job("running", 12),
+        httpx.ConnectError("connection refused"),
+        {"status": 404, "detail": "no such job"},
+        make_job("running", 200, attempt=2),
+        make_job("succeeded", 400, attempt=2),
+    )
+    ran = cli("job", "submit", str(job_file), "--wait")
+    assert ran.code == 0
+    notes = [line for line in ran.err.splitlines() if not line.startswith("uploaded")]
+    assert notes == [
+        "queued: 2 of 2 slots are held",
+        "running: step 10/400, 1 min 1 s left",
+        "the platform does not answer; it is asked again",
+        "running: step 200/400, 1 min 1 s left, attempt 2",
+        "succeeded: step 400/400, 1 min 1 s left, attempt 2",
+        "succeeded: step 400, best accuracy 0.97 at step 380, charged $0.0125",
+    ]
+    assert ran.out == f"{JOB_ID}\n{URL}/jobs/{JOB_ID}\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "want_code", "want"),
+    [
+        (make_job("failed", detail="exit code 1"), 1, "error: the job failed: exit code 1"),
+        (make_job("cancelled"), 1, "error: the job cancelled: no reason given"),
+        (
+            make_job(
+                "rejected",
+                refusal={"reason": "no_such_pool", "detail": "there is no pool x", "errors": []},
+            ),
+            5,
+            "error: no_such_pool: there is no pool x",
+        ),
+    ],
+)
+def test_a_job_that_does_not_succeed_has_its_exit_code(
+    cli: RunCli,
+    ready: FakePlatform,
+    job_file: Path,
+    job: dict[str, Any],
+    want_code: int,
+    want: str,
+) -> None:
+    ready.on("GET", f"/v1/jobs/{JOB_ID}", job)
+    ran = cli("job", "submit", str(job_file), "--wait")
+    assert ran.code == want_code
+    assert want in ran.err
+
+
+def test_waiting_with_json_writes_one_document(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    ready.on("GET", f"/v1/jobs/{JOB_ID}", make_job("succeeded", 400))
+    ran = cli("job", "submit", str(job_file), "--wait", "--output", "json")
+    assert json.loads(ran.out)["state"] == "succeeded"
+
+
+def test_an_estimate_uploads_nothing(cli: RunCli, platform: FakePlatform, job_file: Path) -> None:
+    answer = {
+        "price_id": "default-2026",
+        "price_micro_usd_per_slot_hour": 2_000_000,
+        "estimated_micro_usd": 4_000_000,
+    }
+    platform.on("POST", "/v1/estimates", answer)
+    ran = cli("job", "estimate", str(job_file), "--seconds", "3600")
+    assert ran.code == 0
+    assert "$4.00 for 1 h" in ran.out
+    assert "$2.00 per slot and hour (default-2026)" in ran.out
+    assert [one.url.path for one in platform.requests] == ["/v1/estimates"]
+
+
+STUDY_ID = "study_" + "b" * 26
+STUDY = """\
+name: search
+job:
+  name: digits
+  command: python train.py
+  code: .
+  metric: {name: loss, goal: minimize}
+space:
+  learning_rate: {type: uniform, low: 1e-4, high: 1e-1, log: true}
+max_trials: 2
+"""
+
+
+def make_study(state: str, **fields: Any) -> dict[str, Any]:
+    study = {
+        "study_id": STUDY_ID,
+        "study_url": f"{URL}/studies/{STUDY_ID}",
+        "state": state,
+        "metric": "loss",
+        "num_trials": 2,
+        "num_completed": 0,
+        "num_failed": 0,
+        "best_number": None,
+        "best_value": None,
+        "refusal": None,
+        "trials": [],
+    }
+    return {**study, **fields}
+
+
+def test_a_study_is_sent_and_waited_for(
+    cli: RunCli, platform: FakePlatform, job_file: Path
+) -> None:
+    job_file.write_text(STUDY)
+    trial = {"number": 1, "hyperparameters": {"learning_rate": 0.01}}
+    platform.on("POST", "/v1/code", UPLOADED)
+    platform.on("POST", "/v1/studies", make_study("running"))
+    platform.on(
+        "GET",
+        f"/v1/studies/{STUDY_ID}",
+        make_study("running"),
+        make_study("running", num_completed=1, best_value=0.5, best_number=0),
+        make_study("completed", num_completed=2, best_number=1, best_value=0.25, trials=[trial]),
+    )
+    ran = cli("study", "submit", str(job_file), "--wait")
+    assert ran.code == 0
+    assert ran.out == f"{STUDY_ID}\n{URL}/studies/{STUDY_ID}\n"
+    assert "running: trial 1/2, best loss 0.5" in ran.err
+    assert "completed: best is trial 1, loss 0.25 with learning_rate=0.01" in ran.err
+    [body] = platform.bodies("/v1/studies")
+    assert body["spec"]["job"]["code"]["uri"] == UPLOADED["uri"]
+
+
+def test_a_study_without_a_value_is_exit_code_1(
+    cli: RunCli, platform: FakePlatform, job_file: Path
+) -> None:
+    job_file.write_text(STUDY)
+    platform.on("POST", "/v1/code", UPLOADED)
+    platform.on("POST", "/v1/studies", make_study("running"))
+    platform.on("GET", f"/v1/studies/{STUDY_ID}", make_study("completed", num_failed=2))
+    ran = cli("study", "submit", str(job_file), "--wait")
+    assert ran.code == 1
+    assert "no trial of the study has a value" in ran.err
+
+
+def test_a_wrong_space_is_named_with_its_line(
+    cli: RunCli, platform: FakePlatform, job_file: Path
+) -> None:
+    job_file.write_text(STUDY.replace("low: 1e-4", "low: 5"))
+    ran = cli("study", "submit", str(job_file))
+    assert ran.code == 2
+    assert "job.yaml:8: space.learning_rate.high is not above low" in ran.err
+    assert platform.requests == []

@@ -1,0 +1,275 @@
+"""The reading verbs: what they ask for, and how they show the answer."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.unit.cli.conftest import FakePlatform, RunCli
+from tests.unit.cli.test_submit import JOB_ID, make_job
+
+CHECKPOINT_ID = "ckpt_" + "c" * 26
+
+
+def make_log_page(*lines: str, after: int, rank: int = 0, attempt: int = 1) -> dict[str, Any]:
+    return {
+        "lines": [{"line": line, "rank": rank, "attempt": attempt} for line in lines],
+        "next": after,
+        "num_dropped_bytes": 0,
+    }
+
+
+def test_jobs_are_listed_page_after_page(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on(
+        "GET",
+        "/v1/jobs",
+        {"jobs": [make_job("running", 10)], "next": "p2"},
+        {"jobs": [make_job(job_id="job_" + "z" * 26, name=None)], "next": None},
+    )
+    ran = cli("job", "list", "--state", "running")
+    assert ran.code == 0
+    title, first, second = ran.out.splitlines()
+    assert title.split() == ["JOB", "NAME", "STATE", "STEP", "ETA", "CHARGED", "SUBMITTED"]
+    assert first.split()[:4] == [JOB_ID, "digits", "running", "10/400"]
+    assert second.split()[:4] == ["job_" + "z" * 26, "-", "queued", "-"]
+    assert [one.url.params.get("after") for one in platform.requests] == [None, "p2"]
+    assert platform.requests[0].url.params["state"] == "running"
+
+
+def test_a_list_ends_at_its_limit(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("GET", "/v1/jobs", {"jobs": [make_job()] * 3, "next": "more"})
+    ran = cli("job", "list", "--limit", "2", "--output", "json")
+    assert len(json.loads(ran.out)) == 2
+    assert len(platform.requests) == 1
+
+
+def test_an_empty_list_says_so(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("GET", "/v1/jobs", {"jobs": [], "next": None})
+    assert cli("job", "list").out == "no jobs\n"
+    assert json.loads(cli("job", "list", "-o", "json").out) == []
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_one_job_for_programs(cli: RunCli, platform: FakePlatform, form: str, read: Any) -> None:
+    platform.on("GET", f"/v1/jobs/{JOB_ID}", make_job("running", 10))
+    assert read(cli("job", "show", JOB_ID, "--output", form).out) == make_job("running", 10)
+
+
+def test_one_job_for_people(cli: RunCli, platform: FakePlatform) -> None:
+    run = {"attempt": 1, "state": "failed", "exit_code": 1, "rank": 1, "signal": None, "detail": ""}
+    job = make_job(
+        "failed", 10, runs=[run], alerts=[], result={"metrics": {"loss": 0.5}}, detail="exit code 1"
+    )
+    platform.on("GET", f"/v1/jobs/{JOB_ID}", job)
+    ran = cli("job", "show", JOB_ID)
+    assert "run 1      failed, exit code 1 of rank 1" in ran.out
+    assert "result     loss 0.5" in ran.out
+    assert "best       accuracy 0.97 at step 380" in ran.out
+
+
+def test_control_characters_of_the_platform_reach_no_terminal(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    evil = make_job("failed", runs=[], alerts=[], detail="\x1b]0;owned\x07")
+    platform.on("GET", f"/v1/jobs/{JOB_ID}", evil)
+    assert "\x1b" not in cli("job", "show", JOB_ID).out
+
+
+def test_logs_are_printed_with_their_ranks(cli: RunCli, platform: FakePlatform) -> None:
+    page = make_log_page("hello", after=1)
+    page["lines"] += make_log_page("world", after=2, rank=1)["lines"]
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/logs", page)
+    assert cli("job", "logs", JOB_ID).out == "0| hello\n1| world\n"
+    assert cli("job", "logs", JOB_ID, "--rank", "0", "--tail", "5").out == "hello\nworld\n"
+    assert dict(platform.requests[-1].url.params) == {"rank": "0", "tail": "5"}
+
+
+def test_followed_logs_go_on_to_the_end_and_no_line_twice(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    platform.on(
+        "GET",
+        f"/v1/jobs/{JOB_ID}/logs",
+        make_log_page("a", after=1),
+        make_log_page(after=1),
+        httpx.ConnectError("connection refused"),
+        make_log_page("b", after=2, attempt=2),
+        make_log_page(after=2),
+        make_log_page("the last words", after=3, attempt=2),
+        make_log_page(after=3),
+    )
+    platform.on(
+        "GET", f"/v1/jobs/{JOB_ID}", make_job("running"), make_job("running"), make_job("succeeded")
+    )
+    ran = cli("job", "logs", JOB_ID, "--follow", "--rank", "0")
+    assert ran.code == 0
+    assert ran.out == "a\nb\nthe last words\n"
+    assert ran.err == "--- attempt 2 ---\n"
+    asked = [one.url.params.get("after") for one in platform.requests if "logs" in one.url.path]
+    assert asked[:6] == [None, "1", "1", "1", "2", "2"]
+
+
+def test_metrics_are_summed_up_for_people(cli: RunCli, platform: FakePlatform) -> None:
+    series = {"steps": [1, 2, 3], "values": [0.5, 0.25, "nan"], "num_samples": 3}
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/metrics", {"job_id": JOB_ID, "series": {"loss": series}})
+    ran = cli("job", "metrics", JOB_ID, "-n", "loss", "-n", "accuracy", "--from-step", "1")
+    assert ran.out.splitlines()[1].split() == ["loss", "3", "3", "nan", "0.25", "0.5"]
+    assert dict(platform.requests[0].url.params) == {"names": "loss,accuracy", "from_step": "1"}
+
+
+def test_an_explanation_names_the_holders(cli: RunCli, platform: FakePlatform) -> None:
+    explanation = {
+        "text": "It waits for 2 slots.",
+        "waiting": {"holders": [{"job_id": "job_x", "num_slots": 2}]},
+        "alerts": [],
+    }
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/explain", explanation)
+    assert cli("job", "explain", JOB_ID).out == "It waits for 2 slots.\n  job_x holds 2 slots\n"
+
+
+def test_a_job_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/cancel", {"is_confirmed": True})
+    ran = cli("job", "cancel", JOB_ID, "--reason", "enough")
+    assert (ran.code, ran.out) == (0, f"{JOB_ID} is being cancelled\n")
+    assert platform.bodies(f"/v1/jobs/{JOB_ID}/cancel") == [{"reason": "enough"}]
+
+
+def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
+    one = {
+        "checkpoint_id": CHECKPOINT_ID,
+        "job_id": JOB_ID,
+        "step": 50,
+        "attempt": 1,
+        "state": "committed",
+        "size_bytes": 1500,
+        "num_shards": 2,
+        "metrics": {"loss": 0.5},
+        "manifest_key": "a/manifest.json",
+        "committed_at": "2026-01-01T00:00:00Z",
+        "is_latest": True,
+        "is_best": True,
+        "is_pinned": False,
+        "restored_by_attempt": 2,
+    }
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/checkpoints", {"checkpoints": [one]})
+    platform.on("GET", f"/v1/checkpoints/{CHECKPOINT_ID}", one)
+    platform.on("POST", f"/v1/checkpoints/{CHECKPOINT_ID}/pin", {"is_confirmed": False})
+    listed = cli("checkpoint", "list", JOB_ID).out
+    assert "1.5 kB  latest best restored-by-2" in listed
+    assert "loss 0.5" in cli("checkpoint", "show", CHECKPOINT_ID).out
+    assert cli("checkpoint", "pin", CHECKPOINT_ID).out == f"{CHECKPOINT_ID} is kept\n"
+
+
+def test_costs(cli: RunCli, platform: FakePlatform) -> None:
+    item = {"job_id": JOB_ID, "name": "digits", "charged_micro_usd": 1_234_567}
+    spend = {"charged_micro_usd": 10_000, "accruing_micro_usd": 5, "total_micro_usd": 10_005}
+    report = {"items": [item], "charged_micro_usd": 1_234_567, "spend": None}
+    platform.on("GET", "/v1/cost", report)
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/cost", spend)
+    assert "$1.234567" in cli("cost", "show").out
+    assert "total     $0.010005" in cli("cost", "show", JOB_ID).out
+
+
+def test_nodes_tell_who_holds_them(cli: RunCli, platform: FakePlatform) -> None:
+    slots = [{"slot": 0, "job_id": JOB_ID}, {"slot": 1, "job_id": JOB_ID}, {"slot": 2}]
+    node = {
+        "node_id": "node-1",
+        "pool": "default",
+        "device_type": "cpu",
+        "num_slots": 3,
+        "num_free": 1,
+        "slots": slots,
+    }
+    platform.on("GET", "/v1/nodes", {"nodes": [node]})
+    line = cli("node", "list").out.splitlines()[1]
+    assert line.split() == ["node-1", "default", "cpu", "1/3", JOB_ID, "(2)"]
+
+
+def test_parked_records(cli: RunCli, platform: FakePlatform) -> None:
+    text = {"size_bytes": 5, "base64": "", "text": "hello", "is_cut": True}
+    binary = {"size_bytes": 2, "base64": "//8=", "text": None, "is_cut": False}
+    record = {
+        "parked_id": "parked_x",
+        "service": "scheduler",
+        "topic": "commands.jobs",
+        "partition": 1,
+        "offset": 7,
+        "reason": "not_json",
+        "detail": "line 1",
+        "size_bytes": 5,
+        "parked_at": "2026-01-01T00:00:00Z",
+        "replayed_at": None,
+        "headers": [{"name": "ce_id", "value": text}],
+        "key": None,
+        "value": binary,
+    }
+    platform.on("GET", "/v1/parked", {"records": [record], "next": None})
+    platform.on("GET", "/v1/parked/parked_x", record)
+    platform.on("POST", "/v1/parked/parked_x/replay", {"is_confirmed": True})
+    assert "not_json" in cli("parked", "list").out
+    shown = cli("parked", "show", "parked_x").out
+    assert "header ce_id  hello ..." in shown
+    assert "value         2 B, base64 //8=" in shown
+    assert cli("parked", "replay", "parked_x").out == "parked_x is on its way again\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "want_code"), [(401, 5), (403, 5), (404, 4), (409, 5), (422, 5), (429, 5), (500, 3)]
+)
+def test_exit_codes_of_refusals(
+    cli: RunCli, platform: FakePlatform, status: int, want_code: int
+) -> None:
+    platform.on("GET", "/v1/nodes", {"status": status, "detail": "because"})
+    ran = cli("node", "list")
+    assert (ran.code, ran.out) == (want_code, "")
+    assert "error: because\n" in ran.err
+
+
+def test_something_that_is_no_gateway(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("GET", "/v1/nodes", 200)
+    ran = cli("node", "list")
+    assert ran.code == 3
+    assert "is not that of a Drivetrain gateway" in ran.err
+
+
+def test_an_id_with_slashes_stays_one_segment(cli: RunCli, platform: FakePlatform) -> None:
+    assert cli("job", "show", "../nodes?x").code == 4
+    assert platform.requests[0].url.raw_path == b"/v1/jobs/..%2Fnodes%3Fx"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("job",), ("job", "fly"), ("job", "list", "--limit", "0"), ("nothing",)]
+)
+def test_wrong_usage_is_exit_code_2(
+    cli: RunCli, platform: FakePlatform, arguments: tuple[str, ...]
+) -> None:
+    assert cli(*arguments).code == 2
+    assert platform.requests == []
+
+
+@pytest.mark.parametrize("text", ["loss", "=1", "loss=abc"])
+def test_a_report_that_is_no_metric(cli: RunCli, text: str) -> None:
+    assert cli("report", text, "--step", "1").code == 2
+
+
+def test_a_report_goes_to_the_pod(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+
+    def take(values: dict[str, float], step: int) -> bool:
+        taken.append((values, step))
+        return True
+
+    monkeypatch.setattr("drivetrain.reporting.report", take)
+    assert cli("report", "loss=0.3", "accuracy=nan", "--step", "10").code == 0
+    [(values, step)] = taken
+    assert (values["loss"], step) == (0.3, 10)
+    assert values["accuracy"] != values["accuracy"]
+
+
+def test_a_report_outside_of_a_job_is_told(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRIVETRAIN_CONTROL_SOCKET", raising=False)
+    ran = cli("report", "loss=0.3", "--step", "10")
+    assert ran.code == 2
+    assert "not a job on the platform" in ran.err
