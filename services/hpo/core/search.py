@@ -85,8 +85,7 @@ class Decision:
 
 def num_trials(sampler: str, space: Space, max_trials: int) -> int:
     """What a study will spend: a grid may hold fewer points than the trials allowed."""
-    bound = SAMPLERS[sampler].num_points(space)
-    return max_trials if bound is None else min(bound, max_trials)
+    return SAMPLERS[sampler].num_points(space, max_trials)
 
 
 def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decision:

@@ -76,6 +76,11 @@ def grid_points(parameter: Parameter) -> tuple[Scalar, ...]:
     return tuple({(type(point), point): point for point in points}.values())
 
 
+def first_point(parameter: Parameter) -> Scalar:
+    """The first of the grid's points."""
+    return parameter.values[0] if isinstance(parameter, Choice) else parameter.low
+
+
 def _grid_point(parameter: Uniform | Integer, index: int, steps: int) -> Scalar:
     if index == 0:
         return parameter.low

@@ -1,7 +1,7 @@
 """The samplers by name. A sampler proposes the point of a trial number and keeps no state.
 
-`num_points` bounds what a sampler can propose at all (None: no bound). `propose` is a function of
-the space, the seed and the number only, so a restart at any point proposes the same again.
+`num_points` says how many of at most `limit` points a sampler can propose. `propose` is a function
+of the space, the seed and the number only, so a restart at any point proposes the same again.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from services.hpo.core.space import Point, Space
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    num_points: Callable[[Space], int | None]
+    num_points: Callable[[Space, int], int]
     propose: Callable[[Space, int, int], Point]
 
 

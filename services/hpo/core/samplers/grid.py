@@ -4,13 +4,17 @@ Parameters stand in the order of their names and the last one varies fastest, so
 written in mixed radix. The grid is never built; it may have more points than fit in memory.
 """
 
-from math import prod
-
-from services.hpo.core.space import Point, Space, grid_points
+from services.hpo.core.space import Point, Space, first_point, grid_points
 
 
-def num_points(space: Space) -> int:
-    return prod(len(grid_points(parameter)) for _, parameter in space)
+def num_points(space: Space, limit: int) -> int:
+    """The number of combinations, counted no further than to `limit`."""
+    total = 1
+    for _, parameter in space:
+        total *= len(grid_points(parameter))
+        if total >= limit:
+            return limit
+    return total
 
 
 def propose(space: Space, seed: int, number: int) -> Point:
@@ -18,8 +22,11 @@ def propose(space: Space, seed: int, number: int) -> Point:
     chosen = {}
     rest = number
     for name, parameter in reversed(space):
-        points = grid_points(parameter)
-        rest, index = divmod(rest, len(points))
-        chosen[name] = points[index]
+        if rest:
+            points = grid_points(parameter)
+            rest, index = divmod(rest, len(points))
+            chosen[name] = points[index]
+        else:
+            chosen[name] = first_point(parameter)
     assert rest == 0, f"trial {number} lies outside the grid"
     return {name: chosen[name] for name, _ in space}
