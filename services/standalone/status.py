@@ -35,7 +35,7 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
         alive = recorded and is_alive(
             ProcessIdentity(part["pid"], part["start_ticks"], part["boot_id"])
         )
-        if holder is None and part["state"] != "outside":
+        if holder is None and part["state"] not in ("outside", "failed"):
             # What a killed platform left may still live; the next start ends it.
             part["state"] = "left over" if alive else "stopped"
         part["pid"] = part["pid"] if alive else None
