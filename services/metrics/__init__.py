@@ -1,0 +1,1 @@
+"""The metrics service: samples, logs and alerts of every run."""

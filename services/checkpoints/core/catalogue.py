@@ -1,0 +1,53 @@
+"""Which of a job's checkpoints is the latest, and which are the best.
+
+Only good ones (verified, not rejected since, not being deleted) come in here. Their order is
+highest fence, then step. The latest is the highest one that may lead: a checkpoint recorded when a
+higher fence was already granted is good, and a resume may use it, but the head of the job does not
+move for it (rule 4).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Goal = Literal["minimize", "maximize"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A good checkpoint. `value` is that of the job's metric, where the manifest holds it."""
+
+    checkpoint_id: str
+    fence: int
+    step: int
+    value: float | None = None
+    is_pinned: bool = False
+    may_lead: bool = True
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """Its place in the order in which checkpoints follow each other."""
+        return (self.fence, self.step, self.checkpoint_id)
+
+
+def may_lead(fence: int, highest_fence: int) -> bool:
+    """Whether a checkpoint that is recorded now may become the latest."""
+    return fence >= highest_fence
+
+
+def newest_first(good: Iterable[Checkpoint]) -> list[Checkpoint]:
+    return sorted(good, key=lambda one: one.place, reverse=True)
+
+
+def latest(good: Iterable[Checkpoint]) -> Checkpoint | None:
+    """The head of the job."""
+    return max((one for one in good if one.may_lead), key=lambda one: one.place, default=None)
+
+
+def best_first(good: Sequence[Checkpoint], goal: Goal | None) -> list[Checkpoint]:
+    """Those with a value, the best in front; of equal ones the older, so the best stays put."""
+    if goal is None:
+        return []
+    sign = 1 if goal == "minimize" else -1
+    valued = [(sign * one.value, one.place, one) for one in good if one.value is not None]
+    return [one for _, _, one in sorted(valued, key=lambda item: item[:2])]

@@ -1,0 +1,149 @@
+"""What the checkpoints service does with each event: note facts, and intents for the worker.
+
+No handler touches the object store: a pod's report is a hint, which becomes an intent that the
+worker carries out. What a report names is looked for only under the job it is keyed by.
+"""
+
+from collections.abc import Callable
+
+from drivetrain_schemas.allocations import AllocationGranted
+from drivetrain_schemas.checkpoints import (
+    CheckpointPin,
+    CheckpointPinned,
+    CheckpointPinRejected,
+    CheckpointWritten,
+    RunResumed,
+)
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.jobs import JobQueued
+from drivetrain_schemas.runs import (
+    RunCancelled,
+    RunFailed,
+    RunInterrupted,
+    RunLost,
+    RunSucceeded,
+)
+from services.checkpoints import store
+from services.checkpoints.core.location import locate, mentioned
+from services.checkpoints.core.retention import Policy
+from services.checkpoints.instruments import REFUSED_HINTS
+from services.runtime import logs
+from services.runtime.processing import HandlerTable
+from services.runtime.transaction import Tx
+
+log = logs.get()
+
+RunEnded = RunSucceeded | RunFailed | RunLost | RunCancelled | RunInterrupted
+MAX_REJECTED = 100
+
+
+def handlers(wake: Callable[[], None]) -> HandlerTable:
+    """The table of handled events. `wake` is called once there is something to do."""
+
+    async def on_queued(tx: Tx, event: Event[JobQueued]) -> None:
+        spec = event.payload.spec
+        metric = spec.metric
+        policy = Policy(
+            spec.checkpoint.keep_last,
+            spec.checkpoint.keep_best,
+            metric.goal.value if metric else None,
+        )
+        await store.lock_job(tx.connection, event.payload.job_id)
+        await store.set_policy(
+            tx.connection,
+            event.payload.job_id,
+            event.tenant_id,
+            policy,
+            metric.name if metric else None,
+        )
+
+    async def on_granted(tx: Tx, event: Event[AllocationGranted]) -> None:
+        granted = event.payload
+        await store.lock_job(tx.connection, granted.job_id)
+        await store.raise_fence(tx.connection, granted.job_id, granted.fence)
+        place = (granted.attempt, granted.fence)
+        await store.put_run(tx.connection, granted.run_id, granted.job_id, place, is_live=True)
+        await store.want(tx.connection, "list", granted.job_id)
+        tx.after_commit(wake)
+
+    async def on_run_ended(tx: Tx, event: Event[RunEnded]) -> None:
+        ended = event.payload
+        await store.lock_job(tx.connection, ended.job_id)
+        place = (ended.attempt, ended.fence)
+        await store.put_run(tx.connection, ended.run_id, ended.job_id, place, is_live=False)
+        await store.want(tx.connection, "list", ended.job_id)
+        tx.after_commit(wake)
+
+    async def on_written(tx: Tx, event: Event[CheckpointWritten]) -> None:
+        written = event.payload
+        location = locate(written.tenant_id, written.job_id, written.manifest_key)
+        if location is None:
+            _refuse_hint(event)
+            return
+        await store.want(tx.connection, "verify", written.job_id, location.manifest_key)
+        tx.after_commit(wake)
+
+    async def on_resumed(tx: Tx, event: Event[RunResumed]) -> None:
+        resumed = event.payload
+        await store.lock_job(tx.connection, resumed.job_id)
+        for words in resumed.rejected[:MAX_REJECTED]:
+            unfit = mentioned(resumed.tenant_id, resumed.job_id, words)
+            if unfit is None:
+                _refuse_hint(event)
+                continue
+            await store.want(tx.connection, "verify", resumed.job_id, unfit.manifest_key)
+        if resumed.manifest_key is not None:
+            location = locate(resumed.tenant_id, resumed.job_id, resumed.manifest_key)
+            if location is None:
+                _refuse_hint(event)
+            else:
+                facts = resumed.model_dump(mode="json")
+                await store.want(tx.connection, "restore", resumed.job_id, resumed.run_id, facts)
+        tx.after_commit(wake)
+
+    return {
+        JobQueued: on_queued,
+        AllocationGranted: on_granted,
+        RunSucceeded: on_run_ended,
+        RunFailed: on_run_ended,
+        RunLost: on_run_ended,
+        RunCancelled: on_run_ended,
+        RunInterrupted: on_run_ended,
+        CheckpointWritten: on_written,
+        RunResumed: on_resumed,
+        CheckpointPin: on_pin,
+    }
+
+
+async def on_pin(tx: Tx, event: Event[CheckpointPin]) -> None:
+    """Pin a good checkpoint of the sender's own tenant; otherwise say that there is none."""
+    pin = event.payload
+    job = await store.lock_job(tx.connection, pin.job_id)
+    row = await store.checkpoint(tx.connection, pin.job_id, pin.checkpoint_id)
+    if row is None or row.state != "good" or job.tenant_id != event.tenant_id:
+        rejected = CheckpointPinRejected(
+            job_id=pin.job_id,
+            checkpoint_id=pin.checkpoint_id,
+            command_event_id=event.event_id,
+            detail="there is no such checkpoint, or it is no longer kept",
+        )
+        await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
+        return
+    await store.set_pinned(tx.connection, row.checkpoint_id)
+    pinned = CheckpointPinned(
+        checkpoint_id=row.checkpoint_id,
+        tenant_id=event.tenant_id,
+        job_id=row.job_id,
+        run_id=row.run_id,
+        attempt=row.attempt,
+        fence=row.fence,
+        step=row.step,
+    )
+    await tx.emit(pinned, tenant_id=event.tenant_id, cause=event)
+    log.info("checkpoint pinned", checkpoint_id=row.checkpoint_id, job_id=row.job_id)
+
+
+def _refuse_hint(event: Event[CheckpointWritten] | Event[RunResumed]) -> None:
+    """Nothing is done for words that do not name a checkpoint of the job itself."""
+    REFUSED_HINTS.inc()
+    log.warning("hint names no checkpoint of its job", type=event.type, run_id=event.payload.run_id)

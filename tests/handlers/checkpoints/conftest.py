@@ -1,0 +1,106 @@
+"""A catalogue: the service's handlers and worker on a real Postgres and a real directory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from drivetrain_schemas.base import Payload
+from services.checkpoints.handlers import handlers
+from services.checkpoints.settings import CheckpointsSettings
+from services.checkpoints.worker import Worker
+from services.runtime.database import Database
+from services.runtime.directory_store import DirectoryStore
+from services.runtime.errors import TemporaryError
+from tests.conftest import OpenDatabase
+from tests.events import emitted, handle, make_event
+from tests.handlers.checkpoints.builders import key_of, make_granted, make_queued
+
+SETTINGS = CheckpointsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
+
+
+class FailingStore(DirectoryStore):
+    """A directory that can be made to fail the n-th deletion from now, or every call."""
+
+    fail_deletion_in: int | None = None
+    is_away = False
+
+    async def size(self, key: str) -> int:
+        self._refuse_if_away()
+        return await super().size(key)
+
+    async def list(self, prefix: str) -> Any:
+        self._refuse_if_away()
+        return await super().list(prefix)
+
+    async def delete(self, key: str) -> None:
+        self._refuse_if_away()
+        if self.fail_deletion_in is not None:
+            self.fail_deletion_in -= 1
+            if self.fail_deletion_in < 0:
+                self.fail_deletion_in = None
+                raise TemporaryError("the store is gone")
+        await super().delete(key)
+
+    def _refuse_if_away(self) -> None:
+        if self.is_away:
+            raise TemporaryError("the store is away")
+
+
+class Catalogue:
+    """Tell it events, let it work, see what it emits."""
+
+    def __init__(self, database: Database, object_store: FailingStore) -> None:
+        self.database = database
+        self.object_store = object_store
+        self._handlers = handlers(lambda: None)
+        self._worker = Worker(database, object_store, SETTINGS)
+        self._seen = 0
+
+    async def tell(self, *payloads: Payload, tenant_id: str = "default") -> list[Payload]:
+        """Handle the events, then do all that is due. Returns what was emitted."""
+        for payload in payloads:
+            await handle(self.database, self._handlers, make_event(payload, tenant_id=tenant_id))
+        return await self.work()
+
+    async def work(self) -> list[Payload]:
+        await self._worker.drain()
+        return await self._news()
+
+    async def wait(self) -> list[Payload]:
+        """Half a minute and more passes: whatever was put off is due."""
+        async with self.database.connection() as connection:
+            await connection.execute("update intents set due_at = clock_timestamp()")
+        return await self.work()
+
+    async def states(self) -> dict[str, str]:
+        """State by manifest key."""
+        async with self.database.connection() as connection:
+            rows = await connection.fetch("select manifest_key, state from checkpoints")
+        return {row["manifest_key"]: row["state"] for row in rows}
+
+    async def intents(self) -> set[str]:
+        async with self.database.connection() as connection:
+            return {row["kind"] for row in await connection.fetch("select kind from intents")}
+
+    async def good_steps(self, fence: int = 1) -> list[int]:
+        states = await self.states()
+        return [step for step in range(1000) if states.get(key_of(step, fence)) == "good"]
+
+    async def _news(self) -> list[Payload]:
+        events = await emitted(self.database)
+        news = [event.payload for event in events[self._seen :]]
+        self._seen = len(events)
+        return news
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def catalogue(database: OpenDatabase, tmp_path: Path) -> Catalogue:
+    return Catalogue(await database("checkpoints"), FailingStore(tmp_path))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def running(catalogue: Catalogue) -> Catalogue:
+    """A job whose first run is alive."""
+    await catalogue.tell(make_queued(), make_granted())
+    return catalogue

@@ -1,0 +1,134 @@
+"""What goes while a run is alive, and what happens when the store fails in the middle."""
+
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.checkpoints import CheckpointDeleted, CheckpointPin
+from tests.handlers.checkpoints.builders import (
+    JOB,
+    PREFIX,
+    id_of,
+    key_of,
+    make_failed,
+    make_granted,
+    make_queued,
+    make_resumed,
+    make_written,
+    shard_key,
+    write_checkpoint,
+)
+from tests.handlers.checkpoints.conftest import Catalogue
+
+
+async def save(catalogue: Catalogue, *steps: int, fence: int = 1) -> list[Payload]:
+    emitted = []
+    for step in steps:
+        said = {"metrics": {"accuracy": (step % 40) / 100}}
+        await write_checkpoint(catalogue.object_store, step, fence=fence, said=said)
+        emitted += await catalogue.tell(make_written(step, fence=fence))
+    return emitted
+
+
+def deleted_steps(payloads: list[Payload]) -> list[int]:
+    return [one.step for one in payloads if isinstance(one, CheckpointDeleted)]
+
+
+async def keys(catalogue: Catalogue) -> set[str]:
+    return {item.key for item in await catalogue.object_store.list(PREFIX)}
+
+
+async def test_the_last_three_stay_and_the_others_go_whole(running: Catalogue) -> None:
+    emitted = await save(running, 10, 20, 30, 40, 50)
+    assert deleted_steps(emitted) == [10, 20]
+    assert await running.good_steps() == [30, 40, 50]
+    assert {key.split("/")[3] for key in await keys(running)} == {
+        key_of(step).split("/")[3] for step in (30, 40, 50)
+    }
+
+
+async def test_the_best_and_the_pinned_stay(catalogue: Catalogue) -> None:
+    await catalogue.tell(
+        make_queued(
+            metric={"name": "accuracy", "goal": "maximize"},
+            checkpoint={"keep_last": 2, "keep_best": 1},
+        ),
+        make_granted(),
+    )
+    await save(catalogue, 10, 39)
+    await catalogue.tell(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
+    emitted = await save(catalogue, 41, 42, 43)
+    assert deleted_steps(emitted) == [41]
+    assert await catalogue.good_steps() == [10, 39, 42, 43]
+
+
+async def test_a_deletion_that_breaks_off_goes_on_later_and_is_told_once(
+    running: Catalogue,
+) -> None:
+    await save(running, 10, 20, 30)
+    running.object_store.fail_deletion_in = 1  # the manifest goes, the first shard does not
+    emitted = await save(running, 40)
+    assert deleted_steps(emitted) == []
+    assert key_of(10) not in await keys(running)
+    assert shard_key(10) in await keys(running)
+    assert deleted_steps(await running.wait()) == [10]
+    assert shard_key(10) not in await keys(running)
+    assert await running.wait() == []
+
+
+async def test_a_half_deleted_checkpoint_is_not_taken_for_a_damaged_one(
+    running: Catalogue,
+) -> None:
+    await save(running, 10, 20, 30)
+    running.object_store.fail_deletion_in = 1
+    await save(running, 40)
+    emitted = await running.tell(make_written(10))
+    assert [one.kind.type for one in emitted + await running.wait()] == ["checkpoint.deleted"]
+
+
+async def test_a_pin_that_comes_before_the_deletion_saves_the_checkpoint(
+    running: Catalogue,
+) -> None:
+    await save(running, 10, 20, 30)
+    running.object_store.is_away = True
+    await write_checkpoint(running.object_store, 40)
+    await running.tell(make_written(40))
+    await running.tell(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
+    running.object_store.is_away = False
+    assert deleted_steps(await running.wait()) == []
+    assert await running.good_steps() == [10, 20, 30, 40]
+
+
+async def test_what_retention_wanted_gone_stays_when_newer_ones_turn_out_damaged(
+    running: Catalogue,
+) -> None:
+    """The two newest good ones never go, counted at the moment of the deletion."""
+    await save(running, 10, 20, 30)
+    async with running.database.transaction() as tx:  # wanted gone, not yet carried out
+        await tx.connection.execute(
+            "insert into intents (kind, job_id, subject) values ('delete', $1, $2)", JOB, id_of(10)
+        )
+    assert deleted_steps(await running.work()) == []
+    assert await running.good_steps() == [10, 20, 30]
+
+
+async def test_deleted_ones_do_not_come_back_by_a_listing(running: Catalogue) -> None:
+    await save(running, 10, 20, 30, 40)
+    await write_checkpoint(running.object_store, 10)
+    assert await running.wait() == []
+    assert await running.good_steps() == [20, 30, 40]
+
+
+async def test_the_checkpoint_a_new_run_resumes_from_stays(running: Catalogue) -> None:
+    await save(running, 10, 20, 30)
+    await running.tell(make_failed(), make_granted(fence=2), make_resumed(key_of(30)))
+    await save(running, 31, fence=2)
+    assert await running.good_steps() == [20, 30]
+    assert await running.good_steps(fence=2) == [31]
+
+
+async def test_a_store_that_is_away_stops_nothing_and_costs_nothing(running: Catalogue) -> None:
+    await write_checkpoint(running.object_store, 50)
+    running.object_store.is_away = True
+    assert await running.tell(make_written(50)) == []
+    assert await running.wait() == []
+    assert await running.states() == {}
+    running.object_store.is_away = False
+    assert [one.kind.type for one in await running.wait()] == ["checkpoint.committed"]
