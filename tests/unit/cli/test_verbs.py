@@ -153,12 +153,16 @@ def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
         "is_pinned": False,
         "restored_by_attempt": 2,
     }
-    platform.on("GET", f"/v1/jobs/{JOB_ID}/checkpoints", {"checkpoints": [one]})
-    platform.on("GET", f"/v1/checkpoints/{CHECKPOINT_ID}", one)
+    older = {**one, "checkpoint_id": "ckpt_older", "step": 25, "is_latest": False}
+    older["is_best"] = False
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/checkpoints", {"checkpoints": [one, older]})
     platform.on("POST", f"/v1/checkpoints/{CHECKPOINT_ID}/pin", {"is_confirmed": False})
     listed = cli("checkpoint", "list", JOB_ID).out
     assert "1.5 kB  latest best restored-by-2" in listed
-    assert "loss 0.5" in cli("checkpoint", "show", CHECKPOINT_ID).out
+    for which in ([], ["latest"], ["best"], ["50"], [CHECKPOINT_ID]):
+        assert CHECKPOINT_ID in cli("checkpoint", "show", JOB_ID, *which).out
+    assert "ckpt_older" in cli("checkpoint", "show", JOB_ID, "25").out
+    assert cli("checkpoint", "show", JOB_ID, "26").code == 4
     assert cli("checkpoint", "pin", CHECKPOINT_ID).out == f"{CHECKPOINT_ID} is kept\n"
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from drivetrain.cli import amounts, session
+from drivetrain.cli.errors import NotFound
 from drivetrain.cli.output import (
     Column,
     Format,
@@ -44,10 +45,21 @@ def list_checkpoints(job_id: JobArgument, output: OutputOption = Format.TABLE) -
 
 
 @app.command()
-def show(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) -> None:
-    """Show one checkpoint."""
+def show(
+    job_id: JobArgument,
+    which: Annotated[
+        str,
+        typer.Argument(metavar="[WHICH]", help="latest, best, a step, or a checkpoint's id."),
+    ] = "latest",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show one checkpoint of a job: the latest one, if nothing else is said."""
     with session.connect() as gateway:
-        one = gateway.get(f"/v1/checkpoints/{segment(checkpoint_id)}")
+        answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
+    one = next((item for item in answer["checkpoints"] if _is(item, which)), None)
+    if one is None:
+        fix = f"see: drivetrain checkpoint list {job_id}"
+        raise NotFound(f"{job_id} has no checkpoint {which!r:.80}", fix=fix)
     values = ", ".join(f"{name} {value:.6g}" for name, value in sorted(one["metrics"].items()))
     rows = [
         ("checkpoint", one["checkpoint_id"]),
@@ -73,6 +85,12 @@ def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) 
         write_line(f"{checkpoint_id} is kept")
     else:
         write_value(answer, output)
+
+
+def _is(checkpoint: Item, which: str) -> bool:
+    if which in ("latest", "best"):
+        return bool(checkpoint[f"is_{which}"])
+    return which in (checkpoint["checkpoint_id"], str(checkpoint["step"]))
 
 
 def _marks(checkpoint: Item) -> list[str]:

@@ -109,7 +109,7 @@ def metrics(
         list[str] | None, typer.Option("--name", "-n", help="Only this metric; may be repeated.")
     ] = None,
     from_step: Annotated[int | None, typer.Option("--from-step", min=0)] = None,
-    max_points: Annotated[int | None, typer.Option("--max-points", min=4, max=100_000)] = None,
+    max_points: Annotated[int | None, typer.Option("--max-points", min=16, max=20_000)] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show what the job logged. With --output json or yaml, all points."""
@@ -160,7 +160,7 @@ def cancel(
 @app.command()
 def estimate(
     file: FileArgument,
-    seconds: Annotated[float, typer.Option("--seconds", min=0, help="How long it would run.")],
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long it would run.")],
     settings: SetOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
