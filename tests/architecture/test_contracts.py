@@ -34,10 +34,6 @@ def test_a_stale_or_forgotten_document_is_found(tmp_path: Path) -> None:
     assert generate.differing(gone) == [changed]
 
 
-def test_the_same_classes_give_the_same_documents() -> None:
-    assert generate.documents() == generate.documents()
-
-
 @pytest.mark.parametrize("payload_class", CLASSES, ids=file_name)
 def test_an_event_has_one_producer_and_a_command_any(payload_class: type[Payload]) -> None:
     kind = payload_class.kind
