@@ -5,11 +5,13 @@ A file that has grown too large is copied to `<name>.1` and cut to nothing; beca
 mode the child goes on at its new end. At most two files of the limit are kept for each child.
 """
 
+import json
 import shutil
 from collections import deque
 from pathlib import Path
 
 LIMIT_BYTES = 16 * 1024 * 1024
+EXCEPTION_LINES = 12
 
 
 def rotate_log(path: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
@@ -35,3 +37,20 @@ def last_lines(path: Path, num_lines: int) -> str:
     except FileNotFoundError:
         return ""
     return "\n".join(deque(text.splitlines(), maxlen=num_lines))
+
+
+def readable(text: str) -> str:
+    """Lines for a person: of a service's JSON line its time, phrase, keys and end of exception."""
+    return "\n".join(_readable_line(line) for line in text.splitlines())
+
+
+def _readable_line(line: str) -> str:
+    try:
+        entry = json.loads(line)
+        time, level, phrase = entry.pop("timestamp"), entry.pop("level"), entry.pop("event")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return line
+    exception = str(entry.pop("exception", ""))
+    keys = "".join(f" {name}={value}" for name, value in entry.items())
+    trace = "".join(f"\n    {row}" for row in exception.splitlines()[-EXCEPTION_LINES:])
+    return f"{time} {level:<7} {phrase}{keys}{trace}"

@@ -134,9 +134,7 @@ def connection_environment(plan: Plan) -> dict[str, str]:
 def base_environment() -> dict[str, str]:
     """The caller's environment without our names: services refuse those that they do not know."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DRIVETRAIN_")}
-    # `services` is no installed package; a child finds it wherever it works.
-    path = os.pathsep.join(filter(None, (str(SOURCE_ROOT), kept.get("PYTHONPATH", ""))))
-    return kept | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return kept | {"PYTHONUNBUFFERED": "1"}
 
 
 def build_kafka(plan: Plan) -> ChildSpec:
@@ -162,7 +160,8 @@ def build_template(plan: Plan) -> ChildSpec:
         launch=Launch(
             (sys.executable, "-m", "drivetrain.template", "--socket", str(socket)),
             base_environment(),
-            plan.home.root,
+            # Where it starts is on the import path of every rank: a place without modules.
+            plan.home.pods,
             stop_timeout_s=TEMPLATE_STOP_S,
         ),
         log_path=plan.home.logs / "template.log",
@@ -248,7 +247,9 @@ def _python(
     launch = Launch(
         (sys.executable, "-m", module),
         {**base_environment(), **variables},
-        plan.home.root,
+        # `services` is no installed package: it is found where the process starts. Not by
+        # PYTHONPATH, which pods would inherit.
+        SOURCE_ROOT,
         stop_timeout_s=SERVICE_STOP_S,
     )
     port = plan.ports.get(f"{name}.http")

@@ -16,8 +16,8 @@ from rich.status import Status
 
 from services.standalone.child import Child, ChildGaveUp, ChildState
 from services.standalone.jars import Jar
+from services.standalone.logs import readable
 
-# A child that needs longer than this before it is ready is named in the spinner.
 NAME_WIDTH = 12
 
 
@@ -85,7 +85,7 @@ class Reporter:
     def gave_up(self, error: ChildGaveUp) -> None:
         self._console.print(f"[bold red]{escape(str(error))}[/bold red]")
         self.line(f"The end of {error.log_path}:")
-        self.line(error.log_end or "  (it wrote nothing)")
+        self.line(readable(error.log_end) or "  (it wrote nothing)")
 
     def failed(self, text: str) -> None:
         self._console.print(f"[bold red]{escape(text)}[/bold red]")
