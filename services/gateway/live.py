@@ -8,7 +8,7 @@ carries no id, so that it never moves a reader's place.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -57,7 +57,7 @@ class Listener:
 
     def offer(self, message: Message) -> None:
         if self.is_dropped or (self.job_id is not None and self.job_id != message.job_id):
-            return
+            return  # hints name no job, so a listener of one job is not bothered with them
         if message.cursor is None and self.queue.qsize() > QUEUE_MESSAGES // 2:
             return
         try:
@@ -91,6 +91,11 @@ class Live:
         """The read model has moved."""
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+
+    def announce(self, type_name: str) -> None:
+        """Something outside the timeline changed (`submitted`, `parked`): a hint, no record."""
+        self._hand_out(Message(type_name, {}))
+        self.wake()
 
     async def moved(self, seconds: float) -> None:
         """Wait for the next move, at most so long."""
@@ -177,7 +182,7 @@ class Live:
 
 async def messages(
     live: Live, platform: Platform, listener: Listener, resume: tuple[str, int] | None
-) -> AsyncIterator[Message]:
+) -> AsyncGenerator[Message, None]:
     """All that the listener is to hear: what it missed, from the table, then what comes.
 
     `resume` is the generation and cursor it has seen last; another generation is a reset.

@@ -96,6 +96,18 @@ async def jobs(
     return _rows(rows)
 
 
+async def count_jobs(connection: Connection, tenant_id: str) -> dict[str, int]:
+    """How many jobs are in each state."""
+    rows = await connection.fetch(
+        """
+        select shown_state, count(*) as number from shown_jobs where tenant_id = $1
+        group by shown_state
+        """,
+        tenant_id,
+    )
+    return {row["shown_state"]: row["number"] for row in rows}
+
+
 async def job(connection: Connection, tenant_id: str, job_id: str) -> Row | None:
     return _row(
         await connection.fetchrow(
@@ -300,7 +312,7 @@ async def parked(connection: Connection, after: Place | None, limit: int) -> lis
     rows = await connection.fetch(
         """
         select parked_id, service, topic, partition, "offset", reason, detail, parked_at,
-            replays.replayed_at, coalesce(length(value), 0) as size_bytes
+            replays.replayed_at, coalesce(omitted_bytes, length(value), 0) as size_bytes
         from parked left join replays using (parked_id)
         where $1::timestamptz is null or (parked_at, parked_id) < ($1, $2)
         order by parked_at desc, parked_id desc limit $3

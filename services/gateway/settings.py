@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
+from services.gateway.core import sessions
 from services.runtime.settings import Settings
 
 
@@ -19,3 +20,8 @@ class GatewaySettings(Settings):
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     cost_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     assets_directory: Path | None = None
+
+    def session_secret(self) -> bytes:
+        """The key that signs sessions."""
+        cookie_secret = self.cookie_secret.get_secret_value() if self.cookie_secret else None
+        return sessions.session_secret(self.api_token.get_secret_value(), cookie_secret)

@@ -340,8 +340,8 @@ async def insert_parked(
     await connection.execute(
         """
         insert into parked (parked_id, service, topic, partition, "offset", reason, detail,
-            parked_at, key, value, header_names, header_values)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            parked_at, key, value, header_names, header_values, omitted_bytes)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
         on conflict do nothing
         """,
         parked_id,
@@ -356,6 +356,7 @@ async def insert_parked(
         record.value,
         [storable_text(name) for name, _ in own],
         [value for _, value in own],
+        _whole(facts.get("omitted")),
     )
 
 

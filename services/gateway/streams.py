@@ -5,9 +5,10 @@ any order, a parked record has one id. What cannot be read is parked by the serv
 names for it, so it is passed over here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from functools import partial
+from typing import cast
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, InvalidEvent, parse
@@ -34,23 +35,29 @@ from services.runtime.transaction import Tx
 _MOST = 2**63 - 1
 
 
-def projection_streams(on_commit: Callable[[], None]) -> Mapping[Topic, BatchHandler]:
-    """The batch handlers by topic; `on_commit` wakes who waits for the read model."""
-    handlers: dict[Topic, Callable[[Tx, Sequence[Record]], Any]] = {
-        COMMANDS_JOBS: on_commands,
-        COMMANDS_STUDIES: on_commands,
-        REPORTS: on_reports,
+def projection_streams(
+    announce: Callable[[str], None], wake: Callable[[], None]
+) -> Mapping[Topic, BatchHandler]:
+    """The batch handlers by topic; what they tell once committed is a hint to readers."""
+    submitted, parked = partial(announce, "submitted"), partial(announce, "parked")
+    return {
+        COMMANDS_JOBS: _telling(on_commands, submitted),
+        COMMANDS_STUDIES: _telling(on_commands, submitted),
+        REPORTS: _telling(on_reports, wake),
+        **{
+            topic: _telling(on_parked, parked)
+            for topic in TOPICS
+            if topic.name.startswith("parked.")
+        },
     }
-    handlers |= {topic: on_parked for topic in TOPICS if topic.name.startswith("parked.")}
-    return {topic: _waking(handler, on_commit) for topic, handler in handlers.items()}
 
 
-def _waking(
-    handler: Callable[[Tx, Sequence[Record]], Any], on_commit: Callable[[], None]
+def _telling(
+    handler: Callable[[Tx, Sequence[Record]], Awaitable[None]], tell: Callable[[], None]
 ) -> BatchHandler:
     async def handle(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
         await handler(tx, records)
-        tx.after_commit(on_commit)
+        tx.after_commit(tell)
         return ()
 
     return handle
@@ -87,7 +94,7 @@ async def on_reports(tx: Tx, records: Sequence[Record]) -> None:
 async def on_parked(tx: Tx, records: Sequence[Record]) -> None:
     for record in records:
         facts = {
-            name.removeprefix(HEADER): storable_text(value.decode("utf-8", "replace"))
+            name.removeprefix(HEADER): storable_text((value or b"").decode("utf-8", "replace"))
             for name, value in record.headers
             if name.startswith(HEADER)
         }

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from drivetrain_schemas import strict_json
 from drivetrain_schemas.jobs import FieldError
 from services.gateway.core.hosts import SAFE_METHODS, Refusal, check_host, check_origin
-from services.gateway.core.sessions import COOKIE, holds, is_token, session_secret
+from services.gateway.core.sessions import COOKIE, holds, is_token
 from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
 from services.gateway.rest.problems import Problem, respond
 from services.gateway.settings import GatewaySettings
@@ -55,10 +55,7 @@ class Gate:
         self._clock = clock
         self._allowed = settings.allowed_hosts
         self._token = settings.api_token.get_secret_value()
-        cookie_secret = settings.cookie_secret
-        self._secret = session_secret(
-            self._token, cookie_secret.get_secret_value() if cookie_secret else None
-        )
+        self._secret = settings.session_secret()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -349,6 +349,9 @@ class Header(BaseModel):
 
 
 class ParkedRecord(ParkedSummary):
+    """`is_omitted`: too large to be kept; it lies at its topic, partition and offset."""
+
+    is_omitted: bool
     key: ShownBytes | None
     value: ShownBytes | None
     headers: list[Header]

@@ -4,7 +4,7 @@
 so no caller ever meets another one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import asyncpg
@@ -106,6 +106,14 @@ def respond(problem: Problem, instance: str) -> Response:
     return JSONResponse(document, problem.status, problem.headers, MEDIA_TYPE)
 
 
+def _answer(request: Request, problem: Problem) -> Response:
+    """A page for people, the document for programs."""
+    page: Callable[[Request, Problem], Response] | None = request.app.state.problem_page
+    if page is None or request.url.path.startswith("/v1/"):
+        return respond(problem, request.url.path)
+    return page(request, problem)
+
+
 def not_found(what: str, subject_id: str) -> Problem:
     return Problem(404, "not_found", f"there is no {what} {subject_id[:120]}")
 
@@ -131,7 +139,7 @@ def install(app: FastAPI) -> None:
 
 async def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return respond(error, request.url.path)
+    return _answer(request, error)
 
 
 async def _on_validation(request: Request, error: Exception) -> Response:
@@ -142,7 +150,7 @@ async def _on_validation(request: Request, error: Exception) -> Response:
         for one in field_errors(cast(ValidationError, error))
     )
     detail = "; ".join(f"{one.field}: {one.message}" for one in errors[:5])
-    return respond(Problem(422, "invalid_request", detail, errors), request.url.path)
+    return _answer(request, Problem(422, "invalid_request", detail, errors))
 
 
 def _without_origin(field: str) -> str:
@@ -156,20 +164,20 @@ async def _on_http(request: Request, error: Exception) -> Response:
     code = codes.get(error.status_code, "refused")
     detail = f"{request.method} {request.url.path[:200]}: {error.detail}"
     headers = dict(error.headers or {})
-    return respond(Problem(error.status_code, code, detail, headers=headers), request.url.path)
+    return _answer(request, Problem(error.status_code, code, detail, headers=headers))
 
 
 async def _on_part_unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartUnavailable)
     detail = f"the {error.part} service did not answer in time; everything else works"
     problem = Problem(503, "part_unavailable", detail, headers={"Retry-After": "2"})
-    return respond(problem, request.url.path)
+    return _answer(request, problem)
 
 
 async def _on_part_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartRefused)
     status = error.status if error.status in TITLES else 422
-    return respond(Problem(status, "invalid_request", error.detail), request.url.path)
+    return _answer(request, Problem(status, "invalid_request", error.detail))
 
 
 async def _on_publish_failed(request: Request, error: Exception) -> Response:
@@ -179,17 +187,17 @@ async def _on_publish_failed(request: Request, error: Exception) -> Response:
         "send it again with the same request_id, which can never make a second one"
     )
     problem = Problem(503, "bus_unavailable", detail, headers={"Retry-After": "2"})
-    return respond(problem, request.url.path)
+    return _answer(request, problem)
 
 
 async def _on_temporary(request: Request, error: Exception) -> Response:
     log.warning("request met something temporary", path=request.url.path, error=repr(error))
     detail = "the read model's database did not answer; try again in a moment"
     problem = Problem(503, "database_unavailable", detail, headers={"Retry-After": "2"})
-    return respond(problem, request.url.path)
+    return _answer(request, problem)
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, error=repr(error))
     detail = "this is a bug here, not in the request; the service's log has the rest"
-    return respond(Problem(500, "internal_error", detail), request.url.path)
+    return _answer(request, Problem(500, "internal_error", detail))

@@ -235,7 +235,9 @@ create table parked (
     key bytea,
     value bytea,
     header_names text[] not null,
-    header_values bytea[] not null
+    header_values bytea[] not null,
+    -- Its size, where it was too large to be kept.
+    omitted_bytes bigint
 );
 create index parked_listed on parked (parked_at desc, parked_id);
 

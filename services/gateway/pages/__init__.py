@@ -1,0 +1,1 @@
+"""The web pages: rendered on the server, kept live by one small script."""

@@ -1,0 +1,64 @@
+"""Templates to pages. Everything is escaped; what is missing in a template is an error."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse
+
+from drivetrain_schemas.registry import all_kinds
+from services.gateway.core import formats
+
+# Events of the stream that are no events of the timeline.
+HINTS = ("submitted", "parked")
+FOLDER = Path(__file__).parent
+
+
+def _time(moment: datetime | None, *, relative: bool = True) -> Markup:
+    """A time that the page's script shows in the reader's own zone."""
+    if moment is None:
+        return Markup("")
+    utc = moment.astimezone(UTC)
+    machine = escape(utc.isoformat().replace("+00:00", "Z"))
+    people = escape(f"{utc:%Y-%m-%d %H:%M:%S} UTC")
+    mark = " data-relative" if relative else ""
+    return Markup(f'<time datetime="{machine}"{mark}>{people}</time>')
+
+
+def _short(subject_id: str) -> str:
+    """job_abcdefgh... -> abcdefgh, which is enough to tell a screen's worth apart."""
+    return subject_id.rpartition("_")[2][:8]
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        size=formats.size,
+        money=formats.money,
+        duration=formats.duration,
+        number=formats.number,
+        short=_short,
+        time=_time,
+    )
+    types = [kind.kind.type for kind in all_kinds().values()]
+    environment.globals.update(count=formats.count, stream_types=" ".join((*types, *HINTS)))
+    return environment
+
+
+_ENVIRONMENT = _environment()
+
+
+def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """The template as a page."""
+    template = _ENVIRONMENT.get_template(name)
+    values = {"path": request.url.path, "place": "", "job_id": "", "num_parked": 0, **values}
+    return HTMLResponse(template.render(values), status)

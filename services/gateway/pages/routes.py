@@ -1,0 +1,269 @@
+"""Routes of the pages: the same reads as the API's, for people.
+
+Buttons are plain forms that answer with a redirect, so they work without the script. Each page
+carries the stream's place from before its reads; the script follows on from there, so a page may
+hear of something twice and never misses anything.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from drivetrain_schemas.ids import CheckpointId, JobId, StudyId
+from services.gateway import commands, queries
+from services.gateway.backends import PartRefused, PartUnavailable
+from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.core import sessions
+from services.gateway.pages.rendering import FOLDER, page
+from services.gateway.rest import models, views
+from services.gateway.rest.jobs import STATES, find_job
+from services.gateway.rest.platform import (
+    ParkedId,
+    find_nodes,
+    find_parked,
+    replay_parked,
+)
+from services.gateway.rest.problems import TITLES, Problem, not_found
+from services.gateway.rest.requests import base_url
+from services.gateway.rest.studies import find_study
+
+router = APIRouter(include_in_schema=False)
+
+JOBS_PER_PAGE = 50
+TIMELINE_ROWS = 300
+CHECKPOINT_ROWS = 100
+PARKED_ROWS = 100
+STUDY_ROWS = 100
+
+
+class Static(StaticFiles):
+    """Files that the browser asks for again each time, and mostly is told it has."""
+
+    def file_response(self, *arguments: Any, **keywords: Any) -> Response:
+        response = super().file_response(*arguments, **keywords)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def install(app: FastAPI, assets_directory: Path | None) -> None:
+    app.include_router(router)
+    app.mount("/static", Static(directory=FOLDER / "static"))
+    if assets_directory is not None:
+        app.mount("/assets", Static(directory=assets_directory, check_dir=False))
+
+
+def problem_page(request: Request, problem: Problem) -> Response:
+    """A refusal for people."""
+    title = TITLES.get(problem.status, "The request failed")
+    return page(request, "problem.html", problem.status, problem=problem, title=title)
+
+
+@router.get("/")
+async def jobs(
+    request: Request,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    state: str | None = None,
+    after: Annotated[str | None, Query(max_length=512)] = None,
+) -> HTMLResponse:
+    state = state if state in STATES else None
+    place = views.read_place(after, 2)
+    async with gateway.platform.database.connection() as connection:
+        stream = await queries.stream_head(connection)
+        rows = await queries.jobs(
+            connection,
+            caller.tenant_id,
+            state,
+            (place[0], place[1][0]) if place else None,
+            JOBS_PER_PAGE + 1,
+        )
+        counts = await queries.count_jobs(connection, caller.tenant_id)
+        num_parked = await queries.count_parked(connection)
+    nodes = await find_nodes(gateway)
+    more = None
+    if len(rows) > JOBS_PER_PAGE:
+        last = rows[JOBS_PER_PAGE - 1]
+        more = views.place_text(last["listed_at"], last["job_id"])
+    return page(
+        request,
+        "jobs.html",
+        place=_place(stream),
+        jobs=[views.job_summary(row, base_url(request)) for row in rows[:JOBS_PER_PAGE]],
+        explain=views.explain,
+        counts=counts,
+        state=state,
+        more=more,
+        num_slots=sum(node.num_slots for node in nodes),
+        num_free=sum(node.num_free for node in nodes),
+        num_parked=num_parked,
+    )
+
+
+@router.get("/jobs/{job_id}")
+async def job(
+    job_id: JobId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> HTMLResponse:
+    async with gateway.platform.database.connection() as connection:
+        stream = await queries.stream_head(connection)
+        history = await queries.last_of_timeline(connection, "job_id", job_id, TIMELINE_ROWS)
+        saved = await queries.checkpoints_of_job(connection, job_id, CHECKPOINT_ROWS)
+        num_parked = await queries.count_parked(connection)
+    shown = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    return page(
+        request,
+        "job.html",
+        place=_place(stream),
+        job_id=job_id,
+        job=shown,
+        sentence=views.explain(shown),
+        timeline=[views.timeline_item(row) for row in history],
+        checkpoints=[views.checkpoint(row) for row in saved],
+        spend=await _spend(gateway, job_id),
+        num_parked=num_parked,
+        has_chart=gateway.settings.assets_directory is not None,
+    )
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel(
+    job_id: JobId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> Response:
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    await commands.cancel_job(gateway, caller.tenant_id, job_id, "", None)
+    return RedirectResponse(f"/jobs/{job_id}", 303)
+
+
+@router.post("/checkpoints/{checkpoint_id}/pin")
+async def pin(
+    checkpoint_id: CheckpointId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> Response:
+    async with gateway.platform.database.connection() as connection:
+        row = await queries.checkpoint(connection, caller.tenant_id, checkpoint_id)
+    if row is None:
+        raise not_found("checkpoint", checkpoint_id)
+    await commands.pin_checkpoint(gateway, caller.tenant_id, row, None)
+    return RedirectResponse(f"/jobs/{row['job_id']}#checkpoints", 303)
+
+
+@router.get("/nodes")
+async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
+    async with gateway.platform.database.connection() as connection:
+        stream = await queries.stream_head(connection)
+        num_parked = await queries.count_parked(connection)
+    shown = await find_nodes(gateway)
+    return page(request, "nodes.html", place=_place(stream), nodes=shown, num_parked=num_parked)
+
+
+@router.get("/studies")
+async def studies(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
+    async with gateway.platform.database.connection() as connection:
+        stream = await queries.stream_head(connection)
+        rows = await queries.studies(connection, caller.tenant_id, None, STUDY_ROWS)
+        num_parked = await queries.count_parked(connection)
+    return page(
+        request,
+        "studies.html",
+        place=_place(stream),
+        studies=[views.study_summary(row, base_url(request)) for row in rows],
+        num_parked=num_parked,
+    )
+
+
+@router.get("/studies/{study_id}")
+async def study(
+    study_id: StudyId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> HTMLResponse:
+    async with gateway.platform.database.connection() as connection:
+        stream = await queries.stream_head(connection)
+        history = await queries.last_of_timeline(connection, "study_id", study_id, TIMELINE_ROWS)
+        num_parked = await queries.count_parked(connection)
+    return page(
+        request,
+        "study.html",
+        place=_place(stream),
+        study=await find_study(gateway, caller.tenant_id, study_id, base_url(request)),
+        timeline=[views.timeline_item(row) for row in history],
+        num_parked=num_parked,
+    )
+
+
+@router.get("/parked")
+async def parked(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
+    async with gateway.platform.database.connection() as connection:
+        stream = await queries.stream_head(connection)
+        rows = await queries.parked(connection, None, PARKED_ROWS)
+        num_parked = await queries.count_parked(connection)
+    return page(
+        request,
+        "parked.html",
+        place=_place(stream),
+        records=[views.parked_summary(row) for row in rows],
+        num_parked=num_parked,
+    )
+
+
+@router.get("/parked/{parked_id}")
+async def parked_record(
+    parked_id: ParkedId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> HTMLResponse:
+    record = views.parked_record(await find_parked(gateway, parked_id))
+    async with gateway.platform.database.connection() as connection:
+        num_parked = await queries.count_parked(connection)
+    return page(request, "parked_record.html", record=record, num_parked=num_parked)
+
+
+@router.post("/parked/{parked_id}/replay")
+async def replay(parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep) -> Response:
+    await replay_parked(gateway, parked_id)
+    return RedirectResponse(f"/parked/{parked_id}", 303)
+
+
+@router.get("/login")
+async def login(
+    request: Request, gateway: GatewayDep, code: Annotated[str, Query(max_length=128)] = ""
+) -> Response:
+    """Take the code once and leave a session. The page leads on by itself: a redirect would count
+    as coming from where the link was clicked, and a strict cookie would not be sent."""
+    now = gateway.platform.clock.now()
+    async with gateway.platform.database.connection() as connection:
+        is_good = await queries.take_login_code(connection, sessions.code_digest(code), now)
+    if not is_good:
+        return page(request, "sign_in.html", 401, is_used=True)
+    response = page(request, "signed_in.html")
+    secret = gateway.settings.session_secret()
+    response.set_cookie(
+        sessions.COOKIE,
+        sessions.new_session(secret, now, secrets.token_urlsafe(12)),
+        max_age=int(sessions.SESSION_LIFE.total_seconds()),
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+@router.get("/sign-in")
+async def sign_in(request: Request) -> HTMLResponse:
+    return page(request, "sign_in.html", 401, is_used=False)
+
+
+@router.get("/favicon.ico")
+async def favicon() -> Response:
+    return RedirectResponse("/static/favicon.svg", 308)
+
+
+async def _spend(gateway: Gateway, job_id: str) -> models.Spend | None:
+    try:
+        answer = await gateway.backends.get("cost", f"/spend/jobs/{job_id}")
+    except (PartUnavailable, PartRefused):
+        return None
+    return models.Spend.model_validate(answer)
+
+
+def _place(stream: tuple[str, int]) -> str:
+    return f"{stream[0]}.{stream[1]}"

@@ -1,0 +1,90 @@
+"""The whole HTTP side: API, stream and pages behind the gate, and the OpenAPI document."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from services.gateway.backends import Backends
+from services.gateway.context import Gateway
+from services.gateway.live import Live
+from services.gateway.pages import routes as pages
+from services.gateway.rest import code, jobs, platform, problems, stream, studies
+from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
+from services.gateway.rest.problems import ProblemDocument
+from services.gateway.settings import GatewaySettings
+from services.runtime.service import Platform
+
+DESCRIPTION = """Submit and watch training jobs.
+
+Send `Authorization: Bearer TOKEN`. Refusals are `application/problem+json` with a `code`, and with
+the field and the fix in `errors`. A request with the same `request_id` (or `Idempotency-Key`) again
+is the same request."""
+
+
+def http_app(live: Live, runtime: Platform) -> ASGIApp:
+    """The application that the runtime serves."""
+    settings = runtime.settings
+    assert isinstance(settings, GatewaySettings)
+    gateway = Gateway(
+        settings=settings,
+        platform=runtime,
+        live=live,
+        backends=Backends(settings.metrics_url, settings.cost_url),
+    )
+    app = build_app(gateway)
+    return Gate(app, _sign_in(app), settings, runtime.clock)
+
+
+def build_app(gateway: Gateway) -> FastAPI:
+    """Without the gate: for tests of single routes, and for the OpenAPI document."""
+    app = FastAPI(
+        title="Drivetrain",
+        version="1",
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.gateway = gateway
+    app.state.problem_page = pages.problem_page
+    problems.install(app)
+    for part in (jobs, studies, platform, code, stream):
+        app.include_router(part.router)
+    pages.install(app, gateway.settings.assets_directory)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document with our problems in the place of its own errors, and the token."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        problem = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(problem.pop("$defs", {}))
+        schemas["ProblemDocument"] = problem
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _sign_in(app: FastAPI) -> ASGIApp:
+    """What a page answers to someone it does not know: the sign-in page, whatever was asked for."""
+
+    async def sign_in(scope: Scope, receive: Receive, send: Send) -> None:
+        inner: MutableMapping[str, Any] = {**scope, "path": "/sign-in", "raw_path": b"/sign-in"}
+        await app({**inner, "query_string": b""}, receive, send)
+
+    return sign_in

@@ -1,0 +1,248 @@
+"""Routes about jobs."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
+
+from drivetrain_schemas.base import Strict
+from drivetrain_schemas.ids import JobId, RequestId, job_id_for
+from drivetrain_schemas.jobs import JobSpec, JobState
+from services.gateway import commands, queries
+from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.rest import models, views
+from services.gateway.rest.problems import answers, invalid, not_found
+from services.gateway.rest.requests import base_url, chosen_request_id
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+MAX_PAGE = 500
+MAX_CHECKPOINTS = 1000
+STATES = ("submitted", "rejected", *(state.value for state in JobState))
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=128)]
+
+
+class SubmitJob(Strict):
+    """The same request_id again is the same job; without one, each request is a job of its own."""
+
+    request_id: RequestId | None = None
+    spec: JobSpec
+
+
+class CancelJob(Strict):
+    """Why, for the timeline."""
+
+    reason: Annotated[str, Field(max_length=512)] = ""
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=models.Job,
+    responses={
+        200: {"model": models.Job, "description": "The same request was accepted before"},
+        202: {"model": models.Job, "description": "Sent; the scheduler has not spoken yet"},
+        **answers(400, 409, 413, 415, 422),
+    },
+)
+async def submit(
+    body: SubmitJob,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> models.Job:
+    """Submit a job, and wait up to two seconds for the scheduler's word."""
+    request_id = chosen_request_id(body.request_id, idempotency_key)
+    status, row = await commands.submit_job(gateway, caller.tenant_id, request_id, body.spec)
+    response.status_code = status
+    job_id = job_id_for(caller.tenant_id, request_id)
+    response.headers["Location"] = f"/v1/jobs/{job_id}"
+    if row is None:
+        return await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    return await _whole(gateway, row, base_url(request))
+
+
+@router.get("", responses=answers(422))
+async def list_jobs(
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    state: str | None = None,
+    limit: Limit = 50,
+    after: str | None = None,
+) -> models.JobList:
+    """Newest first."""
+    if state is not None and state not in STATES:
+        raise invalid("state", f"there is no state {state[:40]!r}", f"one of {', '.join(STATES)}")
+    place = views.read_place(after, 2)
+    async with gateway.platform.database.connection() as connection:
+        rows = await queries.jobs(
+            connection,
+            caller.tenant_id,
+            state,
+            (place[0], place[1][0]) if place else None,
+            limit + 1,
+        )
+    more = None
+    if len(rows) > limit:
+        more = views.place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["job_id"])
+    return models.JobList(
+        jobs=[views.job_summary(row, base_url(request)) for row in rows[:limit]], next=more
+    )
+
+
+@router.get("/{job_id}", responses=answers(404, 422))
+async def get_job(
+    job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
+) -> models.Job:
+    return await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+
+
+@router.post("/{job_id}/cancel", status_code=202, responses=answers(400, 404, 409, 413, 415, 422))
+async def cancel(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    body: CancelJob | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> models.Accepted:
+    """Stop the job with a checkpoint and end it. Refused (409) once it has ended."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    reason = body.reason if body else ""
+    is_confirmed = await commands.cancel_job(
+        gateway, caller.tenant_id, job_id, reason, idempotency_key
+    )
+    return models.Accepted(is_confirmed=is_confirmed)
+
+
+@router.get("/{job_id}/timeline", responses=answers(404, 422))
+async def timeline(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    limit: Limit = 200,
+    after: str | None = None,
+) -> models.Timeline:
+    """Everything that happened to the job, oldest first."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    place = views.read_place(after, 3)
+    moment = (place[0], _seq(place[1][0]), place[1][1]) if place else None
+    async with gateway.platform.database.connection() as connection:
+        rows = await queries.timeline_of(connection, "job_id", job_id, moment, limit + 1)
+    more = None
+    if len(rows) > limit:
+        last = rows[limit - 1]
+        more = views.place_text(last["occurred_at"], last["seq"], last["event_id"])
+    return models.Timeline(items=[views.timeline_item(row) for row in rows[:limit]], next=more)
+
+
+@router.get("/{job_id}/explain", responses=answers(404, 422))
+async def explain(
+    job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
+) -> models.Explanation:
+    """Why the job is where it is."""
+    return views.explanation(await find_job(gateway, caller.tenant_id, job_id, base_url(request)))
+
+
+@router.get("/{job_id}/metrics", response_model=models.Samples, responses=answers(404, 422))
+async def metrics(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    names: Annotated[str | None, Query(max_length=8192)] = None,
+    rank: Annotated[int, Query(ge=0, le=99_999)] = 0,
+    from_step: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    max_points: Annotated[int, Query(ge=16, le=20_000)] = 1000,
+) -> Any:
+    """Samples by series (`names` separated by commas; all without it), thinned but for peaks."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    return await gateway.backends.get(
+        "metrics",
+        "/samples",
+        {
+            "job_id": job_id,
+            "names": names,
+            "rank": rank,
+            "from_step": from_step,
+            "max_points": max_points,
+        },
+    )
+
+
+@router.get("/{job_id}/logs", response_model=models.LogPage, responses=answers(404, 422))
+async def logs(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    rank: Annotated[int | None, Query(ge=0, le=99_999)] = None,
+    after: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    tail: Annotated[int | None, Query(ge=1, le=5000)] = None,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+) -> Any:
+    """Lines of all ranks, or of one; `tail` gives the last ones, `after` those behind a place."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    return await gateway.backends.get(
+        "metrics",
+        "/logs",
+        {"job_id": job_id, "rank": rank, "after": after, "tail": tail, "limit": limit},
+    )
+
+
+@router.get("/{job_id}/checkpoints", responses=answers(404, 422))
+async def checkpoints(
+    job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
+) -> models.CheckpointList:
+    """Newest first; deleted and unfit ones too."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    async with gateway.platform.database.connection() as connection:
+        rows = await queries.checkpoints_of_job(connection, job_id, MAX_CHECKPOINTS)
+    return models.CheckpointList(checkpoints=[views.checkpoint(row) for row in rows])
+
+
+@router.get("/{job_id}/cost", response_model=models.JobCost, responses=answers(404, 422))
+async def cost(job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request) -> Any:
+    """Charged and accruing now."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    spend = await gateway.backends.get("cost", f"/spend/jobs/{job_id}")
+    return {**spend, "job_id": job_id}
+
+
+async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> models.Job:
+    """The job, or what is known of a request that was just sent. Raises Problem (404)."""
+    async with gateway.platform.database.connection() as connection:
+        row = await queries.job(connection, tenant_id, job_id)
+    if row is not None:
+        return await _whole(gateway, row, base)
+    submission = gateway.submissions.get(job_id)
+    if submission is None:
+        raise not_found("job", job_id)
+    return views.submitted_job(submission, tenant_id, base)
+
+
+async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job:
+    metric = (row["spec"] or {}).get("metric")
+    async with gateway.platform.database.connection() as connection:
+        runs = await queries.runs_of_job(connection, row["job_id"])
+        alerts = await queries.alerts_of_job(connection, row["job_id"])
+        found = None
+        if metric is not None:
+            found = await queries.best_of_checkpoints(
+                connection,
+                row["job_id"],
+                metric["name"],
+                is_maximized=metric["goal"] == "maximize",
+            )
+    return views.job(row, base, views.best(row, found), runs, alerts)
+
+
+def _seq(text: str) -> int:
+    if not text.isdigit() or len(text) > 18:
+        raise invalid("after", "it is no place in this list", "take `next` as it is")
+    return int(text)

@@ -1,0 +1,31 @@
+"""What routes read off a request: its address as the caller wrote it, and its request id."""
+
+import secrets
+
+from fastapi import Request
+from pydantic import TypeAdapter, ValidationError
+
+from drivetrain_schemas.ids import RequestId
+from services.gateway.rest.problems import invalid
+
+_REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
+
+
+def base_url(request: Request) -> str:
+    """`http://host:port`, the host being one that the gate has let through."""
+    return f"{request.url.scheme}://{request.headers['host']}"
+
+
+def chosen_request_id(in_body: str | None, in_header: str | None) -> str:
+    """The body's, else the Idempotency-Key, else a new one. Raises Problem where they differ."""
+    if in_header is not None:
+        try:
+            _REQUEST_ID.validate_python(in_header)
+        except ValidationError:
+            message = "it is not 1-128 printable ASCII characters"
+            raise invalid("Idempotency-Key", message, "write for example a UUID") from None
+        if in_body is not None and in_body != in_header:
+            raise invalid(
+                "request_id", "it differs from the Idempotency-Key", "give one of the two"
+            )
+    return in_body or in_header or f"rest-{secrets.token_hex(12)}"

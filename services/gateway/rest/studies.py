@@ -1,0 +1,97 @@
+"""Routes about studies."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from drivetrain_schemas.base import Strict
+from drivetrain_schemas.ids import RequestId, StudyId, study_id_for
+from drivetrain_schemas.studies import StudySpec
+from services.gateway import commands, queries
+from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.rest import models, views
+from services.gateway.rest.jobs import IdempotencyKey, Limit
+from services.gateway.rest.problems import answers, not_found
+from services.gateway.rest.requests import base_url, chosen_request_id
+
+router = APIRouter(prefix="/v1/studies", tags=["studies"])
+
+MAX_TRIALS = 10_000
+
+
+class SubmitStudy(Strict):
+    """The same request_id again is the same study."""
+
+    request_id: RequestId | None = None
+    spec: StudySpec
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=models.Study,
+    responses={
+        200: {"model": models.Study, "description": "The same request was accepted before"},
+        202: {"model": models.Study, "description": "Sent; there is no word about it yet"},
+        **answers(400, 409, 413, 415, 422),
+    },
+)
+async def submit(
+    body: SubmitStudy,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> models.Study:
+    """Start a search, and wait up to two seconds for the word about it."""
+    request_id = chosen_request_id(body.request_id, idempotency_key)
+    status, _ = await commands.submit_study(gateway, caller.tenant_id, request_id, body.spec)
+    response.status_code = status
+    study_id = study_id_for(caller.tenant_id, request_id)
+    response.headers["Location"] = f"/v1/studies/{study_id}"
+    return await find_study(gateway, caller.tenant_id, study_id, base_url(request))
+
+
+@router.get("", responses=answers(422))
+async def list_studies(
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    limit: Limit = 50,
+    after: Annotated[str | None, Query(max_length=512)] = None,
+) -> models.StudyList:
+    """Newest first."""
+    place = views.read_place(after, 2)
+    async with gateway.platform.database.connection() as connection:
+        rows = await queries.studies(
+            connection, caller.tenant_id, (place[0], place[1][0]) if place else None, limit + 1
+        )
+    more = None
+    if len(rows) > limit:
+        more = views.place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["study_id"])
+    return models.StudyList(
+        studies=[views.study_summary(row, base_url(request)) for row in rows[:limit]], next=more
+    )
+
+
+@router.get("/{study_id}", responses=answers(404, 422))
+async def get_study(
+    study_id: StudyId, gateway: GatewayDep, caller: CallerDep, request: Request
+) -> models.Study:
+    """The study with its trials, ranked."""
+    return await find_study(gateway, caller.tenant_id, study_id, base_url(request))
+
+
+async def find_study(gateway: Gateway, tenant_id: str, study_id: str, base: str) -> models.Study:
+    """The study, or what is known of a request that was just sent. Raises Problem (404)."""
+    async with gateway.platform.database.connection() as connection:
+        row = await queries.study(connection, tenant_id, study_id)
+        trials = await queries.trials(connection, study_id, MAX_TRIALS)
+        refused = await queries.study_refusal(connection, study_id)
+    if row is not None:
+        return views.study(row, trials, refused, base)
+    submission = gateway.submissions.get(study_id)
+    if submission is None:
+        raise not_found("study", study_id)
+    return views.submitted_study(submission, base)

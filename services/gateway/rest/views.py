@@ -1,0 +1,408 @@
+"""Rows of the read model as the models that the API answers with. Pure, one function per model."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from services.gateway.context import Submission
+from services.gateway.core import bytes_shown
+from services.gateway.core.formats import duration
+from services.gateway.core.narration import narrate
+from services.gateway.core.progress import eta_seconds, steps_per_second
+from services.gateway.rest import models
+from services.gateway.rest.problems import FieldProblem, invalid
+
+Row = Mapping[str, Any]
+M = TypeVar("M")
+
+
+def job_fields(row: Row, base_url: str) -> dict[str, Any]:
+    """What summary and job share."""
+    spec = row["spec"] or {}
+    resources = spec.get("resources", {})
+    return {
+        "job_id": row["job_id"],
+        "tenant_id": row["tenant_id"],
+        "request_id": row["request_id"],
+        "name": row["name"],
+        "state": row["shown_state"],
+        "is_cancelling": row["is_cancelling"],
+        "job_url": f"{base_url}/jobs/{row['job_id']}",
+        "attempt": row["attempt"],
+        "run_id": row["run_id"],
+        "pool": resources.get("pool"),
+        "devices": resources.get("devices"),
+        "priority": spec.get("priority"),
+        "progress": progress(row),
+        "waiting": waiting(row),
+        "refusal": refusal_of_job(row),
+        "charged_micro_usd": row["charged_micro_usd"],
+        "study_id": row["study_id"],
+        "trial_number": row["trial_number"],
+        "submitted_at": row["submitted_at"],
+        "queued_at": row["queued_at"],
+        "started_at": row["started_at"],
+        "finished_at": row["finished_at"],
+        "detail": row["detail"],
+    }
+
+
+def job_summary(row: Row, base_url: str) -> models.JobSummary:
+    return models.JobSummary(**job_fields(row, base_url))
+
+
+def job(
+    row: Row,
+    base_url: str,
+    best: models.Best | None = None,
+    runs: Sequence[Row] = (),
+    alerts: Sequence[Row] = (),
+) -> models.Job:
+    return models.Job(
+        **job_fields(row, base_url),
+        spec=row["spec"],
+        result=row["result"],
+        best=best,
+        num_dropped_samples=row["num_dropped_samples"] or 0,
+        num_dropped_log_bytes=row["num_dropped_log_bytes"] or 0,
+        runs=[_of(models.Run, run) for run in runs],
+        alerts=[alert(row) for row in alerts],
+    )
+
+
+def submitted_job(submission: Submission, tenant_id: str, base_url: str) -> models.Job:
+    """A job that the read model does not know yet, though its request was sent."""
+    spec = submission.spec.model_dump(mode="json")
+    unknown = dict.fromkeys(
+        (*models.JobSummary.model_fields, *_PROGRESS, *_WAITING, *_REFUSAL, "heard_at", "result")
+    )
+    row = {
+        **unknown,
+        "num_dropped_samples": 0,
+        "num_dropped_log_bytes": 0,
+        "job_id": submission.subject_id,
+        "tenant_id": tenant_id,
+        "request_id": submission.request_id,
+        "name": submission.spec.name,
+        "spec": spec,
+        "shown_state": "submitted",
+        "is_cancelling": False,
+        "charged_micro_usd": 0,
+        "submitted_at": submission.submitted_at,
+    }
+    return job(row, base_url)
+
+
+_PROGRESS = ("step", "max_steps", "phase", "epoch", "first_step", "first_step_at", "step_at")
+_WAITING = ("waiting_reason", "waiting_detail", "queue_position", "holders", "not_before_at")
+_REFUSAL = ("refused_reason", "refused_detail", "refused_errors")
+
+
+def progress(row: Row) -> models.Progress | None:
+    """None where nothing was reported and no end is known."""
+    step, max_steps = row["step"], row["max_steps"]
+    result = row["result"] or {}
+    if row["shown_state"] == "succeeded":
+        step = max(step or 0, result.get("step", 0))
+    if step is None and max_steps is None:
+        return None
+    is_live = row["finished_at"] is None
+    pace = steps_per_second(row["first_step"], row["first_step_at"], row["step"], row["step_at"])
+    return models.Progress(
+        step=step,
+        max_steps=max_steps,
+        fraction=min(1.0, (step or 0) / max_steps) if max_steps else None,
+        epoch=row["epoch"],
+        phase=row["phase"] if is_live else None,
+        steps_per_second=pace,
+        eta_seconds=eta_seconds(step, max_steps, pace) if is_live else None,
+        heard_at=row["heard_at"],
+    )
+
+
+def waiting(row: Row) -> models.Waiting | None:
+    if row["waiting_reason"] is None:
+        return None
+    return models.Waiting(
+        reason=row["waiting_reason"],
+        detail=row["waiting_detail"] or "",
+        queue_position=row["queue_position"],
+        holders=[models.Holder(**holder) for holder in row["holders"] or ()],
+        not_before_at=row["not_before_at"],
+    )
+
+
+def refusal_of_job(row: Row) -> models.Refusal | None:
+    if row["shown_state"] != "rejected":
+        return None
+    return models.Refusal(
+        reason=row["refused_reason"],
+        detail=row["refused_detail"],
+        errors=[FieldProblem(**error) for error in row["refused_errors"] or ()],
+    )
+
+
+def best(row: Row, from_checkpoints: tuple[float, int] | None) -> models.Best | None:
+    """From the result where there is one; else the best that a checkpoint carries."""
+    metric = (row["spec"] or {}).get("metric")
+    reported = (row["result"] or {}).get("best")
+    if reported is not None:
+        return models.Best(**reported)
+    if metric is None:
+        return None
+    value, step = from_checkpoints or (None, None)
+    return models.Best(name=metric["name"], goal=metric["goal"], value=value, step=step)
+
+
+def alert(row: Row) -> models.Alert:
+    return _of(models.Alert, row)
+
+
+def explanation(shown: models.Job) -> models.Explanation:
+    """The one sentence that answers 'why does it not run?'"""
+    return models.Explanation(
+        job_id=shown.job_id,
+        state=shown.state,
+        text=explain(shown),
+        waiting=shown.waiting,
+        refusal=shown.refusal,
+        alerts=shown.alerts,
+    )
+
+
+def explain(shown: models.JobSummary) -> str:
+    if shown.refusal is not None:
+        return f"The request was refused: {shown.refusal.detail}"
+    if shown.waiting is not None:
+        place = shown.waiting.queue_position
+        return shown.waiting.detail + (f" (number {place} in the queue)" if place else "")
+    if shown.is_cancelling:
+        return "Cancelled by its owner; it is being stopped with a checkpoint"
+    texts = {
+        "submitted": "The request is on its way to the scheduler",
+        "queued": "Waiting for the scheduler's next decision",
+        "starting": f"Attempt {shown.attempt} is starting its pods",
+        "running": _running(shown),
+        "succeeded": "Training is complete",
+        "failed": f"Failed: {shown.detail}",
+        "cancelled": "Cancelled" + (f": {shown.detail}" if shown.detail else ""),
+    }
+    return texts.get(shown.state, shown.state.capitalize())
+
+
+def _running(shown: models.JobSummary) -> str:
+    text = f"Attempt {shown.attempt} is running"
+    if shown.progress and shown.progress.eta_seconds is not None:
+        text += f", about {duration(shown.progress.eta_seconds)} left"
+    return text
+
+
+def timeline_item(row: Row) -> models.TimelineItem:
+    sentence = narrate(row["type"], row["payload"])
+    return models.TimelineItem(
+        event_id=row["event_id"],
+        type=row["type"],
+        occurred_at=row["occurred_at"],
+        text=sentence.text,
+        tone=sentence.tone.value,
+        detail=sentence.detail,
+        data=row["payload"],
+    )
+
+
+def checkpoint(row: Row) -> models.Checkpoint:
+    state = "committed"
+    if row["deleted_at"] is not None:
+        state = "deleted"
+    elif row["rejected_reason"] is not None:
+        state = "rejected"
+    fields = {
+        name: row[name]
+        for name in models.Checkpoint.model_fields
+        if name in row and name != "metrics"
+    }
+    return models.Checkpoint(
+        **{"is_latest": False, "is_best": False} | fields | {"is_best": bool(row.get("is_best"))},
+        state=state,
+        metrics=row["metrics"] or {},
+        detail=row["deleted_reason"] or row["rejected_detail"],
+    )
+
+
+def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
+    """Each node with all its slots, free ones too."""
+    holders = {(slot["node_id"], slot["slot"]): slot for slot in held}
+    shown = []
+    for row in rows:
+        numbers = set(range(row["num_slots"]))
+        numbers |= {number for node_id, number in holders if node_id == row["node_id"]}
+        slots = [_slot(number, holders.get((row["node_id"], number))) for number in sorted(numbers)]
+        shown.append(
+            models.Node(
+                node_id=row["node_id"],
+                pool=row["pool"],
+                device_type=row["device_type"],
+                num_slots=row["num_slots"],
+                num_free=sum(slot.job_id is None for slot in slots),
+                is_removed=row["removed_at"] is not None,
+                slots=slots,
+            )
+        )
+    return shown
+
+
+def _slot(number: int, held: Row | None) -> models.Slot:
+    row: Row = held or dict.fromkeys(("job_id", "name", "attempt", "granted_at"))
+    return models.Slot(
+        slot=number,
+        job_id=row["job_id"],
+        name=row["name"],
+        attempt=row["attempt"],
+        granted_at=row["granted_at"],
+    )
+
+
+def study_fields(row: Row, trials: Sequence[models.Trial], base_url: str) -> dict[str, Any]:
+    spec = row["spec"] or {}
+    metric = spec.get("job", {}).get("metric") or {}
+    ranked = [trial for trial in trials if trial.is_best]
+    is_known = row["best_number"] is not None or not ranked
+    return {
+        "study_id": row["study_id"],
+        "name": row["name"],
+        "state": row["state"],
+        "study_url": f"{base_url}/studies/{row['study_id']}",
+        "sampler": spec.get("sampler"),
+        "metric": metric.get("name"),
+        "goal": metric.get("goal"),
+        "num_trials": row["num_trials"],
+        "num_proposed": row.get("num_proposed", len(trials)),
+        "num_completed": row.get(
+            "num_completed", sum(trial.state == "completed" for trial in trials)
+        ),
+        "num_failed": row.get("num_failed", sum(trial.state == "failed" for trial in trials)),
+        "best_number": row["best_number"] if is_known else ranked[0].number,
+        "best_value": row["best_value"] if is_known else ranked[0].value,
+        "started_at": row["started_at"],
+        "finished_at": row["finished_at"],
+    }
+
+
+def study_summary(row: Row, base_url: str) -> models.StudySummary:
+    return models.StudySummary(**study_fields(row, (), base_url))
+
+
+def study(row: Row, trials: Sequence[Row], refused: Row | None, base_url: str) -> models.Study:
+    metric = ((row["spec"] or {}).get("job") or {}).get("metric") or {}
+    shown = ranked_trials(trials, is_maximized=metric.get("goal") == "maximize")
+    refusal = None
+    fields = study_fields(row, shown, base_url)
+    if refused is not None and row["started_at"] is None:
+        fields["state"] = "rejected"
+        refusal = models.Refusal(
+            reason=refused["reason"],
+            detail=refused["detail"],
+            errors=[FieldProblem(**error) for error in refused["errors"]],
+        )
+    return models.Study(
+        **fields, request_id=row["request_id"], spec=row["spec"], refusal=refusal, trials=shown
+    )
+
+
+def submitted_study(submission: Submission, base_url: str) -> models.Study:
+    row = {
+        **dict.fromkeys(
+            ("num_trials", "best_number", "best_value", "started_at", "finished_at"), None
+        ),
+        "study_id": submission.subject_id,
+        "request_id": submission.request_id,
+        "name": submission.spec.name,
+        "spec": submission.spec.model_dump(mode="json"),
+        "state": "submitted",
+    }
+    return study(row, (), None, base_url)
+
+
+def ranked_trials(rows: Sequence[Row], *, is_maximized: bool) -> list[models.Trial]:
+    """By value, then by number; equal values share no rank, so the order is total."""
+    valued = sorted(
+        (row for row in rows if row["value"] is not None),
+        key=lambda row: (-row["value"] if is_maximized else row["value"], row["number"]),
+    )
+    ranks = {row["number"]: rank for rank, row in enumerate(valued, start=1)}
+    others = [row for row in rows if row["value"] is None]
+    return [_trial(row, ranks.get(row["number"])) for row in (*valued, *others)]
+
+
+def _trial(row: Row, rank: int | None) -> models.Trial:
+    return models.Trial(
+        number=row["number"],
+        job_id=row["job_id"],
+        state=row["state"],
+        job_state=row["job_state"],
+        rank=rank,
+        is_best=rank == 1,
+        value=row["value"],
+        hyperparameters=row["hyperparameters"],
+        step=row["step"],
+        max_steps=row["max_steps"],
+        detail=row["detail"],
+    )
+
+
+def parked_summary(row: Row) -> models.ParkedSummary:
+    return _of(models.ParkedSummary, row)
+
+
+def parked_record(row: Row) -> models.ParkedRecord:
+    headers = zip(row["header_names"], row["header_values"], strict=True)
+    fields = {name: row[name] for name in models.ParkedSummary.model_fields if name in row}
+    return models.ParkedRecord(
+        **fields | {"size_bytes": row["omitted_bytes"] or len(row["value"] or b"")},
+        is_omitted=row["omitted_bytes"] is not None,
+        key=shown_bytes(row["key"]),
+        value=shown_bytes(row["value"]),
+        headers=[models.Header(name=name, value=_shown(value or b"")) for name, value in headers],
+    )
+
+
+def shown_bytes(raw: bytes | None) -> models.ShownBytes | None:
+    return None if raw is None else _shown(raw)
+
+
+def _shown(raw: bytes) -> models.ShownBytes:
+    shown = bytes_shown.show(raw)
+    assert shown is not None
+    return models.ShownBytes(
+        size_bytes=shown.size_bytes, base64=shown.base64, text=shown.text, is_cut=shown.is_cut
+    )
+
+
+def place_text(*parts: Any) -> str:
+    """A place in a list as an opaque text for `after`."""
+    words = [part.isoformat() if isinstance(part, datetime) else str(part) for part in parts]
+    return base64.urlsafe_b64encode("|".join(words).encode()).decode().rstrip("=")
+
+
+def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
+    """The time and the other parts of a place. Raises Problem where it is none of ours."""
+    if text is None:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        moment, *others = raw.split("|", num_parts - 1)
+        if len(others) != num_parts - 1 or "\0" in raw:
+            raise ValueError(raw)
+        at = datetime.fromisoformat(moment)
+        if at.tzinfo is None:
+            raise ValueError(moment)
+        return at, others
+    except (ValueError, binascii.Error):
+        raise invalid("after", "it is no place in this list", "take `next` as it is") from None
+
+
+def _of(model: type[M], row: Row) -> M:
+    fields: Mapping[str, Any] = model.model_fields  # type: ignore[attr-defined]
+    return model(**{name: row[name] for name in fields})
