@@ -53,19 +53,14 @@ class Loop:
 
     async def run(self, platform: Platform) -> None:
         """A task of the service. What is away for a while is waited for."""
-        try:
-            while not platform.stopping.is_set():
-                try:
-                    await self._lead(platform)
-                except Exception as error:
-                    if not is_temporary(error):
-                        raise
-                    log.warning("scheduler waits", error=repr(error))
-                    await platform.clock.sleep(STANDBY_SECONDS)
-        finally:
-            if platform.stopping.is_set() and self._settings.stop_pods_on_shutdown:
-                await self._pods.stop_all(self._lives)
-                await self._apply(platform, Acted())
+        while not platform.stopping.is_set():
+            try:
+                await self._lead(platform)
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.warning("scheduler waits", error=repr(error))
+                await platform.clock.sleep(STANDBY_SECONDS)
 
     async def _lead(self, platform: Platform) -> None:
         connection = await platform.database.dedicated_connection()

@@ -12,7 +12,7 @@ from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
 from services.runtime import logs
 from services.runtime.clock import Clock
 from services.scheduler import instruments
-from services.scheduler.core.pods import RunView, Sight
+from services.scheduler.core.pods import RunView
 from services.scheduler.core.reconcile import Acts, Limits, acts
 from services.scheduler.launchers.base import Launcher, Observation, PodRef
 from services.scheduler.projection import LiveRun, Seen, view
@@ -76,24 +76,6 @@ class Pods:
         gone += await self._kill(doomed)
         return Acted(tuple(launched), tuple(notified), tuple(gone))
 
-    async def stop_all(self, lives: Sequence[LiveRun]) -> None:
-        """Give every living pod notice that the platform shuts down, and wait a bounded time."""
-        wanted = Acts(reason="shutdown")
-        seconds = self._settings.shutdown_notice_seconds
-        await self.look(lives)
-        for live in lives:
-            for ref in live.refs():
-                seen = self.observations.get(ref.pod_id)
-                if seen is not None and seen.sight is Sight.ALIVE and seen.notice is None:
-                    await self._notify(ref, wanted, seconds)
-        deadline = self._clock.monotonic() + seconds + self._limits.notice_margin
-        while self._clock.monotonic() < deadline:
-            await self.look(lives)
-            sights = {seen.sight for seen in self.observations.values()}
-            if not sights & {Sight.ALIVE, Sight.ENDING}:
-                return
-            await self._clock.sleep(self._settings.poll_seconds)
-
     async def _launch(self, live: LiveRun, pod: PodRow) -> None:
         try:
             await self.launcher.launch(pod_spec(live, pod, self.launcher, self._settings))
@@ -102,9 +84,9 @@ class Pods:
             instruments.LAUNCH_FAILURES.inc()
             log.error("pod not launched", pod_id=pod.pod_id, error=str(error))
 
-    async def _notify(self, ref: PodRef, wanted: Acts, seconds: float | None = None) -> bool:
-        limit = self._limits.notice(wanted.reason) if seconds is None else seconds
-        notice = StopNotice.model_validate({"reason": wanted.reason, "deadline_seconds": limit})
+    async def _notify(self, ref: PodRef, wanted: Acts) -> bool:
+        seconds = self._limits.notice(wanted.reason)
+        notice = StopNotice.model_validate({"reason": wanted.reason, "deadline_seconds": seconds})
         try:
             await self.launcher.notify(ref, notice)
         except OSError as error:

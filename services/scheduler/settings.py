@@ -37,8 +37,6 @@ class SchedulerSettings(Settings):
     poll_seconds: float = Field(default=0.2, gt=0, le=0.5)
     resync_seconds: float = Field(default=30.0, gt=0, le=60)
     kept_pod_directories: int = Field(default=50, ge=0, description="of finished jobs")
-    stop_pods_on_shutdown: bool = False
-    shutdown_notice_seconds: float = Field(default=10.0, ge=0)
 
     @model_validator(mode="after")
     def _each_node_once(self) -> "SchedulerSettings":

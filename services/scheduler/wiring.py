@@ -1,10 +1,12 @@
 """Builds the scheduler: the only place where its adapters are made."""
 
+from collections.abc import Sequence
+
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.clock import SystemClock
 from services.runtime.service import Service
 from services.scheduler.handlers import Commands
-from services.scheduler.launchers.local import LocalLauncher
+from services.scheduler.launchers.local import SHIM, LocalLauncher
 from services.scheduler.leases import Leases
 from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
@@ -12,9 +14,9 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.sweeper import Sweeper
 
 
-def build(settings: SchedulerSettings) -> Service:
+def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
     clock = SystemClock()
-    launcher = LocalLauncher(settings.pods_directory, settings.template_socket)
+    launcher = LocalLauncher(settings.pods_directory, settings.template_socket, shim)
     leases = Leases(clock, lease=settings.lease_seconds, interval=settings.beacon_seconds)
     loop = Loop(settings, Pods(launcher, settings, clock), leases)
     commands = Commands(loop.wake, can_run_images=launcher.can_run_images)

@@ -308,19 +308,3 @@ async def test_directories_of_old_jobs_are_removed_and_the_last_kept(world: Worl
     await sweeper.sweep(world.platform)
 
     assert sorted(world.launcher.removed) == sorted([JOB, OTHER])
-
-
-async def test_stopping_the_platform_may_stop_its_pods(world: World):
-    await start(world)
-    sleeper = world.loop._pods.stop_all(world.loop._lives)
-    world.launcher.notify_ends = True
-
-    async def end_at_notice(pod, notice):
-        world.launcher.notices[pod.pod_id] = notice
-        world.launcher.sights[POD] = Observation(Sight.ALIVE, notice=str(notice.reason))
-        world.launcher.end(POD, "interrupted")
-
-    world.launcher.notify = end_at_notice
-    await sleeper
-
-    assert world.launcher.notices[POD].reason == "shutdown"

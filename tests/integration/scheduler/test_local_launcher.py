@@ -1,0 +1,295 @@
+"""The local launcher with real processes: starting once, adopting, stopping, killing for sure."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from drivetrain_schemas.pods import StopNotice
+from services.scheduler.core.pods import Sight
+from services.scheduler.launchers import processes
+from services.scheduler.launchers.directory import PodDirectory
+from tests.integration.scheduler.pods import (
+    SLEEP,
+    make_launcher,
+    make_pod_spec,
+    ref_of,
+    seen,
+    short_directory,
+)
+
+PYTHON = sys.executable
+# A rank that leaves a grandchild behind, in a session of its own.
+LEAVES_A_CHILD = [
+    PYTHON,
+    "-c",
+    "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)",
+]
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    launcher = make_launcher(tmp_path)
+    yield launcher
+    leftovers = {pod_id for pod_id in processes.marked() if (tmp_path / _job(pod_id)).exists()}
+    assert processes.kill_marked(frozenset(leftovers), 10) == leftovers
+    for child in launcher._children:
+        child.wait(10)
+
+
+def _job(pod_id: str) -> str:
+    return f"job_{pod_id.split('_')[1]}"
+
+
+async def test_a_pod_runs_and_tells_how_it_ended(launcher):
+    spec = make_pod_spec(
+        [PYTHON, "-c", "import os; raise SystemExit(int(os.environ['RANK']))"], ranks=2
+    )
+
+    await launcher.launch(spec)
+    ended = await seen(launcher, spec, Sight.ENDED)
+
+    assert ended.exit.outcome == "failed"
+    assert [rank.exit_code for rank in ended.exit.ranks] == [0, 1]
+    assert ended.exit.first_failed_rank == 1
+
+
+async def test_the_directory_is_its_owners_and_the_spec_too(launcher, tmp_path):
+    spec = make_pod_spec(["true"])
+    await launcher.launch(spec)
+    path = PodDirectory(tmp_path, ref_of(spec)).path
+
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert (path / "spec.json").stat().st_mode & 0o777 == 0o600
+    await seen(launcher, spec, Sight.ENDED)
+
+
+async def test_launching_twice_starts_once(launcher, tmp_path):
+    spec = make_pod_spec(["sh", "-c", f"echo started >> {tmp_path}/starts; exec sleep 600"])
+
+    await asyncio.gather(launcher.launch(spec), launcher.launch(spec))
+    await seen(launcher, spec, Sight.ALIVE)
+    await launcher.launch(spec)
+    while len(launcher._children) > 1:
+        await launcher.observe([ref_of(spec)])
+        await asyncio.sleep(0.02)
+
+    assert (tmp_path / "starts").read_text() == "started\n"
+
+
+async def test_the_environment_of_the_scheduler_stays_with_it(launcher, tmp_path, monkeypatch):
+    monkeypatch.setenv("DRIVETRAIN_POSTGRES_DSN", "secret")
+    monkeypatch.setenv("AWS_REGION", "kept")
+    spec = make_pod_spec(["sh", "-c", f"env > {tmp_path}/environment"])
+
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ENDED)
+
+    environment = (tmp_path / "environment").read_text()
+    assert "secret" not in environment
+    assert "AWS_REGION=kept" in environment
+    assert f"{processes.MARKER}={spec.pod_id}" in environment
+
+
+async def test_another_launcher_adopts_what_lives(launcher, tmp_path):
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+
+    other = make_launcher(tmp_path)
+    await other.launch(spec)
+
+    assert (await seen(other, spec, Sight.ALIVE)).exit is None
+    assert other._children == []
+
+
+async def test_the_death_of_the_scheduler_does_not_touch_pods(tmp_path):
+    spec = make_pod_spec(SLEEP)
+    code = (
+        "import asyncio, sys, time; from pathlib import Path;"
+        "from drivetrain_schemas.pods import PodSpec;"
+        "from tests.integration.scheduler.pods import make_launcher;"
+        "spec = PodSpec.model_validate_json(sys.argv[2]);"
+        "asyncio.run(make_launcher(Path(sys.argv[1])).launch(spec)); time.sleep(600)"
+    )
+    scheduler = await asyncio.create_subprocess_exec(
+        PYTHON, "-c", code, str(tmp_path), spec.model_dump_json(), start_new_session=True
+    )
+    launcher = make_launcher(tmp_path)
+    await seen(launcher, spec, Sight.ALIVE)
+
+    os.killpg(scheduler.pid, signal.SIGKILL)
+    await scheduler.wait()
+
+    assert (await seen(launcher, spec, Sight.ALIVE)).exit is None
+    assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+
+
+async def test_a_stop_notice_reaches_the_pod(launcher, tmp_path):
+    ready = tmp_path / "ready"
+    trap = f"trap 'exit 75' TERM; touch {ready}; while :; do sleep 0.05; done"
+    spec = make_pod_spec(["sh", "-c", trap])
+    await launcher.launch(spec)
+    while not ready.exists():
+        await asyncio.sleep(0.02)
+
+    await launcher.notify(ref_of(spec), StopNotice(reason="cancel", deadline_seconds=7))
+    ended = await seen(launcher, spec, Sight.ENDED)
+
+    notice = json.loads((PodDirectory(tmp_path, ref_of(spec)).path / "stop.json").read_text())
+    assert notice == {"reason": "cancel", "deadline_seconds": 7.0}
+    assert ended.notice == "cancel"
+    assert ended.exit.outcome == "interrupted"
+
+
+async def test_a_dead_shim_is_seen_and_what_it_left_is_killed(launcher, tmp_path):
+    spec = make_pod_spec(SLEEP, ranks=2)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    identity = PodDirectory(tmp_path, ref_of(spec)).identity()
+    while len(processes.marked().get(spec.pod_id, ())) < 3:
+        await asyncio.sleep(0.02)
+
+    os.kill(identity.pid, signal.SIGKILL)
+    await seen(launcher, spec, Sight.DEAD)
+    assert len(processes.marked()[spec.pod_id]) == 2
+
+    assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+    assert spec.pod_id not in processes.marked()
+
+
+async def test_a_pod_is_not_ended_while_a_process_of_it_is_left(launcher):
+    spec = make_pod_spec(LEAVES_A_CHILD)
+    await launcher.launch(spec)
+
+    ending = await seen(launcher, spec, Sight.ENDING, Sight.ENDED)
+    while ending.sight is Sight.ENDING and len(processes.marked().get(spec.pod_id, ())) > 1:
+        ending = await seen(launcher, spec, Sight.ENDING, Sight.ENDED)
+
+    assert ending.sight is Sight.ENDING
+    assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+    assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
+
+
+async def test_a_start_that_was_cut_off_is_made_again(launcher, tmp_path):
+    spec = make_pod_spec(["true"])
+    directory = PodDirectory(tmp_path, ref_of(spec))
+    assert directory.create()
+    assert (await seen(launcher, spec, Sight.CREATED)).exit is None
+
+    await launcher.launch(spec)
+
+    assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
+
+
+async def test_a_pod_given_up_before_it_appeared_can_never_start(launcher, tmp_path):
+    spec = make_pod_spec(["never"])
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.CREATED)
+
+    assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+    await launcher.launch(spec)
+
+    assert (await seen(launcher, spec, Sight.DEAD)).exit is None
+    assert not (PodDirectory(tmp_path, ref_of(spec)).path / "spec.json").exists()
+    assert spec.pod_id not in processes.marked()
+
+
+async def test_killing_hits_one_pod_only(launcher):
+    first, tenth = make_pod_spec(SLEEP, index=1), make_pod_spec(SLEEP, index=10)
+    await launcher.launch(first)
+    await launcher.launch(tenth)
+    await seen(launcher, first, Sight.ALIVE)
+    await seen(launcher, tenth, Sight.ALIVE)
+
+    assert await launcher.kill([ref_of(first)]) == {first.pod_id}
+
+    assert (await seen(launcher, tenth, Sight.ALIVE)).exit is None
+
+
+async def test_an_exit_of_another_pod_says_nothing(launcher, tmp_path):
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    other = make_pod_spec(["true"], index=3)
+    await launcher.launch(other)
+    await seen(launcher, other, Sight.ENDED)
+    end = PodDirectory(tmp_path, ref_of(other)).path / "exit.json"
+
+    (PodDirectory(tmp_path, ref_of(spec)).path / "exit.json").write_bytes(end.read_bytes())
+
+    assert (await seen(launcher, spec, Sight.ALIVE)).exit is None
+
+
+async def test_a_reused_pid_is_not_the_shim():
+    identity = processes.identify(os.getpid())
+    assert processes.is_alive(identity)
+
+    reused = identity.model_copy(update={"start_ticks": identity.start_ticks + 1})
+    other_boot = identity.model_copy(update={"boot_id": "another"})
+
+    assert not processes.is_alive(reused)
+    assert not processes.is_alive(other_boot)
+    assert not processes.send(reused, signal.SIGKILL)
+
+
+async def test_a_template_that_answers_starts_the_pod(tmp_path):
+    asked = []
+
+    async def serve(reader, writer):
+        asked.append(json.loads(await reader.readline()))
+        writer.write(b'{"pid": 1}\n')
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    with short_directory() as directory:
+        socket = Path(directory) / "template.sock"
+        async with await asyncio.start_unix_server(serve, socket):
+            launcher = make_launcher(tmp_path, template_socket=socket)
+            spec = make_pod_spec(["true"])
+            await launcher.launch(spec)
+
+    assert asked == [{"directory": str(PodDirectory(tmp_path, ref_of(spec)).path)}]
+    assert launcher._children == []
+    assert (await seen(launcher, spec, Sight.CREATED)).exit is None
+
+
+@pytest.mark.parametrize("answer", [b'{"error": "no"}\n', None], ids=["refuses", "is not there"])
+async def test_without_a_template_the_pod_starts_cold(tmp_path, answer):
+    async def serve(reader, writer):
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    with short_directory() as directory:
+        socket = Path(directory) / "template.sock"
+        launcher = make_launcher(tmp_path, template_socket=socket)
+        spec = make_pod_spec(["true"])
+        if answer is None:
+            await launcher.launch(spec)
+        else:
+            async with await asyncio.start_unix_server(serve, socket):
+                await launcher.launch(spec)
+
+    assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
+
+
+async def test_a_template_that_says_nothing_may_have_started_it(tmp_path):
+    async def serve(reader, writer):
+        await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+    with short_directory() as directory:
+        socket = Path(directory) / "template.sock"
+        async with await asyncio.start_unix_server(serve, socket):
+            launcher = make_launcher(tmp_path, template_socket=socket)
+            await launcher.launch(make_pod_spec(["true"]))
+
+    assert launcher._children == []

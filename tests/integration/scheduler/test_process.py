@@ -1,0 +1,232 @@
+"""The scheduler as a process on real Kafka and Postgres, with real pods: work, and death."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from asyncio.subprocess import Process
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from drivetrain_schemas.ids import job_id_for, pod_id_for
+from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
+from drivetrain_schemas.topics import EVENTS_JOBS
+from services.runtime.kafka import KafkaAccess, KafkaSource
+from services.runtime.topics import create_topics
+from services.scheduler.launchers import processes
+from tests.events import make_event
+from tests.platform_service import parsed, produce
+
+ROOT = Path(__file__).parents[3]
+ONE_SLOT_NODES = [
+    {"node_id": "n1", "pool": "default", "device_type": "cpu", "slots": 1},
+    {"node_id": "n2", "pool": "default", "device_type": "cpu", "slots": 1},
+]
+
+
+def submit(request_id: str, command: list[str], **changes) -> JobSubmit:
+    spec = JobSpec.model_validate(
+        {"name": "test", "command": command, "resources": {"devices": 2}, **changes}
+    )
+    return JobSubmit(request_id=request_id, spec=spec, job_id=job_id_for("default", request_id))
+
+
+class Scheduler:
+    """The process, what it is told, and what it has told so far."""
+
+    def __init__(self, kafka: KafkaAccess, environment: dict[str, str], prefix: str) -> None:
+        self.told: list = []
+        self._kafka = kafka
+        self._environment = environment
+        self._prefix = prefix
+        self._process: Process | None = None
+        member = f"reader-{secrets.token_hex(4)}"
+        topics = [prefix + EVENTS_JOBS.name]
+        self._source = KafkaSource(kafka, member, topics, member=member, max_records=500)
+
+    async def start(self) -> None:
+        await self._source.start()
+        await self.start_process()
+
+    async def start_process(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integration.scheduler.scheduler_process",
+            cwd=ROOT,
+            env=self._environment,
+            start_new_session=True,
+        )
+
+    async def kill(self) -> None:
+        """kill -9, to the whole process group."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(self._process.wait(), 30) == 0
+        await self._source.stop()
+
+    async def send(self, *payloads) -> None:
+        await produce(self._kafka, self._prefix, *map(make_event, payloads))
+
+    async def until(self, type_name: str, job_id: str, count: int = 1) -> list:
+        """The payloads told about the job, once `count` of this type are among them."""
+        async with asyncio.timeout(60):
+            while True:
+                about = [payload for payload in self.told if payload.job_id == job_id]
+                if sum(payload.kind.type == type_name for payload in about) >= count:
+                    return about
+                for records in (await self._source.poll(0.2)).values():
+                    self.told += [event.payload for event in parsed(records)]
+
+
+@pytest.fixture
+async def scheduler(kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path):
+    await create_topics(kafka, topic_prefix)
+    name = f"scheduler_{secrets.token_hex(4)}"
+    admin = await asyncpg.connect(postgres_dsn)
+    await admin.execute(f"create database {name}")
+    await admin.close()
+    own = {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "KAFKA_SASL_USERNAME": kafka.username,
+        "KAFKA_SASL_PASSWORD": kafka.password,
+        "POSTGRES_DSN": urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl(),
+        "TOPIC_PREFIX": topic_prefix,
+        "NODES": json.dumps(ONE_SLOT_NODES),
+        "PODS_DIRECTORY": str(tmp_path / "pods"),
+    }
+    environment = {key: text for key, text in os.environ.items() if "DRIVETRAIN" not in key}
+    environment |= {f"DRIVETRAIN_{key}": text for key, text in own.items()}
+    scheduler = Scheduler(kafka, environment, topic_prefix)
+    await scheduler.start()
+    yield scheduler
+    await scheduler.stop()
+
+
+def types(told: list) -> list[str]:
+    return [payload.kind.type for payload in told if payload.kind.type != "job.waiting"]
+
+
+async def test_a_gang_of_two_pods_runs_to_success(scheduler: Scheduler, tmp_path: Path):
+    code = f"import os; open(r'{tmp_path}/rank-' + os.environ['RANK'], 'x')"
+    job = job_id_for("default", "r1")
+
+    await scheduler.send(*[submit("r1", [sys.executable, "-c", code])] * 3)
+
+    assert types(await scheduler.until("job.succeeded", job)) == [
+        "job.queued",
+        "allocation.granted",
+        "run.starting",
+        "run.started",
+        "run.succeeded",
+        "allocation.released",
+        "job.succeeded",
+    ]
+    assert {name for name in os.listdir(tmp_path) if "rank" in name} == {"rank-0", "rank-1"}
+
+
+async def test_pods_outlive_the_scheduler_and_are_adopted(scheduler: Scheduler, tmp_path: Path):
+    go = tmp_path / "go"
+    waits = ["sh", "-c", f"echo $RANK >> {tmp_path}/starts; until [ -e {go} ]; do sleep 0.1; done"]
+    job = job_id_for("default", "r1")
+    await scheduler.send(submit("r1", waits))
+    await scheduler.until("run.started", job)
+    before = {
+        pod_id_for(job, 1, index): processes.marked()[pod_id_for(job, 1, index)] for index in (0, 1)
+    }
+
+    await scheduler.kill()
+    await scheduler.send(submit("r2", ["true"]))
+    await scheduler.start_process()
+    second = job_id_for("default", "r2")
+    waiting = (await scheduler.until("job.waiting", second))[-1]
+    assert waiting.holders[0].job_id == job
+    now = processes.marked()
+    assert {pod_id: pids & now[pod_id] for pod_id, pids in before.items()} == before
+
+    go.touch()
+    told = await scheduler.until("job.succeeded", job)
+    assert told[-1].attempts == 1
+    assert sorted((tmp_path / "starts").read_text().split()) == ["0", "1"]
+    await scheduler.until("job.succeeded", second)
+
+
+async def test_a_killed_rank_ends_the_gang_and_the_job_goes_on(
+    scheduler: Scheduler, tmp_path: Path
+):
+    go = tmp_path / "go"
+    code = f"trap 'exit 75' TERM; until [ -e {go} ]; do sleep 0.1; done"
+    job = job_id_for("default", "r1")
+    retries = {"limit": 1, "backoff_seconds": 0}
+    await scheduler.send(submit("r1", ["sh", "-c", code], retries=retries))
+    await scheduler.until("run.started", job)
+    pod = pod_id_for(job, 1, 1)
+
+    shim = json.loads((tmp_path / "pods" / job / "1" / pod / "identity.json").read_text())["pid"]
+    (rank,) = (pid for pid in processes.marked()[pod] if _parent(pid) == shim)
+    os.kill(rank, signal.SIGKILL)
+
+    told = await scheduler.until("run.started", job, count=2)
+    assert types(told)[4:] == [
+        "run.failed",
+        "allocation.released",
+        "job.retrying",
+        "allocation.granted",
+        "run.starting",
+        "run.started",
+    ]
+    failed = next(payload for payload in told if payload.kind.type == "run.failed")
+    assert (failed.rank, failed.signal) == (1, signal.SIGKILL)
+    go.touch()
+    assert (await scheduler.until("job.succeeded", job))[-1].attempts == 2
+
+
+async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
+    scheduler: Scheduler, tmp_path: Path
+):
+    job = job_id_for("default", "r1")
+    await scheduler.send(submit("r1", ["sleep", "600"], retries={"limit": 0}))
+    await scheduler.until("run.started", job)
+    pod = pod_id_for(job, 1, 0)
+
+    shim = json.loads((tmp_path / "pods" / job / "1" / pod / "identity.json").read_text())["pid"]
+    os.kill(shim, signal.SIGKILL)
+
+    told = await scheduler.until("job.failed", job)
+    assert types(told)[4:] == ["run.lost", "allocation.released", "job.failed"]
+    marked = processes.marked()
+    assert not {pod_id_for(job, 1, index) for index in (0, 1)} & marked.keys()
+
+
+async def test_a_cancelled_job_stops(scheduler: Scheduler):
+    job = job_id_for("default", "r1")
+    await scheduler.send(submit("r1", ["sleep", "600"]))
+    await scheduler.until("run.started", job)
+
+    await scheduler.send(JobCancel(job_id=job, reason="enough"))
+
+    told = await scheduler.until("job.cancelled", job)
+    assert types(told)[4:] == [
+        "job.cancelling",
+        "run.cancelled",
+        "allocation.released",
+        "job.cancelled",
+    ]
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat[stat.rindex(")") + 2 :].split()[1])
