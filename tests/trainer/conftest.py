@@ -1,0 +1,47 @@
+"""A warm template and pods that leave nothing behind."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.pods import Pod, wait_for
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a template that has imported torch."""
+    directory = tmp_path_factory.mktemp("template")
+    path = directory / "s"
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "drivetrain.template", "--socket", str(path)],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_for(lambda: path.exists() or process.poll() is not None, "the template to listen", 120)
+        assert process.poll() is None, (directory / "log").read_text()
+        yield path
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def make_pod(tmp_path: Path) -> Iterator[Callable[..., Pod]]:
+    pods: list[Pod] = []
+
+    def make(**options: Any) -> Pod:
+        pods.append(Pod(tmp_path, **options))
+        return pods[-1]
+
+    yield make
+    for pod in pods:
+        pod.kill_all()
+        if hasattr(pod, "process"):
+            pod.process.kill()
+            pod.process.wait()

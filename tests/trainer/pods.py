@@ -1,0 +1,134 @@
+"""Pods started by hand: a directory with a spec, a shim cold or from a template, no scheduler."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drivetrain import marker
+from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.pods import KafkaAccess, PodExit, PodIdentity, PodSpec, StopNotice
+
+NO_KAFKA = KafkaAccess(bootstrap_servers="127.0.0.1:1")
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+    """The first true value of the condition."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+    return value
+
+
+class Pod:
+    """One pod directory below `root`, as the launcher makes it."""
+
+    def __init__(self, root: Path, num_ranks: int = 1, attempt: int = 1, **options: Any) -> None:
+        job_id = job_id_for("default", options.pop("request_id", "test"))
+        kafka = options.pop("kafka", NO_KAFKA)
+        environment = {name: str(v) for name, v in options.pop("environment", {}).items()}
+        job = JobSpec.model_validate(
+            {"name": "test", "environment": environment, "resources": {"devices": num_ranks}}
+            | options
+        )
+        self.pod_id = pod_id_for(job_id, attempt, 0)
+        self.directory = root / "pods" / job_id / str(attempt) / self.pod_id
+        self.directory.mkdir(parents=True, mode=0o700)
+        objects = root / "objects"
+        objects.mkdir(exist_ok=True)
+        self.checkpoints = objects / "checkpoints" / "default" / job_id
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.spec = PodSpec(
+            pod_id=self.pod_id,
+            tenant_id="default",
+            job_id=job_id,
+            run_id=run_id_for(job_id, attempt),
+            attempt=attempt,
+            fence=100 + attempt,
+            node_id="node-0",
+            pod_index=0,
+            num_pods=1,
+            first_rank=0,
+            num_ranks=num_ranks,
+            world_size=num_ranks,
+            device_type="cpu",
+            job=job,
+            kafka=kafka,
+            object_store_url=objects.as_uri(),
+            rendezvous_file=str(self.directory.parent / "rendezvous"),
+            master_port=port,
+        )
+        (self.directory / "spec.json").write_text(self.spec.model_dump_json(exclude_none=True))
+
+    def start_cold(self) -> None:
+        with (self.directory / "launch.log").open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "drivetrain.pod", "--directory", str(self.directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, marker.VARIABLE: self.pod_id},
+                start_new_session=True,
+            )
+
+    def start_warm(self, template_socket: Path) -> int:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(template_socket))
+            connection.sendall(json.dumps({"directory": str(self.directory)}).encode() + b"\n")
+            answer = json.loads(connection.makefile().readline())
+        return int(answer["pid"])
+
+    @property
+    def identity(self) -> PodIdentity | None:
+        path = self.directory / "identity.json"
+        return PodIdentity.model_validate_json(path.read_text()) if path.exists() else None
+
+    @property
+    def log(self) -> str:
+        path = self.directory / "log"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def launch_log(self) -> str:
+        path = self.directory / "launch.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for_log(self, text: str) -> None:
+        wait_for(lambda: text in self.log, f"{text!r} in the log:\n{self.log}{self.launch_log}")
+
+    def stop(self, notice: StopNotice | None = None) -> None:
+        if notice is not None:
+            partial = self.directory / ".stop.json.partial"
+            partial.write_text(notice.model_dump_json())
+            partial.rename(self.directory / "stop.json")
+        assert self.identity is not None
+        os.kill(self.identity.pid, signal.SIGTERM)
+
+    def wait_for_exit(self, seconds: float = 60.0) -> PodExit:
+        path = self.directory / "exit.json"
+        wait_for(path.exists, f"exit.json\n{self.log}{self.launch_log}", seconds)
+        return PodExit.model_validate_json(path.read_text())
+
+    def processes(self) -> list[int]:
+        return marker.processes_carrying(self.pod_id)
+
+    def kill_all(self) -> None:
+        """What a launcher does with a pod whose shim is dead."""
+
+        def kill() -> bool:
+            pids = self.processes()
+            for pid in pids:
+                if not Path(f"/proc/{pid}/stat").read_text().split(") ")[1].startswith("Z"):
+                    os.kill(pid, signal.SIGKILL)
+            return not pids
+
+        wait_for(kill, "all marked processes to be gone")

@@ -1,0 +1,107 @@
+"""Output of ranks on its way to the platform: whole lines, numbered, at a bounded rate.
+
+Pure but for nothing: bytes and the time go in, chunks of lines come out. What exceeds the rate is
+left out by whole lines and counted, so a rank that shouts cannot drown the platform; the pod's
+`log` file keeps everything.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+RATE_BYTES_PER_SECOND = 200 * 1024
+BURST_BYTES = 512 * 1024
+MAX_CHUNK_BYTES = 32 * 1024  # a control character is six bytes of JSON, so this fits any event
+MAX_LINE_CHARACTERS = 8192
+TAIL_BYTES = 8192
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class RateLimit:
+    """A bucket that fills with time and is emptied by what passes."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._level, self.at = burst, now
+
+    def take(self, amount: int, now: float) -> bool:
+        self._level = min(self._burst, self._level + (now - self.at) * self._rate)
+        self.at = now
+        if amount > self._level:
+            return False
+        self._level -= amount
+        return True
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Lines of one rank that follow each other."""
+
+    rank: int
+    first_line: int
+    lines: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+    num_dropped_bytes: int = 0
+
+
+class RankLog:
+    """One rank's output."""
+
+    def __init__(self, rank: int, limit: RateLimit) -> None:
+        self.rank = rank
+        self.tail = b""
+        self.num_dropped_bytes = 0
+        self._limit = limit
+        self._rest = b""
+        self._num_lines = 0
+        self._dropped_since = 0
+        self._chunks: list[Chunk] = []
+
+    def feed(self, data: bytes, now: float) -> None:
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        *lines, self._rest = _LINE_END.split(self._rest + data)
+        for line in lines:
+            self._add(line, now)
+        if len(self._rest) >= MAX_LINE_CHARACTERS:
+            self._add(self._rest, now)
+            self._rest = b""
+
+    def take(self, is_last: bool = False) -> list[Chunk]:
+        """The chunks gathered since the last call."""
+        if is_last and self._rest:
+            self._add(self._rest, self._limit.at)
+            self._rest = b""
+        if self._dropped_since:
+            # The count must arrive although no line passes any more.
+            self._chunk(0).num_dropped_bytes += self._dropped_since
+            self._dropped_since = 0
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    def _add(self, line: bytes, now: float) -> None:
+        for piece in _pieces(line):
+            size = len(piece) + 1
+            if self._limit.take(size, now):
+                chunk = self._chunk(size)
+                chunk.lines.append(piece.decode("utf-8", "replace"))
+                chunk.size_bytes += size
+                chunk.num_dropped_bytes += self._dropped_since
+                self._dropped_since = 0
+            else:
+                self._dropped_since += size
+                self.num_dropped_bytes += size
+            self._num_lines += 1
+
+    def _chunk(self, size: int) -> Chunk:
+        """The chunk for the next line: a new one after a gap, or when the last one is full."""
+        last = self._chunks[-1] if self._chunks else None
+        follows = last is not None and last.first_line + len(last.lines) == self._num_lines
+        if last is None or not follows or last.size_bytes + size > MAX_CHUNK_BYTES:
+            last = Chunk(self.rank, self._num_lines)
+            self._chunks.append(last)
+        return last
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    for start in range(0, max(len(line), 1), MAX_LINE_CHARACTERS):
+        yield line[start : start + MAX_LINE_CHARACTERS]

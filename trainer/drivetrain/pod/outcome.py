@@ -1,0 +1,62 @@
+"""What the ends of a pod's ranks mean for the pod. Pure.
+
+A run was interrupted when its ranks said so (exit code 75) or when it had been given notice: after
+a notice, how exactly a program ends is its own affair. Otherwise the first rank that failed tells
+why, since the others fail in consequence.
+"""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from drivetrain.errors import EXIT_INTERRUPTED
+from drivetrain_schemas.pods import RankExit
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    outcome: Literal["succeeded", "failed", "interrupted"]
+    first_failed_rank: int | None = None
+    detail: str = ""
+
+
+def rank_exit(rank: int, status: int) -> RankExit:
+    """Out of what waitpid says."""
+    code = signed_exit_code(status)
+    if code < 0:
+        return RankExit(rank=rank, exit_code=None, signal=-code)
+    return RankExit(rank=rank, exit_code=code, signal=None)
+
+
+def signed_exit_code(status: int) -> int:
+    # os.waitstatus_to_exitcode, also for what it refuses
+    if status & 0x7F:
+        return -(status & 0x7F)
+    return status >> 8
+
+
+def has_failed(end: RankExit) -> bool:
+    return end.exit_code not in (0, EXIT_INTERRUPTED)
+
+
+def decide(ends: Sequence[RankExit], world_size: int, has_notice: bool) -> Outcome:
+    """`ends` in the order in which the ranks ended; `world_size` counts this pod's ranks only."""
+    if len(ends) == world_size and all(end.exit_code == 0 for end in ends):
+        return Outcome("succeeded")
+    failed = next((end for end in ends if has_failed(end)), None)
+    if has_notice:
+        return Outcome("interrupted", detail="" if failed is None else describe(failed))
+    if failed is not None:
+        return Outcome("failed", failed.rank, describe(failed))
+    return Outcome("interrupted")
+
+
+def describe(end: RankExit) -> str:
+    if end.signal is None:
+        return f"rank {end.rank} ended with exit code {end.exit_code}"
+    try:
+        name = signal.Signals(end.signal).name
+    except ValueError:
+        name = "unknown"
+    return f"rank {end.rank} was killed by signal {end.signal} ({name})"

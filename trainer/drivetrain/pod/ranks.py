@@ -1,0 +1,186 @@
+"""Starting the ranks of a pod: their environment, their command, their process.
+
+`python script.py ...` runs in the forked process itself when the shim was forked from the warm
+template, so nothing is imported again; any other command is exec'ed. A rank's output goes into a
+pipe of its own.
+"""
+
+import atexit
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivetrain import marker
+from drivetrain_schemas.pods import PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A started rank, and the read end of its output."""
+
+    rank: int
+    pid: int
+    output: int
+
+
+def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, str]:
+    """What the platform tells a rank, on top of what the job's author set."""
+    store_url = spec.object_store_url.rstrip("/")
+    variables = {
+        **spec.job.environment,
+        marker.VARIABLE: spec.pod_id,
+        "DRIVETRAIN_TENANT_ID": spec.tenant_id,
+        "DRIVETRAIN_JOB_ID": spec.job_id,
+        "DRIVETRAIN_RUN_ID": spec.run_id,
+        "DRIVETRAIN_ATTEMPT": str(spec.attempt),
+        "DRIVETRAIN_FENCE": str(spec.fence),
+        "DRIVETRAIN_POD_ID": spec.pod_id,
+        "DRIVETRAIN_POD_DIRECTORY": str(directory),
+        "DRIVETRAIN_CONTROL_SOCKET": str(directory / "control.sock"),
+        "DRIVETRAIN_JOB_SPEC": spec.job.model_dump_json(exclude_unset=True),
+        "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
+        "DRIVETRAIN_OBJECT_STORE_URL": store_url,
+        "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/checkpoints/{spec.tenant_id}/{spec.job_id}",
+        "DRIVETRAIN_INIT_METHOD": f"file://{spec.rendezvous_file}",
+        "RANK": str(spec.first_rank + index),
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_RANK": str(index),
+        "LOCAL_WORLD_SIZE": str(spec.num_ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(spec.master_port),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": spec.job.environment.get("OMP_NUM_THREADS", "1"),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if spec.object_store_endpoint_url is not None:
+        variables["DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"] = spec.object_store_endpoint_url
+    return variables
+
+
+def runs_in_process(command: Sequence[str], variables: Mapping[str, str]) -> bool:
+    """Whether a warm process can stand in for a new interpreter.
+
+    Options of the interpreter, and variables that it or the loader reads at start, ask for one.
+    """
+    if command[0] not in ("python", "python3") or len(command) < 2:
+        return False
+    if command[1].startswith("-") and (command[1] != "-m" or len(command) < 3):
+        return False
+    return not any(name.startswith(("PYTHON", "LD_", "MALLOC_")) for name in variables)
+
+
+def start_rank(
+    spec: PodSpec, index: int, directory: Path, is_warm: bool, not_for_ranks: Sequence[int]
+) -> Rank:
+    """Fork one rank. `not_for_ranks`: descriptors of the shim that a rank must not hold open."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 127
+        try:
+            _connect_output(writer)
+            for descriptor in (reader, writer, *not_for_ranks):
+                os.close(descriptor)
+            code = _run(spec, index, directory, is_warm)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            _flush()
+            os._exit(code)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    return Rank(spec.first_rank + index, pid, reader)
+
+
+def _connect_output(writer: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(writer, 1)
+    os.dup2(writer, 2)
+
+
+def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    os.umask(0o022)
+    os.chdir(directory / "code")
+    inherited = {n: v for n, v in os.environ.items() if not n.startswith("DRIVETRAIN_")}
+    variables = rank_environment(spec, index, directory)
+    os.environ.clear()
+    os.environ.update(inherited | variables)
+    command = list(spec.job.command)
+    if is_warm and runs_in_process(command, spec.job.environment):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as every Python process has it
+        return _run_python(command[1:], int(variables["OMP_NUM_THREADS"]))
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+    return 127
+
+
+def _run_python(arguments: Sequence[str], num_threads: int) -> int:
+    """What the interpreter would do with these arguments, in this process."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(num_threads)
+    code = 0
+    try:
+        if arguments[0] == "-m":
+            sys.argv = list(arguments[1:])
+            sys.path[0] = os.getcwd()
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            _run_script(arguments)
+    except SystemExit as end:
+        code = _exit_code(end.code)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    return code
+
+
+def _run_script(arguments: Sequence[str]) -> None:
+    sys.argv = list(arguments)
+    path = Path(arguments[0])
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        print(f"can't open file {path}: {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
+    sys.path[0] = str(path.absolute().parent)
+    main = types.ModuleType("__main__")
+    vars(main).update(__file__=str(path), __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    exec(compile(source, str(path), "exec"), vars(main))  # noqa: S102 - the job's own program
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue

@@ -1,0 +1,264 @@
+"""The life of a pod from its started ranks to its last process: one event loop, no threads.
+
+Reaps, forwards output, serves the ranks' socket, sends heartbeats, and decides when to kill: at the
+deadline of a stop notice, some seconds after a rank has failed, and when all ranks have ended but
+something they started has not. What comes out are the ends of the ranks in their order.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from drivetrain import control
+from drivetrain.pod import outcome, processes
+from drivetrain.pod.events import Checkpoint, Events, Message, Progress, Samples, decoder
+from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
+from drivetrain.pod.ranks import Rank
+from drivetrain.pod.telemetry import Telemetry
+from drivetrain.samples import Standing
+from drivetrain_schemas.jobs import Goal
+from drivetrain_schemas.pods import PodSpec, RankExit, StopNotice
+
+GRACE_AFTER_FAILURE_SECONDS = 5.0
+GRACE_FOR_LEFTOVERS_SECONDS = 1.0
+FLUSH_SECONDS = 3.0
+DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
+MAX_LOG_FILE_BYTES = 1024**3
+_TICK_SECONDS = 0.25
+_PHASES = ("training", "checkpointing", "stopping")
+_logger = logging.getLogger("drivetrain.pod")
+
+
+class Supervision:
+    """Watches over the ranks of one pod."""
+
+    def __init__(
+        self, spec: PodSpec, directory: Path, ranks: Sequence[Rank], listener: socket.socket
+    ) -> None:
+        self._directory = directory
+        self._ranks = {rank.pid: rank for rank in ranks}
+        self._listener = listener
+        self._events = Events(spec)
+        self._telemetry = Telemetry(spec.kafka)
+        limit = RateLimit(RATE_BYTES_PER_SECOND, BURST_BYTES, time.monotonic())
+        self._logs = {rank.rank: RankLog(rank.rank, limit) for rank in ranks}
+        self._log_file = open(directory / "log", "ab", buffering=0)  # noqa: SIM115
+        self._connections: set[asyncio.Task[None]] = set()
+        self._progress = Progress(state="starting")
+        self._num_dropped: dict[object, int] = {}
+        self._kill_at: float | None = None
+        self._is_gone = asyncio.Event()
+        self._num_heartbeats = 0
+        self.ends: list[RankExit] = []
+        self.notice: StopNotice | None = None
+        self.reported = _standing(spec)
+        self.reported_step = 0
+
+    async def watch(self, has_notice: bool) -> None:
+        """Return when no process of the pod is left and what it said has been sent."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        loop.add_signal_handler(signal.SIGTERM, self._on_notice)
+        if has_notice:
+            self._on_notice()
+        for rank in self._ranks.values():
+            loop.add_reader(rank.output, self._read, rank)
+        sender = asyncio.create_task(self._telemetry.run())
+        server = await asyncio.start_unix_server(
+            self._serve, sock=self._listener, limit=control.MAX_LINE_BYTES
+        )
+        ticker = asyncio.create_task(self._tick())
+        self._reap()
+        await self._is_gone.wait()
+        ticker.cancel()
+        server.close()
+        await self._drain_connections()
+        for rank in self._ranks.values():
+            while self._read(rank):
+                continue
+            loop.remove_reader(rank.output)
+        self._forward_logs(is_last=True)
+        self._beat("ending")
+        if not await self._telemetry.flush(FLUSH_SECONDS):
+            _logger.warning("not all telemetry was sent within %d s", FLUSH_SECONDS)
+        sender.cancel()
+        await asyncio.gather(sender, ticker, return_exceptions=True)
+        await self._telemetry.close()
+        self._log_file.close()
+
+    def tail(self, rank: int | None) -> str:
+        """The last output of a rank; of the pod's first rank where none is named."""
+        log = self._logs.get(rank if rank is not None else min(self._logs))
+        return "" if log is None else log.tail.decode("utf-8", "replace")[-8192:]
+
+    # Processes
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:  # no child is left, so no descendant is
+                self._is_gone.set()
+                return
+            if pid == 0:
+                return
+            if pid in self._ranks and not self._has_ended(self._ranks[pid].rank):
+                self._on_rank_end(outcome.rank_exit(self._ranks[pid].rank, status))
+
+    def _has_ended(self, rank: int) -> bool:
+        return any(end.rank == rank for end in self.ends)
+
+    def _on_rank_end(self, end: RankExit) -> None:
+        self.ends.append(end)
+        _logger.info("rank ended: rank=%d exit=%s signal=%s", end.rank, end.exit_code, end.signal)
+        if outcome.has_failed(end):
+            self._kill_in(GRACE_AFTER_FAILURE_SECONDS)
+        if len(self.ends) == len(self._ranks):
+            self._kill_in(GRACE_FOR_LEFTOVERS_SECONDS)
+
+    def _kill_in(self, seconds: float) -> None:
+        moment = time.monotonic() + seconds
+        self._kill_at = moment if self._kill_at is None else min(self._kill_at, moment)
+
+    def _on_notice(self) -> None:
+        self.notice = read_notice(self._directory)
+        _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
+        self._kill_in(self.notice.deadline_seconds)
+        for pid, rank in self._ranks.items():
+            if not self._has_ended(rank.rank):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+
+    async def _tick(self) -> None:
+        """Enforce deadlines, forward logs, beat once a second."""
+        next_beat = 0.0
+        while True:
+            now = time.monotonic()
+            if self._kill_at is not None and now >= self._kill_at:
+                processes.kill_descendants()
+            self._forward_logs()
+            if now >= next_beat:
+                next_beat = now + 1.0
+                self._beat("stopping" if self.notice is not None else self._progress.state)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    # Output
+
+    def _read(self, rank: Rank) -> bool:
+        try:
+            data = os.read(rank.output, 65536)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(rank.output)
+            return False
+        with suppress(OSError):  # a full disk must not end the pod
+            if self._log_file.tell() < MAX_LOG_FILE_BYTES:
+                self._log_file.write(data)
+        self._logs[rank.rank].feed(data, time.monotonic())
+        return True
+
+    def _forward_logs(self, is_last: bool = False) -> None:
+        for log in self._logs.values():
+            for chunk in log.take(is_last):
+                if not self._telemetry.put(self._events.logs(chunk)):
+                    log.num_dropped_bytes += chunk.size_bytes
+
+    def _beat(self, phase: str) -> None:
+        self._num_heartbeats += 1
+        record = self._events.heartbeat(
+            self._num_heartbeats,
+            phase=phase,
+            step=self._progress.step,
+            max_steps=self._progress.max_steps,
+            epoch=self._progress.epoch,
+            num_dropped_samples=sum(self._num_dropped.values()),
+            num_dropped_log_bytes=sum(log.num_dropped_bytes for log in self._logs.values()),
+        )
+        self._telemetry.put_heartbeat(record)
+
+    # The ranks' socket
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            while line := await reader.readline():
+                self._take(decoder.decode(line), writer)
+        except (ValueError, OSError) as error:  # a message we do not know, or a line without end
+            _logger.warning("a rank's connection is closed: %s", error)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _drain_connections(self) -> None:
+        """All writers are dead, so what they sent is here and each connection soon ends."""
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=1.0)
+        for task in self._connections:
+            task.cancel()
+
+    def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
+        if isinstance(message, Samples):
+            self._take_samples(message, writer)
+        elif isinstance(message, Progress):
+            self._take_progress(message, writer)
+        elif isinstance(message, Checkpoint):
+            self._telemetry.put(self._events.checkpoint(message))
+        else:
+            self._telemetry.put(self._events.resumed(message))
+
+    def _take_samples(self, message: Samples, writer: asyncio.StreamWriter) -> None:
+        if message.is_result:
+            self._note_result(message)
+        ack = {
+            "t": "ack",
+            "run_id": message.run_id,
+            "session": message.session,
+            "batch": message.batch,
+        }
+
+        def acknowledge() -> None:
+            if not writer.is_closing():
+                writer.write(control.encode_line(ack))
+
+        if not self._telemetry.put(self._events.samples(message), acknowledge):
+            self._num_dropped["shim"] = self._num_dropped.get("shim", 0) + 1
+            acknowledge()  # to be sent no more
+
+    def _take_progress(self, message: Progress, writer: asyncio.StreamWriter) -> None:
+        self._num_dropped[writer] = message.num_dropped
+        if message.state not in _PHASES or (message.step or 0) < (self._progress.step or 0):
+            return
+        is_started = bool(message.step)
+        self._progress = message if is_started else Progress(message.step, state="starting")
+
+    def _note_result(self, message: Samples) -> None:
+        for name, column in json.loads(bytes(message.columns)).items():
+            for step, value in zip(column["steps"], column["values"], strict=True):
+                self.reported.take(step, name, float(value))
+                self.reported_step = max(self.reported_step, step)
+
+
+def read_notice(directory: Path) -> StopNotice:
+    try:
+        return StopNotice.model_validate_json((directory / "stop.json").read_bytes())
+    except (OSError, ValueError):
+        return DEFAULT_NOTICE
+
+
+def _standing(spec: PodSpec) -> Standing:
+    metric = spec.job.metric
+    if metric is None:
+        return Standing()
+    return Standing(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)

@@ -1,0 +1,143 @@
+"""The warm template: a process that has imported torch, and forks the shims of pods.
+
+`python -m drivetrain.template --socket PATH`. One line of JSON each way: `{"directory": DIR}` is
+answered by `{"pid": N}`, or by `{"error": TEXT}` when nothing was started. A pod forked from here
+is at its first step in a fifth of a second instead of many seconds. The template has one thread, no
+CUDA context and no event loop, because none of these survive a fork.
+"""
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from drivetrain import control, marker
+from drivetrain.pod.shim import run_pod
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_PRELOADED = (
+    "torch",
+    "torch._dynamo",  # the first DistributedDataParallel imports it, for longer than torch itself
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim.lr_scheduler",
+    "torch.utils.data",
+    "torch.utils.data.distributed",
+    "safetensors.torch",
+    "numpy",
+    "aiokafka",
+    "drivetrain.checkpointing",
+    "drivetrain.pod.telemetry",
+)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m drivetrain.template", description=__doc__)
+    parser.add_argument("--socket", type=Path, required=True)
+    socket_path: Path = parser.parse_args(arguments).socket
+    if os.environ.get(marker.VARIABLE) != marker.PADDING:
+        _start_again_with_room_for_the_marker(arguments)
+    for module in _PRELOADED:
+        importlib.import_module(module)
+    num_threads = len(os.listdir("/proc/self/task"))
+    if num_threads != 1:
+        sys.exit(f"a template must have one thread to be forked, it has {num_threads}")
+    gc.collect()
+    gc.freeze()  # else every collection in a child copies the pages of all these modules
+    socket_path.unlink(missing_ok=True)
+    serve(control.listen(socket_path))
+
+
+def serve(listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                connection.settimeout(5)
+                answer = _answer(connection, listener)
+                if answer is not None:
+                    connection.sendall(json.dumps(answer).encode() + b"\n")
+            except OSError:
+                continue  # whoever asked is gone
+
+
+def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int | str] | None:
+    line = b""
+    while not line.endswith(b"\n"):
+        data = connection.recv(4096)
+        if not data:
+            return None
+        line += data
+        if len(line) > 16384:
+            return {"error": "a line of more than 16384 bytes"}
+    try:
+        directory = Path(json.loads(line)["directory"])
+    except (ValueError, KeyError, TypeError):
+        return {"error": 'write {"directory": DIR}'}
+    if not (directory / "spec.json").is_file():
+        return {"error": f"{directory} holds no spec.json"}
+    return {"pid": _fork_shim(directory, (connection, listener))}
+
+
+def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:
+    """Fork twice, so that the shim is no child of ours and outlives us."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        shim = os.fork()
+        if shim != 0:
+            os.write(writer, str(shim).encode())
+            os._exit(0)
+        os.close(reader)
+        os.close(writer)
+        for endpoint in ours:
+            endpoint.close()
+        _become_shim(directory)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        pid = int(pipe.read())
+    os.waitpid(child, 0)
+    return pid
+
+
+def _become_shim(directory: Path) -> None:
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        output = os.open(directory / "launch.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        marker.overwrite(directory.name)
+        code = run_pod(directory, is_warm=True)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _start_again_with_room_for_the_marker(arguments: Sequence[str]) -> None:
+    environment = {
+        **os.environ,
+        marker.VARIABLE: marker.PADDING,
+        **{name: os.environ.get(name, "1") for name in _THREADS},
+    }
+    os.execve(
+        sys.executable,
+        [sys.executable, "-m", "drivetrain.template", *arguments],
+        environment,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
