@@ -44,7 +44,11 @@ class TrainingJob:
     ) -> "TrainingJob":
         """`changes` go over the common spec; `script` takes the place of `jobs/train.py`."""
         with platform.client() as client:
-            code = client.post("/v1/code", content=packed_code(script or SCRIPT.read_text()))
+            code = client.post(
+                "/v1/code",
+                content=packed_code(script or SCRIPT.read_text()),
+                headers={"content-type": "application/gzip"},
+            )
             code.raise_for_status()
             spec = {
                 "name": request_id,
