@@ -150,7 +150,7 @@ class JobStory:
             JobWaiting(
                 job_id=self.job_id,
                 reason=WaitingReason.NO_FREE_DEVICES,
-                detail="needs 2 slots of pool default; 0 are free",
+                detail=f"needs {self.spec.resources.devices} slots of pool default; 2 are free",
                 queue_position=position,
             )
         )

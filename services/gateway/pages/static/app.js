@@ -44,12 +44,9 @@ async function renew() {
       Object.assign(part.dataset, next.dataset);
     }
   } catch { /* The server is away: the stream's next opening renews the page. */ }
-  finally {
-    pending = null;
-    if (again) { again = false; soon(); }
-  }
+  finally { pending = null; if (again) { again = false; soon(); } }
 }
-let timer = null;
+let timer = null, charts = null;
 function soon() { timer ??= setTimeout(() => { timer = null; renew(); }, 250); }
 
 function progress(data) {
@@ -68,37 +65,30 @@ function follow() {
   const query = new URLSearchParams({ ...(jobId && { job_id: jobId }), last_event_id: place });
   const source = new EventSource(`/v1/stream?${query}`), state = document.getElementById("link-state");
   const tell = (isLive) => {
-    state.hidden = false;
+    state.hidden = !(state.textContent = isLive ? "live" : "reconnecting");
     state.classList.toggle("away", !isLive);
-    state.textContent = isLive ? "live" : "reconnecting";
   };
   const hear = (event) => { if (event.lastEventId) place = event.lastEventId; };
-  let opened = 0;
-  source.onopen = () => { tell(true); if (opened++) { soon(); charts?.restart(); } };
+  let isAgain = false;
+  source.onopen = () => { tell(true); if (isAgain) { soon(); charts?.restart(); } isAgain = true; };
   source.onerror = () => {
     tell(false);
     if (source.readyState === EventSource.CLOSED) setTimeout(() => { follow(); soon(); }, 2000);
   };
   source.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
-  source.addEventListener("reset", (event) => { hear(event); soon(); charts?.restart(); });
-  for (const type of body.dataset.types.split(" "))
-    source.addEventListener(type, (event) => {
-      hear(event);
-      soon();
-      if (type.startsWith("run.") || type.startsWith("checkpoint.restored")) charts?.restart();
-    });
+  for (const type of ["reset", ...body.dataset.types.split(" ")])
+    source.addEventListener(type, (event) => { hear(event); soon(); if (/^(run\.|checkpoint\.restored|reset)/.test(type)) charts?.restart(); });
 }
 
 // Charts: one per series, by Chart.js where it is there, by a plain line where it is not.
-let charts = null;
 function makeCharts(root) {
   const series = new Map(), style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let busy = false, from = 0, stale = true;
   const order = (name) => (/(^|_)loss$/.test(name) ? (name === "loss" ? 0 : 1) : /accuracy|score/.test(name) ? 2 : 3);
   function figure(name) {
     const node = document.createElement("figure"), caption = document.createElement("figcaption"), last = document.createElement("b"), plot = document.createElement("div");
-    caption.append(name.replaceAll("_", " "), last);
     plot.className = "plot";
+    caption.append(name.replaceAll("_", " "), last);
     node.append(caption, plot);
     node.dataset.order = `${order(name)} ${name}`;
     const before = [...root.children].find((other) => other.dataset.order > node.dataset.order);
@@ -108,11 +98,10 @@ function makeCharts(root) {
   function draw(one) {
     const shown = one.points.filter((point) => Number.isFinite(point.y)), end = one.points.at(-1);
     one.last.textContent = end ? `${typeof end.y === "number" ? number(end.y) : end.y} at step ${end.x.toLocaleString("en")}` : "";
-    if (window.Chart) {
-      if (!one.chart) one.chart = chart(one);
-      one.chart.data.datasets[0].data = shown;
-      one.chart.update("none");
-    } else plain(one, shown);
+    if (!window.Chart) return plain(one, shown);
+    one.chart ??= chart(one);
+    one.chart.data.datasets[0].data = shown;
+    one.chart.update("none");
   }
   function chart(one) {
     const canvas = document.createElement("canvas"), color = style(`--series-${1 + (Math.min(order(one.name), 3))}`);
@@ -127,18 +116,15 @@ function makeCharts(root) {
         animation: false, parsing: false, normalized: true, responsive: true, maintainAspectRatio: false,
         interaction: { mode: "nearest", axis: "x", intersect: false },
         plugins: { legend: { display: false }, tooltip: { displayColors: false, callbacks: { title: ([item]) => `step ${item.parsed.x.toLocaleString("en")}` } } },
-        scales: { x: { type: "linear", ...axis, grid: { display: false } }, y: axis },
+        scales: { x: { type: "linear", bounds: "data", ...axis, grid: { display: false } }, y: axis },
       },
     });
   }
   function plain(one, points) {
     const xs = points.map((p) => p.x), ys = points.map((p) => p.y), at = (v, low, high, size) => (high > low ? ((v - low) / (high - low)) * size : size / 2);
     const low = [Math.min(...xs), Math.min(...ys)], high = [Math.max(...xs), Math.max(...ys)], make = (name) => document.createElementNS("http://www.w3.org/2000/svg", name);
-    const svg = make("svg"), line = make("polyline");
-    svg.setAttribute("viewBox", "0 0 100 100");
-    svg.setAttribute("preserveAspectRatio", "none");
-    svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${one.name} by step`);
+    const svg = make("svg"), line = make("polyline"), look = { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${one.name} by step` };
+    for (const [name, value] of Object.entries(look)) svg.setAttribute(name, value);
     line.setAttribute("points", points.map((p) => `${at(p.x, low[0], high[0], 100)},${100 - at(p.y, low[1], high[1], 100)}`).join(" "));
     svg.append(line);
     one.plot.replaceChildren(svg);
@@ -154,14 +140,13 @@ function makeCharts(root) {
       if (!answer.ok) { stale ||= whole; empty.hidden = series.size > 0; return; }
       for (const [name, got] of Object.entries((await answer.json()).series)) {
         if (!series.has(name)) series.set(name, figure(name));
-        const one = series.get(name), first = got.steps[0] ?? Infinity;
-        const kept = whole ? [] : one.points.filter((point) => point.x < first);
+        const one = series.get(name), kept = whole ? [] : one.points.filter((point) => point.x < from);
         one.points = kept.concat(got.steps.map((x, i) => ({ x, y: got.values[i] })));
         if (one.points.length > 3000) stale = true;
         if (got.steps.length || whole) draw(one);
       }
-      // From the step that the slowest series has reached is too far back; the newest will do.
-      from = Math.max(0, ...[...series.values()].map((one) => one.points.at(-1)?.x ?? 0));
+      // Some steps back: rarer series and late batches arrive behind the newest step.
+      from = Math.max(0, Math.max(...[...series.values()].map((one) => one.points.at(-1)?.x ?? 0)) - 300);
       empty.hidden = series.size > 0;
     } catch { stale ||= whole; } finally { busy = false; }
   }
@@ -185,7 +170,7 @@ function makeLogs(view) {
       if (of !== rank.value) return;
       for (const line of got.lines) {
         const mark = document.createElement("i");
-        mark.textContent = `${line.attempt}·${line.rank} │ `;
+        mark.textContent = `a${line.attempt} r${line.rank} │ `;
         mark.title = `attempt ${line.attempt}, rank ${line.rank}, line ${line.number}`;
         view.append(mark, `${line.line}\n`);
       }
@@ -196,7 +181,7 @@ function makeLogs(view) {
     } catch { /* away: asked again */ } finally { busy = false; }
   }
   rank.addEventListener("change", () => { view.replaceChildren(); after = null; read(); });
-  return { read };
+  return read;
 }
 
 for (const form of document.querySelectorAll("form[data-confirm]"))
@@ -206,9 +191,9 @@ setInterval(times, 10000);
 if (place) follow();
 if (jobId) {
   charts = makeCharts(document.getElementById("charts"));
-  const logs = makeLogs(document.getElementById("logs")), head = document.getElementById("head");
+  const readLogs = makeLogs(document.getElementById("logs")), head = document.getElementById("head");
   let rounds = 0;
-  const look = () => { if (!document.hidden && (head.dataset.isLive === "yes" || rounds++ < 10)) { charts.read(); logs.read(); } };
+  const look = () => { if (!document.hidden && (head.dataset.isLive === "yes" || rounds++ < 10)) { charts.read(); readLogs(); } };
   look();
   setInterval(look, 2000);
 }
