@@ -157,10 +157,13 @@ async def insert_job(connection: asyncpg.Connection, job_id: str, event: Event[J
 
 
 async def queue(connection: asyncpg.Connection) -> tuple[QueuedJob, ...]:
-    """The head of the queue; what stands further back waits for its turn to be told."""
+    """The head of each pool's queue; what stands further back waits for its turn to be told."""
     rows = await connection.fetch(
         """select job_id, pool, devices, submission, priority, device_type, not_before_at
-        from jobs where state = 'queued' order by priority desc, submission, job_id limit $1""",
+        from (select *, row_number() over (
+                partition by pool order by priority desc, submission, job_id) as place
+            from jobs where state = 'queued') as queued
+        where place <= $1""",
         MAX_WAITING,
     )
     return tuple(

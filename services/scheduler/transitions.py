@@ -191,7 +191,7 @@ async def finish(tx: Tx, live: LiveRun, outcome: Outcome, result: Result | None)
     await _release(tx, job, run)
     if outcome.state is RunState.SUCCEEDED:
         await _finish_job(tx, job, JobState.SUCCEEDED, result=result)
-    elif outcome.state is RunState.CANCELLED or job.is_cancelled:
+    elif outcome.state is RunState.CANCELLED:
         await _finish_job(tx, job, JobState.CANCELLED)
     else:
         await _retry_or_fail(tx, job, run, outcome)

@@ -62,7 +62,8 @@ def acts(run: RunView, limits: Limits) -> Acts:
         elif _must_die(pod, reason, limits):
             kill.append(pod.pod_id)
         elif reason is not None:
-            if pod.notice is None:
+            # A shim hears of a notice by a signal, so it is told once it is there to get one.
+            if pod.notice is None and pod.sight is Sight.ALIVE:
                 notify.append(pod.pod_id)
         elif _start_again(pod, limits):
             launch.append(pod.pod_id)

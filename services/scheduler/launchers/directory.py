@@ -19,6 +19,9 @@ from services.scheduler.launchers.base import PodRef
 
 V = TypeVar("V", bound=Value)
 
+# The pod's own programs can write here as well, so nothing is read without end.
+MAX_FILE_BYTES = 1 << 20
+
 
 class PodDirectory:
     def __init__(self, root: Path, pod: PodRef) -> None:
@@ -78,6 +81,7 @@ class PodDirectory:
 
     def _read(self, name: str, kind: type[V]) -> V | None:
         try:
-            return kind.model_validate_json((self.path / name).read_bytes())
+            with open(self.path / name, "rb") as file:
+                return kind.model_validate_json(file.read(MAX_FILE_BYTES))
         except (OSError, ValidationError):
             return None

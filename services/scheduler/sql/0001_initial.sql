@@ -38,7 +38,7 @@ create table jobs (
     pods_removed_at timestamptz,
     unique (tenant_id, request_id)
 );
-create index jobs_queue on jobs (priority desc, submission, job_id) where state = 'queued';
+create index jobs_queue on jobs (pool, priority desc, submission, job_id) where state = 'queued';
 create index jobs_to_tidy on jobs (finished_at desc)
     where finished_at is not null and pods_removed_at is null;
 

@@ -61,6 +61,10 @@ CASES = {
         make_run(make_pod(0, Sight.ABSENT, **INTENDED), stop_reason="cancel"),
         Acts(forget=("pod_0",), reason="cancel"),
     ),
+    "a cancelled pod that is on its way is told when it is there": (
+        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=1), stop_reason="cancel"),
+        Acts(reason="cancel"),
+    ),
     "a cancelled pod that never appears is given up at the first limit": (
         make_run(make_pod(0, Sight.CREATED, seconds_in_sight=31), stop_reason="cancel"),
         Acts(kill=("pod_0",), reason="cancel"),
