@@ -1,0 +1,68 @@
+import pytest
+
+from services.gateway.core.archive import (
+    MAX_MEMBERS,
+    MAX_UNPACKED_BYTES,
+    Member,
+    MemberKind,
+    check_members,
+)
+
+FILE = Member("train.py", MemberKind.FILE, 100)
+
+
+def link(name: str, target: str) -> Member:
+    return Member(name, MemberKind.SYMLINK, target=target)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param((FILE,), id="one file"),
+        pytest.param((Member("./a", MemberKind.DIRECTORY), Member("./a/b.py", MemberKind.FILE)),
+                     id="a directory with a leading dot"),
+        pytest.param((FILE, link("main.py", "train.py")), id="a link beside its target"),
+        pytest.param((FILE, link("a/b/main.py", "../../train.py")), id="a link that climbs inside"),
+        pytest.param((FILE, Member("same.py", MemberKind.HARDLINK, target="train.py")),
+                     id="a hard link inside"),
+    ],
+)  # fmt: skip
+def test_what_stays_inside_is_kept(members: tuple[Member, ...]) -> None:
+    assert check_members(members) is None
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param((Member("/etc/passwd", MemberKind.FILE),), id="an absolute name"),
+        pytest.param((Member("C:/x", MemberKind.FILE),), id="a drive"),
+        pytest.param((Member("a\\..\\b", MemberKind.FILE),), id="backslashes"),
+        pytest.param((Member("../x", MemberKind.FILE),), id="climbs out"),
+        pytest.param((Member("a/../../x", MemberKind.FILE),), id="climbs out in the middle"),
+        pytest.param((Member("", MemberKind.FILE),), id="no name"),
+        pytest.param((Member("a\0b", MemberKind.FILE),), id="a zero byte"),
+        pytest.param((FILE, Member("pipe", MemberKind.OTHER)), id="a device or pipe"),
+        pytest.param((FILE, link("x", "/etc/passwd")), id="an absolute link"),
+        pytest.param((FILE, link("x", "../up")), id="a link out"),
+        pytest.param((FILE, link("a/x", "../../up")), id="a link out from a directory"),
+        pytest.param((FILE, link("x", "")), id="an empty link"),
+        pytest.param((FILE, link("a/l1", ".."), link("l2", "a/l1/..")), id="a link through a link"),
+        pytest.param((FILE, link("d", "a"), Member("d/x", MemberKind.FILE)), id="behind a link"),
+        pytest.param((FILE, link("d", "a"), Member("d", MemberKind.FILE)), id="over a link"),
+        pytest.param((FILE, Member("h", MemberKind.HARDLINK, target="../x")), id="a hard link out"),
+        pytest.param((FILE, link("s", "a"), Member("h", MemberKind.HARDLINK, target="s")),
+                     id="a hard link to a link"),
+        pytest.param((Member("big", MemberKind.FILE, MAX_UNPACKED_BYTES + 1),), id="too large"),
+        pytest.param((Member("a", MemberKind.FILE, MAX_UNPACKED_BYTES),
+                      Member("b", MemberKind.FILE, 1)), id="too large together"),
+        pytest.param((Member("a", MemberKind.DIRECTORY),), id="no file"),
+        pytest.param((), id="empty"),
+    ],
+)  # fmt: skip
+def test_what_could_leave_is_refused(members: tuple[Member, ...]) -> None:
+    assert check_members(members) is not None
+
+
+def test_members_are_counted_without_reading_them_all() -> None:
+    endless = (Member(f"f{number}", MemberKind.FILE) for number in iter(lambda: 1, 2))
+    assert f"{MAX_MEMBERS:,}" in (check_members(endless) or "")

@@ -1,0 +1,41 @@
+from datetime import UTC, datetime, timedelta
+
+from services.gateway.core.sessions import (
+    SESSION_LIFE,
+    holds,
+    is_token,
+    new_session,
+    session_secret,
+)
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+TOKEN = "a-token-of-some-length"
+SECRET = session_secret(TOKEN, None)
+
+
+def test_a_session_holds_until_it_ends() -> None:
+    cookie = new_session(SECRET, NOW, "nonce")
+    assert holds(SECRET, cookie, NOW)
+    assert holds(SECRET, cookie, NOW + SESSION_LIFE - timedelta(seconds=1))
+    assert not holds(SECRET, cookie, NOW + SESSION_LIFE)
+
+
+def test_nobody_else_can_make_or_stretch_one() -> None:
+    version, ends, nonce, signature = new_session(SECRET, NOW, "nonce").split(".")
+    longer = f"{version}.{int(ends) + 1000}.{nonce}.{signature}"
+    other = new_session(session_secret("another-token-here", None), NOW, "nonce")
+    for forged in ("", "....", "v1.9999999999.x.", longer, other, "v1.é.x.y"):
+        assert not holds(SECRET, forged, NOW)
+
+
+def test_a_new_token_or_cookie_secret_ends_every_session() -> None:
+    assert session_secret(TOKEN, "a cookie secret") != SECRET
+    assert TOKEN.encode() not in SECRET
+
+
+def test_only_the_whole_token_is_one() -> None:
+    assert is_token(TOKEN, f"Bearer {TOKEN}")
+    assert is_token(TOKEN, f"bearer  {TOKEN}")
+    for other in ("", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN):
+        assert not is_token(TOKEN, other)
+    assert not is_token(TOKEN, "Bearer é")
