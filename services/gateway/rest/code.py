@@ -102,7 +102,7 @@ def _check(file: BinaryIO) -> str | None:
     file.seek(0)
     try:
         with (
-            gzip.GzipFile(fileobj=file) as unzipped,
+            gzip.GzipFile(fileobj=file, mode="rb") as unzipped,
             tarfile.open(fileobj=cast(BinaryIO, _Bounded(unzipped)), mode="r:") as archive,
         ):
             return check_members(_members(archive))
