@@ -15,6 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from services.runtime.kafka import KafkaAccess
 from services.standalone.home import Home, holder_of
 from services.standalone.identity import ProcessIdentity, is_alive
 from services.standalone.kafka import KafkaConnection, answers_metadata
@@ -193,3 +194,43 @@ async def test_a_fixed_port_in_use_is_named(tmp_path: Path) -> None:
     await server.wait_closed()
     assert refused.returncode == 1
     assert f"Port {port}, asked for by postgres, is in use" in refused.stdout
+
+
+@pytest.mark.parametrize("code", [0, 7])
+async def test_work_given_to_the_platform_ends_it_with_the_works_exit_code(
+    tmp_path: Path, kafka: KafkaAccess, code: int
+) -> None:
+    home = tmp_path / "home"
+    script = (
+        "import os, sys\n"
+        "from services.standalone.options import parse\n"
+        "from services.standalone.up import up\n"
+        "async def work(plan, reporter):\n"
+        "    reporter.line(f'working at {plan.kafka_connection.bootstrap_servers}')\n"
+        f"    return {code}\n"
+        f"options = parse(['--only-infrastructure', '--home', {str(home)!r}], os.environ)\n"
+        "sys.exit(up(options, on_up=work))\n"
+    )
+    outside = {
+        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "DRIVETRAIN_KAFKA_SASL_USERNAME": kafka.username or "",
+        "DRIVETRAIN_KAFKA_SASL_PASSWORD": kafka.password or "",
+    }
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=environment(outside),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert f"working at {kafka.bootstrap_servers}" in done.stdout
+    assert "kafka  " not in done.stdout
+    assert json.loads((home / "state.json").read_text())["parts"][-1] == {
+        "name": "kafka",
+        "state": "outside",
+    }
+    assert holder_of(Home(home)) is None
