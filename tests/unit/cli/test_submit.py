@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,18 @@ def test_a_job_that_does_not_succeed_has_its_exit_code(
     ran = cli("job", "submit", str(job_file), "--wait")
     assert ran.code == want_code
     assert want in ran.err
+
+
+def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(
+    cli: RunCli, ready: FakePlatform, job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    ready.on("GET", f"/v1/jobs/{JOB_ID}", make_job("running", 10))
+    before = signal.getsignal(signal.SIGINT)
+    ran = cli("job", "submit", str(job_file), "--wait")
+    assert ran.code == 130
+    assert ran.err.endswith(f"the job goes on; see: drivetrain job show {JOB_ID}\n")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_waiting_with_json_writes_one_document(

@@ -6,6 +6,8 @@ CliError
 ├── NotFound       4  the platform does not know what was named
 └── Refused        5  the platform understood and said no
 JobFailed          1  what was waited for ended without success
+
+Interrupted stands outside: Ctrl-C ends a command with 130, and no handler of errors may hold it up.
 """
 
 from collections.abc import Sequence
@@ -79,6 +81,10 @@ class JobFailed(CliError):
     """What was waited for ended without success."""
 
     exit_code = ExitCode.JOB_FAILED
+
+
+class Interrupted(BaseException):
+    """Ctrl-C. Not KeyboardInterrupt, which typer would turn into the exit code of a failed job."""
 
 
 def field_problems(errors: Any) -> list[FieldProblem]:

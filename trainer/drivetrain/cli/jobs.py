@@ -181,13 +181,12 @@ def estimate(
 
 def _wait(gateway: "Gateway", job_id: str) -> Item:
     path = f"/v1/jobs/{segment(job_id)}"
-    try:
-        return waiting.wait(
-            lambda: gateway.get(path, tries=1), waiting.standing_of_job, waiting.FINAL_JOB_STATES
-        )
-    except KeyboardInterrupt:
-        write_note(f"the job goes on; see: drivetrain job show {job_id}")
-        raise
+    return waiting.wait(
+        lambda: gateway.get(path, tries=1),
+        waiting.standing_of_job,
+        waiting.FINAL_JOB_STATES,
+        hint=f"the job goes on; see: drivetrain job show {job_id}",
+    )
 
 
 def _finish(job: Item) -> None:

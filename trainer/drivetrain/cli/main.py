@@ -4,14 +4,14 @@ Exit codes: 0 done; 1 the job that was waited for did not succeed; 2 the input i
 platform cannot be reached; 4 it does not know what was named; 5 it refused; 130 interrupted.
 """
 
-import os
+import signal
 import sys
 from typing import Annotated
 
 import typer
 
 from drivetrain.cli import checkpoints, costs, jobs, nodes, parked, reports, session, studies
-from drivetrain.cli.errors import CliError, ExitCode
+from drivetrain.cli.errors import CliError, ExitCode, Interrupted
 from drivetrain.cli.output import write_error
 
 EPILOG = (
@@ -51,14 +51,17 @@ def drivetrain(
 
 def main() -> None:
     """The entry point."""
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         app(prog_name="drivetrain")
     except CliError as error:
         write_error(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # `drivetrain job list | head`: whoever read has enough. Nothing more may be flushed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.OK)
-    except KeyboardInterrupt:
+    except Interrupted:
         sys.exit(ExitCode.INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise Interrupted

@@ -84,6 +84,7 @@ def submit(
                 lambda: gateway.get(path, tries=1),
                 waiting.standing_of_study,
                 waiting.FINAL_STUDY_STATES,
+                hint=f"the study goes on; see: drivetrain study show {study['study_id']}",
             )
         if output is not Format.TABLE:
             write_value(study, output)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from drivetrain.cli import amounts
-from drivetrain.cli.errors import NotFound, Unreachable
+from drivetrain.cli.errors import Interrupted, NotFound, Unreachable
 from drivetrain.cli.output import Item, clean, is_lively, write_note
 
 POLL_SECONDS = 1.0
@@ -43,9 +43,22 @@ class Display(Protocol):
 
 
 def wait(
+    fetch: Callable[[], Item],
+    standing_of: Callable[[Item], Standing],
+    final: frozenset[str],
+    hint: str,
+) -> Item:
+    """Ask until the state is a final one; returns the last answer. `hint` is for who has enough."""
+    try:
+        return _wait(fetch, standing_of, final)
+    except Interrupted:
+        write_note(hint)
+        raise
+
+
+def _wait(
     fetch: Callable[[], Item], standing_of: Callable[[Item], Standing], final: frozenset[str]
 ) -> Item:
-    """Ask until the state is a final one; returns the last answer."""
     with _open_display() as display:
         silent_since: float | None = None
         while True:
