@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from services.runtime.errors import TemporaryError
+
 
 class Partition(NamedTuple):
     """One partition of one topic (full name, with prefix)."""
@@ -39,7 +41,7 @@ class OutRecord:
     headers: tuple[tuple[str, bytes], ...] = field(default=())
 
 
-class PublishFailed(Exception):
+class PublishFailed(TemporaryError):
     """The first `num_acknowledged` records are on the bus; of the others nothing is known."""
 
     def __init__(self, num_acknowledged: int, detail: str) -> None:
@@ -64,8 +66,12 @@ class RecordSource(Protocol):
     async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
         """The next records of the partitions that are assigned and not paused, or nothing."""
 
-    async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Keep the next offset to read of each partition. Lost ownership is no error."""
+    async def commit(self, offsets: Mapping[Partition, int]) -> bool:
+        """Keep the next offset to read of each partition that is still owned.
+
+        False where the bus did not confirm it, or a partition was taken over: no error, because
+        whoever reads it again drops what was done.
+        """
 
     def seek(self, partition: Partition, offset: int) -> None: ...
 
@@ -75,7 +81,11 @@ class RecordSource(Protocol):
 
     def assignment(self) -> frozenset[Partition]: ...
 
-    async def position(self, partition: Partition) -> int:
-        """The offset of the next record to be polled."""
+    async def position(self, partition: Partition) -> int | None:
+        """The offset of the next record to be polled; None while it is not known."""
 
-    async def end_offsets(self, partitions: frozenset[Partition]) -> Mapping[Partition, int]: ...
+    async def end_offsets(self) -> Mapping[Partition, int]:
+        """The ends of every partition of the topics read, whoever owns it. Asks the bus.
+
+        Raises TemporaryError when the bus does not answer.
+        """

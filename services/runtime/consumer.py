@@ -1,6 +1,6 @@
-"""The consuming loop: poll -> one transaction per batch -> keep the offset.
+"""The consuming loop: poll -> one transaction per batch -> keep the offsets.
 
-Only the contiguous done prefix of a partition is committed, after its transaction. A temporary
+Only the contiguous done prefix of a partition is committed, after its transactions. A temporary
 failure seeks back, pauses that partition and backs off while the loop goes on polling, so the group
 membership lives. A bug ends the process; a partition on which the process died twice at the same
 offset is then handled one record at a time, and the record that kills it a third time is parked.
@@ -16,13 +16,13 @@ from services.runtime.clock import Clock
 from services.runtime.database import Database
 from services.runtime.errors import TemporaryError, is_temporary
 from services.runtime.instruments import HANDLING_SECONDS, PAUSED, RETRIES
-from services.runtime.processing import Processor
+from services.runtime.processing import Processor, Work
 
 log = logs.get()
 
 POLL_SECONDS = 0.5
 BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-START_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 STARTS_BEFORE_ALONE = 3
 STARTS_BEFORE_PARKING = 4
 # How many records after the suspicious one are still handled alone.
@@ -37,7 +37,7 @@ on conflict (consumer_group, topic, partition) do update set
     "offset" = excluded."offset"
 returning starts
 """
-_RECORD_DEATH = """
+_STANDS_AT = """
 insert into crash_watch (consumer_group, topic, partition, "offset", starts)
 values ($1, $2, $3, $4, $5)
 on conflict (consumer_group, topic, partition) do update set
@@ -46,6 +46,12 @@ where crash_watch."offset" <> excluded."offset"
 """
 _FORGET = """
 delete from crash_watch where consumer_group = $1 and topic = $2 and partition = $3
+"""
+_IS_REWOUND = """
+select 1 from rewound where consumer_group = $1 and topic = $2 and partition = $3
+"""
+_REWOUND = """
+insert into rewound (consumer_group, topic, partition) values ($1, $2, $3) on conflict do nothing
 """
 
 
@@ -68,7 +74,8 @@ class Consumer:
     ) -> None:
         self.group = group
         self.source = source
-        self.last_poll = clock.monotonic()
+        # When the loop last turned or finished a transaction; the watchdog looks at it.
+        self.last_moved = clock.monotonic()
         self._processor = processor
         self._database = database
         self._clock = clock
@@ -78,6 +85,7 @@ class Consumer:
         self._counted: set[Partition] = set()
         self._standing: set[Partition] = set()
         self._alone: dict[Partition, int] = {}
+        self._rewound: set[Partition] = set()
 
     @property
     def paused(self) -> frozenset[Partition]:
@@ -85,72 +93,112 @@ class Consumer:
         return frozenset(self._paused)
 
     async def run(self, stopping: asyncio.Event, *, from_start: bool = False) -> None:
-        """Consume until `stopping`. `from_start` reads every partition from offset 0 once more."""
-        await self._start()
-        rewound: set[Partition] = set()
+        """Consume until `stopping`.
+
+        `from_start` reads every partition from offset 0 once in the life of the schema.
+        """
+        await self._start(stopping)
         try:
             while not stopping.is_set():
                 if from_start:
-                    await self._rewind(rewound)
+                    await self._rewind()
                 batches = await self.source.poll(POLL_SECONDS)
-                self.last_poll = self._clock.monotonic()
-                for partition, records in batches.items():
-                    if from_start and partition not in rewound:
-                        continue
-                    await self._handle(partition, records, stopping)
+                self._moved()
+                if batches:
+                    await self._handle_all(batches, stopping, from_start)
                 self._resume_due()
         finally:
             await self.source.stop()
 
-    async def _start(self) -> None:
-        while True:
+    async def _start(self, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
             try:
                 await self.source.start()
                 return
             except TemporaryError as error:
                 log.warning("consumer waits for Kafka", group=self.group, error=str(error))
-                await self._clock.sleep(START_RETRY_SECONDS)
+            self._moved()
+            await self._clock.sleep(RETRY_SECONDS)
 
-    async def _rewind(self, rewound: set[Partition]) -> None:
-        for partition in self.source.assignment() - rewound:
-            self.source.seek(partition, 0)
-            rewound.add(partition)
+    async def _rewind(self) -> None:
+        """Partitions that this schema has not seen begin at 0; the mark outlives a crash."""
+        try:
+            for partition in self.source.assignment() - self._rewound:
+                async with self._database.connection() as connection:
+                    if not await connection.fetchval(_IS_REWOUND, self.group, *partition):
+                        self.source.seek(partition, 0)
+                        if not await self.source.commit({partition: 0}):
+                            continue
+                        await connection.execute(_REWOUND, self.group, *partition)
+                self._rewound.add(partition)
+        except Exception as error:
+            if not is_temporary(error):
+                raise
+            log.warning("rewinding waits for Postgres", group=self.group, error=repr(error))
+            await self._clock.sleep(RETRY_SECONDS)
+
+    async def _handle_all(
+        self,
+        batches: Mapping[Partition, Sequence[Record]],
+        stopping: asyncio.Event,
+        from_start: bool,
+    ) -> None:
+        done: dict[Partition, int] = {}
+        try:
+            for partition, records in batches.items():
+                if from_start and partition not in self._rewound:
+                    self.source.seek(partition, records[0].offset)
+                    continue
+                await self._handle(partition, records, stopping, done)
+                self._moved()
+        except Exception:
+            await self.source.commit(done)
+            raise
+        await self.source.commit(done)
 
     async def _handle(
-        self, partition: Partition, records: Sequence[Record], stopping: asyncio.Event
+        self,
+        partition: Partition,
+        records: Sequence[Record],
+        stopping: asyncio.Event,
+        done: dict[Partition, int],
     ) -> None:
-        offset = records[0].offset
-        end = records[-1].offset + 1
+        """Handle the records of one partition in order; `done` says up to which offset."""
+        done[partition] = records[0].offset
         try:
             if await self._must_park(partition, records[0]):
+                done[partition] += 1
                 records = records[1:]
-                offset += 1
             while records and not stopping.is_set():
                 size = 1 if partition in self._alone else self._processor.max_batch
-                await self._process(partition, records[:size])
-                offset = records[:size][-1].offset + 1
-                records = records[size:]
+                batch, records = records[:size], records[size:]
+                await self._process(partition, batch)
+                done[partition] = batch[-1].offset + 1
+            await self._forget(partition, done[partition])
         except Exception as error:
-            await self.source.commit({partition: offset})
-            if is_temporary(error):
-                self._back_off(partition, offset, error)
-                return
-            await self._record_death(partition, offset, starts=1)
-            raise
-        if offset < end:
-            self.source.seek(partition, offset)  # stopping: the rest is left to the next owner
-        await self.source.commit({partition: offset})
-        await self._forget(partition, offset)
+            if not is_temporary(error):
+                await self._died_at(partition, done[partition])
+                raise
+            self._back_off(partition, done[partition], error)
+            return
         self._paused.pop(partition, None)
+        if records:  # stopping: the rest is left to the next owner
+            self.source.seek(partition, done[partition])
 
     async def _process(self, partition: Partition, batch: Sequence[Record]) -> None:
         if partition in self._alone:
             # Should the process die now, it died on this very record.
-            await self._record_death(partition, batch[0].offset, starts=STARTS_BEFORE_ALONE)
+            await self._stands_at(partition, batch[0].offset, STARTS_BEFORE_ALONE)
             await self.source.commit({partition: batch[0].offset})
+        work = self._processor.plan(batch)
+        if work is not None:
+            await self._transact(work)
+        self._moved()
+
+    async def _transact(self, work: Work) -> None:
         with HANDLING_SECONDS.labels(self.group).time():
             async with self._database.transaction() as tx:
-                await self._processor.process(tx, batch)
+                await work(tx)
 
     def _back_off(self, partition: Partition, offset: int, error: Exception) -> None:
         self.source.seek(partition, offset)
@@ -160,7 +208,6 @@ class Consumer:
         seconds = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
         self._paused[partition] = _Pause(failures, self._clock.monotonic() + seconds)
         RETRIES.labels(self.group).inc()
-        PAUSED.labels(self.group).set(len(self._paused))
         log.warning(
             "partition backs off",
             group=self.group,
@@ -173,6 +220,8 @@ class Consumer:
 
     def _resume_due(self) -> None:
         now = self._clock.monotonic()
+        for partition in self._paused.keys() - self.source.assignment():
+            del self._paused[partition]  # taken over: its new owner has it
         for partition, pause in self._paused.items():
             if pause.until <= now:
                 self.source.resume(partition)
@@ -185,23 +234,34 @@ class Consumer:
         """
         if partition in self._counted:
             return False
-        async with self._database.connection() as connection:
-            starts = await connection.fetchval(_COUNT_START, self.group, *partition, first.offset)
+        async with self._database.transaction() as tx:
+            starts = await tx.connection.fetchval(
+                _COUNT_START, self.group, *partition, first.offset
+            )
+            is_deadly = bool(starts >= STARTS_BEFORE_PARKING)
+            if is_deadly:
+                detail = f"the service died {STARTS_BEFORE_PARKING - 1} times at this record"
+                await self._processor.set_aside(tx, first, "crash_loop", detail)
+                # What follows has a count of its own, and this process began there.
+                await tx.connection.execute(_STANDS_AT, self.group, *partition, first.offset + 1, 1)
         self._counted.add(partition)
         self._standing.add(partition)
-        if starts >= STARTS_BEFORE_ALONE:
+        if is_deadly:
+            await self.source.commit({partition: first.offset + 1})
+        elif starts >= STARTS_BEFORE_ALONE:
             self._alone[partition] = first.offset + NUM_ALONE
             log.error("records are handled alone", group=self.group, topic=partition.topic)
-        if starts < STARTS_BEFORE_PARKING:
-            return False
-        async with self._database.transaction() as tx:
-            detail = f"the service died {STARTS_BEFORE_PARKING - 1} times at this record"
-            await self._processor.set_aside(tx, first, "crash_loop", detail)
-        return True
+        return is_deadly
 
-    async def _record_death(self, partition: Partition, offset: int, starts: int) -> None:
+    async def _died_at(self, partition: Partition, offset: int) -> None:
+        try:
+            await self._stands_at(partition, offset, 1)
+        except Exception as error:
+            log.warning("death is not recorded", group=self.group, error=repr(error))
+
+    async def _stands_at(self, partition: Partition, offset: int, starts: int) -> None:
         async with self._database.connection() as connection:
-            await connection.execute(_RECORD_DEATH, self.group, *partition, offset, starts)
+            await connection.execute(_STANDS_AT, self.group, *partition, offset, starts)
 
     async def _forget(self, partition: Partition, offset: int) -> None:
         """The partition got past the offset it began at: its count starts anew."""
@@ -212,7 +272,5 @@ class Consumer:
         self._standing.discard(partition)
         self._alone.pop(partition, None)
 
-
-def lag(ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> int:
-    """Records between the positions and the ends."""
-    return sum(max(0, end - positions.get(partition, end)) for partition, end in ends.items())
+    def _moved(self) -> None:
+        self.last_moved = self._clock.monotonic()

@@ -1,7 +1,9 @@
 """Postgres: one pool per process, its connections bound to the service's own schema.
 
 A connection is looked at before each use: after a failover a pool may hold connections to a server
-that is read-only now, where every write would fail for ever (asyncpg has no guard of its own).
+that is read-only now, where every write would fail for ever (asyncpg has no guard of its own). The
+server reports that by itself (Postgres 14 and later), so looking costs no statement. Neither does
+giving back: nothing here changes a session, but for `set local`.
 `jsonb` columns take and give Python values.
 """
 
@@ -32,13 +34,11 @@ class Database:
         self._max_connections = max_connections
         self._pool: Any = None
 
-    async def open(self, packages: list[str]) -> bool:
-        """Migrate and connect; True when the schema was created just now."""
+    async def open(self, packages: list[str]) -> None:
+        """Migrate and connect."""
         connection = await self.dedicated_connection()
         try:
-            is_new = await migrations.migrate(
-                connection, self.schema, ["services.runtime", *packages]
-            )
+            await migrations.migrate(connection, self.schema, ["services.runtime", *packages])
         finally:
             await connection.close()
         self._pool = await asyncpg.create_pool(
@@ -47,9 +47,9 @@ class Database:
             max_size=self._max_connections,
             setup=_refuse_read_only,
             init=_set_codecs,
+            reset=_leave_as_it_is,
             **self._connect_options(),
         )
-        return is_new
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -113,9 +113,15 @@ class Database:
 
 
 async def _refuse_read_only(connection: Any) -> None:
-    if await connection.fetchval("show transaction_read_only") == "on":
-        connection.terminate()
-        raise TemporaryError("this Postgres connection has become read-only; it is dropped")
+    reported = connection.get_settings()
+    for name in ("default_transaction_read_only", "in_hot_standby"):
+        if getattr(reported, name, "off") == "on":
+            connection.terminate()
+            raise TemporaryError("this Postgres connection has become read-only; it is dropped")
+
+
+async def _leave_as_it_is(_connection: Any) -> None:
+    """Instead of asyncpg's RESET ALL; what is open is rolled back all the same."""
 
 
 async def _set_codecs(connection: Any) -> None:

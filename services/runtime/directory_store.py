@@ -1,6 +1,7 @@
 """The object store of one machine: a directory. Durable: fsync, rename, fsync of the directory."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -39,7 +40,7 @@ class DirectoryStore:
 
     async def size(self, key: str) -> int:
         path = self._path(key)
-        if not path.is_file():
+        if not await asyncio.to_thread(path.is_file):
             raise NoSuchObject(key)
         return path.stat().st_size
 
@@ -47,41 +48,40 @@ class DirectoryStore:
         return await asyncio.to_thread(self._list, prefix)
 
     async def delete(self, key: str) -> None:
-        self._path(key).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            await asyncio.to_thread(self._path(key).unlink)
 
     async def close(self) -> None:
         return None
 
     def _path(self, key: str) -> Path:
-        assert not key.startswith("/"), f"{key!r} is not relative"
-        assert ".." not in key.split("/"), f"{key!r} leaves the store"
+        if key.startswith("/") or ".." in key.split("/"):
+            raise ValueError(f"{key!r} leaves the object store: keys are relative, without ..")
         return self._root / key
 
     def _write(self, key: str, content: bytes, *, replace: bool) -> bool:
         path = self._path(key)
+        partial = path.parent / f"{_PARTIAL}{secrets.token_hex(8)}"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.parent / f"{_PARTIAL}{secrets.token_hex(8)}"
-            try:
-                with partial.open("xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                if replace:
-                    partial.rename(path)
-                else:
-                    os.link(partial, path)
-            except FileExistsError:
+            _make_directory(path.parent)
+            with partial.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if replace:
+                partial.rename(path)
+            elif not _link(partial, path):
                 return False
-            finally:
-                partial.unlink(missing_ok=True)
             _sync_directory(path.parent)
         except OSError as error:
             raise TemporaryError(f"{path}: {error.strerror}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
         return True
 
     def _list(self, prefix: str) -> Sequence[ObjectInfo]:
-        base = self._root / prefix.rpartition("/")[0]
+        base = self._path(prefix.rpartition("/")[0])
         found = []
         for folder, _, names in os.walk(base):
             for name in names:
@@ -93,6 +93,23 @@ class DirectoryStore:
                     except FileNotFoundError:
                         continue  # deleted meanwhile
         return sorted(found, key=lambda item: item.key)
+
+
+def _make_directory(path: Path) -> None:
+    """With its parents; each new entry outlives a power failure."""
+    if not path.is_dir():
+        _make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync_directory(path.parent)
+
+
+def _link(partial: Path, path: Path) -> bool:
+    """False when the name is taken."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _sync_directory(path: Path) -> None:

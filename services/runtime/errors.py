@@ -23,20 +23,20 @@ class ConfigurationError(PlatformError):
     """A setting is wrong; the message names it and the fix."""
 
 
-# Postgres: connections lost or refused, shutting down, read-only after a failover, deadlocks.
+# Postgres by class of SQLSTATE: 08 connections, 25006 read-only after a failover, 40 deadlocks and
+# the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk.
 TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     TemporaryError,
     OSError,
     TimeoutError,
     asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.PostgresSystemError,
+    asyncpg.TargetServerAttributeNotMatched,
 )
 
 
@@ -44,4 +44,7 @@ def is_temporary(error: BaseException) -> bool:
     """True where trying the same thing again later is the right answer."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_temporary(inner) for inner in error.exceptions)
+    if isinstance(error, asyncpg.InterfaceError):
+        # A lost connection speaks through it, and so does a wrong argument, which is a bug.
+        return not isinstance(error, ValueError) and "clos" in str(error)
     return isinstance(error, TEMPORARY_ERRORS)

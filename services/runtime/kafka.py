@@ -7,6 +7,7 @@ assignor. No Kafka transactions: aiokafka cannot fence them (issues 844, 1145).
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ log = logs.get()
 
 ACK_SECONDS = 15.0
 REQUEST_MS = 10_000
+START_SECONDS = 60.0
+POSITION_SECONDS = 1.0
 SESSION_MS = 30_000
 MAX_POLL_INTERVAL_MS = 300_000
 
@@ -66,7 +69,8 @@ PRODUCER_OPTIONS: Mapping[str, Any] = {
     "acks": "all",
     "enable_idempotence": True,
     "linger_ms": 2,
-    "max_request_size": 1_000_000,
+    # The broker's own limit per topic is lower, but for what is parked (`topics`).
+    "max_request_size": 2_000_000,
     "compression_type": None,
 }
 CONSUMER_OPTIONS: Mapping[str, Any] = {
@@ -96,20 +100,30 @@ class KafkaPublisher:
         self._lock = asyncio.Lock()
 
     async def publish(self, records: Sequence[OutRecord]) -> None:
-        num_acknowledged = 0
+        producer: Any = None
+        problem: Exception | None = None
+        acks: list[asyncio.Future[Any]] = []
         try:
             async with asyncio.timeout(ACK_SECONDS):
                 producer = await self._connected()
-                acks = [await self._send(producer, record) for record in records]
-                for ack in acks:
-                    await ack
-                    num_acknowledged += 1
+                try:
+                    for record in records:
+                        acks.append(await self._send(producer, record))
+                except KafkaError as error:
+                    problem = error  # what was sent before is waited for all the same
+                if acks:
+                    # `await ack` would cancel the future itself when this call is cancelled.
+                    await asyncio.wait(acks)
         except (KafkaError, OSError, TimeoutError) as error:
-            await self._drop()
-            raise PublishFailed(num_acknowledged, repr(error)) from error
+            problem = error
+        done = list(itertools.takewhile(_is_acknowledged, acks))
+        if len(done) < len(records):
+            await self._drop(producer)
+            refused = next((ack.exception() for ack in acks[len(done) :] if ack.done()), None)
+            raise PublishFailed(len(done), repr(problem or refused)) from problem
 
     async def close(self) -> None:
-        await self._drop()
+        await self._drop(self._producer)
 
     async def _connected(self) -> Any:
         async with self._lock:
@@ -134,10 +148,16 @@ class KafkaPublisher:
         ack.add_done_callback(lambda done: done.cancelled() or done.exception())
         return ack
 
-    async def _drop(self) -> None:
-        producer, self._producer = self._producer, None
+    async def _drop(self, producer: Any) -> None:
+        """Only the one that failed: another call may have built its successor meanwhile."""
+        if self._producer is producer:
+            self._producer = None
         if producer is not None:
             await _abandon(producer)
+
+
+def _is_acknowledged(ack: asyncio.Future[Any]) -> bool:
+    return ack.done() and not ack.cancelled() and ack.exception() is None
 
 
 async def _abandon(producer: Any) -> None:
@@ -165,49 +185,54 @@ class KafkaSource:
         member: str,
         max_records: int,
     ) -> None:
-        self._consumer = AIOKafkaConsumer(
-            *topics,
-            group_id=group,
-            group_instance_id=member,
-            client_id=member,
-            max_poll_records=max_records,
+        self._topics = tuple(topics)
+        self._options = {
+            "group_id": group,
+            "group_instance_id": member,
+            "client_id": member,
+            "max_poll_records": max_records,
             **access.options(),
             **CONSUMER_OPTIONS,
-        )
+        }
+        self._consumer: Any = None
 
     async def start(self) -> None:
+        # One that was closed cannot be started again, so each attempt has its own.
+        consumer = AIOKafkaConsumer(*self._topics, **self._options)
         try:
-            await self._consumer.start()
-        except (KafkaError, OSError) as error:
-            await self.stop()
+            async with asyncio.timeout(START_SECONDS):
+                await consumer.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            await _close(consumer)
             raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+        except BaseException:
+            await _close(consumer)
+            raise
+        self._consumer = consumer
 
     async def stop(self) -> None:
-        try:
-            async with asyncio.timeout(5.0):
-                await self._consumer.stop()
-        except (KafkaError, OSError, TimeoutError) as error:
-            log.warning("consumer did not close in order", error=repr(error))
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await _close(consumer)
 
     async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
         batches = await self._consumer.getmany(timeout_ms=int(timeout_seconds * 1000))
         return {Partition(*tp): [_record(item) for item in items] for tp, items in batches.items()}
 
-    async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        owned = {
-            TopicPartition(*partition): offset
-            for partition, offset in offsets.items()
-            if TopicPartition(*partition) in self._consumer.assignment()
-        }
-        if not owned:
-            return
+    async def commit(self, offsets: Mapping[Partition, int]) -> bool:
+        owned = self.assignment()
+        kept = {TopicPartition(*item): offset for item, offset in offsets.items() if item in owned}
         try:
-            async with asyncio.timeout(ACK_SECONDS):
-                await self._consumer.commit(owned)
+            if kept:
+                async with asyncio.timeout(ACK_SECONDS):
+                    await self._consumer.commit(kept)
         except (CommitFailedError, IllegalStateError) as error:
             log.warning("partitions were taken over before the commit", error=repr(error))
+            return False
         except (KafkaError, OSError, TimeoutError) as error:
             log.warning("offsets are not committed yet", error=repr(error))
+            return False
+        return len(kept) == len(offsets)
 
     def seek(self, partition: Partition, offset: int) -> None:
         # Taken over meanwhile: the new owner starts at the committed offset.
@@ -223,18 +248,38 @@ class KafkaSource:
             self._consumer.resume(TopicPartition(*partition))
 
     def assignment(self) -> frozenset[Partition]:
+        if self._consumer is None:
+            return frozenset()
         return frozenset(Partition(*tp) for tp in self._consumer.assignment())
 
-    async def position(self, partition: Partition) -> int:
-        async with asyncio.timeout(REQUEST_MS / 1000):
-            return int(await self._consumer.position(TopicPartition(*partition)))
-
-    async def end_offsets(self, partitions: frozenset[Partition]) -> Mapping[Partition, int]:
+    async def position(self, partition: Partition) -> int | None:
         try:
-            ends = await self._consumer.end_offsets([TopicPartition(*item) for item in partitions])
+            async with asyncio.timeout(POSITION_SECONDS):
+                return int(await self._consumer.position(TopicPartition(*partition)))
+        except (KafkaError, TimeoutError):
+            return None
+
+    async def end_offsets(self) -> Mapping[Partition, int]:
+        if self._consumer is None:
+            raise TemporaryError("the consumer has not joined yet")
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in self._topics
+            for number in self._consumer.partitions_for_topic(topic) or ()
+        ]
+        try:
+            ends = await self._consumer.end_offsets(partitions)
         except (KafkaError, OSError) as error:
             raise TemporaryError(f"Kafka does not answer: {error!r}") from error
         return {Partition(*tp): offset for tp, offset in ends.items()}
+
+
+async def _close(consumer: Any) -> None:
+    try:
+        async with asyncio.timeout(5.0):
+            await consumer.stop()
+    except (KafkaError, OSError, TimeoutError) as error:
+        log.warning("consumer did not close in order", error=repr(error))
 
 
 def _record(item: Any) -> Record:

@@ -1,6 +1,7 @@
 """Structured logs: one JSON line per state change, the event a constant phrase, the data as keys.
 
-Secrets are masked by key and, in texts, where a URL carries a password.
+Secrets are masked by key and, in texts (a traceback among them), where a URL carries a password, a
+word like `password=` goes before, or a bearer token stands.
 """
 
 import logging
@@ -11,8 +12,17 @@ from typing import Any
 
 import structlog
 
-_SECRET_KEY = re.compile(r"password|passwd|secret|token|authorization|cookie|api_key", re.I)
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+@", re.I)
+_SECRET = r"password|passwd|secret|token|authorization|cookie|api_?key"
+_SECRET_KEY = re.compile(_SECRET, re.I)
+_IN_TEXT = (
+    re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^\s/]+(?P<tail>@)", re.I),
+    re.compile(r"(?P<head>\bBearer\s+)[^\s'\",]+(?P<tail>)", re.I),
+    re.compile(
+        rf"(?P<head>[\w-]*(?:{_SECRET})[\w-]*['\"]?\s*[=:]\s*['\"]?)"
+        r"(?!Bearer\s)[^\s'\",;&)]+(?P<tail>)",
+        re.I,
+    ),
+)
 MASK = "******"
 
 
@@ -53,7 +63,9 @@ def _masked(key: str, value: Any) -> Any:
     if _SECRET_KEY.search(key) and value is not None:
         return MASK
     if isinstance(value, str):
-        return _URL_PASSWORD.sub(rf"\g<head>{MASK}@", value)
+        for pattern in _IN_TEXT:
+            value = pattern.sub(rf"\g<head>{MASK}\g<tail>", value)
+        return value
     if isinstance(value, dict):
         return {name: _masked(str(name), inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

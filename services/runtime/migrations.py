@@ -1,7 +1,7 @@
 """Migrations: numbered SQL files, applied once, in order, under a lock, forward only.
 
 The runtime's own come first, then the service's. A file that changed after it was applied is
-refused. Returns whether the schema is new, so that a projection knows to read from the start.
+refused.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ create table if not exists migrations (
 """
 
 
-async def migrate(connection: asyncpg.Connection, schema: str, packages: list[str]) -> bool:
+async def migrate(connection: asyncpg.Connection, schema: str, packages: list[str]) -> None:
     """Bring `schema` up to date. Raises ConfigurationError when an applied file has changed."""
     async with connection.transaction():
         await connection.execute(
@@ -44,7 +44,6 @@ async def migrate(connection: asyncpg.Connection, schema: str, packages: list[st
                         f"{package}/sql/{name} was changed after it was applied: "
                         "restore it, and put the change into a new file"
                     )
-        return not applied
 
 
 def _scripts(package: str) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """Object storage: a directory on one machine, or any S3, behind one small protocol.
 
-Keys are relative (`checkpoints/default/job_.../manifest.json`). A write is whole or not there; what
-must be written once uses `put_if_absent`. Everything that may go through later is a TemporaryError.
+Keys are relative (`checkpoints/default/job_.../manifest.json`), and none is also a folder (`x` and
+`x/y`). A write is whole or not there; what must be written once uses `put_if_absent`. Everything
+that may go through later is a TemporaryError.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -29,7 +30,7 @@ class ObjectStore(Protocol):
     async def put(self, key: str, content: bytes) -> None: ...
 
     async def put_if_absent(self, key: str, content: bytes) -> bool:
-        """False when the key is taken; what lies there is untouched."""
+        """False when the key is taken, be it by a try of this very call whose answer was lost."""
 
     async def get(self, key: str) -> bytes:
         """Raises NoSuchObject."""

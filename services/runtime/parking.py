@@ -2,19 +2,26 @@
 
 A parked record travels on `parked.<service>` with key, value and headers untouched, plus headers
 `x-parked-*` that say why and where it came from. `replay` puts it back on its topic with its id, so
-services that did handle it drop it, and the one that could not meets it again.
+services that did handle it drop it, and the one that could not meets it again. A record too large
+to be kept leaves the headers alone: whatever comes in must not stop the outbox.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from drivetrain_schemas.ids import digest_id
 from drivetrain_schemas.topics import parked_topic
 from services.runtime.bus import OutRecord, Record
+from services.runtime.errors import PlatformError
 from services.runtime.transaction import Tx
 
 HEADER = "x-parked-"
+# Below what a parked topic takes (`topics`); a topic for events takes less than this.
+MAX_KEPT_BYTES = 1_500_000
+
+
+class NotKept(PlatformError):
+    """The record was too large to be parked; read it where it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +51,35 @@ def parked_headers(service: str, unfit: Unfit) -> list[tuple[str, bytes]]:
         "at": datetime.now(UTC).isoformat(),
         "service": service,
     }
-    return [(HEADER + name, text.encode()) for name, text in facts.items()]
+    size_bytes = _size_bytes(record)
+    if size_bytes > MAX_KEPT_BYTES:
+        facts["omitted"] = str(size_bytes)
+    return [(HEADER + name, text.encode("utf-8", "replace")) for name, text in facts.items()]
 
 
 async def park(tx: Tx, service: str, unfit: Unfit) -> None:
     """Set the record aside once `tx` commits."""
-    await tx.forward(parked_topic(service).name, unfit.record, parked_headers(service, unfit))
+    record = unfit.record
+    if _size_bytes(record) > MAX_KEPT_BYTES:
+        record = replace(record, key=None, value=None, headers=())
+    await tx.forward(parked_topic(service).name, record, parked_headers(service, unfit))
 
 
 def original(record: Record) -> OutRecord:
-    """The record as it was before it was parked, to be put back on its topic."""
+    """The record as it was before it was parked, to be put back on its topic. Raises NotKept."""
+    if parked_fact(record, "omitted"):
+        place = [parked_fact(record, name) for name in ("topic", "partition", "offset")]
+        raise NotKept(f"too large to be parked; it lies at {'/'.join(place)}")
     headers = tuple((name, text) for name, text in record.headers if not name.startswith(HEADER))
     return OutRecord(parked_fact(record, "topic"), record.key, record.value, headers)
 
 
 def parked_fact(record: Record, name: str) -> str:
     """One of the `x-parked-*` facts; "" where it is missing."""
-    found: Sequence[bytes] = [text for key, text in record.headers if key == HEADER + name]
-    return found[-1].decode("utf-8", "replace") if found else ""
+    found = [text for key, text in record.headers if key == HEADER + name]
+    return (found[-1] or b"").decode("utf-8", "replace") if found else ""
+
+
+def _size_bytes(record: Record) -> int:
+    fields = [record.key, record.value, *(text for _, text in record.headers)]
+    return sum(len(it or b"") for it in fields) + sum(len(name) for name, _ in record.headers)

@@ -7,10 +7,11 @@ parked by the one service that the topic names for it, and skipped by the others
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.envelope import InvalidEvent, InvalidPayload, parse
+from drivetrain_schemas.envelope import Event, InvalidEvent, InvalidPayload, parse
 from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs
 from services.runtime.bus import Record
@@ -32,6 +33,11 @@ _REMEMBER = """
 insert into inbox (source, event_id, topic, partition, "offset") values ($1, $2, $3, $4, $5)
 on conflict do nothing returning 1
 """
+_FORGET = "delete from inbox where source = $1 and event_id = $2"
+
+
+# What to do inside one transaction.
+Work = Callable[[Tx], Awaitable[None]]
 
 
 class Processor(Protocol):
@@ -39,13 +45,26 @@ class Processor(Protocol):
 
     max_batch: int
 
-    async def process(self, tx: Tx, records: Sequence[Record]) -> None: ...
+    def plan(self, records: Sequence[Record]) -> Work | None:
+        """What these records ask for; None, and no transaction, where they ask for nothing."""
 
     async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
         """Park a record that this service cannot get past."""
 
 
-class EventProcessor:
+class _Parks:
+    """Sets aside for one service."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+
+    async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
+        log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
+        PARKED.labels(reason).inc()
+        await park(tx, self._service, Unfit(record, reason, detail))
+
+
+class EventProcessor(_Parks):
     """One event, one handler, one transaction."""
 
     max_batch = 1
@@ -53,79 +72,80 @@ class EventProcessor:
     def __init__(
         self, service: str, prefix: str, handlers: HandlerTable, refusals: RefusalTable
     ) -> None:
-        self._service = service
+        super().__init__(service)
         self._handlers = handlers
         self._refusals = refusals
         self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
 
     async def process(self, tx: Tx, records: Sequence[Record]) -> None:
         for record in records:
-            await self._process(tx, record)
+            work = self.plan([record])
+            if work is not None:
+                await work(tx)
 
-    async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
-        log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
-        PARKED.labels(reason).inc()
-        await park(tx, self._service, Unfit(record, reason, detail))
-
-    async def _process(self, tx: Tx, record: Record) -> None:
+    def plan(self, records: Sequence[Record]) -> Work | None:
+        (record,) = records
         try:
-            event = parse(record.headers, record.value)
+            event = parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
         except InvalidPayload as invalid:
-            await self._refuse(tx, record, invalid)
-            return
+            refusal = self._refusals.get(invalid.payload_class)
+            if refusal is not None:
+                return partial(self._refuse, record=record, invalid=invalid, refusal=refusal)
+            return self._unreadable(record, invalid)
         except InvalidEvent as invalid:
-            await self._not_an_event(tx, record, invalid)
-            return
+            return self._unreadable(record, invalid)
         handler = self._handlers.get(type(event.payload))
         if handler is None:
-            return
+            return None
+        return partial(self._handle, record=record, event=event, handler=handler)
+
+    async def _handle(
+        self, tx: Tx, record: Record, event: Event[Payload], handler: Handler
+    ) -> None:
         if not await _is_new(tx, record, event.source, event.event_id):
             DUPLICATES.labels(event.type).inc()
             return
         await handler(tx, event)
         HANDLED.labels(event.type).inc()
 
-    async def _refuse(self, tx: Tx, record: Record, invalid: InvalidPayload) -> None:
-        refusal = self._refusals.get(invalid.payload_class)
-        if refusal is None:
-            await self._not_an_event(tx, record, invalid)
-            return
+    async def _refuse(
+        self, tx: Tx, record: Record, invalid: InvalidPayload, refusal: Refusal
+    ) -> None:
         attributes = invalid.attributes
         if not await _is_new(tx, record, attributes.source, attributes.event_id):
             DUPLICATES.labels(attributes.type).inc()
             return
         if not await refusal(tx, invalid):
+            # Not handled: a replay must find it new, for a later version may be able to read it.
+            await tx.connection.execute(_FORGET, attributes.source, attributes.event_id)
             await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
 
-    async def _not_an_event(self, tx: Tx, record: Record, invalid: InvalidEvent) -> None:
-        if self._parked_by.get(record.topic) == self._service:
-            await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
-        else:
-            SKIPPED.labels(str(invalid.reason)).inc()
+    def _unreadable(self, record: Record, invalid: InvalidEvent) -> Work | None:
+        reason = str(invalid.reason)
+        if self._parked_by.get(record.topic) != self._service:
+            SKIPPED.labels(reason).inc()
+            return None
+        return partial(self.set_aside, record=record, reason=reason, detail=invalid.detail)
 
 
-class BatchProcessor:
-    """Many records of high-volume topics, one transaction per topic's share of a batch."""
+class BatchProcessor(_Parks):
+    """Many records of one high-volume topic, one transaction."""
 
     max_batch = 2000
 
     def __init__(self, service: str, prefix: str, streams: Mapping[Topic, BatchHandler]) -> None:
-        self._service = service
+        super().__init__(service)
         self._streams = {prefix + topic.name: stream for topic, stream in streams.items()}
 
-    async def process(self, tx: Tx, records: Sequence[Record]) -> None:
-        by_topic: dict[str, list[Record]] = {}
-        for record in records:
-            by_topic.setdefault(record.topic, []).append(record)
-        for topic, batch in by_topic.items():
-            for unfit in await self._streams[topic](tx, batch):
-                await self.set_aside(tx, unfit.record, unfit.reason, unfit.detail)
-            HANDLED.labels(topic).inc(len(batch))
+    def plan(self, records: Sequence[Record]) -> Work | None:
+        """All records are of one partition, so of one topic."""
+        return partial(self._handle, records=records)
 
-    async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
-        log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
-        PARKED.labels(reason).inc()
-        await park(tx, self._service, Unfit(record, reason, detail))
+    async def _handle(self, tx: Tx, records: Sequence[Record]) -> None:
+        topic = records[0].topic
+        for unfit in await self._streams[topic](tx, records):
+            await self.set_aside(tx, unfit.record, unfit.reason, unfit.detail)
+        HANDLED.labels(topic).inc(len(records))
 
 
 async def _is_new(tx: Tx, record: Record, source: str, event_id: str) -> bool:

@@ -22,19 +22,23 @@ log = logs.get()
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
+SWEEP_SECONDS = 10.0
 BATCH_ROWS = 500
-KEEP_PUBLISHED = "1 hour"
+BATCH_BYTES = 4_000_000
 
 _LOCK = "select pg_try_advisory_lock(hashtextextended($1, 0))"
+# The first row always, then as many as fit.
 _UNPUBLISHED = """
-select id, topic, key, value, header_names, header_values
-from outbox where published_at is null order by id limit $1
+select id, topic, key, value, header_names, header_values from (
+    select *, sum(octet_length(value)) over (order by id) - octet_length(value) as bytes_before
+    from (select * from outbox where published_at is null order by id limit $1) waiting) w
+where coalesce(bytes_before, 0) < $2 order by id
 """
 _MARK = "update outbox set published_at = clock_timestamp() where id = any($1::bigint[])"
-_SWEEP = f"""
+_SWEEP = """
 delete from outbox where id in (
-    select id from outbox where published_at < clock_timestamp() - interval '{KEEP_PUBLISHED}'
-    order by id limit 5000)
+    select id from outbox where published_at < clock_timestamp() - interval '1 hour'
+    order by published_at limit 5000)
 """
 _WAITING = "select count(*) from (select 1 from outbox where published_at is null limit 10000) w"
 
@@ -47,6 +51,7 @@ class Relay:
         self._publisher = publisher
         self._clock = clock
         self._wake = asyncio.Event()
+        self._swept_at = clock.monotonic()
 
     async def run(self) -> None:
         while True:
@@ -59,7 +64,11 @@ class Relay:
             await self._clock.sleep(RETRY_SECONDS)
 
     async def drain(self) -> None:
-        """Publish what is there and return."""
+        """Publish what is there and return.
+
+        Another replica may relay the same rows meanwhile: each sends in id order, so of every event
+        the first copy still comes in order.
+        """
         async with self._database.connection() as connection:
             while await self._publish_some(connection):
                 pass
@@ -73,16 +82,19 @@ class Relay:
             await connection.add_listener(f"outbox_{self._database.schema}", self._on_notify)
             while True:
                 self._wake.clear()
-                num_published = await self._publish_some(connection)
-                if num_published == 0:
+                num_rows = await self._publish_some(connection)
+                if self._clock.monotonic() - self._swept_at >= SWEEP_SECONDS:
+                    self._swept_at = self._clock.monotonic()
                     await connection.execute(_SWEEP)
                     OUTBOX_WAITING.set(await connection.fetchval(_WAITING))
+                if num_rows == 0:
                     await self._wait()
         finally:
             connection.terminate()
 
     async def _publish_some(self, connection: asyncpg.Connection) -> int:
-        rows = await connection.fetch(_UNPUBLISHED, BATCH_ROWS)
+        """Returns how many rows were tried."""
+        rows = await connection.fetch(_UNPUBLISHED, BATCH_ROWS, BATCH_BYTES)
         if not rows:
             return 0
         num_acknowledged = len(rows)

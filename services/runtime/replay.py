@@ -6,10 +6,10 @@
 import sys
 
 from drivetrain_schemas.topics import parked_topic
-from services.runtime.bus import Partition, PublishFailed, Record
+from services.runtime.bus import Partition, Record
 from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
-from services.runtime.parking import original, parked_fact
+from services.runtime.parking import NotKept, original, parked_fact
 from services.runtime.transaction import Origin
 
 
@@ -18,13 +18,12 @@ async def replay(access: KafkaAccess, origin: Origin, service: str, wanted: str)
     topic = origin.topic_prefix + parked_topic(service).name
     publisher = KafkaPublisher(access, f"{topic}.replay")
     try:
-        parked = {parked_fact(record, "id"): record for record in await _read_all(access, topic)}
-        chosen = parked if wanted == "all" else {wanted: parked[wanted]}
+        chosen = await _read(access, topic, wanted)
+        if not chosen:
+            print(f"{topic} holds no {wanted}", file=sys.stderr)
+            return 1
         await publisher.publish([original(record) for record in chosen.values()])
-    except KeyError:
-        print(f"no parked record {wanted}; there are {sorted(parked)}", file=sys.stderr)
-        return 1
-    except (TemporaryError, PublishFailed) as error:
+    except (TemporaryError, NotKept) as error:
         print(f"not replayed: {error}", file=sys.stderr)
         return 1
     finally:
@@ -33,22 +32,24 @@ async def replay(access: KafkaAccess, origin: Origin, service: str, wanted: str)
     return 0
 
 
-async def _read_all(access: KafkaAccess, topic: str) -> list[Record]:
+async def _read(access: KafkaAccess, topic: str, wanted: str) -> dict[str, Record]:
+    """The parked records of this id, or all, by id: one parked twice comes once."""
     group = f"{topic}.replay"
     source = KafkaSource(access, group, [topic], member=f"{group}.0", max_records=500)
     await source.start()
+    found: dict[str, Record] = {}
+    rewound: set[Partition] = set()
     try:
-        records: list[Record] = []
-        rewound: set[Partition] = set()
         while True:
             for partition in source.assignment() - rewound:
                 source.seek(partition, 0)
                 rewound.add(partition)
-            batches = await source.poll(1.0)
-            records += [record for batch in batches.values() for record in batch]
-            ends = await source.end_offsets(source.assignment())
+            for batch in (await source.poll(1.0)).values():
+                records = ((parked_fact(record, "id"), record) for record in batch)
+                found |= {name: record for name, record in records if wanted in (name, "all")}
+            ends = await source.end_offsets()
             positions = {item: await source.position(item) for item in rewound}
-            if ends and all(positions.get(item, 0) >= end for item, end in ends.items()):
-                return records
+            if ends and all((positions.get(item) or 0) >= end for item, end in ends.items()):
+                return found
     finally:
         await source.stop()

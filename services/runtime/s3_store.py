@@ -5,13 +5,13 @@ client's extra checksums, which some S3 servers refuse, are sent only where they
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
+from aiohttp import ClientConnectionError, ClientPayloadError
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.runtime.errors import TemporaryError
@@ -50,7 +50,7 @@ class S3Store:
             async with answer["Body"] as body:
                 async for piece in body.content.iter_chunked(CHUNK_BYTES):
                     yield piece
-        except (BotoCoreError, OSError) as error:
+        except (BotoCoreError, ClientConnectionError, ClientPayloadError, OSError) as error:
             raise TemporaryError(f"{key}: {error!r}") from error
 
     async def size(self, key: str) -> int:
@@ -60,7 +60,7 @@ class S3Store:
         return int(answer["ContentLength"])
 
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
-        found: deque[ObjectInfo] = deque()
+        found: list[ObjectInfo] = []
         token: dict[str, Any] = {}
         while True:
             answer = await self._call("list_objects_v2", Prefix=self._prefix + prefix, **token)
@@ -68,7 +68,7 @@ class S3Store:
                 key = str(item["Key"]).removeprefix(self._prefix)
                 found.append(ObjectInfo(key, int(item["Size"])))
             if not answer.get("IsTruncated"):
-                return tuple(found)
+                return found
             token = {"ContinuationToken": answer["NextContinuationToken"]}
 
     async def delete(self, key: str) -> None:

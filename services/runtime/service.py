@@ -41,10 +41,11 @@ from services.runtime.watchdog import Stuck, watch
 
 log = logs.get()
 
+EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 EXIT_STUCK = 70
-LIVE_POLL_SECONDS = 120.0
-MAX_POLL_RECORDS = 500
+LIVE_SECONDS = 120.0
+MAX_POLL_RECORDS = 200
 
 S = TypeVar("S", bound=Settings)
 
@@ -111,7 +112,10 @@ def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
 
 
 async def rebuild(service: Service) -> int:
-    """Drop a projection's schema; the next start reads every topic from offset 0."""
+    """Drop a projection's schema; the next start reads every topic from offset 0.
+
+    A running process of the service fails on its missing tables and starts anew by itself.
+    """
     if not service.is_projection:
         print(
             f"{service.name} holds facts of its own, which no topic could give back; "
@@ -147,28 +151,25 @@ async def run(service: Service) -> int:
         code = EXIT_CONFIGURATION
     except* Exception:
         log.exception("service failed, the process ends")
-        code = 1
+        code = code or EXIT_FAILED
     return code
 
 
 class Running:
     """One run of a service."""
 
-    def __init__(
-        self, service: Service, stopping: asyncio.Event, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, service: Service, stopping: asyncio.Event) -> None:
         settings = service.settings
-        access = KafkaAccess.of(settings)
         self._service = service
+        self._access = KafkaAccess.of(settings)
         self._is_ready = False
         self._consumers: list[Consumer] = []
-        self._access = access
         self.platform = Platform(
             settings=settings,
             database=Database(
                 settings.postgres_dsn.get_secret_value(), service.name, service.origin
             ),
-            publisher=KafkaPublisher(access, f"{settings.topic_prefix}{service.name}"),
+            publisher=KafkaPublisher(self._access, f"{settings.topic_prefix}{service.name}"),
             object_store=open_object_store(
                 settings.object_store_url, settings.object_store_endpoint_url
             ),
@@ -177,8 +178,7 @@ class Running:
         )
 
     async def run(self) -> None:
-        platform = self.platform
-        settings = platform.settings
+        settings = self.platform.settings
         operations = server(
             operations_app(self._live, self._ready), settings.ops_host, settings.ops_port
         )
@@ -186,48 +186,48 @@ class Running:
         async with asyncio.TaskGroup() as outer:
             outer.create_task(serve(operations, operations_stop))
             try:
-                await self._serve()
+                if await self._open_database():
+                    await self._serve()
             finally:
                 self._is_ready = False
                 operations_stop.set()
+                await self._close()
 
     async def _serve(self) -> None:
         platform = self.platform
-        is_new = await self._open_database()
         relay = Relay(platform.database, platform.publisher, platform.clock)
-        try:
-            async with asyncio.TaskGroup() as background:
-                tasks = [background.create_task(relay.run())]
-                tasks += [background.create_task(self._own(task)) for task in self._service.tasks]
-                consuming = self._start_consumers(background, tasks, is_new)
-                if self._service.http is not None:
-                    await self._serve_http(background)
-                self._is_ready = True
-                log.info("service started", schema_is_new=is_new)
-                await platform.stopping.wait()
-                self._is_ready = False
-                log.info("service stops")
-                await asyncio.wait_for(
-                    asyncio.gather(*consuming), platform.settings.shutdown_seconds
-                )
-                for task in tasks:
-                    task.cancel()
-            await self._drain(relay)
-        finally:
-            await self._close()
+        async with asyncio.TaskGroup() as background:
+            tasks = [background.create_task(relay.run())]
+            tasks += [background.create_task(self._own(task)) for task in self._service.tasks]
+            consuming = self._start_consumers(background, tasks)
+            if self._service.http is not None:
+                await self._serve_http(background)
+            self._is_ready = True
+            log.info("service started")
+            await platform.stopping.wait()
+            self._is_ready = False
+            log.info("service stops")
+            await self._finish(consuming)
+            for task in tasks:
+                task.cancel()
+        await self._drain(relay)
 
     async def _open_database(self) -> bool:
-        while True:
+        """False when the service was stopped before Postgres answered."""
+        platform = self.platform
+        while not platform.stopping.is_set():
             try:
-                return await self.platform.database.open([self._service.package])
+                await platform.database.open([self._service.package])
+                return True
             except Exception as error:
                 if not is_temporary(error):
                     raise
                 log.warning("service waits for Postgres", error=repr(error))
-                await self.platform.clock.sleep(1.0)
+                await platform.clock.sleep(1.0)
+        return False
 
     def _start_consumers(
-        self, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]], is_new: bool
+        self, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]]
     ) -> list[asyncio.Task[None]]:
         service, platform = self._service, self.platform
         prefix = platform.settings.topic_prefix
@@ -246,16 +246,24 @@ class Running:
                 name,
                 [prefix + topic.name for topic in topics],
                 member=f"{name}.{platform.settings.replica}",
-                max_records=MAX_POLL_RECORDS if processor.max_batch == 1 else processor.max_batch,
+                max_records=max(processor.max_batch, MAX_POLL_RECORDS),
             )
             consumer = Consumer(name, source, processor, platform.database, platform.clock)
             self._consumers.append(consumer)
-            from_start = service.is_projection and is_new
             consuming.append(
-                group.create_task(consumer.run(platform.stopping, from_start=from_start))
+                group.create_task(consumer.run(platform.stopping, from_start=service.is_projection))
             )
             tasks.append(group.create_task(watch(consumer, platform.clock)))
         return consuming
+
+    async def _finish(self, consuming: list[asyncio.Task[None]]) -> None:
+        """Handlers end what they hold; what is abandoned at the deadline comes again."""
+        if not consuming:
+            return
+        _, late = await asyncio.wait(consuming, timeout=self.platform.settings.shutdown_seconds)
+        for task in late:
+            log.warning("handlers are abandoned at the deadline")
+            task.cancel()
 
     async def _serve_http(self, group: asyncio.TaskGroup) -> None:
         assert self._service.http is not None
@@ -286,8 +294,8 @@ class Running:
     async def _live(self) -> str | None:
         now = self.platform.clock.monotonic()
         for consumer in self._consumers:
-            if now - consumer.last_poll > LIVE_POLL_SECONDS:
-                return f"{consumer.group} has not polled for {now - consumer.last_poll:.0f} s"
+            if now - consumer.last_moved > LIVE_SECONDS:
+                return f"{consumer.group} has not moved for {now - consumer.last_moved:.0f} s"
         return None
 
     async def _ready(self) -> str | None:

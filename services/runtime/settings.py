@@ -4,11 +4,12 @@ Each may also be given as `DRIVETRAIN_<NAME>_FILE`, the path of a file that hold
 with our prefix that no setting has is refused: a misspelt setting must not silently be a default.
 """
 
+import difflib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -32,7 +33,7 @@ class Settings(BaseSettings):
     object_store_url: str = "file:///var/lib/drivetrain/objects"
     object_store_endpoint_url: str | None = None
     replica: int = Field(default=0, ge=0, description="number of this process in its service")
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     ops_host: str = "127.0.0.1"
     ops_port: int = Field(default=0, ge=0, le=65535)
     http_host: str = "127.0.0.1"
@@ -56,8 +57,7 @@ def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
         elif field.removesuffix("_file") in settings_class.model_fields:
             values[field.removesuffix("_file")] = _read(name, text, problems)
         else:
-            known = ", ".join(PREFIX + known.upper() for known in settings_class.model_fields)
-            problems.append(f"{name}: no such setting (known: {known})")
+            problems.append(f"{name}: no such setting; {_hint(field, settings_class)}")
     try:
         if not problems:
             return settings_class.model_validate(_decode(settings_class, values))
@@ -76,6 +76,13 @@ def masked(settings: Settings) -> dict[str, Any]:
 
 def from_process(settings_class: type[S]) -> S:
     return load(settings_class, os.environ)
+
+
+def _hint(field: str, settings_class: type[Settings]) -> str:
+    near = difflib.get_close_matches(field, settings_class.model_fields, n=1)
+    if near:
+        return f"did you mean {PREFIX}{near[0].upper()}?"
+    return "known are " + ", ".join(PREFIX + known.upper() for known in settings_class.model_fields)
 
 
 def _read(name: str, path: str, problems: list[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from services.runtime.bus import OutRecord, Partition, Record
-from services.runtime.object_store import NoSuchObject, ObjectInfo
+from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 
 class ManualClock:
@@ -110,10 +110,11 @@ class InMemorySource:
             batches = self._take()
         return batches
 
-    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+    async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._bus._committed[(self._group, partition)] = offset
+        return offsets.keys() <= self._positions.keys()
 
     def seek(self, partition: Partition, offset: int) -> None:
         if partition in self._positions:
@@ -128,11 +129,11 @@ class InMemorySource:
     def assignment(self) -> frozenset[Partition]:
         return frozenset(self._positions)
 
-    async def position(self, partition: Partition) -> int:
-        return self._positions[partition]
+    async def position(self, partition: Partition) -> int | None:
+        return self._positions.get(partition)
 
-    async def end_offsets(self, partitions: frozenset[Partition]) -> Mapping[Partition, int]:
-        return {item: len(self._bus._logs.get(item, ())) for item in partitions}
+    async def end_offsets(self) -> Mapping[Partition, int]:
+        return {item: len(self._bus._logs.get(item, ())) for item in self._positions}
 
     def _take(self) -> dict[Partition, Sequence[Record]]:
         batches: dict[Partition, Sequence[Record]] = {}
@@ -154,7 +155,10 @@ class InMemoryObjectStore:
         self._objects[key] = content
 
     async def put_if_absent(self, key: str, content: bytes) -> bool:
-        return self._objects.setdefault(key, content) is content
+        if key in self._objects:
+            return False
+        self._objects[key] = content
+        return True
 
     async def get(self, key: str) -> bytes:
         if key not in self._objects:
@@ -162,7 +166,9 @@ class InMemoryObjectStore:
         return self._objects[key]
 
     async def stream(self, key: str) -> AsyncIterator[bytes]:
-        yield await self.get(key)
+        content = await self.get(key)
+        for start in range(0, len(content), CHUNK_BYTES):
+            yield content[start : start + CHUNK_BYTES]
 
     async def size(self, key: str) -> int:
         return len(await self.get(key))

@@ -35,6 +35,8 @@ def new_topic(topic: Topic, prefix: str, replication_factor: int) -> NewTopic:
             "cleanup.policy": "delete",
             "retention.ms": str(topic.retention_ms),
             "message.timestamp.type": "LogAppendTime",
+            # A parked record is the original with headers more.
+            "max.message.bytes": "2000000" if topic.name.startswith("parked.") else "1000000",
             "min.insync.replicas": str(2 if replication_factor > 2 else 1),
         },
     )

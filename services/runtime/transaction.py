@@ -14,13 +14,18 @@ from datetime import UTC, datetime
 import asyncpg
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
+from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, Headers, encode
 from services.runtime.bus import Record
 
-_NEXT_SEQ = """
-insert into outbox_counter (topic, key, seq) values ($1, $2, 1)
-on conflict (topic, key) do update set seq = outbox_counter.seq + 1
-returning seq
+# One statement: the counter's row is locked before the outbox id is drawn.
+_INSERT_NUMBERED = """
+with counted as (
+    insert into outbox_counter (topic, key, seq) values ($1, $2, 1)
+    on conflict (topic, key) do update set seq = outbox_counter.seq + 1
+    returning seq)
+insert into outbox (topic, key, value, header_names, header_values)
+select $1, $3, $4, $5::text[] || 'ce_sequence'::text,
+    $6::bytea[] || convert_to(seq::text, 'UTF8') from counted
 """
 _INSERT = """
 insert into outbox (topic, key, value, header_names, header_values)
@@ -53,16 +58,12 @@ class Tx:
         Commands carry no `seq`: anybody may write them.
         """
         topic = self._origin.topic_prefix + payload.kind.topic.name
-        seq = None
-        if payload.kind.topic.name.startswith("events."):
-            seq = await self.connection.fetchval(_NEXT_SEQ, topic, payload.key)
         event = Event(
             event_id=uuid.uuid4().hex,
             source=self._origin.source,
             occurred_at=datetime.now(UTC),
             tenant_id=tenant_id,
             payload=payload,
-            seq=seq,
             correlation_id=(cause.correlation_id or cause.event_id) if cause else None,
             causation_id=cause.event_id if cause else None,
             traceparent=self._trace(cause),
@@ -70,15 +71,22 @@ class Tx:
         )
         headers, key, value = encode(event)
         assert len(value) <= MAX_EVENT_BYTES, f"{event.type} has {len(value)} bytes"
-        await self._insert(topic, key, value, headers)
+        names, values = _columns(headers)
+        if payload.kind.topic.name.startswith("events."):
+            await self.connection.execute(
+                _INSERT_NUMBERED, topic, payload.key, key, value, names, values
+            )
+        else:
+            await self.connection.execute(_INSERT, topic, key, value, names, values)
         return event.event_id
 
     async def forward(
         self, topic: str, record: Record, extra_headers: Sequence[tuple[str, bytes]]
     ) -> None:
         """Publish a record's original bytes on another topic (parking)."""
-        headers = [*record.headers, *extra_headers]
-        await self._insert(self._origin.topic_prefix + topic, record.key, record.value, headers)
+        names, values = _columns([*record.headers, *extra_headers])
+        full_name = self._origin.topic_prefix + topic
+        await self.connection.execute(_INSERT, full_name, record.key, record.value, names, values)
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction is committed; never when it is rolled back."""
@@ -88,21 +96,15 @@ class Tx:
         for callback in self._callbacks:
             callback()
 
-    async def _insert(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes]],
-    ) -> None:
-        names = [name for name, _ in headers]
-        values = [text for _, text in headers]
-        await self.connection.execute(_INSERT, topic, key, value, names, values)
-
     def _trace(self, cause: Event[Payload] | None) -> str:
         """W3C trace context: the cause's trace goes on, each event is a span of its own."""
         parent = (cause.traceparent if cause else None) or self._traceparent
-        parts = parent.split("-") if parent else []
-        trace_id = parts[1] if len(parts) == 4 and len(parts[1]) == 32 else secrets.token_hex(16)
-        self._traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-01"
+        _, trace_id, _, flags = parent.split("-") if parent else ("", "", "", "01")
+        trace_id = trace_id or secrets.token_hex(16)
+        self._traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
         return self._traceparent
+
+
+def _columns(headers: Headers) -> tuple[list[str], list[bytes | None]]:
+    """Names and values apart; Postgres takes no NUL in a text, Kafka does."""
+    return [name.replace("\0", "\ufffd") for name, _ in headers], [value for _, value in headers]
