@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterable
 
 from tests.standalone_platform import SERVICES, StandalonePlatform
-from tests.training_job import TrainingJob
+from tests.training_job import STRIKE_BEFORE, TrainingJob
 
 
 def kill(pids: Iterable[int]) -> None:
@@ -17,15 +17,17 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def kill_part_during(job: TrainingJob, part: str) -> None:
-    """Kill one part of the platform; the ranks live on, and steps are made meanwhile."""
-    ranks = job.ranks()
-    step = job.step()
-    job.platform.kill(part)
+    """Kill one part of the platform: the same ranks make steps while it is down."""
+    ranks, step = job.ranks(), job.step()
+    assert step < STRIKE_BEFORE, f"struck too late: step {step}"
+    old = job.platform.pid(part)
+    kill([old])
+    job.wait_step(step + 5)
     assert job.ranks() == ranks
-    job.wait_step(step + 1)
+    job.platform.wait_ready(part, other_than=old)
 
 
-def kill_every_service(platform: StandalonePlatform, job: TrainingJob) -> None:
+def kill_every_service(job: TrainingJob) -> None:
     for service in SERVICES:
         kill_part_during(job, service)
 

@@ -12,12 +12,10 @@ from tests.standalone_platform import StandalonePlatform
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_every_service_is_killed_in_one_job(
-    platform: StandalonePlatform, submit: Submit, check_all: CheckAll
-) -> None:
-    job = submit()
+def test_every_service_is_killed_in_one_job(submit: Submit, check_all: CheckAll) -> None:
+    job = submit(hyperparameters={"pause_seconds": 0.25})
     job.wait_for_strike()
-    strikes.kill_every_service(platform, job)
+    strikes.kill_every_service(job)
     check_all(job, attempts=1)
 
 
