@@ -13,6 +13,10 @@ from drivetrain_schemas.pods import StopNotice
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes
 from services.scheduler.launchers.directory import PodDirectory
+from services.scheduler.launchers.local import SHIM as REAL_SHIM
+from tests.integration.scheduler.pods import (
+    SHIM as SMALL_SHIM,
+)
 from tests.integration.scheduler.pods import (
     SLEEP,
     make_launcher,
@@ -35,6 +39,18 @@ LEAVES_A_CHILD = [
 def launcher(tmp_path):
     launcher = make_launcher(tmp_path)
     yield launcher
+    _leave_nothing(launcher, tmp_path)
+
+
+@pytest.fixture(params=[SMALL_SHIM, REAL_SHIM], ids=["small shim", "real shim"])
+def any_launcher(request, tmp_path):
+    """Also with the shim that pods really run under, so that both keep one protocol."""
+    launcher = make_launcher(tmp_path, shim=request.param)
+    yield launcher
+    _leave_nothing(launcher, tmp_path)
+
+
+def _leave_nothing(launcher, tmp_path):
     leftovers = {pod_id for pod_id in processes.marked() if (tmp_path / _job(pod_id)).exists()}
     assert processes.kill_marked(frozenset(leftovers), 10) == leftovers
     for child in launcher._children:
@@ -45,13 +61,13 @@ def _job(pod_id: str) -> str:
     return f"job_{pod_id.split('_')[1]}"
 
 
-async def test_a_pod_runs_and_tells_how_it_ended(launcher):
+async def test_a_pod_runs_and_tells_how_it_ended(any_launcher):
     spec = make_pod_spec(
         [PYTHON, "-c", "import os; raise SystemExit(int(os.environ['RANK']))"], ranks=2
     )
 
-    await launcher.launch(spec)
-    ended = await seen(launcher, spec, Sight.ENDED)
+    await any_launcher.launch(spec)
+    ended = await seen(any_launcher, spec, Sight.ENDED)
 
     assert ended.exit.outcome == "failed"
     assert [rank.exit_code for rank in ended.exit.ranks] == [0, 1]
@@ -129,16 +145,16 @@ async def test_the_death_of_the_scheduler_does_not_touch_pods(tmp_path):
     assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
 
 
-async def test_a_stop_notice_reaches_the_pod(launcher, tmp_path):
+async def test_a_stop_notice_reaches_the_pod(any_launcher, tmp_path):
     ready = tmp_path / "ready"
     trap = f"trap 'exit 75' TERM; touch {ready}; while :; do sleep 0.05; done"
     spec = make_pod_spec(["sh", "-c", trap])
-    await launcher.launch(spec)
+    await any_launcher.launch(spec)
     while not ready.exists():
         await asyncio.sleep(0.02)
 
-    await launcher.notify(ref_of(spec), StopNotice(reason="cancel", deadline_seconds=7))
-    ended = await seen(launcher, spec, Sight.ENDED)
+    await any_launcher.notify(ref_of(spec), StopNotice(reason="cancel", deadline_seconds=7))
+    ended = await seen(any_launcher, spec, Sight.ENDED)
 
     notice = json.loads((PodDirectory(tmp_path, ref_of(spec)).path / "stop.json").read_text())
     assert notice == {"reason": "cancel", "deadline_seconds": 7.0}
@@ -146,19 +162,19 @@ async def test_a_stop_notice_reaches_the_pod(launcher, tmp_path):
     assert ended.exit.outcome == "interrupted"
 
 
-async def test_a_dead_shim_is_seen_and_what_it_left_is_killed(launcher, tmp_path):
+async def test_a_dead_shim_is_seen_and_what_it_left_is_killed(any_launcher, tmp_path):
     spec = make_pod_spec(SLEEP, ranks=2)
-    await launcher.launch(spec)
-    await seen(launcher, spec, Sight.ALIVE)
+    await any_launcher.launch(spec)
+    await seen(any_launcher, spec, Sight.ALIVE)
     identity = PodDirectory(tmp_path, ref_of(spec)).identity()
     while len(processes.marked().get(spec.pod_id, ())) < 3:
         await asyncio.sleep(0.02)
 
     os.kill(identity.pid, signal.SIGKILL)
-    await seen(launcher, spec, Sight.DEAD)
+    await seen(any_launcher, spec, Sight.DEAD)
     assert len(processes.marked()[spec.pod_id]) == 2
 
-    assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+    assert await any_launcher.kill([ref_of(spec)]) == {spec.pod_id}
     assert spec.pod_id not in processes.marked()
 
 
