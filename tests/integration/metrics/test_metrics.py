@@ -1,0 +1,93 @@
+"""The metrics service on the real broker and the real Postgres: records in, HTTP and alerts out."""
+
+import asyncio
+import socket
+from typing import Any
+
+import asyncpg
+import httpx
+
+from drivetrain_schemas.metrics import AlertRaised
+from services.metrics.settings import MetricsSettings
+from services.metrics.wiring import build
+from services.runtime.bus import OutRecord
+from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.topics import create_topics
+from tests.events import make_event
+from tests.handlers.metrics.builders import JOB, make_heartbeat, make_logs, make_samples
+from tests.platform_service import (
+    produce,
+    read_events,
+    read_topic,
+    running,
+    service_environment,
+)
+
+
+async def settings(kafka: KafkaAccess, dsn: str, prefix: str) -> MetricsSettings:
+    """Topics of this test alone, and a schema dropped first."""
+    await create_topics(kafka, prefix)
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("drop schema if exists metrics cascade")
+    await connection.close()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return MetricsSettings(**service_environment(kafka, dsn, prefix), http_port=port)
+
+
+async def answer(
+    given: MetricsSettings, path: str, wanted: Any, *, at: str, **query: Any
+) -> dict[str, Any]:
+    """Ask until the field `at` of the answer is as wanted."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{given.http_port}") as client:
+        async with asyncio.timeout(30):
+            while True:
+                found = (await client.get(path, params={"job_id": JOB, **query})).json()
+                if found[at] == wanted:
+                    return found
+                await asyncio.sleep(0.05)
+
+
+async def test_samples_and_logs_sent_twice_across_a_restart_are_there_once(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    given = await settings(kafka, postgres_dsn, topic_prefix)
+    batches = [
+        make_event(make_samples({"loss": {step: 1 / (step + 1)}}, batch=step)) for step in range(50)
+    ]
+    lines = [make_event(make_logs([f"line {n}"], batch=n, first_line=n)) for n in range(20)]
+    last = make_event(make_logs(["end"], batch=20, first_line=20))
+    await produce(kafka, topic_prefix, *batches, *batches[:10], *lines)
+    async with running(build(given)):
+        await answer(given, "/logs", 20, at="num_lines")
+    async with running(build(given)):
+        await produce(kafka, topic_prefix, *batches, *lines, last)
+        page = await answer(given, "/logs", 21, at="num_lines")
+        loss = {"name": "loss", "num_samples": 50, "last_step": 49, "last_value": 1 / 50}
+        await answer(given, "/series", [loss], at="series")
+    assert [line["line"] for line in page["lines"]] == [f"line {n}" for n in range(20)] + ["end"]
+
+
+async def test_garbage_is_parked_with_its_bytes_and_alerts_go_out(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    given = await settings(kafka, postgres_dsn, topic_prefix)
+    publisher = KafkaPublisher(kafka, "tests")
+    await publisher.publish([OutRecord(f"{topic_prefix}metrics", b"k", b"\xff garbage", ())])
+    await publisher.close()
+    await produce(
+        kafka,
+        topic_prefix,
+        make_event(make_samples({"loss": {3: "nan"}})),
+        make_event(make_heartbeat(num_dropped_samples=5)),
+    )
+    async with running(build(given)):
+        alerts = await read_events(kafka, f"{topic_prefix}events.alerts", at_least=2)
+        (parked,) = await read_topic(kafka, f"{topic_prefix}parked.metrics", at_least=1)
+    assert parked.value == b"\xff garbage"
+    payloads = [alert.payload for alert in alerts]
+    assert {one.alert for one in payloads if isinstance(one, AlertRaised)} == {
+        "not_finite",
+        "samples_dropped",
+    }
