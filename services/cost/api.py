@@ -39,14 +39,14 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
 
     @app.get("/spend/jobs/{job_id}")
     async def spend_of_job(job_id: JobId) -> Spend:
-        async with database.connection() as connection:
+        async with database.connection() as connection, store.one_moment(connection):
             charged = await store.charged_to_job(connection, job_id)
             usages = await store.open_usages_of_job(connection, job_id)
         return _spend(charged, usages, book)
 
     @app.get("/spend/tenants/{tenant_id}")
     async def spend_of_tenant(tenant_id: TenantId) -> Spend:
-        async with database.connection() as connection:
+        async with database.connection() as connection, store.one_moment(connection):
             charged = await store.charged_to_tenant(connection, tenant_id)
             usages = await store.open_usages_of_tenant(connection, tenant_id)
         return _spend(charged, usages, book)

@@ -1,4 +1,9 @@
-"""What the cost service does with each event: load -> decide -> save -> emit."""
+"""What the cost service does with each event: load -> decide -> save -> emit.
+
+Counted and logged is only what is committed: a transaction that is tried again leaves no trace.
+"""
+
+from functools import partial
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
@@ -27,7 +32,7 @@ def handlers(book: PriceBook) -> HandlerTable:
             recorded = _recorded(released, charge)
             await store.insert_charge(tx.connection, recorded)
             await tx.emit(recorded, tenant_id=released.tenant_id, cause=event)
-            _observe(recorded)
+            tx.after_commit(partial(_observe, recorded))
 
     return {AllocationGranted: on_granted, AllocationReleased: on_released}
 

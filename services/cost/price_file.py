@@ -1,11 +1,11 @@
-"""Reads the price book from its YAML file. Raises ConfigurationError naming the line to mend."""
+"""Reads the price book from its YAML file. Raises ConfigurationError naming what to mend."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from services.cost.core.prices import Price, PriceBook, problems
 from services.runtime.errors import ConfigurationError
@@ -31,7 +31,7 @@ def read_price_book(path: Path) -> PriceBook:
     """The checked price book of a file."""
     try:
         entries = _File.model_validate(yaml.safe_load(path.read_text())).prices
-    except (OSError, yaml.YAMLError, ValidationError) as error:
+    except (OSError, yaml.YAMLError, ValueError) as error:
         raise ConfigurationError(f"DRIVETRAIN_PRICE_BOOK: {path}: {error}") from error
     prices = tuple(
         Price(

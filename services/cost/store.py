@@ -1,7 +1,8 @@
 """The statements of the cost service: one function each, no rules."""
 
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 import asyncpg
 
@@ -71,6 +72,11 @@ async def insert_charge(connection: asyncpg.Connection, charge: ChargeRecorded) 
         charge.price_micro_usd_per_slot_hour,
         charge.amount_micro_usd,
     )
+
+
+def one_moment(connection: asyncpg.Connection) -> AbstractAsyncContextManager[Any]:
+    """Reads inside it see one state: a release is charged or open in it, never neither."""
+    return connection.transaction(isolation="repeatable_read", readonly=True)
 
 
 async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> int:

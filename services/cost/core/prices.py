@@ -1,12 +1,12 @@
 """The price book: which price holds for a device type in a pool at a time.
 
-A price holds from its `valid_from` until the next one of the same device type and pool begins. A
-price for a named pool goes before one for every pool. Time without any price is priced at nothing
-under the id `unpriced`, so that it is seen on the charge instead of being left out.
+A price holds from its `valid_from` until the next one of the same device type and pool begins. Once
+a pool has a price of its own, that goes before the ones for every pool. Time without any price is
+priced at nothing under the id `unpriced`, so that it is seen on the charge instead of left out.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 UNPRICED = "unpriced"
@@ -39,24 +39,27 @@ class PriceBook:
 
     def price_at(self, pool: str, device_type: str, moment: datetime) -> Price | None:
         """The price that holds at `moment`, or None."""
-        holding = [price for price in self._line(pool, device_type) if price.valid_from <= moment]
-        return holding[-1] if holding else None
+        begun = [price for price in self._fitting(pool, device_type) if price.valid_from <= moment]
+        # The pool's own before those for all, then the one that began last.
+        return max(begun, key=lambda it: (it.pool is not None, it.valid_from), default=None)
 
     def periods(
         self, pool: str, device_type: str, starts_at: datetime, ends_at: datetime
     ) -> tuple[Period, ...]:
-        """The interval cut where the price changes; empty when it has no length."""
-        changes = [
-            price.valid_from
-            for price in self._line(pool, device_type)
-            if starts_at < price.valid_from < ends_at
-        ]
-        edges = [starts_at, *changes, ends_at]
-        return tuple(
-            self._period(pool, device_type, begin, end)
-            for begin, end in itertools.pairwise(edges)
-            if begin < end
-        )
+        """The interval cut where the price that holds changes; empty when it has no length."""
+        if starts_at >= ends_at:
+            return ()
+        changes = {price.valid_from for price in self._fitting(pool, device_type)}
+        edges = sorted({starts_at, ends_at, *(it for it in changes if starts_at < it < ends_at)})
+        found: list[Period] = []
+        for begin, end in itertools.pairwise(edges):
+            period = self._period(pool, device_type, begin, end)
+            if found and found[-1].price_id == period.price_id:
+                # A price for all pools changed while the pool's own held.
+                found[-1] = replace(found[-1], ends_at=end)
+            else:
+                found.append(period)
+        return tuple(found)
 
     def _period(self, pool: str, device_type: str, begin: datetime, end: datetime) -> Period:
         price = self.price_at(pool, device_type, begin)
@@ -64,12 +67,12 @@ class PriceBook:
             return Period(begin, end, UNPRICED, 0)
         return Period(begin, end, price.price_id, price.micro_usd_per_slot_hour)
 
-    def _line(self, pool: str, device_type: str) -> list[Price]:
-        """The prices of this device type in order of time: the pool's own, else those for all."""
-        fitting = [price for price in self.prices if price.device_type == device_type]
-        own = [price for price in fitting if price.pool == pool]
-        chosen = own or [price for price in fitting if price.pool is None]
-        return sorted(chosen, key=lambda price: (price.valid_from, price.price_id))
+    def _fitting(self, pool: str, device_type: str) -> list[Price]:
+        return [
+            price
+            for price in self.prices
+            if price.device_type == device_type and price.pool in (pool, None)
+        ]
 
 
 def problems(prices: tuple[Price, ...]) -> list[str]:

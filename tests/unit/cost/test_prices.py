@@ -52,6 +52,20 @@ def test_time_before_any_price_is_seen() -> None:
     assert periods[0].micro_usd_per_slot_hour == 0
 
 
+def test_the_prices_for_all_hold_until_the_pool_has_its_own() -> None:
+    book = PriceBook((Price("general", "a100", JANUARY, 200), Price("own", "a100", MAY, 1, "lab")))
+    price = book.price_at("lab", "a100", MARCH)
+    assert price is not None
+    assert price.price_id == "general"
+
+
+def test_a_price_for_all_that_changes_does_not_cut_what_the_pool_pays() -> None:
+    periods = BOOK.periods("research", "a100", JANUARY, MAY)
+    assert [(item.starts_at, item.ends_at, item.price_id) for item in periods] == [
+        (JANUARY, MAY, "special")
+    ]
+
+
 def test_an_interval_without_length_has_no_period() -> None:
     assert BOOK.periods("default", "a100", MARCH, MARCH) == ()
 
