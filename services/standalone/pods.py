@@ -1,7 +1,7 @@
 """Ask the pods that still run on this machine to stop, so that an orderly end leaves nothing.
 
-In: the pods directory. A pod lives if its `identity.json` names a living process and there is no
-`exit.json`. It gets a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at
+In: the pods directory. A pod lives if its `identity.json` names a living process (after `exit.json`
+it only sends what Kafka has not taken yet). It gets a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at
 one agreed step and exit; jobs go on from there at the next start. What outlives the deadline is
 killed, found by the pod's marker in the environment of every process.
 Only for an orderly stop: after `kill -9` pods go on and are adopted by the next start.
@@ -38,8 +38,6 @@ def live_pods(pods: Path) -> tuple[LivePod, ...]:
     """Pods whose shim lives, in order of their names."""
     found = []
     for path in sorted(pods.glob("*/*/*/identity.json")):
-        if (path.parent / "exit.json").exists():
-            continue
         try:
             content = json.loads(path.read_text())
             identity = ProcessIdentity(content["pid"], content["start_ticks"], content["boot_id"])

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 
 from tests.standalone_platform import StandalonePlatform, processes_with_marker
 from tests.training_job import MAX_STEPS, TrainingJob
+from tests.waiting import wait_until
 
 PRICES = Path(__file__).parents[2] / "services/cost/prices.yaml"
 TOPICS = ("events.jobs", "events.charges", "events.checkpoints", "events.nodes")
@@ -119,11 +120,19 @@ def check_charges(events: list[RawEvent], job_id: str) -> int:
 
 
 def check_losses(job: TrainingJob, reference: dict[int, float] | None) -> dict[int, float]:
-    """Every step's loss is there once (and is that of the undisturbed job)."""
-    answer = job.platform.get(
-        f"/v1/jobs/{job.job_id}/metrics", names="loss", max_points=10 * MAX_STEPS
-    )
-    series = answer["series"]["loss"]
+    """Every step's loss is there once (and is that of the undisturbed job).
+
+    Samples may come after the job's end: a pod goes on sending what Kafka had not taken.
+    """
+
+    def complete() -> dict[str, list[Any]] | None:
+        answer = job.platform.get(
+            f"/v1/jobs/{job.job_id}/metrics", names="loss", max_points=10 * MAX_STEPS
+        )
+        series: dict[str, list[Any]] = answer["series"].get("loss", {"steps": []})
+        return series if len(series["steps"]) >= MAX_STEPS else None
+
+    series = wait_until(complete, "the loss of every step", seconds=60)
     assert series["steps"] == list(range(1, MAX_STEPS + 1))
     losses = dict(zip(series["steps"], series["values"], strict=True))
     assert reference is None or losses == reference
@@ -142,7 +151,7 @@ def final_weights(job: TrainingJob) -> dict[str, bytes]:
 
 
 def check_nothing_left(job: TrainingJob) -> None:
-    assert processes_with_marker(job.body) == []
+    wait_until(lambda: processes_with_marker(job.body) == [], "no process of a pod is left")
 
 
 def _amount(released: dict[str, Any]) -> int:

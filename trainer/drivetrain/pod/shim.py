@@ -2,7 +2,8 @@
 
 Lock, then spec: a launcher that gave this pod up holds the lock or has moved the spec away.
 Identity before anything is started, so that whatever runs here can be found. Ranks are forked
-before there is a thread or an event loop. `exit.json` comes last, when nothing is left.
+before there is a thread or an event loop. `exit.json` comes when nothing of the pod is left but
+the shim itself, which may go on sending what Kafka has not taken yet.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from drivetrain import control
 from drivetrain.errors import StorageError
@@ -21,6 +23,9 @@ from drivetrain.pod.ranks import Rank, start_rank
 from drivetrain.results import make_result, write_atomically
 from drivetrain_schemas.jobs import Result
 from drivetrain_schemas.pods import PodExit, PodSpec
+
+if TYPE_CHECKING:
+    from drivetrain.pod.supervision import Supervision
 
 EXIT_NOT_OURS = 3
 _logger = logging.getLogger("drivetrain.pod")
@@ -64,16 +69,13 @@ def run_pod(directory: Path, is_warm: bool) -> int:
             detail="" if notice.is_given else flaw,
             ended_at=datetime.now(UTC),
         )
+        _write_end(directory, end)
     else:
-        end = _run_ranks(spec, directory, is_warm, lock, notice)
-    write_atomically(directory / "exit.json", end.model_dump_json(exclude_none=True))
-    _logger.info("pod ended: outcome=%s %s", end.outcome, end.detail)
+        _run_ranks(spec, directory, is_warm, lock, notice)
     return 0
 
 
-def _run_ranks(
-    spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice: _Notice
-) -> PodExit:
+def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice: _Notice) -> None:
     listener = control.listen(directory / "control.sock")
     ranks: list[Rank] = []
     for index in range(spec.num_ranks):
@@ -82,12 +84,16 @@ def _run_ranks(
     # Only now: a rank of any program must not pay for importing a Kafka client.
     from drivetrain.pod.supervision import Supervision
 
-    async def watch() -> Supervision:
+    async def live() -> None:
         supervision = Supervision(spec, directory, ranks, listener)
         await supervision.watch(notice.is_given)
-        return supervision
+        _write_end(directory, _end_of(spec, directory, supervision))
+        await supervision.send_the_rest()
 
-    seen = asyncio.run(watch())
+    asyncio.run(live())
+
+
+def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
     decided = outcome.decide(seen.ends, spec.num_ranks, seen.notice is not None)
     result = _read_result(directory)
     if result is None and seen.reported.last:
@@ -102,6 +108,11 @@ def _run_ranks(
         result=result,
         ended_at=datetime.now(UTC),
     )
+
+
+def _write_end(directory: Path, end: PodExit) -> None:
+    write_atomically(directory / "exit.json", end.model_dump_json(exclude_none=True))
+    _logger.info("pod ended: outcome=%s %s", end.outcome, end.detail)
 
 
 def _read_result(directory: Path) -> Result | None:

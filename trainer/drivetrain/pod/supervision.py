@@ -29,6 +29,7 @@ from drivetrain_schemas.pods import PodSpec, RankExit, StopNotice
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
+LINGER_SECONDS = 600.0
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
 MAX_LOG_FILE_BYTES = 1024**3
 _TICK_SECONDS = 0.25
@@ -58,11 +59,13 @@ class Supervision:
         self._num_heartbeats = 0
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
+        self._is_told = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
         self.reported = _standing(spec)
         self.reported_step = 0
 
     async def watch(self, has_notice: bool) -> None:
-        """Return when no process of the pod is left and what it said has been sent."""
+        """Return when no process of the pod is left; most of what it said has been sent then."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._on_notice)
@@ -86,12 +89,26 @@ class Supervision:
             loop.remove_reader(rank.output)
         self._forward_logs(is_last=True)
         self._beat("ending")
-        if not await self._telemetry.flush(FLUSH_SECONDS):
-            _logger.warning("not all telemetry was sent within %d s", FLUSH_SECONDS)
-        sender.cancel()
-        await asyncio.gather(sender, ticker, return_exceptions=True)
-        await self._telemetry.close()
+        await asyncio.gather(ticker, return_exceptions=True)
         self._log_file.close()
+        self._sender = sender
+        await self._telemetry.flush(FLUSH_SECONDS)
+
+    async def send_the_rest(self) -> None:
+        """After `exit.json`: nothing waits for this shim, so what Kafka has not taken may take long.
+
+        A stop notice ends the wait.
+        """
+        assert self._sender is not None
+        rest = asyncio.create_task(self._telemetry.flush(LINGER_SECONDS))
+        told = asyncio.create_task(self._is_told.wait())
+        await asyncio.wait({rest, told}, return_when=asyncio.FIRST_COMPLETED)
+        if not (rest.done() and rest.result()):
+            _logger.warning("not all telemetry was sent")
+        for task in (rest, told, self._sender):
+            task.cancel()
+        await asyncio.gather(rest, told, self._sender, return_exceptions=True)
+        await self._telemetry.close()
 
     def tail(self, rank: int | None) -> str:
         """The last output of a rank; of the pod's first rank where none is named."""
@@ -128,6 +145,9 @@ class Supervision:
         self._kill_at = moment if self._kill_at is None else min(self._kill_at, moment)
 
     def _on_notice(self) -> None:
+        if self._is_gone.is_set():
+            self._is_told.set()
+            return
         self.notice = read_notice(self._directory)
         _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
         self._kill_in(self.notice.deadline_seconds)
