@@ -1,0 +1,56 @@
+"""What the guide and the examples for other systems say is what the platform reads."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from drivetrain_schemas.envelope import InvalidReason, parse
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import JobRequestRejected, JobSpec, JobSubmit, RejectionReason
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "03-submit-by-event"
+GUIDE = (ROOT / "docs" / "guides" / "submit-by-event.md").read_text()
+
+
+def blocks() -> list[Any]:
+    return [json.loads(text) for text in re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)]
+
+
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("submit_by_event", EXAMPLE / "submit.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_payload_and_the_structured_event_of_the_guide_are_read() -> None:
+    payload, structured, rejected = blocks()
+    assert JobSubmit.model_validate(payload, extra="forbid").spec.resources.devices == 2
+    headers = [("content-type", b"application/cloudevents+json")]
+    assert isinstance(parse(headers, json.dumps(structured).encode()).payload, JobSubmit)
+    assert JobRequestRejected.model_validate(rejected).reason is RejectionReason.INVALID_SPEC
+
+
+def test_the_guides_ids_are_the_platforms() -> None:
+    for tenant in ("default", "vision"):
+        assert job_id_for(tenant, "nightly-2026-01-31") in GUIDE
+
+
+def test_the_guide_explains_every_reason() -> None:
+    for reason in (*RejectionReason, *InvalidReason):
+        assert f"`{reason}`" in GUIDE, reason
+
+
+def test_the_examples_job_is_a_good_spec() -> None:
+    assert JobSpec.model_validate_json((EXAMPLE / "job.json").read_text()).name == "hello-by-event"
+
+
+def test_the_python_example_makes_the_platforms_ids() -> None:
+    module = example()
+    for request_id in ("nightly-2026-01-31", "a", "with space, comma"):
+        assert module.job_id_of("default", request_id) == job_id_for("default", request_id)
