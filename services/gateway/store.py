@@ -15,7 +15,6 @@ from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobQueued, JobSubmit, JobWaiting
 from drivetrain_schemas.runs import RunStarting
 from services.gateway.core.progress import Progress
-from services.gateway.core.storable import storable, storable_text
 
 Connection = asyncpg.Connection
 
@@ -51,7 +50,7 @@ async def insert_timeline(connection: Connection, cursor: int, event: Event[Payl
         getattr(payload, "node_id", None),
         event.occurred_at,
         event.seq or 0,
-        storable(payload.model_dump(mode="json", exclude_none=True)),
+        payload.model_dump(mode="json", exclude_none=True),
     )
 
 
@@ -76,7 +75,7 @@ async def stub_submitted_job(connection: Connection, event: Event[JobSubmit], jo
         event.tenant_id,
         submit.request_id,
         submit.spec.name,
-        storable(submit.spec.model_dump(mode="json")),
+        submit.spec.model_dump(mode="json"),
         event.occurred_at,
         trial.study_id if trial else None,
         trial.number if trial else None,
@@ -111,7 +110,7 @@ async def upsert_queued_job(connection: Connection, event: Event[JobQueued]) -> 
         event.tenant_id,
         queued.request_id,
         queued.spec.name,
-        storable(queued.spec.model_dump(mode="json")),
+        queued.spec.model_dump(mode="json"),
         event.seq or 0,
         queued.queued_at,
         trial.study_id if trial else None,
@@ -151,7 +150,7 @@ async def set_job_waiting(
         seq,
         at,
         waiting.reason.value,
-        storable_text(waiting.detail),
+        waiting.detail,
         waiting.queue_position,
         [holder.model_dump(mode="json") for holder in waiting.holders],
     )
@@ -206,8 +205,8 @@ async def set_job_finished(
         """,
         job_id,
         at,
-        storable_text(detail),
-        storable(result),
+        detail,
+        result,
     )
 
 
@@ -230,7 +229,7 @@ async def upsert_progress(connection: Connection, word: Progress) -> None:
         word.run_id,
         word.attempt,
         word.fence,
-        storable_text(word.phase),
+        word.phase,
         word.step,
         word.max_steps,
         word.epoch,
@@ -305,7 +304,7 @@ async def set_run_ended(connection: Connection, run_id: str, at: datetime, detai
         "update runs set ended_at = $2, detail = $3 where run_id = $1",
         run_id,
         at,
-        storable_text(detail),
+        detail,
     )
 
 
@@ -318,7 +317,7 @@ async def set_run_failure(connection: Connection, failed: Any) -> None:
         failed.exit_code,
         failed.signal,
         failed.rank,
-        storable_text(failed.last_log),
+        failed.last_log,
     )
 
 
@@ -341,8 +340,8 @@ async def upsert_allocation(
         allocation.job_id,
         allocation.run_id,
         allocation.attempt,
-        storable_text(allocation.pool),
-        storable_text(allocation.device_type),
+        allocation.pool,
+        allocation.device_type,
         len(allocation.slots),
         allocation.granted_at,
         released_at,

@@ -29,7 +29,7 @@ from drivetrain_schemas.studies import (
     TrialFailed,
     TrialProposed,
 )
-from services.gateway.core.storable import storable, storable_text
+from services.gateway.core.storable import storable_text
 from services.runtime.bus import Record
 
 Connection = asyncpg.Connection
@@ -55,8 +55,8 @@ async def upsert_node(connection: Connection, node: NodeRegistered, seq: int, at
         where nodes.state_seq < excluded.state_seq
         """,
         node.node_id,
-        storable_text(node.pool),
-        storable_text(node.device_type),
+        node.pool,
+        node.device_type,
         node.num_slots,
         seq,
         at,
@@ -76,7 +76,7 @@ async def set_node_removed(
         node.node_id,
         seq,
         at,
-        storable_text(node.reason),
+        node.reason,
     )
 
 
@@ -112,7 +112,7 @@ async def set_checkpoint_committed(
         committed.size_bytes,
         committed.num_shards,
         committed.epoch,
-        storable(committed.metrics),
+        committed.metrics,
         at,
         seq if committed.is_best else None,
     )
@@ -127,7 +127,7 @@ async def set_checkpoint_rejected(connection: Connection, rejected: CheckpointRe
         rejected.checkpoint_id,
         rejected.manifest_key,
         rejected.reason.value,
-        storable_text(rejected.detail),
+        rejected.detail,
     )
 
 
@@ -153,7 +153,7 @@ async def set_checkpoint_deleted(
         "update checkpoints set deleted_at = $2, deleted_reason = $3 where checkpoint_id = $1",
         deleted.checkpoint_id,
         at,
-        storable_text(deleted.reason),
+        deleted.reason,
     )
 
 
@@ -197,11 +197,11 @@ async def insert_rejection(
         values ($1, $2, $3, $4, $5, $6, $7)
         on conflict do nothing
         """,
-        storable_text(command_event_id),
+        command_event_id,
         subject_id,
         reason,
-        storable_text(str(getattr(event.payload, "detail", ""))),
-        storable([error.model_dump(mode="json") for error in errors]),
+        str(getattr(event.payload, "detail", "")),
+        [error.model_dump(mode="json") for error in errors],
         event.occurred_at,
         event.seq or 0,
     )
@@ -229,9 +229,9 @@ async def upsert_alert(
         alert.job_id,
         alert.attempt,
         seq,
-        storable(alert.series) if isinstance(alert, AlertRaised) else None,
+        alert.series if isinstance(alert, AlertRaised) else None,
         alert.step if isinstance(alert, AlertRaised) else None,
-        storable_text(alert.detail),
+        alert.detail,
         at if is_raised else None,
         None if is_raised else at,
     )
@@ -262,7 +262,7 @@ async def stub_submitted_study(
         event.tenant_id,
         event.payload.request_id,
         event.payload.spec.name,
-        storable(event.payload.spec.model_dump(mode="json")),
+        event.payload.spec.model_dump(mode="json"),
         event.occurred_at,
     )
 
@@ -284,7 +284,7 @@ async def upsert_study_started(connection: Connection, event: Event[StudyStarted
         event.tenant_id,
         started.request_id,
         started.spec.name,
-        storable(started.spec.model_dump(mode="json")),
+        started.spec.model_dump(mode="json"),
         started.num_trials,
         started.started_at,
     )
@@ -309,7 +309,7 @@ async def upsert_trial(
     if isinstance(trial, TrialCompleted):
         state, value, detail = "completed", trial.value, None
     elif isinstance(trial, TrialFailed):
-        state, value, detail = "failed", None, storable_text(trial.detail)
+        state, value, detail = "failed", None, trial.detail
     else:
         state, value, detail = "proposed", None, None
     await connection.execute(
@@ -324,7 +324,7 @@ async def upsert_trial(
         trial.study_id,
         trial.number,
         trial.job_id,
-        storable(trial.hyperparameters),
+        trial.hyperparameters,
         state,
         seq,
         value,

@@ -108,7 +108,7 @@ async def on_parked(tx: Tx, records: Sequence[Record]) -> None:
 def _events(records: Sequence[Record]) -> Iterator[Event[Payload]]:
     for record in records:
         try:
-            yield parse(record.headers, record.value)
+            yield parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
         except InvalidEvent:
             continue
 

@@ -33,12 +33,16 @@ def http_app(live: Live, runtime: Platform) -> ASGIApp:
         live=live,
         backends=Backends(settings.metrics_url, settings.cost_url),
     )
-    app = build_app(gateway)
-    return Gate(app, _sign_in(app), settings, runtime.clock)
+    return gated(build_app(gateway), gateway)
+
+
+def gated(app: FastAPI, gateway: Gateway) -> ASGIApp:
+    """The application behind its gate."""
+    return Gate(app, _sign_in(app), gateway.settings, gateway.platform.clock)
 
 
 def build_app(gateway: Gateway) -> FastAPI:
-    """Without the gate: for tests of single routes, and for the OpenAPI document."""
+    """The routes, without the gate before them."""
     app = FastAPI(
         title="Drivetrain",
         version="1",

@@ -186,23 +186,10 @@ def _check_json(headers: Headers, body: bytes) -> None:
         error = FieldError(field="Content-Type", message=message, fix=fix)
         raise Problem(415, "unsupported_media_type", message, (error,))
     try:
-        value = strict_json.loads(body)
+        strict_json.loads(body)
     except strict_json.InvalidJson as error:
         detail = FieldError(field="(body)", message=str(error)[:512], fix="send one JSON object")
         raise Problem(400, "malformed_json", str(error)[:512], (detail,)) from error
-    if _has_zero_byte(value):
-        message = "a text holds a zero byte (\\u0000)"
-        detail = FieldError(field="(body)", message=message, fix="remove it")
-        raise Problem(400, "malformed_json", message, (detail,))
-
-
-def _has_zero_byte(value: Any) -> bool:
-    """No command, name or file path can hold one, and Postgres cannot keep one."""
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, dict):
-        return any("\0" in key or _has_zero_byte(inner) for key, inner in value.items())
-    return isinstance(value, list) and any(_has_zero_byte(inner) for inner in value)
 
 
 def _too_large() -> Problem:

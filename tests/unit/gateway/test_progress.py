@@ -53,9 +53,7 @@ def test_the_furthest_step_counts_and_the_newest_phase() -> None:
 
 def test_pace_and_what_is_left() -> None:
     folded = fold([beat(100, 0), beat(200, 10)])["job"]
-    pace = steps_per_second(
-        folded.first_step, folded.first_step_at, folded.step, folded.step_at
-    )
+    pace = steps_per_second(folded.first_step, folded.first_step_at, folded.step, folded.step_at)
     assert pace == 10
     assert eta_seconds(folded.step, 400, pace) == 20
 

@@ -36,6 +36,13 @@ def test_a_new_token_or_cookie_secret_ends_every_session() -> None:
 def test_only_the_whole_token_is_one() -> None:
     assert is_token(TOKEN, f"Bearer {TOKEN}")
     assert is_token(TOKEN, f"bearer  {TOKEN}")
-    for other in ("", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN):
+    for other in (
+        "",
+        "Bearer ",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Basic {TOKEN}",
+        TOKEN,
+    ):
         assert not is_token(TOKEN, other)
     assert not is_token(TOKEN, "Bearer é")

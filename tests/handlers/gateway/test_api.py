@@ -1,0 +1,317 @@
+"""Requests in -> commands out, and the word about them back; reads of what is there."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.checkpoints import CheckpointPin, CheckpointPinned
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import (
+    JobCancel,
+    JobCancelling,
+    JobQueued,
+    JobRequestRejected,
+    JobSubmit,
+    RejectionReason,
+)
+from drivetrain_schemas.studies import StudyStarted, StudySubmit
+from services.gateway import commands
+from services.gateway.backends import PartRefused, PartUnavailable
+from tests.handlers.gateway.model import Model, Server, serving
+from tests.handlers.gateway.story import START, TENANT, Story, day, recovery, search, spec
+
+SPEC = spec("asked").model_dump(mode="json", exclude_none=True)
+
+
+def as_event(payload: Any, number: int = 1) -> Event[Any]:
+    source = f"/drivetrain/{payload.kind.producer}"
+    return Event(f"{payload.key}-{number}", source, START, TENANT, payload, seq=number)
+
+
+def accept(command: Event[Any]) -> Sequence[Event[Any]]:
+    """The scheduler (and the search) say yes."""
+    payload = command.payload
+    if isinstance(payload, JobSubmit):
+        assert payload.job_id
+        queued = JobQueued(
+            job_id=payload.job_id, request_id=payload.request_id, spec=payload.spec, queued_at=START
+        )
+        return [as_event(queued)]
+    if isinstance(payload, JobCancel):
+        return [as_event(JobCancelling(job_id=payload.job_id, reason=payload.reason), 9)]
+    if isinstance(payload, StudySubmit):
+        assert payload.study_id
+        started = StudyStarted(
+            study_id=payload.study_id,
+            request_id=payload.request_id,
+            spec=payload.spec,
+            num_trials=payload.spec.max_trials,
+            started_at=START,
+        )
+        return [as_event(started)]
+    return []
+
+
+def refuse(reason: RejectionReason) -> Any:
+    def answer(command: Event[Any]) -> Sequence[Event[Any]]:
+        rejected = JobRequestRejected(
+            job_id=command.payload.job_id,
+            request_id="asked",
+            command_event_id=command.event_id,
+            reason=reason,
+            detail=f"refused: {reason}",
+        )
+        return [as_event(rejected, 7)]
+
+    return answer
+
+
+async def test_an_accepted_job_is_created(model: Model) -> None:
+    async with serving(model, answer=accept) as server:
+        answer = await server.client.post("/v1/jobs", json={"request_id": "asked", "spec": SPEC})
+        assert answer.status_code == 201, answer.text
+        job = answer.json()
+        assert job["job_id"] == job_id_for(TENANT, "asked")
+        assert (job["state"], job["name"], job["devices"]) == ("queued", "asked", 2)
+        assert job["job_url"] == f"http://localhost:8480/jobs/{job['job_id']}"
+        again = await server.client.post("/v1/jobs", json={"request_id": "asked", "spec": SPEC})
+        assert (again.status_code, again.json()["job_id"]) == (200, job["job_id"])
+        assert len(server.bus.commands()) == 1
+
+
+async def test_the_idempotency_key_is_the_request_id(model: Model) -> None:
+    async with serving(model, answer=accept) as server:
+        for _ in range(2):
+            answer = await server.client.post(
+                "/v1/jobs", json={"spec": SPEC}, headers={"Idempotency-Key": "asked"}
+            )
+            assert answer.json()["job_id"] == job_id_for(TENANT, "asked")
+        other = await server.client.post(
+            "/v1/jobs",
+            json={"spec": SPEC, "request_id": "another"},
+            headers={"Idempotency-Key": "asked"},
+        )
+        assert other.status_code == 422
+
+
+async def test_a_retry_is_the_same_event_and_another_spec_is_not(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "WORD_SECONDS", 0.0)
+    for name in ("asked", "asked", "other"):
+        body = {"request_id": "asked", "spec": {**SPEC, "name": name}}
+        assert (await server.client.post("/v1/jobs", json=body)).status_code == 202
+    ids = [command.event_id for command in server.bus.commands()]
+    assert ids[0] == ids[1] != ids[2]
+
+
+async def test_without_a_word_the_job_is_submitted_and_its_page_works(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "WORD_SECONDS", 0.0)
+    answer = await server.client.post("/v1/jobs", json={"spec": SPEC})
+    job = answer.json()
+    assert (answer.status_code, job["state"]) == (202, "submitted")
+    assert (await server.client.get(answer.headers["location"])).json()["name"] == "asked"
+    page = await server.client.get(job["job_url"])
+    assert (page.status_code, "on its way to the scheduler" in page.text) == (200, True)
+    explained = await server.client.get(f"/v1/jobs/{job['job_id']}/explain")
+    assert "on its way" in explained.json()["text"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (RejectionReason.NO_SUCH_POOL, 422),
+        (RejectionReason.MORE_DEVICES_THAN_POOL, 422),
+        (RejectionReason.ID_CONFLICT, 409),
+    ],
+)
+async def test_a_refusal_is_a_problem_with_the_reason(
+    model: Model, reason: RejectionReason, status: int
+) -> None:
+    async with serving(model, answer=refuse(reason)) as server:
+        answer = await server.client.post("/v1/jobs", json={"request_id": "asked", "spec": SPEC})
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == reason
+    assert all(error["message"] and error["field"] for error in answer.json()["errors"])
+
+
+async def test_another_spec_under_a_known_id_waits_for_the_refusal(model: Model) -> None:
+    """The job is there already: its being there must not be taken for a yes."""
+    answers = iter((accept, refuse(RejectionReason.ID_CONFLICT)))
+
+    def answer_in_turn(command: Event[Any]) -> Sequence[Event[Any]]:
+        return next(answers)(command)
+
+    async with serving(model, answer=answer_in_turn) as server:
+        body = {"request_id": "asked", "spec": SPEC}
+        assert (await server.client.post("/v1/jobs", json=body)).status_code == 201
+        body["spec"] = {**SPEC, "priority": 5}
+        answer = await server.client.post("/v1/jobs", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (409, "id_conflict")
+
+
+async def test_a_word_that_comes_while_waiting_ends_the_wait(model: Model) -> None:
+    async with serving(model) as server:
+        request = asyncio.create_task(
+            server.client.post("/v1/jobs", json={"request_id": "asked", "spec": SPEC})
+        )
+        while not server.bus.commands():
+            await asyncio.sleep(0.01)
+        await model.tell(*accept(server.bus.commands()[0]))
+        assert (await request).status_code == 201
+
+
+async def test_cancel_reaches_the_scheduler(model: Model) -> None:
+    async with serving(model, answer=accept) as server:
+        job = (await server.client.post("/v1/jobs", json={"spec": SPEC})).json()
+        answer = await server.client.post(
+            f"/v1/jobs/{job['job_id']}/cancel", json={"reason": "no longer needed"}
+        )
+        assert (answer.status_code, answer.json()) == (202, {"is_confirmed": True})
+        assert server.bus.commands()[-1].payload == JobCancel(
+            job_id=job["job_id"], reason="no longer needed"
+        )
+        again = (await server.client.get(f"/v1/jobs/{job['job_id']}")).json()
+        assert again["is_cancelling"] is True
+        missing = await server.client.post(f"/v1/jobs/job_{'a' * 26}/cancel")
+        assert missing.status_code == 404
+
+
+async def test_a_checkpoint_is_pinned(model: Model) -> None:
+    story = Story()
+    job = recovery(story)
+    await model.tell(*story.events)
+
+    def pin(command: Event[Any]) -> Sequence[Event[Any]]:
+        assert isinstance(command.payload, CheckpointPin)
+        about = {
+            "checkpoint_id": command.payload.checkpoint_id, "tenant_id": TENANT, "step": 200
+        }  # fmt: skip
+        return [as_event(CheckpointPinned(**about, **job.run), 50)]
+
+    async with serving(model, answer=pin) as server:
+        path = f"/v1/jobs/{job.job_id}/checkpoints"
+        newest = (await server.client.get(path)).json()["checkpoints"][0]
+        answer = await server.client.post(f"/v1/checkpoints/{newest['checkpoint_id']}/pin")
+        assert (answer.status_code, answer.json()) == (202, {"is_confirmed": True})
+        assert (await server.client.get(path)).json()["checkpoints"][0]["is_pinned"] is True
+        missing = await server.client.post(f"/v1/checkpoints/ckpt_{'a' * 26}/pin")
+        assert missing.status_code == 404
+
+
+async def test_a_study_is_started_and_ranked(model: Model) -> None:
+    story = Story()
+    study_id = search(story)
+    await model.tell(*story.events)
+    async with serving(model, answer=accept) as server:
+        study = (await server.client.get(f"/v1/studies/{study_id}")).json()
+        assert [trial["number"] for trial in study["trials"]] == [4, 3, 2, 1, 0, 5]
+        assert [trial["rank"] for trial in study["trials"]] == [1, 2, 3, 4, 5, None]
+        assert (study["state"], study["best_number"], study["num_trials"]) == ("running", 4, 12)
+        answer = await server.client.post("/v1/studies", json={"spec": study["spec"]})
+        assert answer.status_code == 201, answer.text
+        listed = (await server.client.get("/v1/studies")).json()["studies"]
+        assert {one["num_completed"] for one in listed} == {0, 5}
+
+
+async def test_lists_go_on_page_by_page(model: Model) -> None:
+    await model.tell(*day())
+    async with serving(model) as server:
+        names, after = [], None
+        while True:
+            query = {"limit": 4, **({"after": after} if after else {})}
+            page = (await server.client.get("/v1/jobs", params=query)).json()
+            names += [job["name"] for job in page["jobs"]]
+            after = page["next"]
+            if after is None:
+                break
+        assert len(names) == len(set(names)) == 9
+        assert names[:3] == ["resnet-large", "digits", "mnist-baseline"]
+        running = (await server.client.get("/v1/jobs?state=running")).json()["jobs"]
+        assert [job["name"] for job in running] == ["digits"]
+        timeline, after = [], ""
+        job_id = running[0]["job_id"]
+        while after is not None:
+            page = (
+                await server.client.get(
+                    f"/v1/jobs/{job_id}/timeline",
+                    params={"limit": 5, **({"after": after} if after else {})},
+                )
+            ).json()
+            timeline += [item["event_id"] for item in page["items"]]
+            after = page["next"]
+        assert len(timeline) == len(set(timeline)) == 15
+
+
+async def test_the_cost_service_may_be_away(model: Model) -> None:
+    await model.tell(*day())
+
+    async def forward(part: str, path: str, parameters: Any) -> Any:
+        raise PartUnavailable(part)
+
+    async with serving(model, forward=forward) as server:
+        job = (await server.client.get("/v1/jobs?state=running")).json()["jobs"][0]
+        for part in ("metrics", "logs", "cost"):
+            answer = await server.client.get(f"/v1/jobs/{job['job_id']}/{part}")
+            assert (answer.status_code, answer.json()["code"]) == (503, "part_unavailable")
+        report = (await server.client.get("/v1/cost")).json()
+        assert report["spend"] is None
+        assert report["charged_micro_usd"] > 0
+        page = await server.client.get(f"/jobs/{job['job_id']}")
+        assert (page.status_code, "live part unavailable" in page.text) == (200, True)
+
+
+async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
+    story = Story()
+    job = recovery(story)
+    await model.tell(*story.events)
+    asked: list[tuple[str, str, Any]] = []
+
+    async def forward(part: str, path: str, parameters: Any) -> Any:
+        asked.append((part, path, parameters))
+        if path == "/samples":
+            series = {"steps": [1, 2], "values": [0.5, "nan"], "num_samples": 2}
+            return {"job_id": job.job_id, "series": {"loss": {**series, "is_downsampled": False}}}
+        if path == "/estimate":
+            raise PartRefused(404, "no price for device type 'cpu'")
+        return {"charged_micro_usd": 1, "accruing_micro_usd": 2, "total_micro_usd": 3}
+
+    async with serving(model, forward=forward) as server:
+        got = await server.client.get(f"/v1/jobs/{job.job_id}/metrics?names=loss&from_step=1")
+        assert got.json()["series"]["loss"]["values"] == [0.5, "nan"]
+        cost = await server.client.get(f"/v1/jobs/{job.job_id}/cost")
+        assert cost.json()["total_micro_usd"] == 3
+        body = {"spec": {**SPEC, "resources": {"devices": 2, "device_type": "cpu"}}, "seconds": 60}
+        estimate = await server.client.post("/v1/estimates", json=body)
+        assert (estimate.status_code, "no price" in estimate.json()["detail"]) == (404, True)
+        unknown = await server.client.post("/v1/estimates", json={"spec": SPEC, "seconds": 60})
+        assert (unknown.status_code, "no nodes" in unknown.text) == (422, True)
+    assert [path for _, path, _ in asked] == ["/samples", f"/spend/jobs/{job.job_id}", "/estimate"]
+    assert asked[0][2]["from_step"] == 1
+
+
+async def test_a_parked_record_is_put_back_as_it_was(model: Model) -> None:
+    parked_id = await model.park(b"\xff not json")
+    foreign = await model.park(b"{}", topic="no.such.topic")
+    async with serving(model) as server:
+        listed = (await server.client.get("/v1/parked")).json()["records"]
+        assert {record["parked_id"] for record in listed} == {parked_id, foreign}
+        record = (await server.client.get(f"/v1/parked/{parked_id}")).json()
+        assert record["value"]["base64"] == "/yBub3QganNvbg=="
+        assert record["value"]["text"] is None
+        assert [header["name"] for header in record["headers"]] == ["content-type", "ce_id"]
+        answer = await server.client.post(f"/v1/parked/{parked_id}/replay")
+        assert answer.status_code == 202
+        (put_back,) = server.bus.records("drivetrain.commands.jobs")
+        assert (put_back.key, put_back.value) == (b"key", b"\xff not json")
+        assert dict(put_back.headers) == {"content-type": b"application/json", "ce_id": b"original"}
+        again = (await server.client.get(f"/v1/parked/{parked_id}")).json()
+        assert again["replayed_at"] is not None
+        assert (await server.client.post(f"/v1/parked/{foreign}/replay")).status_code == 409
+        assert (await server.client.get("/v1/parked/parked_nothing")).status_code == 404

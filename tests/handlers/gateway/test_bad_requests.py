@@ -1,0 +1,168 @@
+"""Whatever is sent, the answer is a problem with the field and the fix; nothing is sent on."""
+
+import gzip
+import io
+import tarfile
+from typing import Any
+
+import pytest
+
+from services.gateway.rest import code as uploads
+from tests.handlers.gateway.model import Server
+from tests.handlers.gateway.story import spec
+
+SPEC = spec("asked").model_dump(mode="json", exclude_none=True)
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        pytest.param(b"{not json", 400, "JSON", id="not JSON"),
+        pytest.param(b'{"spec": {"name": "a", "name": "b"}}', 400, "twice", id="duplicate keys"),
+        pytest.param(b'{"spec": NaN}', 400, "NaN", id="NaN"),
+        pytest.param(b'{"spec": 1e999}', 400, "too large", id="infinity by exponent"),
+        pytest.param(b'{"spec": ' + b"9" * 5000 + b"}", 400, "digits", id="endless digits"),
+        pytest.param(b'{"a":' * 100 + b"1" + b"}" * 100, 400, "nested", id="deep nesting"),
+        pytest.param(b"[" * 200_000, 400, "nested", id="very deep nesting"),
+        pytest.param(b'{"spec": "\xff"}', 400, "JSON", id="not UTF-8"),
+        pytest.param(b'{"spec": {"name": "a\\u0000"}}', 400, "NUL", id="a zero byte"),
+        pytest.param(b"[]", 422, "(whole)", id="a list"),
+        pytest.param(b"", 422, "(whole)", id="nothing"),
+        pytest.param(b" " * 1_100_000, 413, "1,048,576", id="a megabyte"),
+    ],
+)
+async def test_bodies(quiet_server: Server, body: bytes, status: int, word: str) -> None:
+    answer = await quiet_server.client.post("/v1/jobs", content=body, headers=JSON)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert word in answer.text
+    assert all(error["field"] and error["message"] for error in answer.json()["errors"])
+    assert quiet_server.bus.commands() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        pytest.param({"colour": "red"}, "spec.colour", id="an unknown field"),
+        pytest.param({"max_steps": "many"}, "spec.max_steps", id="a wrong type"),
+        pytest.param({"max_steps": -1}, "spec.max_steps", id="a negative number"),
+        pytest.param({"max_steps": 10**30}, "spec.max_steps", id="an absurd number"),
+        pytest.param({"resources": {"devices": 0}}, "spec.resources.devices", id="no device"),
+        pytest.param({"command": ""}, "spec.command", id="an empty command"),
+        pytest.param({"name": "n" * 100}, "spec.name", id="a name too long"),
+        pytest.param({"hyperparameters": {"a": [1]}}, "spec.hyperparameters.a", id="a list"),
+        pytest.param(
+            {"environment": {"DRIVETRAIN_X": "1"}}, "spec.environment.DRIVETRAIN_X", id="reserved"
+        ),
+    ],
+)
+async def test_specs(quiet_server: Server, changes: dict[str, Any], field: str) -> None:
+    answer = await quiet_server.client.post("/v1/jobs", json={"spec": {**SPEC, **changes}})
+    assert answer.status_code == 422
+    errors = answer.json()["errors"]
+    assert field in [error["field"] for error in errors]
+    assert quiet_server.bus.commands() == []
+
+
+@pytest.mark.parametrize("content_type", ["application/yaml", "text/plain", None])
+async def test_other_forms_of_a_body_are_not_guessed_at(
+    quiet_server: Server, content_type: str | None
+) -> None:
+    headers = {"content-type": content_type} if content_type else {}
+    answer = await quiet_server.client.post("/v1/jobs", content=b"name: x", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert "application/json" in answer.json()["errors"][0]["fix"]
+
+
+async def test_a_spec_that_is_too_large_for_an_event(quiet_server: Server) -> None:
+    environment = {f"V{number}": "x" * 4000 for number in range(100)}
+    body = {"spec": {**SPEC, "environment": environment}}
+    answer = await quiet_server.client.post("/v1/jobs", json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "spec")
+    assert quiet_server.bus.commands() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/jobs/job_short", 422),
+        ("GET", f"/v1/jobs/job_{'a' * 26}", 404),
+        ("GET", "/v1/jobs?limit=0", 422),
+        ("GET", "/v1/jobs?state=resting", 422),
+        ("GET", "/v1/jobs?after=%00", 422),
+        ("GET", "/v1/jobs?after=AAAA", 422),
+        ("DELETE", "/v1/jobs", 405),
+        ("GET", "/v1/stream?last_event_id=nonsense", 422),
+        ("GET", "/v1/parked/%20", 422),
+    ],
+)
+async def test_paths_and_queries(quiet_server: Server, method: str, path: str, status: int) -> None:
+    answer = await quiet_server.client.request(method, path)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def archive(*members: tuple[str, bytes], **changes: Any) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            for field, value in changes.items():
+                setattr(info, field, value)
+            tar.addfile(info, io.BytesIO(content) if content else None)
+    return buffer.getvalue()
+
+
+GZIP = {"content-type": "application/gzip"}
+
+
+async def test_code_is_kept_once_under_its_hash(server: Server) -> None:
+    content = archive(("train.py", b"print(1)"))
+    first = await server.client.post("/v1/code", content=content, headers=GZIP)
+    again = await server.client.post("/v1/code", content=content, headers=GZIP)
+    assert (first.status_code, again.status_code) == (201, 200)
+    kept = first.json()
+    assert kept["uri"] == f"file:///objects/code/default/{kept['sha256']}.tar.gz"
+    assert await server.objects.get(f"code/default/{kept['sha256']}.tar.gz") == content
+    body = {"spec": {**SPEC, "code": {"uri": kept["uri"], "sha256": kept["sha256"]}}}
+    assert (await server.client.post("/v1/jobs", json=body)).status_code == 202
+
+
+def bomb() -> bytes:
+    """A header that claims a name of a gigabyte."""
+    info = tarfile.TarInfo("x")
+    info.type = tarfile.GNUTYPE_LONGNAME
+    info.size = 2**30
+    return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + b"x" * 1024)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"not gzip", id="not gzip"),
+        pytest.param(gzip.compress(b"not a tar"), id="not a tar"),
+        pytest.param(archive(("train.py", b"x" * 5000))[:-20], id="cut short"),
+        pytest.param(archive(("../x.py", b"x")), id="climbs out"),
+        pytest.param(archive(("/etc/x", b"x")), id="absolute"),
+        pytest.param(archive(("x", b""), type=tarfile.SYMTYPE, linkname="/etc/passwd"), id="link"),
+        pytest.param(archive(("x", b""), type=tarfile.FIFOTYPE), id="pipe"),
+        pytest.param(archive(), id="empty"),
+        pytest.param(bomb(), id="a header of a gigabyte"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+async def test_archives(quiet_server: Server, content: bytes) -> None:
+    answer = await quiet_server.client.post("/v1/code", content=content, headers=GZIP)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_archive"), answer.text
+    assert await quiet_server.objects.list("code/") == []
+
+
+async def test_an_upload_is_bounded(quiet_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MAX_CODE_BYTES", 1000)
+    answer = await quiet_server.client.post("/v1/code", content=b"x" * 1001, headers=GZIP)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    answer = await quiet_server.client.post("/v1/code", content=b"x", headers=JSON)
+    assert answer.status_code == 415
