@@ -26,6 +26,13 @@ SOURCE = "/drivetrain/gateway"
 WORD_SECONDS = 2.0
 POLL_SECONDS = 0.25
 
+# The field behind a reason, where the refusal names none.
+_FIELDS = {
+    "id_conflict": ("request_id", "take another request_id, or send the same spec"),
+    "no_such_pool": ("spec.resources.pool", "name a pool of GET /v1/nodes"),
+    "more_devices_than_pool": ("spec.resources.devices", "ask for at most what the pool has"),
+}
+
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -180,6 +187,9 @@ async def _raise_refusal(gateway: Gateway, event_id: str) -> None:
         "too_large": 413,
     }
     errors = tuple(FieldError.model_validate(error) for error in refusal["errors"])
+    if not errors and refusal["reason"] in _FIELDS:
+        field, fix = _FIELDS[refusal["reason"]]
+        errors = (FieldError(field=field, message=refusal["detail"], fix=fix),)
     status = statuses.get(refusal["reason"], 422)
     raise Problem(status, refusal["reason"], refusal["detail"], errors)
 

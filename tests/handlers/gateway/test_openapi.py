@@ -1,0 +1,68 @@
+"""The OpenAPI document says what the API does: every route, and its refusals as problems."""
+
+import json
+from typing import Any
+
+import pytest_asyncio
+
+from tests.handlers.gateway.model import Server
+
+ROUTES = {
+    "/v1/jobs": {"get", "post"},
+    "/v1/jobs/{job_id}": {"get"},
+    "/v1/jobs/{job_id}/cancel": {"post"},
+    "/v1/jobs/{job_id}/timeline": {"get"},
+    "/v1/jobs/{job_id}/explain": {"get"},
+    "/v1/jobs/{job_id}/metrics": {"get"},
+    "/v1/jobs/{job_id}/logs": {"get"},
+    "/v1/jobs/{job_id}/checkpoints": {"get"},
+    "/v1/jobs/{job_id}/cost": {"get"},
+    "/v1/code": {"post"},
+    "/v1/estimates": {"post"},
+    "/v1/nodes": {"get"},
+    "/v1/studies": {"get", "post"},
+    "/v1/studies/{study_id}": {"get"},
+    "/v1/checkpoints/{checkpoint_id}/pin": {"post"},
+    "/v1/cost": {"get"},
+    "/v1/parked": {"get"},
+    "/v1/parked/{parked_id}": {"get"},
+    "/v1/parked/{parked_id}/replay": {"post"},
+    "/v1/login-links": {"post"},
+    "/v1/stream": {"get"},
+}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def document(quiet_server: Server) -> dict[str, Any]:
+    answer = await quiet_server.stranger.get("/openapi.json")
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_every_route_is_there(document: dict[str, Any]) -> None:
+    assert {path: set(methods) for path, methods in document["paths"].items()} == ROUTES
+
+
+async def test_refusals_are_problems(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            refusals = {
+                status: answer
+                for status, answer in operation["responses"].items()
+                if status >= "400"
+            }
+            assert {"401", "403", "503"} <= refusals.keys(), path
+            for status, answer in refusals.items():
+                assert list(answer["content"]) == ["application/problem+json"], (path, status)
+            if method == "post":
+                assert {"413", "415"} <= refusals.keys(), path
+            if "{" in path:
+                assert {"404", "422"} <= refusals.keys(), path
+
+
+async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    text = json.dumps(document)
+    names = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert names <= document["components"]["schemas"].keys()
+    assert "HTTPValidationError" not in text
