@@ -1,9 +1,9 @@
 """Ask the pods that still run on this machine to stop, so that an orderly end leaves nothing.
 
 In: the pods directory. A pod lives if its `identity.json` names a living process (after `exit.json`
-it only sends what Kafka has not taken yet). It gets a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at
-one agreed step and exit; jobs go on from there at the next start. What outlives the deadline is
-killed, found by the pod's marker in the environment of every process.
+it only sends what Kafka has not taken yet). It gets a stop notice (`stop.json`, by rename) and
+SIGTERM: its ranks checkpoint at one agreed step and exit; jobs go on from there at the next start.
+What outlives the deadline is killed, found by the pod's marker in the environment of every process.
 Only for an orderly stop: after `kill -9` pods go on and are adopted by the next start.
 """
 

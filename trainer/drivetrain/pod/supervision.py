@@ -95,7 +95,7 @@ class Supervision:
         await self._telemetry.flush(FLUSH_SECONDS)
 
     async def send_the_rest(self) -> None:
-        """After `exit.json`: nothing waits for this shim, so what Kafka has not taken may take long.
+        """After `exit.json`, when nothing waits for this shim: what Kafka has not taken yet.
 
         A stop notice ends the wait.
         """
