@@ -68,10 +68,12 @@ class Loop:
             while not await store.try_lead(connection):
                 await platform.clock.sleep(STANDBY_SECONDS)
             log.info("scheduler leads")
+            # Another one may have led meanwhile: what was known is read anew before any act.
+            self._lives = ()
+            self._next_due = 0.0
             async with platform.database.transaction() as tx:
                 await store.lock(tx.connection)
                 await fleet.register(tx, fleet.nodes_of(self._settings))
-            self._next_due = 0.0
             while not platform.stopping.is_set():
                 if connection.is_closed():
                     raise TemporaryError("the leader's connection is lost, and its lock with it")
