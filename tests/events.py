@@ -72,7 +72,7 @@ async def parked(database: Database) -> list[Mapping[str, str]]:
         rows = await connection.fetch("select * from outbox where topic like '%parked%'")
     return [
         {
-            name.removeprefix("x-parked-"): text.decode()
+            name.removeprefix("x-parked-"): (text or b"").decode()
             for name, text in _headers(row)
             if name.startswith("x-parked-")
         }

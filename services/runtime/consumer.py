@@ -180,6 +180,7 @@ class Consumer:
                 await self._died_at(partition, done[partition])
                 raise
             self._back_off(partition, done[partition], error)
+            await self._survived(partition)
             return
         self._paused.pop(partition, None)
         if records:  # stopping: the rest is left to the next owner
@@ -258,6 +259,15 @@ class Consumer:
             await self._stands_at(partition, offset, 1)
         except Exception as error:
             log.warning("death is not recorded", group=self.group, error=repr(error))
+
+    async def _survived(self, partition: Partition) -> None:
+        """The record failed and did not kill: a restart meanwhile is no crash on it."""
+        self._alone.pop(partition, None)
+        try:
+            await self._forget(partition, 0)
+        except Exception as error:
+            if not is_temporary(error):
+                raise
 
     async def _stands_at(self, partition: Partition, offset: int, starts: int) -> None:
         async with self._database.connection() as connection:

@@ -24,7 +24,8 @@ class ConfigurationError(PlatformError):
 
 
 # Postgres by class of SQLSTATE: 08 connections, 25006 read-only after a failover, 40 deadlocks and
-# the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk.
+# the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last is
+# what asyncpg says when the server hung up on an idle connection, or only standbys answer.
 TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     TemporaryError,
     OSError,
@@ -36,7 +37,7 @@ TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.LockNotAvailableError,
     asyncpg.OperatorInterventionError,
     asyncpg.PostgresSystemError,
-    asyncpg.TargetServerAttributeNotMatched,
+    asyncpg.InternalClientError,
 )
 
 

@@ -1,0 +1,330 @@
+"""The consuming loop on a bus in memory and a real Postgres: nothing lost, nothing doubled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+
+from drivetrain_schemas.charges import ChargeRecorded
+from drivetrain_schemas.envelope import InvalidPayload
+from services.runtime.bus import OutRecord, Partition, Record
+from services.runtime.errors import TemporaryError
+from services.runtime.parking import MAX_KEPT_BYTES
+from services.runtime.processing import EventProcessor
+from services.runtime.testing import InMemorySource
+from services.runtime.transaction import Tx
+from tests.conftest import OpenDatabase
+from tests.events import emitted, make_event, make_record, parked
+from tests.handlers.runtime.charges import charge
+from tests.handlers.runtime.service import (
+    TOPIC,
+    Adder,
+    Bug,
+    make_adder,
+    publish,
+    say,
+    until,
+)
+
+
+@pytest_asyncio.fixture
+async def adder(database: OpenDatabase) -> Adder:
+    return await make_adder(await database("cost"))
+
+
+def heard(adder: Adder, want: list[int]) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return await adder.heard() == want
+
+    return check
+
+
+def committed(adder: Adder, want: int) -> Callable[[], bool]:
+    return lambda: sum(adder.committed().values()) == want
+
+
+async def test_an_event_that_comes_twice_has_its_effects_once(adder: Adder) -> None:
+    event = make_event(charge(1))
+    await publish(adder.bus, event, event, make_event(charge(2)))
+    async with adder.running():
+        await until(committed(adder, 3))
+    assert await adder.heard() == [1, 2]
+    assert [item.seq for item in await emitted(adder.database)] == [1, 2]
+
+
+async def test_killed_between_the_commit_and_the_offset_nothing_is_doubled(
+    adder: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(adder.bus, 1, 2, 3)
+    reached = asyncio.Event()
+
+    async def killed(source: InMemorySource, offsets: object) -> bool:
+        reached.set()
+        await asyncio.Event().wait()
+        return False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InMemorySource, "commit", killed)
+        async with adder.running():
+            await reached.wait()
+    assert await adder.heard() == [1, 2, 3]
+    assert not adder.committed()
+    async with adder.running():
+        await until(committed(adder, 3))
+    assert await adder.heard() == [1, 2, 3]
+    assert len(await emitted(adder.database)) == 3
+
+
+async def test_killed_before_the_commit_nothing_is_lost(adder: Adder) -> None:
+    await say(adder.bus, 1, 2)
+    reached = asyncio.Event()
+
+    async def hang(amount: int) -> None:
+        if amount == 2:
+            reached.set()
+            await asyncio.Event().wait()
+
+    adder.misbehave = hang
+    async with adder.running():
+        await reached.wait()
+    assert await adder.heard() == [1]
+    adder.misbehave = None
+    async with adder.running():
+        await until(heard(adder, [1, 2]))
+
+
+async def test_a_temporary_failure_waits_in_order_and_is_never_parked(adder: Adder) -> None:
+    await say(adder.bus, 1, 2, 3)
+    tries = []
+
+    async def away(amount: int) -> None:
+        tries.append(amount)
+        if amount == 2 and tries.count(2) < 12:
+            raise TemporaryError("the object store is away")
+
+    adder.misbehave = away
+    async with adder.running():
+        await until(lambda: tries.count(2) == 5, adder.clock)
+        assert adder.committed() == {Partition(TOPIC, 0): 1}
+        await until(committed(adder, 3), adder.clock)
+    assert await adder.heard() == [1, 2, 3]
+    assert tries == [1, *([2] * 12), 3]
+    assert await parked(adder.database) == []
+
+
+async def test_other_partitions_go_on_while_one_backs_off(database: OpenDatabase) -> None:
+    adder = await make_adder(await database("cost"), num_partitions=2)
+    await say(adder.bus, 1, tenant_id="a")
+    await say(adder.bus, 2, tenant_id="d")
+    assert len({record.partition for record in adder.bus.records(TOPIC)}) == 2
+
+    async def away(amount: int) -> None:
+        if amount == 1:
+            raise TemporaryError("the object store is away")
+
+    adder.misbehave = away
+    async with adder.running():
+        await until(heard(adder, [2]))
+        await say(adder.bus, 3, tenant_id="d")
+        await until(heard(adder, [2, 3]))
+
+
+async def test_a_bug_ends_the_process_and_keeps_what_was_done(adder: Adder) -> None:
+    await say(adder.bus, 1, 2)
+    adder.misbehave = bug_at(2)
+    await adder.crash()
+    assert adder.committed() == {Partition(TOPIC, 0): 1}
+    assert await adder.heard() == [1]
+
+
+def bug_at(wrong: int) -> Callable[[int], Awaitable[None]]:
+    async def behave(amount: int) -> None:
+        if amount == wrong:
+            raise Bug
+
+    return behave
+
+
+async def test_the_third_crash_on_an_event_parks_it_and_the_rest_goes_on(
+    database: OpenDatabase,
+) -> None:
+    adder = await make_adder(await database("cost"), num_partitions=2)
+    await say(adder.bus, 1, 2, 3, tenant_id="a")
+    await say(adder.bus, 4, tenant_id="d")
+    (deadly,) = (it for it in adder.bus.records(TOPIC) if it.key == b"a" and it.offset == 1)
+    adder.misbehave = bug_at(2)
+    for _ in range(3):
+        await adder.crash()
+        assert await parked(adder.database) == []
+    async with adder.running():
+        await until(committed(adder, 4))
+    assert sorted(await adder.heard()) == [1, 3, 4]
+    (facts,) = await parked(adder.database)
+    assert facts["reason"] == "crash_loop"
+    assert (facts["topic"], facts["offset"]) == (TOPIC, "1")
+    async with adder.database.connection() as connection:
+        row = await connection.fetchrow("select * from outbox where topic like '%parked%'")
+        assert await connection.fetchval("select count(*) from crash_watch") == 0
+    assert (row["key"], row["value"]) == (deadly.key, deadly.value)
+
+
+async def test_an_event_that_kills_without_a_word_is_found_and_parked(adder: Adder) -> None:
+    """Out of memory leaves no exception and no offset: the record is found by handling it alone."""
+    await say(adder.bus, 1, 2, 3)
+    for death in range(3):
+        reached = asyncio.Event()
+
+        async def die(amount: int, reached: asyncio.Event = reached) -> None:
+            if amount == 2:
+                reached.set()
+                await asyncio.Event().wait()
+
+        adder.misbehave = die
+        async with adder.running():
+            await reached.wait()
+        assert await parked(adder.database) == [], death
+    adder.misbehave = bug_at(2)
+    async with adder.running():
+        await until(committed(adder, 3))
+    assert await adder.heard() == [1, 3]
+    assert [facts["reason"] for facts in await parked(adder.database)] == ["crash_loop"]
+
+
+async def test_the_next_deadly_event_has_three_crashes_of_its_own(adder: Adder) -> None:
+    await say(adder.bus, 1, 2)
+
+    async def always(amount: int) -> None:
+        raise Bug
+
+    adder.misbehave = always
+    num_crashes = 0
+    while len(await parked(adder.database)) < 2:
+        async with adder.running() as task:
+            await until(lambda task=task: task.done() or sum(adder.committed().values()) == 2)
+            num_crashes += task.done()
+        assert num_crashes <= 6
+    assert num_crashes == 6
+
+
+async def test_restarts_in_order_are_no_crashes(adder: Adder) -> None:
+    """A service that is stopped again and again at one offset parks nothing."""
+    await say(adder.bus, 1)
+    for _ in range(6):
+        stopping, entered = asyncio.Event(), asyncio.Event()
+
+        async def away(amount: int, entered: asyncio.Event = entered) -> None:
+            entered.set()
+            raise TemporaryError("the object store is away")
+
+        adder.misbehave = away
+        task = asyncio.create_task(adder.consumer().run(stopping))
+        await entered.wait()
+        stopping.set()
+        await task
+        adder.misbehave = None
+    assert await parked(adder.database) == []
+
+
+async def test_stopping_leaves_the_rest_to_the_next_owner(adder: Adder) -> None:
+    await say(adder.bus, 1, 2, 3)
+    stopping = asyncio.Event()
+
+    async def stop(amount: int) -> None:
+        stopping.set()
+
+    adder.misbehave = stop
+    await adder.consumer().run(stopping)
+    assert adder.committed() == {Partition(TOPIC, 0): 1}
+    adder.misbehave = None
+    async with adder.running():
+        await until(heard(adder, [1, 2, 3]))
+
+
+async def test_a_new_schema_reads_from_the_start_whatever_was_committed(adder: Adder) -> None:
+    await say(adder.bus, 1, 2)
+    adder.bus._committed["adder", Partition(TOPIC, 0)] = 2
+    async with adder.running(from_start=True):
+        await until(committed(adder, 2))
+        await until(heard(adder, [1, 2]))
+    async with adder.running(from_start=True):  # once, not at every start
+        await say(adder.bus, 3)
+        await until(heard(adder, [1, 2, 3]))
+
+
+async def test_a_rebuild_killed_before_its_first_event_still_begins_at_the_start(
+    database: OpenDatabase,
+) -> None:
+    adder = await make_adder(await database("cost"), num_partitions=2)
+    await say(adder.bus, 1, tenant_id="a")
+    await say(adder.bus, 2, tenant_id="d")
+    for number in range(2):
+        adder.bus._committed["adder", Partition(TOPIC, number)] = 1
+    reached = asyncio.Event()
+
+    async def hang(amount: int) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    adder.misbehave = hang
+    async with adder.running(from_start=True):
+        await reached.wait()
+    adder.misbehave = None
+    async with adder.running(from_start=True):
+        await until(lambda: sum(adder.committed().values()) == 2)
+    assert sorted(await adder.heard()) == [1, 2]
+
+
+STRUCTURED = (("content-type", b"application/cloudevents+json"),)
+HOSTILE = [
+    pytest.param(b"", (), id="nothing"),
+    pytest.param(b"\xff not json", (), id="not JSON"),
+    pytest.param(b"{}", (("ce_\0id", b"1"), ("\0", None)), id="NUL in a header's name"),
+    pytest.param(b"{}", (("ce_id", None), ("x-parked-id", None)), id="headers without a value"),
+    pytest.param(b"{}", (("ce_id", b"\xff\xfe"),), id="a header that is not UTF-8"),
+    pytest.param(b'{"\\ud800": 1}', STRUCTURED, id="half a character"),
+    pytest.param(b"x" * (MAX_KEPT_BYTES + 1), (), id="too large to be kept"),
+    pytest.param(b"[" * 100_000, (), id="deep nesting"),
+]
+
+
+@pytest.mark.parametrize(("value", "headers"), HOSTILE)
+async def test_whatever_bytes_come_they_are_parked_and_the_next_event_is_handled(
+    adder: Adder, value: bytes, headers: tuple[tuple[str, bytes], ...]
+) -> None:
+    await adder.bus.publish([OutRecord(TOPIC, None, value, headers)])
+    await say(adder.bus, 1)
+    async with adder.running():
+        await until(heard(adder, [1]))
+    (facts,) = await parked(adder.database)
+    assert facts["service"] == "gateway"
+    async with adder.database.connection() as connection:
+        kept = await connection.fetchval("select value from outbox where topic like '%parked%'")
+    assert kept == (None if "omitted" in facts else value)
+
+
+async def test_a_service_that_does_not_park_a_topic_goes_past(adder: Adder) -> None:
+    adder.service = "cost"
+    await adder.bus.publish([OutRecord(TOPIC, None, b"\xff not json")])
+    await say(adder.bus, 1)
+    async with adder.running():
+        await until(heard(adder, [1]))
+    assert await parked(adder.database) == []
+
+
+async def test_a_request_that_nobody_can_answer_is_parked_and_can_be_replayed(
+    adder: Adder,
+) -> None:
+    async def nobody(tx: Tx, invalid: InvalidPayload) -> bool:
+        return False
+
+    processor = EventProcessor("gateway", "drivetrain.", {}, {ChargeRecorded: nobody})
+    good = make_record(make_event(charge(1), event_id="the-same"))
+    bad = Record(good.topic, 0, 0, 0, good.key, b'{"amount_micro_usd": "x"}', good.headers)
+    async with adder.database.transaction() as tx:
+        await processor.process(tx, [bad])
+    assert [facts["reason"] for facts in await parked(adder.database)] == ["invalid_payload"]
+    # A later version that can read it meets it anew under its id.
+    await adder.bus.publish([OutRecord(TOPIC, good.key, good.value, good.headers)])
+    async with adder.running():
+        await until(heard(adder, [1]))

@@ -1,0 +1,235 @@
+"""The guards round aiokafka that can be seen without a broker.
+
+Its defaults lose records, its producer stays dead after a fatal error and waits for ever for an
+acknowledgement; so the options are asserted, and a producer that misbehaves is played.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaConnectionError, MessageSizeTooLargeError, OutOfOrderSequenceNumber
+
+from services.runtime import kafka
+from services.runtime.bus import OutRecord, PublishFailed
+from services.runtime.errors import TemporaryError
+from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+
+ACCESS = KafkaAccess("127.0.0.1:1", "drivetrain", "hunter2")
+RECORDS = [OutRecord("t", b"k", b"%d" % number) for number in range(4)]
+
+
+def test_the_consumer_commits_by_hand_from_the_earliest_offset() -> None:
+    options = kafka.CONSUMER_OPTIONS
+    assert options["enable_auto_commit"] is False
+    assert options["auto_offset_reset"] == "earliest"
+    assert options["isolation_level"] == "read_committed"
+
+
+def test_partitions_are_assigned_round_robin() -> None:
+    # aiokafka's sticky assignor never gets its generation (issue 1176).
+    strategy = kafka.CONSUMER_OPTIONS["partition_assignment_strategy"]
+    assert strategy == (RoundRobinPartitionAssignor,)
+
+
+def test_a_loop_that_is_busy_keeps_its_membership() -> None:
+    options = kafka.CONSUMER_OPTIONS
+    assert options["session_timeout_ms"] >= 30_000
+    assert options["heartbeat_interval_ms"] * 3 <= options["session_timeout_ms"]
+
+
+def test_a_member_has_a_name_that_outlives_the_process() -> None:
+    source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
+    assert source._options["group_instance_id"] == "cost.0"
+    assert source._options["max_poll_records"] == 7
+
+
+def test_the_producer_waits_for_all_and_is_idempotent() -> None:
+    assert kafka.PRODUCER_OPTIONS["acks"] == "all"
+    assert kafka.PRODUCER_OPTIONS["enable_idempotence"] is True
+
+
+Answer = Callable[[OutRecord, "asyncio.Future[Any]"], None]
+
+
+def acknowledge(_record: OutRecord, ack: "asyncio.Future[Any]") -> None:
+    ack.set_result(None)
+
+
+class PlayedProducer:
+    """An aiokafka producer whose answers the test chooses."""
+
+    made: list["PlayedProducer"] = []
+    answer: Answer = staticmethod(acknowledge)
+
+    def __init__(self, **options: Any) -> None:
+        self.sent: list[bytes] = []
+        self.acks: list[asyncio.Future[Any]] = []
+        self.is_stopped = False
+        PlayedProducer.made.append(self)
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+    async def send(
+        self, topic: str, *, value: bytes, key: bytes, headers: object
+    ) -> asyncio.Future[Any]:
+        ack: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        PlayedProducer.answer(OutRecord(topic, key, value), ack)
+        self.sent.append(value)
+        self.acks.append(ack)
+        return ack
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
+    """Producers answer by this function from now on."""
+    monkeypatch.setattr(kafka, "AIOKafkaProducer", PlayedProducer)
+    monkeypatch.setattr(PlayedProducer, "made", [])
+    return lambda answer: monkeypatch.setattr(PlayedProducer, "answer", staticmethod(answer))
+
+
+@pytest.fixture
+def publisher(play: object) -> KafkaPublisher:
+    return KafkaPublisher(ACCESS, "tests")
+
+
+def fail_from(number: int, error: Exception) -> Answer:
+    """The first `number` are acknowledged, the rest fails."""
+
+    def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
+        if int(record.value or b"") < number:
+            ack.set_result(None)
+        else:
+            ack.set_exception(error)
+
+    return answer
+
+
+async def test_one_producer_serves_every_call(publisher: KafkaPublisher) -> None:
+    await publisher.publish(RECORDS)
+    await publisher.publish(RECORDS)
+    (producer,) = PlayedProducer.made
+    assert producer.sent == [record.value for record in RECORDS] * 2
+
+
+async def test_after_a_fatal_error_the_producer_is_built_anew(
+    publisher: KafkaPublisher, play: Callable[[Answer], None]
+) -> None:
+    play(fail_from(0, OutOfOrderSequenceNumber()))
+    with pytest.raises(PublishFailed, match="OutOfOrderSequenceNumber"):
+        await publisher.publish(RECORDS)
+    play(acknowledge)
+    await publisher.publish(RECORDS)
+    dead, fresh = PlayedProducer.made
+    assert dead.is_stopped
+    assert len(fresh.sent) == len(RECORDS)
+
+
+async def test_only_the_acknowledged_front_counts(
+    publisher: KafkaPublisher, play: Callable[[Answer], None]
+) -> None:
+    def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
+        if record.value == b"2":
+            ack.set_exception(KafkaConnectionError())
+        else:
+            ack.set_result(None)
+
+    play(answer)
+    with pytest.raises(PublishFailed) as failed:
+        await publisher.publish(RECORDS)
+    assert failed.value.num_acknowledged == 2
+
+
+async def test_what_was_sent_before_a_refused_record_counts(
+    publisher: KafkaPublisher, play: Callable[[Answer], None]
+) -> None:
+    """Else one record that is always refused would have the ones before it sent for ever."""
+
+    def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
+        if record.value == b"3":
+            raise MessageSizeTooLargeError()
+        asyncio.get_running_loop().call_soon(ack.set_result, None)
+
+    play(answer)
+    with pytest.raises(PublishFailed, match="TooLarge") as failed:
+        await publisher.publish(RECORDS)
+    assert failed.value.num_acknowledged == 3
+
+
+async def test_an_acknowledgement_that_never_comes_is_given_up(
+    publisher: KafkaPublisher, play: Callable[[Answer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "ACK_SECONDS", 0.01)
+    play(lambda record, ack: acknowledge(record, ack) if record.value == b"0" else None)
+    with pytest.raises(PublishFailed, match="TimeoutError") as failed:
+        await publisher.publish(RECORDS)
+    assert failed.value.num_acknowledged == 1
+
+
+async def test_a_cancelled_call_leaves_the_producers_futures_alone(
+    publisher: KafkaPublisher, play: Callable[[Answer], None]
+) -> None:
+    play(lambda record, ack: None)
+    call = asyncio.create_task(publisher.publish(RECORDS))
+    while not (PlayedProducer.made and len(PlayedProducer.made[0].acks) == len(RECORDS)):
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not any(ack.cancelled() for ack in PlayedProducer.made[0].acks)
+
+
+async def test_a_failure_drops_only_its_own_producer(
+    publisher: KafkaPublisher, play: Callable[[Answer], None]
+) -> None:
+    """Two calls share a producer; the second to fail must not drop the successor of the first."""
+    play(lambda record, ack: None)
+    first, second = (asyncio.create_task(publisher.publish(RECORDS[:1])) for _ in range(2))
+    while not (PlayedProducer.made and len(PlayedProducer.made[0].acks) == 2):
+        await asyncio.sleep(0)
+    shared = PlayedProducer.made[0]
+    shared.acks[0].set_exception(KafkaConnectionError())
+    with pytest.raises(PublishFailed):
+        await first
+    play(acknowledge)
+    await publisher.publish(RECORDS[:1])
+    shared.acks[1].set_exception(KafkaConnectionError())
+    with pytest.raises(PublishFailed):
+        await second
+    await publisher.publish(RECORDS[:1])
+    assert len(PlayedProducer.made) == 2
+
+
+class ClosedConsumer:
+    """An aiokafka consumer that never reaches its broker; a closed one must not be used again."""
+
+    made = 0
+
+    def __init__(self, *topics: str, **options: Any) -> None:
+        ClosedConsumer.made += 1
+        self._is_closed = False
+
+    async def start(self) -> None:
+        assert not self._is_closed, "started again after it was closed"
+        raise KafkaConnectionError("refused")
+
+    async def stop(self) -> None:
+        self._is_closed = True
+
+
+async def test_each_attempt_to_join_has_its_own_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "AIOKafkaConsumer", ClosedConsumer)
+    monkeypatch.setattr(ClosedConsumer, "made", 0)
+    source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
+    for _ in range(3):
+        with pytest.raises(TemporaryError):
+            await source.start()
+    assert ClosedConsumer.made == 3
+    assert source.assignment() == frozenset()
+    with pytest.raises(TemporaryError):
+        await source.end_offsets()

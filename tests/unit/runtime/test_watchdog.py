@@ -1,0 +1,127 @@
+"""The watchdog: what counts as standing still, and what does not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from services.runtime.bus import Partition
+from services.runtime.consumer import Consumer
+from services.runtime.errors import TemporaryError
+from services.runtime.testing import ManualClock
+from services.runtime.watchdog import CHECK_SECONDS, STUCK_SECONDS, Progress, Stuck, lag, watch
+
+A, B = Partition("t", 0), Partition("t", 1)
+BOTH = frozenset({A, B})
+
+
+@pytest.mark.parametrize(
+    ("positions", "ends", "backing_off", "want_stuck"),
+    [
+        pytest.param({A: 5}, {A: 5}, set(), False, id="nothing to do"),
+        pytest.param({A: 5}, {A: 9}, set(), True, id="lag, and the position stands"),
+        pytest.param({A: 5, B: 7}, {A: 5, B: 9}, set(), True, id="one of two has lag"),
+        pytest.param({}, {A: 9}, set(), True, id="the group owns nothing"),
+        pytest.param({A: None}, {A: 9}, set(), True, id="the committed offset cannot be read"),
+        pytest.param({A: 5}, {A: 9}, {A}, False, id="the partition backs off on purpose"),
+        pytest.param({A: 5, B: 7}, {A: 9, B: 9}, {A}, True, id="another one backs off"),
+    ],
+)
+def test_what_is_standing_still(
+    positions: Mapping[Partition, int | None],
+    ends: Mapping[Partition, int],
+    backing_off: set[Partition],
+    want_stuck: bool,
+) -> None:
+    progress = Progress(since=0.0)
+    progress.observe(positions, ends, 0.0, backing_off)
+    assert (progress.observe(positions, ends, 100.0, backing_off) == 100.0) is want_stuck
+
+
+def test_any_move_is_progress() -> None:
+    progress = Progress(since=0.0)
+    progress.observe({A: 5, B: 1}, {A: 9, B: 9}, 0.0)
+    assert progress.observe({A: 5, B: 2}, {A: 9, B: 9}, 50.0) == 0.0
+    assert progress.observe({A: 5, B: 2}, {A: 9, B: 9}, 60.0) == 10.0
+
+
+def test_lag_counts_what_lies_behind_the_positions() -> None:
+    assert lag({A: 5, B: None}, {A: 9, B: 2}) == 6
+    assert lag({A: 9}, {A: 5}) == 0
+
+
+class StandingSource:
+    """A member whose position never moves."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+
+    def assignment(self) -> frozenset[Partition]:
+        return BOTH
+
+    async def position(self, partition: Partition) -> int | None:
+        return 5
+
+    async def end_offsets(self) -> Mapping[Partition, int]:
+        if self.is_away:
+            raise TemporaryError("Kafka does not answer")
+        return {A: 9, B: 9}
+
+
+class Standing:
+    """A consumer under the watchdog, on a clock that the test moves."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.source = StandingSource()
+        self.clock = clock
+        self.consumer: Any = cast(Any, Consumer("group", cast(Any, self.source), None, None, clock))  # type: ignore[arg-type]
+
+    async def let_pass(self, seconds: float, *, loop_turns: bool = True) -> None:
+        for _ in range(int(seconds / CHECK_SECONDS)):
+            await self.clock.advance(CHECK_SECONDS)
+            if loop_turns:
+                self.consumer.last_moved = self.clock.monotonic()
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[tuple[Standing, asyncio.Task[None]]]:
+    clock = ManualClock()
+    standing = Standing(clock)
+    task = asyncio.create_task(watch(standing.consumer, clock))
+    await asyncio.sleep(0)
+    try:
+        yield standing, task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_consumer_that_stands_still_is_stuck() -> None:
+    async with watched() as (standing, task):
+        await standing.let_pass(STUCK_SECONDS)
+        assert not task.done()
+        await standing.let_pass(2 * CHECK_SECONDS)
+        with pytest.raises(Stuck):
+            task.result()
+
+
+async def test_a_broker_that_does_not_answer_is_no_standstill_of_ours() -> None:
+    async with watched() as (standing, task):
+        standing.source.is_away = True
+        await standing.let_pass(10 * STUCK_SECONDS)
+        assert not task.done()
+        standing.source.is_away = False
+        await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
+        assert task.done()
+
+
+async def test_a_loop_that_does_not_turn_is_stuck_even_without_an_answer() -> None:
+    async with watched() as (standing, task):
+        standing.source.is_away = True
+        await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS, loop_turns=False)
+        with pytest.raises(Stuck, match="has not turned"):
+            task.result()
