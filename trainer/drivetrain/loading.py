@@ -55,12 +55,12 @@ class BatchSource:
             return
         import torch
 
+        # Two generators, because the loader draws its workers' seed only when it starts workers.
+        loader.generator = loader.generator or torch.Generator()
+        loader.generator.manual_seed(mix(self._seed, epoch, 1))
         sampler = getattr(loader.sampler, "inner", loader.sampler)
-        generator = loader.generator or getattr(sampler, "generator", None) or torch.Generator()
-        generator.manual_seed(mix(self._seed, epoch))
-        loader.generator = generator  # else the workers' seed is drawn from the global one
         if hasattr(sampler, "generator"):
-            sampler.generator = generator
+            sampler.generator = torch.Generator().manual_seed(mix(self._seed, epoch))
 
 
 class _Resumable:

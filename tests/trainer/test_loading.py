@@ -1,0 +1,99 @@
+"""A pass over the data goes on at any batch, with the order it had."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
+
+from drivetrain.errors import MissingDistributedSampler
+from drivetrain.loading import BatchSource
+
+DATA = TensorDataset(torch.arange(50))
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(50))
+
+
+LOADERS = {
+    "in order": lambda: DataLoader(DATA, 4),
+    "shuffled": lambda: DataLoader(DATA, 4, shuffle=True),
+    "shuffled by the user's generator": lambda: DataLoader(
+        DATA, 4, shuffle=True, generator=torch.Generator().manual_seed(99)
+    ),
+    "one by one": lambda: DataLoader(DATA, batch_size=None, shuffle=True),
+    "distributed": lambda: DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 2, 1)),
+    "two workers": lambda: DataLoader(DATA, 4, shuffle=True, num_workers=2),
+    "workers that stay": lambda: DataLoader(
+        DATA, 4, shuffle=True, num_workers=1, persistent_workers=True
+    ),
+    "a stream": lambda: DataLoader(Stream(), 4),
+    "a list": lambda: [torch.tensor([number]) for number in range(9)],
+}
+
+
+def numbers(batches) -> list[list[int]]:
+    out = []
+    for batch in batches:
+        value = batch[0] if isinstance(batch, list | tuple) else batch
+        out.append(value.reshape(-1).tolist())
+    return out
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_pass_goes_on_after_any_batch(name: str) -> None:
+    whole = BatchSource(LOADERS[name](), 1, seed=3)
+    passes = [numbers(whole.start_pass(epoch, 0)) for epoch in (0, 1)]
+    torch.manual_seed(12345)  # the order comes from seed and epoch alone
+    again = BatchSource(LOADERS[name](), 1, seed=3)
+    assert numbers(again.start_pass(1, 3)) == passes[1][3:]
+    assert numbers(again.start_pass(0, 0)) == passes[0]
+    assert numbers(again.start_pass(1, len(passes[1]))) == []
+
+
+def test_passes_and_seeds_differ_in_order() -> None:
+    source = BatchSource(DataLoader(DATA, 4, shuffle=True), 1, seed=3)
+    other = BatchSource(DataLoader(DATA, 4, shuffle=True), 1, seed=4)
+    orders = [numbers(source.start_pass(0, 0)), numbers(source.start_pass(1, 0))]
+    orders.append(numbers(other.start_pass(0, 0)))
+    assert orders[0] != orders[1]
+    assert orders[0] != orders[2]
+
+
+def test_taking_over_draws_no_global_random_number() -> None:
+    source = BatchSource(DataLoader(DATA, 4, shuffle=True), 1, seed=3)
+    before = torch.get_rng_state()
+    numbers(source.start_pass(0, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_script_may_walk_over_its_loader_by_itself() -> None:
+    loader = DataLoader(DATA, 4)
+    source = BatchSource(loader, 1, seed=3)
+    walk = source.start_pass(0, 5)
+    next(walk)
+    assert len(numbers(loader)) == len(loader) == 13
+
+
+def test_nothing_is_loaded_to_be_thrown_away() -> None:
+    loaded = []
+
+    class Watched(TensorDataset):
+        def __getitem__(self, index):
+            loaded.append(index)
+            return super().__getitem__(index)
+
+    source = BatchSource(DataLoader(Watched(torch.arange(50)), 4), 1, seed=3)
+    numbers(source.start_pass(0, 10))
+    assert loaded == list(range(40, 50))
+
+
+@pytest.mark.parametrize("name", ["in order", "shuffled", "one by one"])
+def test_several_ranks_without_a_distributed_sampler_are_refused(name: str) -> None:
+    with pytest.raises(MissingDistributedSampler, match="sampler=DistributedSampler"):
+        BatchSource(LOADERS[name](), 2, seed=3)
+
+
+@pytest.mark.parametrize("name", ["distributed", "a stream", "a list"])
+def test_several_ranks_may_divide_their_data_themselves(name: str) -> None:
+    BatchSource(LOADERS[name](), 2, seed=3)

@@ -1,0 +1,228 @@
+"""`drivetrain.run` in one process: the loop, its ends, and what it tells."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+import drivetrain
+from drivetrain_schemas.ids import job_id_for, run_id_for
+from drivetrain_schemas.jobs import JobSpec
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["script.py"])
+
+
+def samples(directory: Path) -> dict[str, dict[int, float]]:
+    out: dict[str, dict[int, float]] = {}
+    for line in (directory / "samples.jsonl").read_text().splitlines():
+        for name, column in json.loads(line)["columns"].items():
+            out.setdefault(name, {}).update(zip(column["steps"], column["values"], strict=True))
+    return out
+
+
+class State:
+    """Anything with a state."""
+
+    def __init__(self, value: object = 0) -> None:
+        self.value = value
+
+    def state_dict(self) -> dict[str, object]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        self.value = state["value"]
+
+
+def test_steps_without_a_loader_are_numbers_from_one() -> None:
+    with drivetrain.run(max_steps=3) as run:
+        assert [(number, run.step) for number in run.steps()] == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_steps_go_round_the_loader_until_max_steps() -> None:
+    with drivetrain.run(max_steps=5) as run:
+        assert list(run.steps(["a", "b"])) == ["a", "b", "a", "b", "a"]
+
+
+def test_steps_need_an_end_and_data() -> None:
+    with (
+        pytest.raises(drivetrain.DrivetrainError, match="max_steps"),
+        drivetrain.run() as run,
+    ):
+        run.steps(["a"])
+    with (
+        pytest.raises(drivetrain.DrivetrainError, match="empty"),
+        drivetrain.run(max_steps=3) as run,
+    ):
+        list(run.steps([]))
+
+
+def test_epochs_with_accumulation_give_the_rest_of_a_pass_as_well() -> None:
+    seen = []
+    with drivetrain.run() as run:
+        for epoch in run.epochs(2):
+            for batches in epoch.steps(range(5), accumulate=2):
+                seen.append((run.step, epoch.index, len(batches), list(batches)))
+    assert seen == [
+        (1, 0, 2, [0, 1]),
+        (2, 0, 2, [2, 3]),
+        (3, 0, 1, [4]),
+        (4, 1, 2, [0, 1]),
+        (5, 1, 2, [2, 3]),
+        (6, 1, 1, [4]),
+    ]
+
+
+def test_advance_is_the_boundary_of_loops_that_are_not_ours() -> None:
+    with drivetrain.run(checkpoint_every_steps=2) as run:
+        run.resume(state=State())
+        for _ in range(5):
+            run.advance()
+        assert run.step == 5
+    assert len(list(Path("runs/script/1/checkpoints").glob("*-s*5-*/manifest.json"))) == 1
+
+
+def test_what_is_logged_carries_its_step_and_survives_changing_the_tensor() -> None:
+    total = torch.zeros(())
+    with drivetrain.run(max_steps=3) as run:
+        for _ in run.steps():
+            total += 1
+            run.log({"val/total": total}, loss=1 / run.step, whole=7, word="no number")
+    logged = samples(Path("runs/script/1"))
+    assert logged["val/total"] == {1: 1.0, 2: 2.0, 3: 3.0}
+    assert logged["loss"] == {1: 1.0, 2: 0.5, 3: 1 / 3}
+    assert logged.keys() == {"val/total", "loss", "whole"}
+
+
+def train_until_stopped(state: State, at: int = 1, **names: State) -> None:
+    with drivetrain.run(max_steps=100) as run:
+        run.resume(state=state, **names)
+        for number in run.steps():
+            state.value = number
+            if number == at:
+                os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("code after the loop runs only when training is complete")
+
+
+def test_an_interrupted_run_exits_with_75_and_goes_on_where_it_was() -> None:
+    with pytest.raises(SystemExit) as end:
+        train_until_stopped(State(), at=40)
+    assert end.value.code == 75
+    assert not Path("runs/script/1/result.json").exists()
+
+    restored = State()
+    with drivetrain.run(max_steps=100) as run:
+        assert run.resume(state=restored)
+        assert (run.step, restored.value) == (40, 40)
+        assert next(iter(run.steps())) == 41
+
+
+def test_interrupted_passes_through_a_script_that_catches_exceptions() -> None:
+    def train() -> None:
+        with drivetrain.run(max_steps=100) as run:
+            try:
+                for _ in run.steps():
+                    os.kill(os.getpid(), signal.SIGTERM)
+            except Exception:
+                pytest.fail("swallowed")
+
+    with pytest.raises(SystemExit):
+        train()
+
+
+def test_an_error_of_the_script_is_its_own_and_writes_no_checkpoint() -> None:
+    def train() -> None:
+        with drivetrain.run(max_steps=10, checkpoint_every_steps=1000) as run:
+            run.resume(state=State())
+            for number in run.steps():
+                run.log(loss=number)
+                assert number < 3, "diverged"
+
+    with pytest.raises(AssertionError, match="diverged"):
+        train()
+    assert not Path("runs/script/1/checkpoints").exists()
+    assert samples(Path("runs/script/1"))["loss"] == {1: 1.0, 2: 2.0, 3: 3.0}
+
+
+def test_a_checkpoint_without_what_the_script_names_is_refused() -> None:
+    with pytest.raises(SystemExit):
+        train_until_stopped(State())
+    with pytest.raises(drivetrain.CheckpointMismatch, match=r"resume\(average=...\).* holds state"):
+        train_until_stopped(State(), average=State())
+
+
+def test_what_cannot_be_stored_is_refused_with_its_path() -> None:
+    def train() -> None:
+        with drivetrain.run(max_steps=3) as run:
+            run.resume(state=State(lambda: 0))
+            list(run.steps())
+
+    with pytest.raises(drivetrain.NotStorable, match=r"state\.value"):
+        train()
+
+
+def test_equal_seeds_give_equal_numbers() -> None:
+    drawn = []
+    for seed in (1, 1, 2):
+        with drivetrain.run(max_steps=1, seed=seed):
+            drawn.append(torch.rand(1).item())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+class TestInAPod:
+    """Only the environment of one: nobody listens on its socket."""
+
+    @pytest.fixture(autouse=True)
+    def pod(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        job_id = job_id_for("default", "test")
+        self.spec = JobSpec.model_validate(
+            {
+                "name": "test",
+                "command": "true",
+                "max_steps": 4,
+                "hyperparameters": {"learning_rate": 0.5},
+                "metric": {"name": "score", "goal": "maximize"},
+            }
+        )
+        self.directory = tmp_path / "pod"
+        self.directory.mkdir()
+        self.set = monkeypatch.setenv
+        for name, value in {
+            "TENANT_ID": "default",
+            "JOB_ID": job_id,
+            "RUN_ID": run_id_for(job_id, 1),
+            "ATTEMPT": "1",
+            "FENCE": "9",
+            "POD_DIRECTORY": str(self.directory),
+            "CONTROL_SOCKET": str(self.directory / "control.sock"),
+            "OBJECT_STORE_URL": tmp_path.as_uri(),
+            "CHECKPOINT_URL": f"{tmp_path.as_uri()}/checkpoints/default/{job_id}",
+            "JOB_SPEC": self.spec.model_dump_json(),
+        }.items():
+            monkeypatch.setenv(f"DRIVETRAIN_{name}", value)
+
+    def test_the_job_overrides_and_the_result_is_left_for_the_shim(self, tmp_path: Path) -> None:
+        with drivetrain.run(max_steps=9, hyperparameters={"learning_rate": 0.1}) as run:
+            assert run.hyperparameters["learning_rate"] == 0.5
+            run.resume(state=State())
+            for number in run.steps():
+                run.log(score=-abs(number - 2), loss=1 / number)
+        result = json.loads((self.directory / "result.json").read_text())
+        assert result["step"] == 4
+        assert result["metrics"] == {"score": -2.0, "loss": 0.25}
+        assert result["best"] == {"name": "score", "goal": "maximize", "value": 0.0, "step": 2}
+        assert len(list(tmp_path.glob("checkpoints/default/*/f000000000009-*/manifest.json"))) == 1
+
+    def test_a_hyperparameter_the_script_does_not_have_is_refused(self) -> None:
+        with pytest.raises(drivetrain.InvalidHyperparameters, match=r"hyperparameters\.learning_r"):
+            drivetrain.run(hyperparameters={"rate": 0.1})
+
+
+def test_reporting_outside_of_a_pod_says_so() -> None:
+    assert drivetrain.report({"loss": 1.0}, step=1) is False

@@ -1,0 +1,136 @@
+"""State as JSON and tensors, and back to equal values."""
+
+import json
+import math
+import random
+from collections import Counter, OrderedDict, namedtuple
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+from torch import nn
+
+from drivetrain import rng, tree
+from drivetrain.errors import NotStorable
+
+
+def through_a_checkpoint(value):
+    tensors: tree.Tensors = {}
+    document = json.dumps(tree.encode(value, "state", tensors))
+    return tree.decode(json.loads(document), load(save(tensors)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {"a": [1, 2.5, "x", True, None], "b": {"c": ()}},
+        (1, (2, [3, (4,)])),
+        {0: "zero", 7: {"$tensor": "no tag"}},
+        {"$dict": 1},
+        OrderedDict(b=1, a=2),
+        Counter({30: 1, 60: 2}),
+        b"\x00\xff",
+        math.inf,
+        -0.0,
+        2**80,
+        1e-320,
+    ],
+    ids=repr,
+)
+def test_values_come_back(value) -> None:
+    assert through_a_checkpoint(value) == value
+
+
+def test_nan_comes_back() -> None:
+    assert math.isnan(through_a_checkpoint([math.nan])[0])
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, 4),
+        torch.randn(4, 3).t(),
+        torch.tensor(5),
+        torch.zeros(0),
+        torch.randn(4).to(torch.bfloat16),
+        torch.tensor([True, False]),
+        torch.arange(6, dtype=torch.uint8)[::2],
+    ],
+    ids=lambda tensor: f"{tensor.dtype} {tuple(tensor.shape)}",
+)
+def test_tensors_come_back_bit_for_bit(tensor) -> None:
+    back = through_a_checkpoint({"x": tensor})["x"]
+    assert back.dtype == tensor.dtype
+    assert torch.equal(back, tensor)
+
+
+def test_arrays_come_back() -> None:
+    value = {"array": np.arange(4, dtype=np.uint32), "number": np.float32(1.5)}
+    back = through_a_checkpoint(value)
+    assert back["array"].dtype == np.uint32
+    assert back["array"].tolist() == [0, 1, 2, 3]
+    assert back["number"] == np.float32(1.5)
+
+
+def test_tensors_are_named_by_their_path_and_copied() -> None:
+    weight = torch.ones(2)
+    tensors: tree.Tensors = {}
+    tree.encode({"a": weight, "b": {"a": weight}}, "model", tensors)
+    weight.zero_()
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {
+        "model.a": [1, 1],
+        "model.b.a": [1, 1],
+    }
+
+
+def test_two_paths_of_one_name_stay_two_tensors() -> None:
+    value = {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}
+    back = through_a_checkpoint(value)
+    assert (back["a.b"].item(), back["a"]["b"].item()) == (1, 0)
+
+
+def test_the_versions_of_modules_come_back() -> None:
+    state = nn.BatchNorm1d(3).state_dict()
+    assert through_a_checkpoint(state)._metadata == state._metadata
+
+
+Point = namedtuple("Point", "x y")
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"a": [1, {2, 3}]}, "state.a.1"),
+        ({"a": lambda: 0}, "state.a"),
+        ({"a": Point(1, 2)}, "state.a"),
+        ({(1, 2): 0}, "state"),
+        ({"a": torch.randn(2, dtype=torch.complex64)}, "state.a"),
+        ({"a": np.array(["x"])}, "state.a"),
+    ],
+    ids=["set", "function", "named tuple", "tuple as key", "complex tensor", "array of strings"],
+)
+def test_what_cannot_be_stored_is_refused_with_its_path(value, path) -> None:
+    with pytest.raises(NotStorable, match=f"^{path}: "):
+        tree.encode(value, "state", {})
+
+
+def test_random_numbers_go_on_where_they_were() -> None:
+    def draw() -> tuple[float, float, float]:
+        return random.random(), np.random.rand(), torch.rand(1).item()
+
+    rng.seed_all(3)
+    draw()
+    state = rng.get_state()
+    wanted = [draw(), draw()]
+    rng.set_state(through_a_checkpoint(state))
+    assert [draw(), draw()] == wanted
+
+
+def test_mixed_seeds_of_neighbours_differ() -> None:
+    seeds = {
+        rng.mix(seed, epoch, rank) for seed in range(8) for epoch in range(8) for rank in (0, 1)
+    }
+    assert len(seeds) == 128
+    assert all(0 <= seed < 2**63 for seed in seeds)
