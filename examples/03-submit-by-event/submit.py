@@ -40,7 +40,7 @@ def job_id_of(tenant: str, request_id: str) -> str:
 
 
 async def submit(request_id: str, spec: dict[str, Any]) -> tuple[str, str]:
-    """Returns the job's id and the event's, which follow from the request: sending is repeatable."""
+    """Returns the ids of job and event. Both follow from the request: sending is repeatable."""
     job_id = job_id_of(TENANT, request_id)
     value = json.dumps({"request_id": request_id, "spec": spec}, sort_keys=True).encode()
     event_id = f"{request_id}/{hashlib.sha256(value).hexdigest()[:16]}"
@@ -79,8 +79,8 @@ async def answer(job_id: str, event_id: str) -> tuple[str, dict[str, Any]]:
     raise AssertionError("a consumer never ends")
 
 
-async def main(spec_file: str, request_id: str) -> int:
-    job_id, event_id = await submit(request_id, json.loads(Path(spec_file).read_text()))
+async def main(request_id: str, spec: dict[str, Any]) -> int:
+    job_id, event_id = await submit(request_id, spec)
     print(f"sent {event_id}; the job is {job_id}")
     try:
         kind, said = await asyncio.wait_for(answer(job_id, event_id), timeout=30)
@@ -92,4 +92,5 @@ async def main(spec_file: str, request_id: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1], sys.argv[2])))
+    file, request_id = sys.argv[1:]
+    sys.exit(asyncio.run(main(request_id, json.loads(Path(file).read_text()))))

@@ -22,7 +22,8 @@ def blocks() -> list[Any]:
 
 def example() -> ModuleType:
     spec = importlib.util.spec_from_file_location("submit_by_event", EXAMPLE / "submit.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
