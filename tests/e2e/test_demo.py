@@ -1,0 +1,29 @@
+"""The README's first command, as a newcomer types it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.timeout(600)
+def test_make_run_trains_recovers_and_ends_well(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-m", "examples.demo", "--exit-when-done", "--home", str(tmp_path / "h")],
+        capture_output=True, text=True, timeout=570, check=False,
+        env={name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN")},
+    )  # fmt: skip
+    said = process.stdout
+    assert process.returncode == 0, said[-4000:] + process.stderr[-4000:]
+    assert "kill -9" in said
+    recovered = re.search(r"took up checkpoint ckpt_\w+ of step (\d+); (\d+) steps", said)
+    assert recovered, said
+    assert int(recovered[1]) > 0
+    accuracy = re.search(r"validation accuracy +(0\.\d+)", said)
+    assert accuracy, said
+    assert float(accuracy[1]) > 0.97
+    assert re.search(r"attempts +2\b", said)
+    assert re.search(r"cost +\$0\.\d+", said)

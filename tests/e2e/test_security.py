@@ -1,0 +1,145 @@
+"""Safe by default: whoever can submit can run code here, so nobody else may."""
+
+import asyncio
+import ipaddress
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from tests.standalone_platform import StandalonePlatform
+
+SPEC: dict[str, Any] = {"spec": {"name": "forged", "command": ["true"]}}
+
+
+def listening_addresses(pid: int) -> set[str]:
+    """The addresses of the TCP sockets on which a process listens."""
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(link.readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                found.add(_address(fields[1].partition(":")[0]))
+    return found
+
+
+def _address(text: str) -> str:
+    words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def test_every_part_listens_on_loopback_only(platform: StandalonePlatform) -> None:
+    parts = {name: part["pid"] for name, part in platform.parts().items() if part.get("pid")}
+    addresses = {name: listening_addresses(pid) for name, pid in parts.items()}
+    assert addresses["kafka"]
+    assert addresses["postgres"]
+    assert addresses["gateway"]
+    for name, found in addresses.items():
+        assert all(ipaddress.ip_address(address).is_loopback for address in found), (name, found)
+
+
+@pytest.mark.parametrize("name", ["connection.json", "credentials.json"])
+def test_credentials_are_their_owners_alone(platform: StandalonePlatform, name: str) -> None:
+    mode = stat.S_IMODE((platform.home / name).stat().st_mode)
+    assert mode == 0o600
+
+
+@pytest.mark.parametrize("password", ["wrong", ""])
+def test_kafka_refuses_who_has_no_password(platform: StandalonePlatform, password: str) -> None:
+    async def produce() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=platform.connection["kafka"]["bootstrap_servers"],
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username=platform.connection["kafka"]["username"],
+            sasl_plain_password=password,
+        )
+        try:
+            await producer.start()
+        finally:
+            await producer.stop()
+
+    with pytest.raises(KafkaError):
+        asyncio.run(produce())
+
+
+def test_postgres_refuses_who_has_no_password(platform: StandalonePlatform) -> None:
+    address = platform.connection["postgres_dsn"].rpartition("@")[2]
+
+    async def connect() -> None:
+        await asyncpg.connect(f"postgresql://drivetrain:wrong@{address}")
+
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        asyncio.run(connect())
+
+
+def test_the_api_refuses_who_has_no_token(platform: StandalonePlatform) -> None:
+    url = platform.connection["gateway_url"]
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        assert httpx.post(f"{url}/v1/jobs", json=SPEC, headers=headers).status_code == 401
+        assert httpx.get(f"{url}/v1/jobs", headers=headers).status_code == 401
+
+
+def login(platform: StandalonePlatform) -> tuple[str, httpx.Client]:
+    """A browser's session, by the one-time link."""
+    with platform.client() as client:
+        link = client.post("/v1/login-links").json()["url"]
+    browser = httpx.Client(base_url=platform.connection["gateway_url"], follow_redirects=True)
+    assert browser.get(link).status_code == 200
+    return link, browser
+
+
+def test_a_login_link_works_once(platform: StandalonePlatform) -> None:
+    link, browser = login(platform)
+    with browser:
+        assert browser.get("/v1/jobs").status_code == 200
+    with httpx.Client(follow_redirects=True) as other:
+        other.get(link)
+        assert other.get(f"{platform.connection['gateway_url']}/v1/jobs").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Origin": "https://evil.example"}, id="a foreign origin"),
+        pytest.param({"Origin": "null"}, id="a sandboxed frame"),
+        pytest.param({"Sec-Fetch-Site": "cross-site"}, id="a cross-site fetch"),
+    ],
+)
+def test_a_forged_browser_request_is_refused(
+    platform: StandalonePlatform, headers: dict[str, str]
+) -> None:
+    """The user's browser sends the cookie along; the request is another site's all the same."""
+    _, browser = login(platform)
+    with browser:
+        assert browser.post("/v1/jobs", json=SPEC, headers=headers).status_code == 403
+        body = json.dumps(SPEC)
+        as_form = {**headers, "Content-Type": "text/plain"}
+        assert browser.post("/v1/jobs", content=body, headers=as_form).status_code == 403
+
+
+def test_a_rebound_host_name_is_refused(platform: StandalonePlatform) -> None:
+    """A name of the attacker that resolves to 127.0.0.1 reaches the port, not the API."""
+    with platform.client() as client:
+        for path in ("/v1/jobs", "/", "/openapi.json"):
+            answer = client.get(path, headers={"Host": "rebound.example:8480"})
+            assert answer.status_code in (403, 421), path
+        assert client.post(
+            "/v1/jobs", json=SPEC, headers={"Host": "rebound.example"}
+        ).status_code in (403, 421)
