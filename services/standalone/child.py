@@ -175,6 +175,11 @@ class Child:
         if self._process is not None:
             _signal(self._process, signal.SIGKILL)
 
+    def abandon(self) -> None:
+        """`kill -9` for good: for a person who does not want to wait for the stop."""
+        self._stopping.set()
+        self.kill()
+
     async def kill_and_wait_ready(self) -> None:
         """`kill -9`, then wait until the next process is ready."""
         old = self._process

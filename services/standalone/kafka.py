@@ -150,7 +150,13 @@ def server_properties(broker: Broker, data: Path) -> str:
         "num.network.threads": "2",
         "num.io.threads": "4",
     }
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in lines.items())
+
+
+def _escaped(value: str) -> str:
+    """A value as Java's properties files have it: Latin-1 with escapes, in UTF-16 units."""
+    units = value.replace("\\", "\\\\").encode("utf-16-be").hex(" ", 2).split()
+    return "".join(chr(int(unit, 16)) if int(unit, 16) < 0x7F else f"\\u{unit}" for unit in units)
 
 
 def _format(broker: Broker, properties: Path, jars: Sequence[Path]) -> None:
@@ -178,8 +184,11 @@ def _java(jars: Sequence[Path], flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the caller's Java or Kafka settings may bend the broker."""
-    return {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    """Nothing of the caller's Java or Kafka settings may bend the broker.
+
+    A UTF-8 locale, because without one Java cannot name files that are not ASCII.
+    """
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
 
 
 async def _is_open(host: str, port: int) -> bool:

@@ -98,7 +98,7 @@ class Supervisor:
     def kill(self) -> None:
         """Kill every child at once, for a person who does not want to wait."""
         for child in self.children.values():
-            child.kill()
+            child.abandon()
 
     async def _until(self, goal: "asyncio.Future[Any]") -> None:
         """Wait for the goal, or raise what ended a child's supervision first."""

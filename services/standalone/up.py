@@ -7,6 +7,7 @@ or SIGTERM (a second one kills), or when a part cannot be kept running. Out: the
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -34,6 +35,7 @@ from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 EXIT_FAILED = 1
 EXIT_HELD = 3
+EXIT_KILLED = 130
 
 OnUp = Callable[[Plan, Reporter], Awaitable[int | None]]
 """Called when all is ready; a number stops the platform and becomes the exit code."""
@@ -67,6 +69,8 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp) -> 
     plan = await asyncio.to_thread(make_plan, options, home)
     parts = wanted_parts(options)
     await asyncio.to_thread(_fetch_jars, plan, parts, reporter)
+    if asked_to_stop.is_set():
+        return 0
     write_connection(plan)
     supervisor = Supervisor(
         [Member(part.build(plan), part.layer, part.needs) for part in parts],
@@ -226,6 +230,9 @@ class _Interrupts:
         self._on_second = action
 
     def _received(self) -> None:
-        if self._asked_to_stop.is_set() and self._on_second is not None:
+        if self._asked_to_stop.is_set():
+            if self._on_second is None:
+                # Nothing runs yet, and a download cannot be interrupted otherwise.
+                os._exit(EXIT_KILLED)
             self._on_second()
         self._asked_to_stop.set()
