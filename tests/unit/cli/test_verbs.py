@@ -31,7 +31,7 @@ def test_jobs_are_listed_page_after_page(cli: RunCli, platform: FakePlatform) ->
     ran = cli("job", "list", "--state", "running")
     assert ran.code == 0
     title, first, second = ran.out.splitlines()
-    assert title.split() == ["JOB", "NAME", "STATE", "STEP", "ETA", "CHARGED", "SUBMITTED"]
+    assert title.split() == ["JOB", "NAME", "STATE", "STEP", "LEFT", "CHARGED", "SUBMITTED"]
     assert first.split()[:4] == [JOB_ID, "digits", "running", "10/400"]
     assert second.split()[:4] == ["job_" + "z" * 26, "-", "queued", "-"]
     assert [one.url.params.get("after") for one in platform.requests] == [None, "p2"]

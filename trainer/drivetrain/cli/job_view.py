@@ -7,6 +7,7 @@ from drivetrain.cli.output import Column, Item, field_column, text_of
 
 
 def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
+    """One job in full; `page` is the address of its page."""
     result: Any = job.get("result") or {}
     rows = [
         ("job", job["job_id"]),
@@ -35,6 +36,12 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
     return rows
 
 
+def progress_of(job: Item) -> Item:
+    """How far it is; empty before its first step."""
+    progress: Item = job.get("progress") or {}
+    return progress
+
+
 def _run_in_words(run: Item) -> str:
     parts = [run["state"]]
     if run.get("exit_code") is not None:
@@ -46,14 +53,13 @@ def _run_in_words(run: Item) -> str:
     return ", ".join(parts)
 
 
-def progress_of(job: Item) -> Item:
-    progress: Item = job.get("progress") or {}
-    return progress
-
-
 def _steps(job: Item) -> str:
     progress = progress_of(job)
     return amounts.steps(progress.get("step"), progress.get("max_steps"))
+
+
+def _left(job: Item) -> str:
+    return amounts.duration(waiting.standing_of_job(job).eta_seconds)
 
 
 def _numbers(series: Item) -> list[float]:
@@ -70,9 +76,7 @@ JOB_COLUMNS = (
     field_column("NAME", "name"),
     field_column("STATE", "state"),
     Column("STEP", _steps, is_number=True),
-    Column(
-        "ETA", lambda job: amounts.duration(progress_of(job).get("eta_seconds")), is_number=True
-    ),
+    Column("LEFT", _left, is_number=True),
     Column("CHARGED", lambda job: amounts.money(job.get("charged_micro_usd")), is_number=True),
     Column("SUBMITTED", lambda job: amounts.moment(job.get("submitted_at"))),
 )

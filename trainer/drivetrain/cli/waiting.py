@@ -92,7 +92,7 @@ def standing_of_job(job: Item) -> Standing:
         state=job["state"],
         done=progress.get("step"),
         total=progress.get("max_steps"),
-        eta_seconds=progress.get("eta_seconds"),
+        eta_seconds=None if job["state"] in FINAL_JOB_STATES else progress.get("eta_seconds"),
         note="; ".join(notes),
     )
 
