@@ -4,6 +4,8 @@ import asyncio
 import ipaddress
 import json
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +98,20 @@ def test_the_api_refuses_who_has_no_token(platform: StandalonePlatform) -> None:
         assert httpx.get(f"{url}/v1/jobs", headers=headers).status_code == 401
 
 
-def login(platform: StandalonePlatform) -> tuple[str, httpx.Client]:
+@contextmanager
+def browser_session(platform: StandalonePlatform) -> Iterator[tuple[str, httpx.Client]]:
     """A browser's session, by the one-time link."""
     with platform.client() as client:
         link = client.post("/v1/login-links").json()["url"]
-    browser = httpx.Client(base_url=platform.connection["gateway_url"], follow_redirects=True)
-    assert browser.get(link).status_code == 200
-    return link, browser
+    url = platform.connection["gateway_url"]
+    with httpx.Client(base_url=url, follow_redirects=True) as browser:
+        answer = browser.get(link)
+        assert answer.status_code == 200, answer.text
+        yield link, browser
 
 
 def test_a_login_link_works_once(platform: StandalonePlatform) -> None:
-    link, browser = login(platform)
-    with browser:
+    with browser_session(platform) as (link, browser):
         assert browser.get("/v1/jobs").status_code == 200
     with httpx.Client(follow_redirects=True) as other:
         other.get(link)
@@ -126,8 +130,7 @@ def test_a_forged_browser_request_is_refused(
     platform: StandalonePlatform, headers: dict[str, str]
 ) -> None:
     """The user's browser sends the cookie along; the request is another site's all the same."""
-    _, browser = login(platform)
-    with browser:
+    with browser_session(platform) as (_, browser):
         assert browser.post("/v1/jobs", json=SPEC, headers=headers).status_code == 403
         body = json.dumps(SPEC)
         as_form = {**headers, "Content-Type": "text/plain"}

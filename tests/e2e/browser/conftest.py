@@ -1,0 +1,60 @@
+"""A headless Chromium, or a reason why there is none."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright
+
+from services.standalone import jars
+from services.standalone.ports import free_port
+from tests.conftest import OpenDatabase
+from tests.e2e.browser.site import Site
+from tests.handlers.gateway.model import Model
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+# No look-ups of its maker's hosts, which a closed network refuses many at a time.
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    if not CHROMIUM.exists():
+        reason = f"no Chromium at {CHROMIUM}: install Debian's chromium, or set CHROMIUM"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield chromium
+        await chromium.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Chart.js, from the same locked archive that the platform takes it from."""
+    directory: Path = tmp_path_factory.mktemp("assets")
+    cache = jars.default_cache()
+    await asyncio.to_thread(jars.fetch_jars, jars.locked_jars("web"), cache)
+    jars.unpack_web_assets(cache, directory)
+    return directory
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(database: OpenDatabase, assets: Path) -> AsyncIterator[Site]:
+    standing = Site(Model(await database("gateway")), free_port(), assets)
+    await standing.start()
+    yield standing
+    await standing.stop()
