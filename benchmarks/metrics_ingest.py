@@ -1,0 +1,292 @@
+"""Points per second from `run.log` to queryable, against single-row inserts of the same points.
+
+Ours is the whole way: the SDK's reporter, the shim's telemetry, real Kafka, the metrics service as
+a process of its own, real Postgres, until its read API answers with every point. Peers: one
+`INSERT` of one row each into an indexed table of the same Postgres, nothing between: each with its
+own commit (the first points only, for it is slow), and at their very best, pipelined by asyncpg in
+transactions of 1,000. In turn, medians of all rounds.
+"""
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import httpx
+
+from benchmarks.report import Row, options, publish
+from drivetrain.environment import Environment
+from drivetrain.pod.events import Events, Samples, decoder
+from drivetrain.pod.telemetry import Telemetry
+from drivetrain.reporting import Key, Reporter
+from drivetrain.samples import Standing
+from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
+from drivetrain_schemas.pods import PodSpec
+from services.runtime.kafka import KafkaAccess
+from services.runtime.topics import create_topics
+from services.standalone.embedded import RunningKafka, running_kafka, running_postgres
+from services.standalone.ports import free_port
+
+SERIES = ("loss", "accuracy", "learning_rate", "gradient_norm")
+PREFIX = "benchmark."
+NUM_COMMITTED = 2000
+TARGET = 5.0
+TARGET_PIPELINED = 1.0
+TABLE = """
+create table if not exists points (
+    job_id text not null, run_id text not null, attempt integer not null, rank integer not null,
+    series text not null, step bigint not null, value double precision not null
+);
+create index if not exists points_of_series on points (job_id, rank, series, step)
+"""
+INSERT = "insert into points values ($1, $2, $3, $4, $5, $6, $7)"
+
+
+class ShimInProcess:
+    """What a rank's reporter sends to, and the way on to Kafka, as in a pod's shim."""
+
+    def __init__(self, events: Events, telemetry: Telemetry) -> None:
+        self._events = events
+        self._telemetry = telemetry
+        self._loop = asyncio.get_running_loop()
+        self._acknowledged: list[Key] = []
+
+    def send(self, line: bytes) -> bool:
+        message = decoder.decode(line)
+        if isinstance(message, Samples):
+            self._loop.call_soon_threadsafe(self._put, message)
+        return True
+
+    def acknowledged(self, seconds: float) -> list[Key]:
+        time.sleep(seconds)
+        taken, self._acknowledged = self._acknowledged, []
+        return taken
+
+    def close(self) -> None:
+        return None
+
+    def _put(self, message: Samples) -> None:
+        key = (message.run_id, message.session, message.batch)
+        accepted = self._telemetry.put(
+            self._events.samples(message), lambda: self._acknowledged.append(key)
+        )
+        assert accepted, "the benchmark sends more than a pod's buffer holds"
+
+
+async def ours(kafka: RunningKafka, url: str, number: int, num_steps: int) -> float:
+    """Seconds from the first `log` until all points can be read."""
+    job_id = job_id_for("default", f"benchmark-{number}")
+    run_id = run_id_for(job_id, 1)
+    telemetry = Telemetry(PodKafkaAccess(**_access(kafka), topic_prefix=PREFIX))
+    sending = asyncio.create_task(telemetry.run())
+    reporter = Reporter(
+        Environment("default", job_id, run_id, attempt=1, fence=1),
+        ShimInProcess(Events(_pod(kafka, job_id, run_id)), telemetry),
+        Standing(),
+        lambda: {"t": "progress"},
+    )
+    reporter.start()
+    started = time.perf_counter()
+    await asyncio.to_thread(_log, reporter, num_steps)
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        while await _num_queryable(client, job_id) < num_steps * len(SERIES):
+            await asyncio.sleep(0.01)
+    seconds = time.perf_counter() - started
+    assert reporter.num_dropped == 0, "samples were dropped: the figure would be too good"
+    await asyncio.to_thread(reporter.close, 5.0)
+    sending.cancel()
+    await telemetry.close()
+    return seconds
+
+
+async def pipelined(dsn: str, number: int, num_steps: int) -> float:
+    """Seconds for all points, 1,000 inserts to a transaction."""
+    rows = _rows(number, num_steps)
+    connection = await _connection_with_table(dsn)
+    try:
+        started = time.perf_counter()
+        for first in range(0, len(rows), 1000):
+            async with connection.transaction():
+                await connection.executemany(INSERT, rows[first : first + 1000])
+        return time.perf_counter() - started
+    finally:
+        await connection.close()
+
+
+async def committed(dsn: str, number: int) -> float:
+    """Seconds for the first points, each insert with its own commit."""
+    rows = _rows(number, NUM_COMMITTED // len(SERIES))
+    connection = await _connection_with_table(dsn)
+    try:
+        insert = await connection.prepare(INSERT)
+        started = time.perf_counter()
+        for row in rows:
+            await insert.fetch(*row)
+        return time.perf_counter() - started
+    finally:
+        await connection.close()
+
+
+def _rows(number: int, num_steps: int) -> list[tuple[object, ...]]:
+    job_id = job_id_for("default", f"benchmark-{number}")
+    run_id = run_id_for(job_id, 1)
+    return [
+        (job_id, run_id, 1, 0, name, step, 1.0 / (step + 1))
+        for step in range(num_steps)
+        for name in SERIES
+    ]
+
+
+async def _connection_with_table(dsn: str) -> asyncpg.Connection:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(TABLE)
+    return connection
+
+
+def _log(reporter: Reporter, num_steps: int) -> None:
+    for step in range(num_steps):
+        value = 1.0 / (step + 1)
+        reporter.log(step, dict.fromkeys(SERIES, value))
+
+
+async def _num_queryable(client: httpx.AsyncClient, job_id: str) -> int:
+    answer = (await client.get("/series", params={"job_id": job_id})).json()
+    return sum(series["num_samples"] for series in answer["series"])
+
+
+def _access(kafka: RunningKafka) -> dict[str, str]:
+    return {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "username": kafka.username,
+        "password": kafka.password,
+    }
+
+
+def _pod(kafka: RunningKafka, job_id: str, run_id: str) -> PodSpec:
+    return PodSpec(
+        pod_id=pod_id_for(job_id, 1, 0),
+        tenant_id="default",
+        job_id=job_id,
+        run_id=run_id,
+        attempt=1,
+        fence=1,
+        node_id="benchmark",
+        pod_index=0,
+        num_pods=1,
+        first_rank=0,
+        num_ranks=1,
+        world_size=1,
+        device_type="cpu",
+        job=JobSpec(name="benchmark", command=("benchmark",)),
+        kafka=PodKafkaAccess(**_access(kafka), topic_prefix=PREFIX),
+        object_store_url="file:///none",
+        rendezvous_file="none",
+        master_port=1,
+    )
+
+
+@asynccontextmanager
+async def metrics_service(kafka: RunningKafka, dsn: str, log: Path) -> AsyncIterator[str]:
+    """The service as its own process; the address of its read API."""
+    http_port, ops_port = free_port(), free_port()
+    settings = {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "KAFKA_SASL_USERNAME": kafka.username,
+        "KAFKA_SASL_PASSWORD": kafka.password,
+        "TOPIC_PREFIX": PREFIX,
+        "POSTGRES_DSN": dsn,
+        "HTTP_PORT": str(http_port),
+        "OPS_PORT": str(ops_port),
+    }
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")}
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "services.metrics",
+            env=kept | {f"DRIVETRAIN_{name}": text for name, text in settings.items()},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
+            while not await _is_ready(client, ops_port):
+                assert process.returncode is None, "the metrics service ended"
+                await asyncio.sleep(0.1)
+        yield f"http://127.0.0.1:{http_port}"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _is_ready(client: httpx.AsyncClient, port: int) -> bool:
+    try:
+        return (await client.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+async def measure(quick: bool) -> list[Row]:
+    num_steps, rounds = (10_000, 2) if quick else (60_000, 5)
+    num_points = num_steps * len(SERIES)
+    our_rates: list[float] = []
+    committed_rates: list[float] = []
+    pipelined_rates: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        async with (
+            running_kafka(home / "kafka") as kafka,
+            running_postgres(home / "postgres") as postgres,
+        ):
+            access = KafkaAccess(kafka.bootstrap_servers, kafka.username, kafka.password)
+            await create_topics(access, PREFIX)
+            async with metrics_service(kafka, postgres.dsn, home / "log") as url:
+                await ours(kafka, url, -1, 1000)  # connections, statements, first chunks
+                for number in range(rounds):
+                    our_rates.append(num_points / await ours(kafka, url, number, num_steps))
+                    pipelined_rates.append(
+                        num_points / await pipelined(postgres.dsn, number, num_steps)
+                    )
+                    committed_rates.append(NUM_COMMITTED / await committed(postgres.dsn, number))
+                    print(
+                        f"{number + 1}/{rounds}: {our_rates[-1]:,.0f} points/s, "
+                        f"{committed_rates[-1]:,.0f}, {pipelined_rates[-1]:,.0f}"
+                    )
+    what = f"{num_points:,} points of {len(SERIES)} series, run.log to queryable"
+    return [
+        _row("committed", what, our_rates, committed_rates, TARGET),
+        _row("pipelined", what, our_rates, pipelined_rates, TARGET_PIPELINED),
+    ]
+
+
+def _row(
+    peer: str, what: str, our_rates: list[float], peer_rates: list[float], target: float
+) -> Row:
+    our_rate, peer_rate = statistics.median(our_rates), statistics.median(peer_rates)
+    return Row(
+        id=f"metrics_ingest.{peer}",
+        what=what,
+        ours=f"{our_rate:,.0f} points/s",
+        peer=f"{peer_rate:,.0f} points/s (single-row inserts, {peer})",
+        ratio=our_rate / peer_rate,
+        target=f"at least {target:g} x",
+        met=our_rate / peer_rate >= target,
+    )
+
+
+def main() -> None:
+    given = options("Points per second from run.log to queryable")
+    publish(asyncio.run(measure(given.quick)), given.json, ["aiokafka", "asyncpg", "msgspec"])
+
+
+if __name__ == "__main__":
+    main()
