@@ -24,8 +24,8 @@ class ConfigurationError(PlatformError):
 
 
 # Postgres by class of SQLSTATE: 08 connections, 25006 read-only after a failover, 40 deadlocks and
-# the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last is
-# what asyncpg says when the server hung up on an idle connection, or only standbys answer.
+# the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last
+# one is what asyncpg says when the server hung up on an idle connection, or only standbys answer.
 TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     TemporaryError,
     OSError,

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from aiohttp import ClientConnectionError, ClientPayloadError
+from aiohttp import ClientPayloadError
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.runtime.errors import TemporaryError
@@ -48,9 +48,9 @@ class S3Store:
             raise NoSuchObject(key)
         try:
             async with answer["Body"] as body:
-                async for piece in body.content.iter_chunked(CHUNK_BYTES):
+                async for piece in body.iter_chunks(CHUNK_BYTES):
                     yield piece
-        except (BotoCoreError, ClientConnectionError, ClientPayloadError, OSError) as error:
+        except (BotoCoreError, ClientPayloadError, OSError) as error:
             raise TemporaryError(f"{key}: {error!r}") from error
 
     async def size(self, key: str) -> int:

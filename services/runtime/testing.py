@@ -4,6 +4,8 @@ Each is held to the real thing by one contract suite that runs on both (`tests/c
 """
 
 import asyncio
+import heapq
+import itertools
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,12 +15,13 @@ from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 
 class ManualClock:
-    """Time that stands still until it is moved; sleepers wake in order."""
+    """Time that stands still until it is moved; sleepers wake in the order of their times."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
         self._elapsed = 0.0
-        self._changed = asyncio.Condition()
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self._elapsed)
@@ -27,14 +30,22 @@ class ManualClock:
         return self._elapsed
 
     async def sleep(self, seconds: float) -> None:
-        until = self._elapsed + seconds
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._elapsed >= until)
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), woken))
+        if seconds <= 0:
+            woken.set_result(None)
+        await woken
 
     async def advance(self, seconds: float) -> None:
-        async with self._changed:
-            self._elapsed += seconds
-            self._changed.notify_all()
+        until = self._elapsed + seconds
+        while self._sleepers and self._sleepers[0][0] <= until:
+            due, _, woken = heapq.heappop(self._sleepers)
+            self._elapsed = max(self._elapsed, due)
+            if not woken.done():
+                woken.set_result(None)
+            await asyncio.sleep(0)  # it runs, and may sleep again, before the next one wakes
+        self._elapsed = until
+        await asyncio.sleep(0)
 
 
 class InMemoryBus:
