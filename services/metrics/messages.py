@@ -195,7 +195,9 @@ def _is_ours(record: Record, value: bytes, type_name: bytes) -> bool:
     }
     num_known = 0
     for name, text in record.headers:
-        if name in fixed:
+        if text is None:
+            is_sound = False
+        elif name in fixed:
             is_sound = text == fixed[name]
         elif name == "ce_tenantid":
             is_sound = _TENANT.match(text) is not None

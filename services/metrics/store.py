@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import asyncpg
 
@@ -13,9 +13,8 @@ from services.metrics.messages import BatchKey
 Stream = Literal["samples", "logs"]
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkRow:
-    """What one batch held of one series."""
+class ChunkRow(NamedTuple):
+    """What one batch held of one series; the fields are the columns."""
 
     job_id: str
     run_id: str
@@ -25,7 +24,6 @@ class ChunkRow:
     num_samples: int
     min_step: int
     max_step: int
-    last_value: float
     steps: list[int]
     values: list[float]
 
@@ -54,9 +52,10 @@ class SeriesOfJob:
     last_value: float
 
 
-@dataclass(frozen=True, slots=True)
-class LogChunk:
-    """Whole lines of one rank; the first one's place among the job's lines is `first_position`."""
+class LogChunk(NamedTuple):
+    """Whole lines of one rank, which stand at `first_position` to before `end_position` among the
+    job's lines; the fields are the columns.
+    """
 
     job_id: str
     run_id: str
@@ -65,6 +64,7 @@ class LogChunk:
     session: str
     batch: int
     first_position: int
+    end_position: int
     first_line: int
     lines: list[str]
 
@@ -105,36 +105,7 @@ async def insert_batches(
 
 
 async def insert_chunks(connection: asyncpg.Connection, chunks: Sequence[ChunkRow]) -> None:
-    await connection.copy_records_to_table(
-        "chunks",
-        records=[
-            (
-                chunk.job_id,
-                chunk.run_id,
-                chunk.attempt,
-                chunk.rank,
-                chunk.series,
-                chunk.num_samples,
-                chunk.min_step,
-                chunk.max_step,
-                chunk.steps,
-                chunk.values,
-            )
-            for chunk in chunks
-        ],
-        columns=[
-            "job_id",
-            "run_id",
-            "attempt",
-            "rank",
-            "series",
-            "num_samples",
-            "min_step",
-            "max_step",
-            "steps",
-            "values",
-        ],
-    )
+    await connection.copy_records_to_table("chunks", records=chunks, columns=ChunkRow._fields)
 
 
 async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow]) -> None:
@@ -251,36 +222,7 @@ async def add_log_lines(
 
 
 async def insert_log_chunks(connection: asyncpg.Connection, chunks: Sequence[LogChunk]) -> None:
-    await connection.copy_records_to_table(
-        "log_chunks",
-        records=[
-            (
-                chunk.job_id,
-                chunk.run_id,
-                chunk.attempt,
-                chunk.rank,
-                chunk.session,
-                chunk.batch,
-                chunk.first_position,
-                chunk.first_position + len(chunk.lines),
-                chunk.first_line,
-                chunk.lines,
-            )
-            for chunk in chunks
-        ],
-        columns=[
-            "job_id",
-            "run_id",
-            "attempt",
-            "rank",
-            "session",
-            "batch",
-            "first_position",
-            "end_position",
-            "first_line",
-            "lines",
-        ],
-    )
+    await connection.copy_records_to_table("log_chunks", records=chunks, columns=LogChunk._fields)
 
 
 async def log_head(connection: asyncpg.Connection, job_id: str) -> tuple[int, int]:
@@ -297,7 +239,8 @@ async def log_chunks_after(
     """Chunks with lines at `position` or behind it, in order."""
     rows = await connection.fetch(
         """
-        select job_id, run_id, attempt, rank, session, batch, first_position, first_line, lines
+        select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
+            first_line, lines
         from log_chunks
         where job_id = $1 and ($2::integer is null or rank = $2) and end_position > $3
         order by end_position limit $4
@@ -307,7 +250,7 @@ async def log_chunks_after(
         position,
         max_chunks,
     )
-    return [LogChunk(**dict(row)) for row in rows]
+    return [LogChunk(*row) for row in rows]
 
 
 async def last_log_chunks(
@@ -316,7 +259,8 @@ async def last_log_chunks(
     """The last chunks that have lines, in order."""
     rows = await connection.fetch(
         """
-        select job_id, run_id, attempt, rank, session, batch, first_position, first_line, lines
+        select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
+            first_line, lines
         from log_chunks
         where job_id = $1 and ($2::integer is null or rank = $2) and end_position > first_position
         order by end_position desc limit $3
@@ -325,7 +269,7 @@ async def last_log_chunks(
         rank,
         max_chunks,
     )
-    return [LogChunk(**dict(row)) for row in reversed(rows)]
+    return [LogChunk(*row) for row in reversed(rows)]
 
 
 async def lock_run(

@@ -5,13 +5,13 @@ read. Fences are no concern here: samples of an older run stay under that run, a
 highest attempt per step.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertRaised
 from services.metrics import alerts, store
-from services.metrics.core.series import summarize
+from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import LINES, REPLAYED, SAMPLES
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
 from services.metrics.store import ChunkRow, LogChunk, SeriesRow
@@ -27,6 +27,7 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
     read, unfit = _read(read_samples, records)
     batches = await _not_seen(tx, "samples", read)
     chunks: list[ChunkRow] = []
+    sums: dict[tuple[str, int, str], SeriesRow] = {}
     not_finite: dict[tuple[str, str], AlertRaised] = {}
     for batch in batches:
         for name, (steps, values) in batch.columns.items():
@@ -43,17 +44,18 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
                     num_samples=summary.num_samples,
                     min_step=summary.min_step,
                     max_step=summary.max_step,
-                    last_value=summary.last_value,
                     steps=steps,
                     values=values,
                 )
             )
+            series = (batch.key.run_id, batch.key.rank, name)
+            sums[series] = _added(sums.get(series), batch, name, summary)
             if summary.first_not_finite_step is not None:
                 alert = _not_finite(batch, name, summary.first_not_finite_step)
                 not_finite.setdefault((batch.key.run_id, name), alert)
     if chunks:
         await store.insert_chunks(tx.connection, chunks)
-        await store.add_to_series(tx.connection, _sums(chunks))
+        await store.add_to_series(tx.connection, list(sums.values()))
     for _, alert in sorted(not_finite.items()):  # rows are locked in one order by all
         await alerts.raise_once(tx, alert)
     num_samples = sum(chunk.num_samples for chunk in chunks)
@@ -116,27 +118,19 @@ def _not_finite(batch: SampleBatch, name: str, step: int) -> AlertRaised:
     )
 
 
-def _sums(chunks: Iterable[ChunkRow]) -> list[SeriesRow]:
-    """One row for each (run, rank, series)."""
-    sums: dict[tuple[str, int, str], SeriesRow] = {}
-    for chunk in chunks:
-        key = (chunk.run_id, chunk.rank, chunk.series)
-        old = sums.get(key)
-        latest: ChunkRow | SeriesRow = chunk
-        latest_step = chunk.max_step
-        if old is not None and old.last_step > chunk.max_step:
-            latest, latest_step = old, old.last_step
-        sums[key] = SeriesRow(
-            run_id=chunk.run_id,
-            rank=chunk.rank,
-            name=chunk.series,
-            job_id=chunk.job_id,
-            attempt=chunk.attempt,
-            num_samples=chunk.num_samples + (old.num_samples if old else 0),
-            last_step=latest_step,
-            last_value=latest.last_value,
-        )
-    return list(sums.values())
+def _added(old: SeriesRow | None, batch: SampleBatch, name: str, summary: Summary) -> SeriesRow:
+    """The sums of a series with one more chunk."""
+    is_latest = old is None or summary.max_step >= old.last_step
+    return SeriesRow(
+        run_id=batch.key.run_id,
+        rank=batch.key.rank,
+        name=name,
+        job_id=batch.job_id,
+        attempt=batch.attempt,
+        num_samples=summary.num_samples + (old.num_samples if old else 0),
+        last_step=summary.max_step if old is None or is_latest else old.last_step,
+        last_value=summary.last_value if old is None or is_latest else old.last_value,
+    )
 
 
 async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[LogChunk]:
@@ -157,6 +151,7 @@ async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[
                 session=batch.key.session,
                 batch=batch.key.batch,
                 first_position=position,
+                end_position=position + len(batch.lines),
                 first_line=batch.first_line,
                 lines=batch.lines,
             )
