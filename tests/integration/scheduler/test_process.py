@@ -7,6 +7,8 @@ import secrets
 import signal
 import sys
 from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from drivetrain_schemas.topics import EVENTS_JOBS
 from services.runtime.kafka import KafkaAccess, KafkaSource
 from services.runtime.topics import create_topics
 from services.scheduler.launchers import processes
+from services.standalone.embedded import running_postgres
 from tests.events import make_event
 from tests.platform_service import parsed, produce
 
@@ -63,6 +66,15 @@ class Scheduler:
             start_new_session=True,
         )
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
     async def kill(self) -> None:
         """kill -9, to the whole process group."""
         assert self._process is not None
@@ -91,26 +103,43 @@ class Scheduler:
 
 @pytest.fixture
 async def scheduler(kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path):
-    await create_topics(kafka, topic_prefix)
     name = f"scheduler_{secrets.token_hex(4)}"
     admin = await asyncpg.connect(postgres_dsn)
     await admin.execute(f"create database {name}")
     await admin.close()
+    dsn = urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl()
+    async with running_scheduler(kafka, dsn, topic_prefix, tmp_path) as scheduler:
+        yield scheduler
+
+
+@asynccontextmanager
+async def running_scheduler(
+    kafka: KafkaAccess, dsn: str, topic_prefix: str, directory: Path
+) -> AsyncIterator[Scheduler]:
+    await create_topics(kafka, topic_prefix)
     own = {
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "KAFKA_SASL_USERNAME": kafka.username,
         "KAFKA_SASL_PASSWORD": kafka.password,
-        "POSTGRES_DSN": urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl(),
+        "POSTGRES_DSN": dsn,
         "TOPIC_PREFIX": topic_prefix,
         "NODES": json.dumps(ONE_SLOT_NODES),
-        "PODS_DIRECTORY": str(tmp_path / "pods"),
+        "PODS_DIRECTORY": str(directory / "pods"),
     }
     environment = {key: text for key, text in os.environ.items() if "DRIVETRAIN" not in key}
     environment |= {f"DRIVETRAIN_{key}": text for key, text in own.items()}
     scheduler = Scheduler(kafka, environment, topic_prefix)
     await scheduler.start()
-    yield scheduler
-    await scheduler.stop()
+    try:
+        yield scheduler
+        await scheduler.stop()
+    finally:
+        await asyncio.to_thread(leave_nothing, directory)
+
+
+def leave_nothing(directory: Path) -> None:
+    pods = frozenset(pod.name for pod in directory.glob("pods/*/*/*"))
+    assert processes.kill_marked(pods, 10) == pods
 
 
 def types(told: list) -> list[str]:
@@ -141,9 +170,8 @@ async def test_pods_outlive_the_scheduler_and_are_adopted(scheduler: Scheduler, 
     job = job_id_for("default", "r1")
     await scheduler.send(submit("r1", waits))
     await scheduler.until("run.started", job)
-    before = {
-        pod_id_for(job, 1, index): processes.marked()[pod_id_for(job, 1, index)] for index in (0, 1)
-    }
+    pods = [pod_id_for(job, 1, index) for index in (0, 1)]
+    before = [shim_and_ranks(tmp_path, job, pod) for pod in pods]
 
     await scheduler.kill()
     await scheduler.send(submit("r2", ["true"]))
@@ -151,8 +179,7 @@ async def test_pods_outlive_the_scheduler_and_are_adopted(scheduler: Scheduler, 
     second = job_id_for("default", "r2")
     waiting = (await scheduler.until("job.waiting", second))[-1]
     assert waiting.holders[0].job_id == job
-    now = processes.marked()
-    assert {pod_id: pids & now[pod_id] for pod_id, pids in before.items()} == before
+    assert [shim_and_ranks(tmp_path, job, pod) for pod in pods] == before
 
     go.touch()
     told = await scheduler.until("job.succeeded", job)
@@ -172,8 +199,7 @@ async def test_a_killed_rank_ends_the_gang_and_the_job_goes_on(
     await scheduler.until("run.started", job)
     pod = pod_id_for(job, 1, 1)
 
-    shim = json.loads((tmp_path / "pods" / job / "1" / pod / "identity.json").read_text())["pid"]
-    (rank,) = (pid for pid in processes.marked()[pod] if _parent(pid) == shim)
+    _, rank = shim_and_ranks(tmp_path, job, pod)
     os.kill(rank, signal.SIGKILL)
 
     told = await scheduler.until("run.started", job, count=2)
@@ -199,13 +225,36 @@ async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
     await scheduler.until("run.started", job)
     pod = pod_id_for(job, 1, 0)
 
-    shim = json.loads((tmp_path / "pods" / job / "1" / pod / "identity.json").read_text())["pid"]
+    shim, _ = shim_and_ranks(tmp_path, job, pod)
     os.kill(shim, signal.SIGKILL)
 
     told = await scheduler.until("job.failed", job)
     assert types(told)[4:] == ["run.lost", "allocation.released", "job.failed"]
     marked = processes.marked()
     assert not {pod_id_for(job, 1, index) for index in (0, 1)} & marked.keys()
+
+
+async def test_a_killed_postgres_is_waited_for(
+    kafka: KafkaAccess, topic_prefix: str, tmp_path: Path
+):
+    go = tmp_path / "go"
+    waits = ["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"]
+    first, second = job_id_for("default", "r1"), job_id_for("default", "r2")
+    async with (
+        running_postgres(tmp_path / "postgres") as postgres,
+        running_scheduler(kafka, postgres.dsn, topic_prefix, tmp_path) as scheduler,
+    ):
+        await scheduler.send(submit("r1", waits))
+        await scheduler.until("run.started", first)
+        process = scheduler.pid
+
+        postgres.child.kill()
+        await scheduler.send(submit("r2", ["true"]))
+        go.touch()
+
+        assert (await scheduler.until("job.succeeded", first))[-1].attempts == 1
+        assert (await scheduler.until("job.succeeded", second))[-1].attempts == 1
+        assert (scheduler.pid, scheduler.is_running) == (process, True)
 
 
 async def test_a_cancelled_job_stops(scheduler: Scheduler):
@@ -222,6 +271,13 @@ async def test_a_cancelled_job_stops(scheduler: Scheduler):
         "allocation.released",
         "job.cancelled",
     ]
+
+
+def shim_and_ranks(directory: Path, job_id: str, pod_id: str) -> list[int]:
+    """The processes of a pod that last: its shim, then the shim's children."""
+    path = directory / "pods" / job_id / "1" / pod_id / "identity.json"
+    shim = json.loads(path.read_text())["pid"]
+    return [shim, *sorted(pid for pid in processes.marked()[pod_id] if _parent(pid) == shim)]
 
 
 def _parent(pid: int) -> int:
