@@ -16,6 +16,7 @@ from tests.e2e.browser.site import Site
 from tests.handlers.gateway.model import Model
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+HAS_CHROMIUM = CHROMIUM.exists()
 # No look-ups of its maker's hosts, which a closed network refuses many at a time.
 FLAGS = [
     "--headless",
@@ -31,7 +32,7 @@ FLAGS = [
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    if not CHROMIUM.exists():
+    if not HAS_CHROMIUM:
         reason = f"no Chromium at {CHROMIUM}: install Debian's chromium, or set CHROMIUM"
         if os.environ.get("CI"):
             pytest.fail(reason)
