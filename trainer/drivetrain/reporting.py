@@ -24,16 +24,27 @@ import msgspec
 
 from drivetrain import control
 from drivetrain.environment import Environment
-from drivetrain.samples import Columns, Entry, Standing, sort_in
+from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, Standing
 
-MAX_WAITING_ENTRIES = 100_000
-MAX_FULL_COLUMNS = 64
+MAX_WAITING_SAMPLES = 200_000
 MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
 _PERIOD_SECONDS = 0.25
 _PROGRESS_SECONDS = 1.0
 _logger = logging.getLogger("drivetrain")
 
 Key = tuple[str, str, int]  # run, session, batch number
+
+
+def capture(value: Any) -> Any:
+    """A value as it is now, without waiting for a device; None for what is no number."""
+    if isinstance(value, int):
+        return float(value)
+    try:
+        if hasattr(value, "detach"):
+            return value.item() if value.device.type == "cpu" else value.detach().clone()
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
 
 
 class Sink(Protocol):
@@ -66,9 +77,9 @@ class Reporter:
         self.num_dropped = 0
         self._session = secrets.token_hex(8)
         self._next_batch = 0
-        self._entries: deque[Entry] = deque()
-        self._columns = Columns()
-        self._full: deque[Columns] = deque()
+        self._logged: Flat = []
+        self._sorted: deque[Columns] = deque()
+        self._num_sorted = 0
         self._unacknowledged: OrderedDict[Key, bytes] = OrderedDict()
         self._to_send: deque[bytes] = deque()
         self._lock = threading.Lock()
@@ -79,8 +90,10 @@ class Reporter:
         self._thread.start()
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
-        if len(self._entries) < MAX_WAITING_ENTRIES:
-            self._entries.append((step, values))
+        logged = self._logged
+        if len(logged) < 3 * MAX_WAITING_SAMPLES:
+            for name, value in values.items():
+                logged.extend((step, name, value if type(value) is float else capture(value)))
         else:
             self.num_dropped += len(values)
 
@@ -96,7 +109,6 @@ class Reporter:
     def unacknowledged(self) -> list[dict[str, Any]]:
         """The batches of which nobody has said that they arrived, for the checkpoint."""
         with self._lock:
-            self._sort()
             self._cut(MAX_UNACKNOWLEDGED_BYTES)
             return [msgspec.json.decode(line) for line in self._unacknowledged.values()]
 
@@ -129,7 +141,6 @@ class Reporter:
 
     def _pass_on(self, max_bytes: int) -> None:
         with self._lock:
-            self._sort()
             self._cut(max_bytes)
         while self._to_send:
             if not self._sink.send(self._to_send[0]):
@@ -139,28 +150,31 @@ class Reporter:
 
     def _sort(self) -> None:
         """Put what was logged into columns."""
-        while self._entries:
-            if self._columns.is_full:
-                self._full.append(self._columns)
-                self._columns = Columns()
-            columns = self._columns if len(self._full) < MAX_FULL_COLUMNS else Columns()
-            sort_in([self._entries.popleft()], columns, self.standing)
+        while self._logged:
+            # Each of the two is one step to other threads, and they only add behind.
+            chunk = self._logged[: 3 * MAX_SAMPLES_PER_CHUNK]
+            del self._logged[: len(chunk)]
+            columns = Columns.of(chunk)
+            self.standing.take(columns.series)
             self.num_dropped += columns.num_refused
-            columns.num_refused = 0
-            if columns is not self._columns:
+            if self._num_sorted + columns.num_samples > MAX_WAITING_SAMPLES:
                 self.num_dropped += columns.num_samples
+            elif columns.num_samples:
+                self._sorted.append(columns)
+                self._num_sorted += columns.num_samples
 
     def _cut(self, max_bytes: int) -> None:
-        """Make batches of the columns, as long as not too much is on the way."""
+        """Make batches, as long as not too much is on the way."""
         size = sum(map(len, self._unacknowledged.values()))
-        while size < max_bytes and (self._full or self._columns.num_samples):
-            if self._full:
-                columns = self._full.popleft()
-            else:
-                columns, self._columns = self._columns, Columns()
-            size += self._enqueue(self._message(columns))
+        if size < max_bytes:
+            self._sort()
+        while size < max_bytes and self._sorted:
+            columns = self._sorted.popleft()
+            self._num_sorted -= columns.num_samples
+            for piece in columns.to_json():
+                size += self._enqueue(self._message(piece))
 
-    def _message(self, columns: Columns) -> dict[str, Any]:
+    def _message(self, columns: dict[str, Any]) -> dict[str, Any]:
         number = self._next_batch
         self._next_batch += 1
         return {
@@ -168,7 +182,7 @@ class Reporter:
             **self._run,
             "session": self._session,
             "batch": number,
-            "columns": columns.to_json(),
+            "columns": columns,
         }
 
     def _enqueue(self, message: dict[str, Any]) -> int:
@@ -222,6 +236,16 @@ class ShimSink:
         return [(m["run_id"], m["session"], m["batch"]) for m in messages if m["t"] == "ack"]
 
     def close(self) -> None:
+        """Read what is still coming: closed with unread bytes, a socket loses those it has sent."""
+        if self._socket is None:
+            return
+        try:
+            self._socket.settimeout(2)
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket.recv(65536):
+                continue
+        except OSError as error:
+            _logger.warning("the last samples may be lost: %s", error)
         self._drop()
 
     def _drop(self) -> None:
@@ -262,23 +286,30 @@ def report(values: Mapping[str, float], step: int | None = None) -> bool:
     path = os.environ.get("DRIVETRAIN_CONTROL_SOCKET")
     if path is None:
         return False
-    columns, standing = Columns(), Standing()
-    sort_in([(step or 0, values)], columns, standing)
-    message = {
-        "t": "samples",
-        "run_id": os.environ["DRIVETRAIN_RUN_ID"],
-        "attempt": int(os.environ["DRIVETRAIN_ATTEMPT"]),
-        "fence": int(os.environ["DRIVETRAIN_FENCE"]),
-        "rank": int(os.environ.get("RANK", "0")),
-        "session": secrets.token_hex(8),
-        "batch": 0,
-        "columns": columns.to_json(),
-        "is_result": True,
-    }
+    logged: Flat = []
+    for name, value in values.items():
+        logged += (step or 0, name, value)
+    columns = Columns.of(logged)
+    session = secrets.token_hex(8)
+    lines = [
+        control.encode_line(
+            {
+                "t": "samples",
+                "run_id": os.environ["DRIVETRAIN_RUN_ID"],
+                "attempt": int(os.environ["DRIVETRAIN_ATTEMPT"]),
+                "fence": int(os.environ["DRIVETRAIN_FENCE"]),
+                "rank": int(os.environ.get("RANK", "0")),
+                "session": session,
+                "batch": number,
+                "columns": piece,
+                "is_result": True,
+            }
+        )
+        for number, piece in enumerate(columns.to_json())
+    ]
+    if step is not None:
+        lines.append(control.encode_line({"t": "progress", "step": step}))
     with control.connect(path) as endpoint:
         endpoint.settimeout(10)
-        if columns.num_samples:
-            endpoint.sendall(control.encode_line(message))
-        if step is not None:
-            endpoint.sendall(control.encode_line({"t": "progress", "step": step}))
+        endpoint.sendall(b"".join(lines))
     return columns.num_refused == 0

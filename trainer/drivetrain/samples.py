@@ -1,59 +1,75 @@
 """Metric samples between `run.log` and the wire: columns, last values, and the best so far.
 
-Pure. A batch is cut once and never changes, so its number identifies its content wherever it is
-sent again. Values that are no numbers are left out and counted, never raised: reporting must not
-stop training.
+Pure. Samples are sorted by whole chunks, because this work counts for every logged value. Values
+that are no numbers are left out and counted, never raised: reporting must not stop training.
 """
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_SAMPLES_PER_BATCH = 4000  # about 120 KB of JSON, half of what one event may hold
+MAX_SAMPLES_PER_CHUNK = 2000
+# A series of a chunk more may follow: some 180 KB of JSON, where an event may have 256.
+MAX_SAMPLES_PER_BATCH = 4000
 MAX_SERIES_PER_BATCH = 500
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,127}")
 
-Entry = tuple[int, Mapping[str, Any]]
-SampleValue = float | str
+# step, name, value, step, name, value ...: without a container for each sample, because thousands
+# of young containers bring Python's collector to walk over all objects of the process.
+Flat = list[Any]
+Series = dict[str, tuple[list[int], list[float]]]
 
 
 @dataclass(slots=True)
 class Columns:
     """Samples of several series, each a list of steps and a list of values."""
 
-    series: dict[str, tuple[list[int], list[SampleValue]]] = field(default_factory=dict)
+    series: Series = field(default_factory=dict)
     num_samples: int = 0
     num_refused: int = 0
 
-    @property
-    def is_full(self) -> bool:
-        return self.num_samples >= MAX_SAMPLES_PER_BATCH or len(self.series) >= MAX_SERIES_PER_BATCH
+    @staticmethod
+    def of(logged: Flat) -> "Columns":
+        columns = Columns()
+        series = columns.series
+        items = iter(logged)
+        for step, name, value in zip(items, items, items, strict=True):
+            if type(value) is not float:
+                value = to_number(value)
+                if value is None:
+                    columns.num_refused += 1
+                    continue
+            column = series.get(name)
+            if column is None:
+                column = series[name] = ([], [])
+            column[0].append(step)
+            column[1].append(value)
+        for name in [name for name in series if _NAME.fullmatch(name) is None]:
+            columns.num_refused += len(series.pop(name)[0])
+        columns.num_samples = sum(len(steps) for steps, _ in series.values())
+        return columns
 
-    def add(self, step: int, name: str, value: float) -> None:
-        column = self.series.get(name)
-        if column is None:
-            if _NAME.fullmatch(name) is None:
-                self.num_refused += 1
-                return
-            column = self.series[name] = ([], [])
-        column[0].append(step)
-        column[1].append(value if math.isfinite(value) else _spelt(value))
-        self.num_samples += 1
-
-    def to_json(self) -> dict[str, dict[str, list[Any]]]:
-        return {
-            name: {"steps": steps, "values": values}
-            for name, (steps, values) in self.series.items()
-        }
+    def to_json(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
+        """The columns in pieces that fit into an event each."""
+        piece: dict[str, dict[str, list[Any]]] = {}
+        size = 0
+        for name, (steps, values) in self.series.items():
+            piece[name] = {"steps": steps, "values": _spelt(values)}
+            size += len(steps)
+            if size >= MAX_SAMPLES_PER_BATCH or len(piece) >= MAX_SERIES_PER_BATCH:
+                yield piece
+                piece, size = {}, 0
+        if piece:
+            yield piece
 
 
-def _spelt(value: float) -> str:
-    """JSON has no such numbers; a diverged loss must still arrive."""
-    if math.isnan(value):
-        return "nan"
-    return "inf" if value > 0 else "-inf"
+def _spelt(values: list[float]) -> list[Any]:
+    """JSON has no numbers that are not finite; a diverged loss must still arrive."""
+    if all(map(math.isfinite, values)):
+        return values
+    return [value if math.isfinite(value) else str(value) for value in values]
 
 
 def to_number(value: Any) -> float | None:
@@ -78,15 +94,20 @@ class Standing:
     last: dict[str, float] = field(default_factory=dict)
     best: tuple[float, int] | None = None
 
-    def take(self, step: int, name: str, value: float) -> None:
+    def take(self, series: Series) -> None:
+        for name, (steps, values) in series.items():
+            last = next(filter(math.isfinite, reversed(values)), None)
+            if last is not None:
+                self.last[name] = last
+            if name == self.metric:
+                for step, value in zip(steps, values, strict=True):
+                    self._consider(step, value)
+
+    def _consider(self, step: int, value: float) -> None:
         if not math.isfinite(value):
             return
-        self.last[name] = value
-        if name != self.metric:
-            return
-        if self.best is None or (
-            value > self.best[0] if self.is_maximized else value < self.best[0]
-        ):
+        best = self.best
+        if best is None or (value > best[0] if self.is_maximized else value < best[0]):
             self.best = (value, step)
 
     def to_json(self) -> dict[str, Any]:
@@ -96,15 +117,3 @@ class Standing:
         self.last = {name: float(value) for name, value in document["last"].items()}
         best = document["best"]
         self.best = None if best is None else (float(best[0]), int(best[1]))
-
-
-def sort_in(entries: Iterable[Entry], columns: Columns, standing: Standing) -> None:
-    """Put logged entries into columns, and take note of last and best values."""
-    for step, values in entries:
-        for name, value in values.items():
-            number = value if type(value) is float else to_number(value)
-            if number is None:
-                columns.num_refused += 1
-                continue
-            columns.add(step, name, number)
-            standing.take(step, name, number)

@@ -131,6 +131,11 @@ class Run(AbstractContextManager["Run"]):
     def device(self) -> "torch.device":
         return self._world.device
 
+    @property
+    def num_dropped(self) -> int:
+        """Samples that could not be sent, of this rank."""
+        return self._reporter.num_dropped
+
     def parallel(self, module: M) -> M:
         """The module on this rank's device and, with several ranks, trained data-parallel."""
         return self._world.wrap(module)  # type: ignore[return-value]
@@ -160,9 +165,6 @@ class Run(AbstractContextManager["Run"]):
             return
         if values:
             named = {**values, **named}
-        for name, value in named.items():
-            if type(value) is not float:
-                named[name] = _capture(value)
         self._reporter.log(self.step, named)
 
     def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
@@ -395,18 +397,6 @@ def _take(batches: Iterator[Any], count: int) -> Iterator[Any]:
             yield next(batches)
         except StopIteration:
             return
-
-
-def _capture(value: Any) -> Any:
-    """A value as it is now, without waiting for a device."""
-    if isinstance(value, int):
-        return float(value)
-    try:
-        if hasattr(value, "detach"):
-            return value.item() if value.device.type == "cpu" else value.detach().clone()
-        return float(value)
-    except (TypeError, ValueError, RuntimeError):
-        return None
 
 
 def _settle_local(environment: Environment, world: World) -> Environment:

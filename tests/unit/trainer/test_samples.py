@@ -1,10 +1,11 @@
 """Samples in columns; what is no number is left out, what is not finite is spelt."""
 
+import json
 import math
 
 import pytest
 
-from drivetrain.samples import MAX_SAMPLES_PER_BATCH, Columns, Standing, sort_in
+from drivetrain.samples import MAX_SERIES_PER_BATCH, Columns, Standing
 
 
 class Array:
@@ -20,22 +21,27 @@ class Array:
 
 
 def sort(*entries, standing: Standing | None = None) -> Columns:
-    columns = Columns()
-    sort_in(entries, columns, standing or Standing())
+    columns = Columns.of(
+        [part for step, values in entries for item in values.items() for part in (step, *item)]
+    )
+    (standing or Standing()).take(columns.series)
     return columns
 
 
 def test_samples_of_a_series_stand_in_one_column() -> None:
     columns = sort((1, {"loss": 0.5, "rate": 1}), (2, {"loss": Array(0.25)}))
-    assert columns.to_json() == {
-        "loss": {"steps": [1, 2], "values": [0.5, 0.25]},
-        "rate": {"steps": [1], "values": [1.0]},
-    }
+    assert list(columns.to_json()) == [
+        {
+            "loss": {"steps": [1, 2], "values": [0.5, 0.25]},
+            "rate": {"steps": [1], "values": [1.0]},
+        }
+    ]
 
 
 def test_what_is_not_finite_arrives_by_name() -> None:
     columns = sort((1, {"loss": math.nan}), (2, {"loss": math.inf}), (3, {"loss": -math.inf}))
-    assert columns.to_json()["loss"]["values"] == ["nan", "inf", "-inf"]
+    (piece,) = columns.to_json()
+    assert piece["loss"]["values"] == ["nan", "inf", "-inf"]
 
 
 @pytest.mark.parametrize(
@@ -53,12 +59,20 @@ def test_what_cannot_be_sent_is_counted(values) -> None:
     assert (columns.num_samples, columns.num_refused) == (0, 1)
 
 
-def test_a_batch_is_bounded() -> None:
-    columns = Columns()
-    for step in range(MAX_SAMPLES_PER_BATCH):
-        assert not columns.is_full
-        columns.add(step, "loss", 1.0)
-    assert columns.is_full
+def test_many_series_come_in_pieces() -> None:
+    names = [f"layer_{number}" for number in range(2 * MAX_SERIES_PER_BATCH + 1)]
+    pieces = list(sort((1, dict.fromkeys(names, 0.5))).to_json())
+    assert [len(piece) for piece in pieces] == [MAX_SERIES_PER_BATCH, MAX_SERIES_PER_BATCH, 1]
+    assert [name for piece in pieces for name in piece] == names
+
+
+def test_a_chunk_of_many_samples_comes_in_pieces_that_fit_an_event() -> None:
+    entries = [
+        (step, {f"layer_{number}": step / 3e-300 for number in range(40)}) for step in range(2000)
+    ]
+    pieces = [json.dumps(piece) for piece in sort(*entries).to_json()]
+    assert len(pieces) == 20
+    assert max(map(len, pieces)) < 200 * 1024
 
 
 @pytest.mark.parametrize(("is_maximized", "want"), [(True, (0.9, 2)), (False, (0.1, 3))])

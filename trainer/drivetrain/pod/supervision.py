@@ -264,10 +264,14 @@ class Supervision:
         self._progress = message if is_started else Progress(message.step, state="starting")
 
     def _note_result(self, message: Samples) -> None:
-        for name, column in json.loads(bytes(message.columns)).items():
-            for step, value in zip(column["steps"], column["values"], strict=True):
-                self.reported.take(step, name, float(value))
-                self.reported_step = max(self.reported_step, step)
+        columns = json.loads(bytes(message.columns))
+        series = {
+            name: (column["steps"], [float(value) for value in column["values"]])
+            for name, column in columns.items()
+        }
+        self.reported.take(series)
+        steps = [step for column in series.values() for step in column[0]]
+        self.reported_step = max(self.reported_step, *steps)
 
 
 def read_notice(directory: Path) -> StopNotice:

@@ -1,0 +1,197 @@
+"""What the SDK costs a training loop: per step, and per `run.log`.
+
+A process plays the shim, so samples are sent and acknowledged as in a pod. CPU time of the whole
+process is counted, the reporting thread included. First an almost empty loop shows the cost of a
+step by itself; then steps of about 20 ms, bare and ours in turn, show what is left of it in
+practice.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import torch
+
+import drivetrain
+from benchmarks.report import Row, options, publish
+from drivetrain import control
+from drivetrain_schemas.ids import job_id_for, run_id_for
+
+STEP_SECONDS = 0.020
+
+
+def main() -> None:
+    chosen = options(__doc__ or "")
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as directory, _as_in_a_pod(Path(directory)):
+        step = _measure_step(20_000 if chosen.quick else 200_000)
+        log = _measure_log(20 if chosen.quick else 100)
+        bare, ours = _measure_loop(6 if chosen.quick else 20)
+    publish(
+        [
+            Row(
+                id="sdk_cost.step",
+                what="cost of the SDK per step (loop, boundary, two values logged)",
+                ours=f"{step * 1e6:.2f} us",
+                peer=f"{STEP_SECONDS * 1e3:.0f} ms step",
+                ratio=step / STEP_SECONDS,
+                target="at most 0.005",
+                met=step / STEP_SECONDS <= 0.005,
+            ),
+            Row(
+                id="sdk_cost.loop",
+                what="a step of 20 ms: with the SDK against the bare loop, CPU, median of blocks",
+                ours=f"{ours * 1e3:.3f} ms",
+                peer=f"{bare * 1e3:.3f} ms",
+                ratio=ours / bare,
+                target="at most 1.005",
+                met=ours / bare <= 1.005,
+            ),
+            Row(
+                id="sdk_cost.log",
+                what="one run.log(loss=...), amortised with sorting, sending and acknowledgements",
+                ours=f"{log * 1e6:.2f} us",
+                peer="2 us",
+                ratio=log / 2e-6,
+                target="at most 1",
+                met=log <= 2e-6,
+            ),
+        ],
+        chosen.json,
+        ("torch", "msgspec"),
+    )
+
+
+def _measure_step(num_steps: int) -> float:
+    batches = range(1000)
+
+    def bare() -> None:
+        done = 0
+        while done < num_steps:
+            for _ in batches:
+                done += 1
+
+    def ours() -> None:
+        with drivetrain.run(max_steps=num_steps) as run:
+            for number in run.steps(batches):
+                run.log(loss=0.5, learning_rate=0.1)
+                if number == 999:  # real steps leave the reporting thread its time
+                    time.sleep(0.01)
+
+    return max(_cpu_seconds(ours) - _cpu_seconds(bare), 0.0) / num_steps
+
+
+def _measure_log(num_chunks: int) -> float:
+    with drivetrain.run() as run:
+
+        def log() -> None:
+            for _ in range(num_chunks):
+                for _ in range(5000):
+                    run.log(loss=0.5)
+                time.sleep(0.3)
+
+        seconds = _cpu_seconds(log)
+        assert run.num_dropped == 0, "samples were dropped: the figure would be too good"
+    return seconds / (num_chunks * 5000)
+
+
+def _measure_loop(num_blocks: int) -> tuple[float, float]:
+    """Seconds of CPU per step, bare and ours: medians of blocks in turn."""
+    work, steps = _work_of(STEP_SECONDS), 25
+    bare: list[float] = []
+    ours: list[float] = []
+    for _ in range(num_blocks):
+        bare.append(_cpu_seconds(lambda: [work() for _ in range(steps)]) / steps)
+        with drivetrain.run(max_steps=steps) as run:
+
+            def train(run: drivetrain.Run = run) -> None:
+                for _ in run.steps():
+                    run.log(loss=work(), learning_rate=0.1)
+
+            ours.append(_cpu_seconds(train) / steps)
+    return statistics.median(bare), statistics.median(ours)
+
+
+def _work_of(seconds: float) -> Callable[[], torch.Tensor]:
+    """Something that a step could do, of about the given length."""
+    matrix = torch.randn(256, 256)
+
+    def work(times: int) -> torch.Tensor:
+        value = matrix
+        for _ in range(times):
+            value = torch.tanh(value @ matrix)
+        return value.mean()
+
+    times = 10
+    while (took := _cpu_seconds(partial(work, times))) < seconds / 2:
+        times *= 2
+    times = round(times * seconds / took)
+    return partial(work, times)
+
+
+def _cpu_seconds(act: Callable[[], object]) -> float:
+    before = time.process_time()
+    act()
+    return time.process_time() - before
+
+
+@contextmanager
+def _as_in_a_pod(directory: Path) -> Iterator[None]:
+    """The environment of a rank, and a process that answers as its shim."""
+    job_id = job_id_for("default", "sdk_cost")
+    variables = {
+        "TENANT_ID": "default",
+        "JOB_ID": job_id,
+        "RUN_ID": run_id_for(job_id, 1),
+        "ATTEMPT": "1",
+        "FENCE": "1",
+        "POD_DIRECTORY": str(directory),
+        "CONTROL_SOCKET": str(directory / "control.sock"),
+        "OBJECT_STORE_URL": directory.as_uri(),
+        "CHECKPOINT_URL": f"{directory.as_uri()}/checkpoints",
+        "JOB_SPEC": '{"name": "sdk-cost", "command": ["true"]}',
+    }
+    os.environ.update({f"DRIVETRAIN_{name}": value for name, value in variables.items()})
+    shim = subprocess.Popen(
+        [sys.executable, "-c", "from benchmarks.sdk_cost import answer; answer()"]
+    )
+    try:
+        while not (directory / "control.sock").exists():
+            time.sleep(0.05)
+        yield
+    finally:
+        shim.kill()
+        shim.wait()
+
+
+def answer() -> None:
+    """Acknowledge every batch at once."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            message = msgspec.json.decode(line)
+            if message["t"] == "samples":
+                names = ("run_id", "session", "batch")
+                ack = {"t": "ack", **{name: message[name] for name in names}}
+                writer.write(control.encode_line(ack))
+        writer.close()
+
+    async def listen() -> None:
+        listener = control.listen(os.environ["DRIVETRAIN_CONTROL_SOCKET"])
+        server = await asyncio.start_unix_server(serve, sock=listener, limit=control.MAX_LINE_BYTES)
+        await server.serve_forever()
+
+    asyncio.run(listen())
+
+
+if __name__ == "__main__":
+    main()
