@@ -75,16 +75,21 @@ class Gate:
         port = server[1] if server else None
         _refuse(421, check_host(tuple(headers.getlist("host")), port, self._allowed))
         has_token = is_token(self._token, headers.get("authorization", ""))
-        is_known = has_token or self._has_session(headers)
+        has_session = self._has_session(headers)
+        is_stranger = "authorization" not in headers and not has_session
         refusal = check_origin(
             method,
             headers["host"].lower(),
             headers.get("origin"),
             headers.get("sec-fetch-site"),
-            by_cookie=not has_token,
+            by_cookie=not has_token and (has_session or is_stranger),
         )
         _refuse(403, refusal)
-        if not is_known and path not in OPEN_ROUTES and not path.startswith(OPEN_PATHS):
+        if (
+            not (has_token or has_session)
+            and path not in OPEN_ROUTES
+            and not path.startswith(OPEN_PATHS)
+        ):
             if not path.startswith("/v1/") and method in SAFE_METHODS:
                 await self._sign_in(scope, receive, send)
                 return
