@@ -55,6 +55,7 @@ async def test_a_report_told_twice_commits_once(running: Catalogue) -> None:
         ("checkpoint.committed", 50)
     ]
     assert await running.tell(make_written(50)) == []
+    assert await running.intents() == {"list"}
 
 
 async def test_a_live_job_is_listed_again_and_again(running: Catalogue) -> None:
