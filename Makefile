@@ -18,7 +18,8 @@ test: environment ## everything but the long suites: unit, contracts, real parts
 	@$(PYTHON) -m pytest tests --ignore=tests/faults/scenarios $(ARGS)
 
 unit: environment ## the inner loop: pure tests, under 10 s
-	@$(PYTHON) -m pytest tests/unit tests/golden tests/architecture --disable-socket --allow-unix-socket $(ARGS)
+	@$(PYTHON) -m pytest tests/unit -p no:schemathesis --hypothesis-profile=quick \
+		--disable-socket --allow-unix-socket $(ARGS)
 
 test-faults: environment ## every failure scenario, each caused for real on a running platform
 	@$(PYTHON) -m pytest tests/faults $(ARGS)

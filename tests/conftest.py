@@ -12,12 +12,17 @@ from pathlib import Path
 import asyncpg
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from services.runtime.database import Database
 from services.runtime.kafka import KafkaAccess
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_kafka, running_postgres
 from tests.standalone_platform import StandalonePlatform
+
+# The inner loop (`make unit`) tries fewer examples of each property.
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("default", deadline=None)
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
 
