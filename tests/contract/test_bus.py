@@ -1,4 +1,4 @@
-"""The bus's contract, in memory and on a real Kafka: both ports, the writing and the reading one."""
+"""The contract of the bus, in memory and on a real Kafka: the writing port and the reading one."""
 
 import asyncio
 import secrets
@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from services.runtime.bus import OutRecord, Partition, Publisher, Record, RecordSource
-from services.runtime.kafka import KafkaPublisher, KafkaSource
+from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 from services.runtime.testing import InMemoryBus
 
 NUM_PARTITIONS = 2
@@ -43,15 +43,20 @@ class Bus:
             await source.stop()
 
 
-@pytest_asyncio.fixture(params=["memory", "kafka"])
-async def bus(request: pytest.FixtureRequest, topic_prefix: str) -> AsyncIterator[Bus]:
+@pytest.fixture(params=["memory", "kafka"])
+def access(request: pytest.FixtureRequest) -> KafkaAccess | None:
+    """None: in memory."""
+    return request.getfixturevalue("kafka") if request.param == "kafka" else None
+
+
+@pytest_asyncio.fixture
+async def bus(access: KafkaAccess | None, topic_prefix: str) -> AsyncIterator[Bus]:
     topic = f"{topic_prefix}contract"
     async with AsyncExitStack() as stack:
-        if request.param == "memory":
+        if access is None:
             memory = InMemoryBus(NUM_PARTITIONS)
             yield Bus(topic, memory, lambda group: memory.source(group, [topic]))
             return
-        access = request.getfixturevalue("kafka")
         admin = AIOKafkaAdminClient(**access.options())
         await admin.start()
         await admin.create_topics([NewTopic(topic, NUM_PARTITIONS, 1)])
