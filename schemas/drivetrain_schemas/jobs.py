@@ -198,7 +198,7 @@ class JobCancelling(Payload):
 class BestValue(Value):
     """The best value of the job's metric so far, and the step it was logged at."""
 
-    name: str
+    name: MetricName
     goal: Goal
     value: float
     step: Step
@@ -211,7 +211,7 @@ class Result(Value):
     """
 
     step: Step
-    metrics: dict[str, float] = {}
+    metrics: dict[MetricName, float] = {}
     best: BestValue | None = None
 
 

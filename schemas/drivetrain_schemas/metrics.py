@@ -15,6 +15,7 @@ from pydantic import (
 from drivetrain_schemas.base import Misfit, Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import JobId, RunId, TenantId
 from drivetrain_schemas.jobs import MetricName
+from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import EVENTS_ALERTS, LOGS, METRICS
 from drivetrain_schemas.units import Attempt, Fence, Rank, Step
 
@@ -86,7 +87,7 @@ class LogsWritten(_Batch):
 
     stream: Literal["output"] = "output"
     first_line: Annotated[int, Field(ge=0)]
-    lines: tuple[Annotated[str, StringConstraints(max_length=16_384)], ...]
+    lines: tuple[Annotated[str, StringConstraints(max_length=16_384), AS_PRINTED], ...]
     num_dropped_bytes: Annotated[int, Field(ge=0)] = 0
 
 

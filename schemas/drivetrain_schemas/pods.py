@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from drivetrain_schemas.base import UtcTime, Value
 from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
 from drivetrain_schemas.jobs import JobSpec, Result
+from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.units import Attempt, Fence, Seconds
 
 
@@ -81,7 +82,7 @@ class PodExit(Value):
     outcome: Literal["succeeded", "failed", "interrupted"]
     ranks: tuple[RankExit, ...]
     first_failed_rank: int | None = None
-    detail: str = ""
-    last_log: Annotated[str, StringConstraints(max_length=8192)] = ""
+    detail: Annotated[str, AS_PRINTED] = ""
+    last_log: Annotated[str, StringConstraints(max_length=8192), AS_PRINTED] = ""
     result: Result | None = None
     ended_at: UtcTime

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 from drivetrain_schemas.base import Payload, UtcTime, event
 from drivetrain_schemas.ids import AllocationId, JobId, RunId
 from drivetrain_schemas.jobs import Result
+from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import EVENTS_JOBS
 from drivetrain_schemas.units import Attempt, Fence
 
@@ -83,7 +84,7 @@ class RunFailed(_OfRun):
     exit_code: int | None = None
     signal: int | None = None
     rank: int | None = None
-    last_log: Annotated[str, StringConstraints(max_length=8192)]
+    last_log: Annotated[str, StringConstraints(max_length=8192), AS_PRINTED]
     ended_at: UtcTime
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, mod
 
 from drivetrain_schemas.base import Misfit, Strict
 from drivetrain_schemas.ids import StudyId
-from drivetrain_schemas.text import form, free_text
+from drivetrain_schemas.text import UNSTORABLE, form, free_text
 
 MAX_SPEC_BYTES = 128 * 1024  # an event that repeats the spec must stay below 256 KiB
 MAX_COMMAND_CHARACTERS = 64 * 1024
@@ -69,15 +69,11 @@ def _is_scalar(value: Any) -> Any:
         raise Misfit("is too large for a whole number", fix="write at most 2**53, or a string")
     if isinstance(value, str) and len(value) > MAX_SCALAR_CHARACTERS:
         raise Misfit("is too long", fix=f"write at most {MAX_SCALAR_CHARACTERS} characters")
-    if isinstance(value, str) and not _is_storable(value):
+    if isinstance(value, str) and UNSTORABLE.search(value):
         raise Misfit("holds NUL or is not Unicode", fix=fix)
     if isinstance(value, bool | int | float | str):
         return value
     raise Misfit("is neither a string nor a number nor true or false", fix=fix)
-
-
-def _is_storable(text: str) -> bool:
-    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
 
 
 Scalar = Annotated[

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from drivetrain_schemas.text import UNSTORABLE
+
 MAX_DEPTH = 32
 MAX_DIGITS = 64
 
-# Where these stand, some string may hold what neither Postgres nor UTF-8 can: NUL, half a pair.
+# Where these stand, some text may be unstorable.
 _SUSPECT = re.compile(r"\\u0000|\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class InvalidJson(ValueError):
@@ -66,7 +67,7 @@ def _children(container: Any) -> Iterable[Any]:
 
 def _check_texts(value: Any) -> None:
     if isinstance(value, str):
-        if _UNSTORABLE.search(value):
+        if UNSTORABLE.search(value):
             raise InvalidJson("a text holds NUL or half a surrogate pair, which cannot be stored")
     elif isinstance(value, dict):
         for key, child in value.items():

@@ -4,10 +4,15 @@ A regular expression tells most readers nothing, so `errors` answers with the wo
 checked before the pattern and have an answer of their own.
 """
 
-from pydantic import StringConstraints
+import re
+from typing import Any
+
+from pydantic import BeforeValidator, StringConstraints
 
 # What to write instead, by pattern.
 WORDS: dict[str, str] = {}
+# NUL and half a surrogate pair: neither Postgres nor UTF-8 can hold them.
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def form(pattern: str, words: str, *, max_length: int | None = None) -> StringConstraints:
@@ -23,6 +28,13 @@ def free_text(max_length: int, *, min_length: int | None = None) -> StringConstr
         pattern=_NO_NUL, strict=True, min_length=min_length, max_length=max_length
     )
 
+
+def _replace_unstorable(text: Any) -> Any:
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
+
+
+# For what programs print: it must arrive whatever they print, so nothing in it is refused.
+AS_PRINTED = BeforeValidator(_replace_unstorable)
 
 _NO_NUL = r"^[^\x00]*$"
 WORDS[_NO_NUL] = "text without NUL characters"

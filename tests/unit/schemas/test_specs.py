@@ -1,5 +1,6 @@
 """Bad specs: each is refused once, naming the field, what is wrong and the fix."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from drivetrain_schemas import ids
 from drivetrain_schemas.errors import MAX_ERRORS, field_errors
 from drivetrain_schemas.jobs import JobSpec, Result
 from drivetrain_schemas.metrics import Column
-from drivetrain_schemas.pods import PodSpec
+from drivetrain_schemas.pods import PodExit, PodSpec
 from drivetrain_schemas.specs import MAX_SPEC_BYTES
 from drivetrain_schemas.studies import StudySpec
 
@@ -332,3 +333,15 @@ def test_samples_are_numbers_or_say_why_not(values: object, want: str | None) ->
 def test_a_result_holds_finite_numbers_only() -> None:
     with pytest.raises(ValidationError):
         Result.model_validate({"step": 1, "metrics": {"loss": float("nan")}})
+
+
+def test_a_programs_output_is_taken_as_it_comes_but_for_what_cannot_be_stored() -> None:
+    end = PodExit(
+        pod_id=ids.pod_id_for(JOB_ID, 1, 0),
+        outcome="failed",
+        ranks=(),
+        last_log="a\0b\ud83d",
+        ended_at=datetime(2026, 1, 31, tzinfo=UTC),
+    )
+    assert end.last_log == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
+    assert PodExit.model_validate_json(end.model_dump_json()) == end
