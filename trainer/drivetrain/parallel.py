@@ -4,7 +4,7 @@ Nothing here imports torch before it is needed: a run of one rank that trains wi
 loads it. Collectives about the run itself go over gloo on the CPU, whatever the model uses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -110,3 +110,24 @@ def unwrap(thing: Any) -> Any:
         if inner is None:
             return thing
         thing = inner
+
+
+class Accumulation(list[Any]):
+    """The batches of one optimizer step. Walking over them, gradients are averaged over the ranks
+    with the last one only."""
+
+    def __init__(self, batches: Iterable[Any], replicas: Iterable[Any]) -> None:
+        super().__init__(batches)
+        self._replicas = list(replicas)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for index in range(len(self)):
+                self._synchronize(index == len(self) - 1)
+                yield self[index]
+        finally:
+            self._synchronize(True)
+
+    def _synchronize(self, is_last: bool) -> None:
+        for replica in self._replicas:
+            replica.require_backward_grad_sync = is_last

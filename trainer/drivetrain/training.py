@@ -13,23 +13,22 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path
+from itertools import islice
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivetrain import environment as environments
 from drivetrain import hyperparameters as hyper
-from drivetrain import manifests, results, rng
+from drivetrain import preparation, results, rng
 from drivetrain.agreement import Wish, next_multiple, steps_between_looks
 from drivetrain.checkpointing import Checkpointer, Moment
 from drivetrain.environment import Environment
 from drivetrain.errors import EXIT_INTERRUPTED, DrivetrainError, Interrupted
 from drivetrain.loading import BatchSource
-from drivetrain.parallel import World
-from drivetrain.reporting import FileSink, Reporter, ShimSink, Sink
-from drivetrain.samples import Standing
+from drivetrain.parallel import Accumulation, World
+from drivetrain.reporting import Reporter
 from drivetrain.storage import open_storage
-from drivetrain_schemas.jobs import CheckpointPolicy, Goal
+from drivetrain_schemas.jobs import CheckpointPolicy
 from drivetrain_schemas.pods import StopNotice
 
 if TYPE_CHECKING:
@@ -98,13 +97,16 @@ class Run(AbstractContextManager["Run"]):
         self._rng_to_restore: dict[str, Any] | None = None
         self._stop_reason: str | None = None
         self._old_handlers: dict[int, Any] = {}
-        _log_to_stderr()
+        preparation.log_to_stderr()
         rng.seed_all(seed)
         self._world = World(environment)
-        self._environment = environment = _settle_local(environment, self._world)
+        self._environment = environment = preparation.settle_local(environment, self._world)
         self._rank = environment.rank
         self._reporter = Reporter(
-            environment, _open_sink(environment), _standing(environment), self._progress
+            environment,
+            preparation.open_sink(environment),
+            preparation.make_standing(environment),
+            self._progress,
         )
         self._checkpointer = Checkpointer(
             environment,
@@ -243,11 +245,11 @@ class Run(AbstractContextManager["Run"]):
             if self._is_finished():
                 return
 
-    def _pass_accumulated(self, source: BatchSource, accumulate: int) -> Iterator["Accumulation"]:
+    def _pass_accumulated(self, source: BatchSource, accumulate: int) -> Iterator[Accumulation]:
         batches = source.start_pass(self._epoch, self._batches)
         self._start_loop()
         while not self._is_finished():
-            chunk = Accumulation(_take(batches, accumulate), self._world.replicas)
+            chunk = Accumulation(islice(batches, accumulate), self._world.replicas)
             if not len(chunk):
                 return
             self.step += 1
@@ -368,68 +370,3 @@ class Epoch:
         if accumulate < 1:
             raise ValueError("accumulate: at least 1")
         return run_._pass_accumulated(source, accumulate)
-
-
-class Accumulation(list[Any]):
-    """The batches of one optimizer step. Walking over them, gradients are averaged over the ranks
-    with the last one only."""
-
-    def __init__(self, batches: Iterable[Any], replicas: Iterable[Any]) -> None:
-        super().__init__(batches)
-        self._replicas = list(replicas)
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            for index in range(len(self)):
-                self._synchronize(index == len(self) - 1)
-                yield self[index]
-        finally:
-            self._synchronize(True)
-
-    def _synchronize(self, is_last: bool) -> None:
-        for replica in self._replicas:
-            replica.require_backward_grad_sync = is_last
-
-
-def _take(batches: Iterator[Any], count: int) -> Iterator[Any]:
-    for _ in range(count):
-        try:
-            yield next(batches)
-        except StopIteration:
-            return
-
-
-def _settle_local(environment: Environment, world: World) -> Environment:
-    """A local run gets its directory from rank 0, and counts its attempts by its checkpoints."""
-    if not environment.is_local:
-        return environment
-    choice = None
-    if world.rank == 0:
-        directory = environments.choose_local_directory(environments.LOCAL_ROOT)
-        keys = open_storage(f"{directory.as_uri()}/checkpoints").list()
-        choice = (str(directory), manifests.highest_fence(keys) + 1)
-    directory_, attempt = world.share(choice)
-    return environments.place(environment, Path(directory_), attempt)
-
-
-def _open_sink(environment: Environment) -> Sink:
-    if environment.control_socket is not None:
-        return ShimSink(environment.control_socket)
-    name = f"samples-{environment.rank}.jsonl" if environment.rank else "samples.jsonl"
-    return FileSink(environment.directory / name)
-
-
-def _standing(environment: Environment) -> Standing:
-    metric = environment.job.metric if environment.job else None
-    if metric is None:
-        return Standing()
-    return Standing(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)
-
-
-def _log_to_stderr() -> None:
-    if logging.root.handlers or _logger.handlers:
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("drivetrain: %(message)s"))
-    _logger.addHandler(handler)
-    _logger.setLevel(logging.INFO)

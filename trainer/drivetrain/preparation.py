@@ -1,0 +1,54 @@
+"""What a run needs before its first step: where it lies, where its samples go, how it is judged."""
+
+import logging
+from pathlib import Path
+
+from drivetrain import environment as environments
+from drivetrain import manifests
+from drivetrain.environment import Environment
+from drivetrain.parallel import World
+from drivetrain.reporting import FileSink, ShimSink, Sink
+from drivetrain.samples import Standing
+from drivetrain.storage import open_storage
+from drivetrain_schemas.jobs import Goal
+
+_logger = logging.getLogger("drivetrain")
+
+
+def settle_local(environment: Environment, world: World) -> Environment:
+    """A local run gets its directory from rank 0, and counts its attempts by its checkpoints."""
+    if not environment.is_local:
+        return environment
+    choice = None
+    if world.rank == 0:
+        directory = environments.choose_local_directory(environments.LOCAL_ROOT)
+        keys = open_storage(f"{directory.as_uri()}/checkpoints").list()
+        choice = (str(directory), manifests.highest_fence(keys) + 1)
+    directory_, attempt = world.share(choice)
+    return environments.place(environment, Path(directory_), attempt)
+
+
+def open_sink(environment: Environment) -> Sink:
+    """The shim in a pod; a file in a local run."""
+    if environment.control_socket is not None:
+        return ShimSink(environment.control_socket)
+    name = f"samples-{environment.rank}.jsonl" if environment.rank else "samples.jsonl"
+    return FileSink(environment.directory / name)
+
+
+def make_standing(environment: Environment) -> Standing:
+    """Knows by which value the job is judged."""
+    metric = environment.job.metric if environment.job else None
+    if metric is None:
+        return Standing()
+    return Standing(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)
+
+
+def log_to_stderr() -> None:
+    """What the package has to say is seen, unless the script has its own logging."""
+    if logging.root.handlers or _logger.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("drivetrain: %(message)s"))
+    _logger.addHandler(handler)
+    _logger.setLevel(logging.INFO)
