@@ -15,7 +15,7 @@ import pytest
 
 from services.standalone.child import Child, ChildGaveUp, ChildSpec, ChildState, Launch
 from services.standalone.core.restarts import RestartPolicy
-from services.standalone.identity import identify, is_alive, wait_gone
+from services.standalone.identity import ProcessIdentity, identify, is_alive, wait_gone
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
 from services.standalone.pods import live_pods, marked_processes, stop_pods
@@ -177,6 +177,25 @@ async def test_a_child_that_ignores_the_stop_is_killed(tmp_path: Path) -> None:
     assert not is_alive(identity)
 
 
+async def test_a_second_ctrl_c_ends_all_at_once_and_nothing_starts_again(tmp_path: Path) -> None:
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+    members = [
+        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
+        Member(python_child(tmp_path, "deaf", deaf, stop_timeout_s=600.0), Layer.SERVICE),
+    ]
+    supervisor = Supervisor(members, tmp_path / "state.json")
+    await supervisor.start()
+    pids = [child.pid for child in supervisor.children.values()]
+    stopping = asyncio.create_task(supervisor.stop())
+    await asyncio.sleep(0)
+    supervisor.kill()
+    async with asyncio.timeout(20):
+        await stopping
+    assert [identify(pid or 0) for pid in pids] == [None, None]
+    assert {child.num_restarts for child in supervisor.children.values()} == {0}
+    assert {child.state for child in supervisor.children.values()} == {ChildState.STOPPED}
+
+
 async def test_children_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     spec = python_child(tmp_path, "leashed", SLEEPER)
     leash = Path(sys.modules[Child.__module__].__file__ or "").with_name("leash.py")
@@ -247,19 +266,28 @@ async def test_a_log_over_its_limit_is_cut_while_the_child_goes_on_writing(tmp_p
 
 async def test_live_pods_are_asked_to_stop_and_the_deaf_are_killed(tmp_path: Path) -> None:
     good = start_pod(tmp_path, "pod_good", hears=True)
+    # Its ranks are over, but its shim still sends what Kafka has not taken yet.
+    sending = start_pod(tmp_path, "pod_sending", hears=True)
+    (tmp_path / "job" / "1" / "pod_sending" / "exit.json").write_text("{}")
     deaf = start_pod(tmp_path, "pod_deaf", hears=False)
     over = tmp_path / "job" / "1" / "pod_over"
-    over.mkdir(parents=True)
-    (over / "identity.json").write_text(json.dumps(asdict(identify(os.getpid()))))  # type: ignore[call-overload]
-    (over / "exit.json").write_text("{}")
-    await until(lambda: len(live_pods(tmp_path)) == 2)
-    reaping = [asyncio.create_task(asyncio.to_thread(pod.wait)) for pod in (good, deaf)]
-    assert await stop_pods(tmp_path, deadline_s=0.5, grace_s=0.5) == 2
-    assert await asyncio.gather(*reaping) == [75, -signal.SIGKILL]
+    over.mkdir()
+    # The pid of somebody else by now: the same number, another start.
+    (over / "identity.json").write_text(json.dumps(asdict(reused_identity(good.pid))))
+    await until(lambda: len(live_pods(tmp_path)) == 3)
+    reaping = [asyncio.create_task(asyncio.to_thread(pod.wait)) for pod in (good, sending, deaf)]
+    assert await stop_pods(tmp_path, deadline_s=0.5, grace_s=0.5) == 3
+    assert await asyncio.gather(*reaping) == [75, 75, -signal.SIGKILL]
     notice = json.loads((tmp_path / "job" / "1" / "pod_good" / "seen.json").read_text())
     assert notice == {"reason": "shutdown", "deadline_seconds": 0.5}
     assert not (over / "stop.json").exists()
     assert marked_processes("pod_deaf") == ()
+
+
+def reused_identity(pid: int) -> ProcessIdentity:
+    identity = identify(pid)
+    assert identity is not None
+    return replace(identity, start_ticks=identity.start_ticks - 1)
 
 
 def start_python(code: str) -> "subprocess.Popen[bytes]":
