@@ -1,5 +1,7 @@
 """A catalogue: the service's handlers and worker on a real Postgres and a real directory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,21 @@ class FailingStore(DirectoryStore):
 
     fail_deletion_in: int | None = None
     is_away = False
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._folder = root
+
+    @contextmanager
+    def nothing_under(self, prefix: str) -> Iterator[None]:
+        """A file stands where the directory was."""
+        folder = self._folder / prefix
+        hidden = folder.with_name("hidden")
+        folder.rename(hidden)
+        folder.write_text("in the way")
+        yield
+        folder.unlink()
+        hidden.rename(folder)
 
     async def size(self, key: str) -> int:
         self._refuse_if_away()

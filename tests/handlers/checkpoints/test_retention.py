@@ -132,3 +132,13 @@ async def test_a_store_that_is_away_stops_nothing_and_costs_nothing(running: Cat
     assert await running.states() == {}
     running.object_store.is_away = False
     assert [one.kind.type for one in await running.wait()] == ["checkpoint.committed"]
+
+
+async def test_nothing_is_deleted_in_a_store_that_shows_nothing(running: Catalogue) -> None:
+    await save(running, 10, 20, 30)
+    running.object_store.fail_deletion_in = 0
+    await save(running, 40)
+    with running.object_store.nothing_under(PREFIX):
+        assert await running.wait() == []
+    assert deleted_steps(await running.wait() + await running.wait()) == [10]
+    assert shard_key(10) not in await keys(running)
