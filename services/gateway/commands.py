@@ -5,6 +5,7 @@ refused, or not yet known. The event id of a submission follows from the request
 is the same event; other commands are one event per request (or per Idempotency-Key).
 """
 
+import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable
@@ -20,9 +21,10 @@ from services.gateway import queries
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.rest.problems import Problem
-from services.runtime.bus import OutRecord
+from services.runtime.bus import OutRecord, PublishFailed
 
 SOURCE = "/drivetrain/gateway"
+SEND_SECONDS = 5.0
 WORD_SECONDS = 2.0
 POLL_SECONDS = 0.25
 
@@ -129,7 +131,7 @@ async def replay(gateway: Gateway, parked: Row) -> None:
         value=parked["value"],
         headers=tuple(zip(names, values, strict=True)),
     )
-    await gateway.platform.publisher.publish([record])
+    await _publish(gateway, record)
     async with gateway.platform.database.connection() as connection:
         await queries.insert_replay(connection, parked["parked_id"], gateway.platform.clock.now())
 
@@ -152,7 +154,16 @@ async def _send(gateway: Gateway, tenant_id: str, event_id: str, command: Payloa
         error = FieldError(field="spec", message=message, fix=fix)
         raise Problem(413, "too_large", message, (error,))
     topic = gateway.settings.topic_prefix + command.kind.topic.name
-    await gateway.platform.publisher.publish([OutRecord(topic, key, value, tuple(headers))])
+    await _publish(gateway, OutRecord(topic, key, value, tuple(headers)))
+
+
+async def _publish(gateway: Gateway, record: OutRecord) -> None:
+    """As the publisher, but with a limit that a person would wait. Raises PublishFailed."""
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            await gateway.platform.publisher.publish([record])
+    except TimeoutError as error:
+        raise PublishFailed(0, f"no acknowledgement within {SEND_SECONDS:g} s") from error
 
 
 async def _word(

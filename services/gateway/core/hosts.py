@@ -46,7 +46,7 @@ def check_origin(
     if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
         return _foreign(f"it comes from {origin[:120]}")
     if by_cookie and origin is None and fetch_site is None:
-        return _foreign("it names no origin and shows only a cookie")
+        return _foreign("it names no origin and shows no token")
     return None
 
 

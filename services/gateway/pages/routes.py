@@ -21,6 +21,7 @@ from services.gateway.core import sessions
 from services.gateway.pages.rendering import FOLDER, page
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import STATES, find_job
+from services.gateway.rest.places import place_text, read_place
 from services.gateway.rest.platform import (
     ParkedId,
     find_nodes,
@@ -71,7 +72,7 @@ async def jobs(
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> HTMLResponse:
     state = state if state in STATES else None
-    place = views.read_place(after, 2)
+    place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
         stream = await queries.stream_head(connection)
         rows = await queries.jobs(
@@ -87,7 +88,7 @@ async def jobs(
     more = None
     if len(rows) > JOBS_PER_PAGE:
         last = rows[JOBS_PER_PAGE - 1]
-        more = views.place_text(last["listed_at"], last["job_id"])
+        more = place_text(last["listed_at"], last["job_id"])
     return page(
         request,
         "jobs.html",

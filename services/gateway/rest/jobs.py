@@ -11,6 +11,7 @@ from drivetrain_schemas.jobs import JobSpec, JobState
 from services.gateway import commands, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.rest import models, views
+from services.gateway.rest.places import place_text, read_place
 from services.gateway.rest.problems import answers, invalid, not_found
 from services.gateway.rest.requests import base_url, chosen_request_id
 
@@ -77,7 +78,7 @@ async def list_jobs(
     """Newest first."""
     if state is not None and state not in STATES:
         raise invalid("state", f"there is no state {state[:40]!r}", f"one of {', '.join(STATES)}")
-    place = views.read_place(after, 2)
+    place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
         rows = await queries.jobs(
             connection,
@@ -88,7 +89,7 @@ async def list_jobs(
         )
     more = None
     if len(rows) > limit:
-        more = views.place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["job_id"])
+        more = place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["job_id"])
     return models.JobList(
         jobs=[views.job_summary(row, base_url(request)) for row in rows[:limit]], next=more
     )
@@ -130,14 +131,14 @@ async def timeline(
 ) -> models.Timeline:
     """Everything that happened to the job, oldest first."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    place = views.read_place(after, 3)
+    place = read_place(after, 3)
     moment = (place[0], _seq(place[1][0]), place[1][1]) if place else None
     async with gateway.platform.database.connection() as connection:
         rows = await queries.timeline_of(connection, "job_id", job_id, moment, limit + 1)
     more = None
     if len(rows) > limit:
         last = rows[limit - 1]
-        more = views.place_text(last["occurred_at"], last["seq"], last["event_id"])
+        more = place_text(last["occurred_at"], last["seq"], last["event_id"])
     return models.Timeline(items=[views.timeline_item(row) for row in rows[:limit]], next=more)
 
 

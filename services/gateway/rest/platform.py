@@ -17,6 +17,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import IdempotencyKey, Limit
+from services.gateway.rest.places import place_text, read_place
 from services.gateway.rest.problems import Problem, answers, invalid, not_found
 from services.gateway.rest.requests import base_url
 
@@ -117,14 +118,14 @@ async def list_parked(
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> models.ParkedList:
     """Records that a service could not take, newest first."""
-    place = views.read_place(after, 2)
+    place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
         rows = await queries.parked(
             connection, (place[0], place[1][0]) if place else None, limit + 1
         )
     more = None
     if len(rows) > limit:
-        more = views.place_text(rows[limit - 1]["parked_at"], rows[limit - 1]["parked_id"])
+        more = place_text(rows[limit - 1]["parked_at"], rows[limit - 1]["parked_id"])
     return models.ParkedList(records=[views.parked_summary(row) for row in rows[:limit]], next=more)
 
 

@@ -11,6 +11,7 @@ from services.gateway import commands, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import IdempotencyKey, Limit
+from services.gateway.rest.places import place_text, read_place
 from services.gateway.rest.problems import answers, not_found
 from services.gateway.rest.requests import base_url, chosen_request_id
 
@@ -62,14 +63,14 @@ async def list_studies(
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> models.StudyList:
     """Newest first."""
-    place = views.read_place(after, 2)
+    place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
         rows = await queries.studies(
             connection, caller.tenant_id, (place[0], place[1][0]) if place else None, limit + 1
         )
     more = None
     if len(rows) > limit:
-        more = views.place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["study_id"])
+        more = place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["study_id"])
     return models.StudyList(
         studies=[views.study_summary(row, base_url(request)) for row in rows[:limit]], next=more
     )

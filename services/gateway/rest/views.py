@@ -1,18 +1,14 @@
 """Rows of the read model as the models that the API answers with. Pure, one function per model."""
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from services.gateway.context import Submission
 from services.gateway.core import bytes_shown
-from services.gateway.core.formats import duration
 from services.gateway.core.narration import narrate
 from services.gateway.core.progress import eta_seconds, steps_per_second
 from services.gateway.rest import models
-from services.gateway.rest.problems import FieldProblem, invalid
+from services.gateway.rest.problems import FieldProblem
 
 Row = Mapping[str, Any]
 M = TypeVar("M")
@@ -184,19 +180,12 @@ def explain(shown: models.JobSummary) -> str:
         "submitted": "The request is on its way to the scheduler",
         "queued": "Waiting for the scheduler's next decision",
         "starting": f"Attempt {shown.attempt} is starting its pods",
-        "running": _running(shown),
+        "running": f"Attempt {shown.attempt} is running",
         "succeeded": "Training is complete",
         "failed": f"Failed: {shown.detail}",
         "cancelled": "Cancelled" + (f": {shown.detail}" if shown.detail else ""),
     }
     return texts.get(shown.state, shown.state.capitalize())
-
-
-def _running(shown: models.JobSummary) -> str:
-    text = f"Attempt {shown.attempt} is running"
-    if shown.progress and shown.progress.eta_seconds is not None:
-        text += f", about {duration(shown.progress.eta_seconds)} left"
-    return text
 
 
 def timeline_item(row: Row) -> models.TimelineItem:
@@ -378,29 +367,6 @@ def _shown(raw: bytes) -> models.ShownBytes:
     return models.ShownBytes(
         size_bytes=shown.size_bytes, base64=shown.base64, text=shown.text, is_cut=shown.is_cut
     )
-
-
-def place_text(*parts: Any) -> str:
-    """A place in a list as an opaque text for `after`."""
-    words = [part.isoformat() if isinstance(part, datetime) else str(part) for part in parts]
-    return base64.urlsafe_b64encode("|".join(words).encode()).decode().rstrip("=")
-
-
-def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
-    """The time and the other parts of a place. Raises Problem where it is none of ours."""
-    if text is None:
-        return None
-    try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-        moment, *others = raw.split("|", num_parts - 1)
-        if len(others) != num_parts - 1 or "\0" in raw:
-            raise ValueError(raw)
-        at = datetime.fromisoformat(moment)
-        if at.tzinfo is None:
-            raise ValueError(moment)
-        return at, others
-    except (ValueError, binascii.Error):
-        raise invalid("after", "it is no place in this list", "take `next` as it is") from None
 
 
 def _of(model: type[M], row: Row) -> M:

@@ -167,6 +167,20 @@ async def test_a_word_that_comes_while_waiting_ends_the_wait(model: Model) -> No
         assert (await request).status_code == 201
 
 
+async def test_kafka_may_be_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says that the same request may be sent again."""
+    monkeypatch.setattr(commands, "SEND_SECONDS", 0.01)
+
+    async def publish(records: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(server.bus, "publish", publish)
+    answer = await server.client.post("/v1/jobs", json={"spec": SPEC})
+    assert (answer.status_code, answer.json()["code"]) == (503, "bus_unavailable")
+    assert "same request_id" in answer.json()["detail"]
+    assert answer.headers["retry-after"] == "2"
+
+
 async def test_cancel_reaches_the_scheduler(model: Model) -> None:
     async with serving(model, answer=accept) as server:
         job = (await server.client.post("/v1/jobs", json={"spec": SPEC})).json()

@@ -1,0 +1,31 @@
+"""Places in a list, as the opaque text that `next` gives and `after` takes."""
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Any
+
+from services.gateway.rest.problems import invalid
+
+
+def place_text(*parts: Any) -> str:
+    """A place in a list as an opaque text for `after`."""
+    words = [part.isoformat() if isinstance(part, datetime) else str(part) for part in parts]
+    return base64.urlsafe_b64encode("|".join(words).encode()).decode().rstrip("=")
+
+
+def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
+    """The time and the other parts of a place. Raises Problem where it is none of ours."""
+    if text is None:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        moment, *others = raw.split("|", num_parts - 1)
+        if len(others) != num_parts - 1 or "\0" in raw:
+            raise ValueError(raw)
+        at = datetime.fromisoformat(moment)
+        if at.tzinfo is None:
+            raise ValueError(moment)
+        return at, others
+    except (ValueError, binascii.Error):
+        raise invalid("after", "it is no place in this list", "take `next` as it is") from None
