@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,16 @@ class Pod:
             partial.rename(self.directory / "stop.json")
         assert self.identity is not None
         os.kill(self.identity.pid, signal.SIGTERM)
+
+    def end_shim(self) -> None:
+        """After `exit.json` a shim stays while Kafka owes it acknowledgements; a notice ends it."""
+        identity = self.identity
+        assert identity is not None
+        with suppress(ProcessLookupError):
+            os.kill(identity.pid, signal.SIGTERM)
+        wait_for(lambda: not self.processes(), "the shim to end")
+        if hasattr(self, "process"):
+            assert self.process.wait() == 0
 
     def wait_for_exit(self, seconds: float = 60.0) -> PodExit:
         path = self.directory / "exit.json"

@@ -50,14 +50,14 @@ def test_any_program_is_a_job(make_pod: MakePod) -> None:
     assert "rank 0 of 2" in pod.log
     assert "rank 1 of 2" in pod.log
     assert pod.log.count(str(pod.directory / "code")) == 2
-    assert pod.process.wait() == 0
+    pod.end_shim()
 
 
 def test_a_pod_runs_once(make_pod: MakePod) -> None:
     pod = make_pod(command=shell("echo started"))
     pod.start_cold()
     pod.wait_for_exit()
-    pod.process.wait()
+    pod.end_shim()
     pod.start_cold()
     assert pod.process.wait() == 3
     assert pod.log.count("started") == 1
@@ -111,7 +111,8 @@ def test_the_marker_is_seen_on_every_process_of_a_warm_pod(
     assert shim in pod.processes()
     pod.stop(StopNotice(reason="cancel", deadline_seconds=0.2))
     assert pod.wait_for_exit().outcome == "interrupted"
-    wait_for(lambda: not pod.processes(), "the shim to end")
+    assert pod.processes() == [shim]
+    pod.end_shim()
 
 
 def test_a_killed_rank_fails_the_pod_and_the_others_end(make_pod: MakePod) -> None:
@@ -136,7 +137,7 @@ def test_a_killed_training_rank_is_followed_by_a_resume(
     struck.start_warm(template)
     end = struck.wait_for_exit()
     assert (end.outcome, end.first_failed_rank) == ("failed", 1)
-    assert not struck.processes() or wait_for(lambda: not struck.processes(), "the shim to end")
+    struck.end_shim()
 
     again = make_pod(command=TRAIN, num_ranks=2, environment=variables, attempt=2)
     again.start_warm(template)
@@ -264,4 +265,5 @@ def test_a_pod_whose_telemetry_cannot_be_sent_ends_all_the_same(make_pod: MakePo
     pod = make_pod(command=shell("echo said"))
     pod.start_cold()
     assert pod.wait_for_exit(seconds=30).outcome == "succeeded"
+    pod.end_shim()
     assert "not all telemetry was sent" in pod.launch_log

@@ -1,4 +1,4 @@
-"""A directory as object store: whole or not at all."""
+"""A directory as object store; what it shares with S3 is in tests/contract."""
 
 from pathlib import Path
 
@@ -13,36 +13,6 @@ def storage(tmp_path: Path) -> DirectoryStorage:
     opened = open_storage((tmp_path / "with a space").as_uri())
     assert isinstance(opened, DirectoryStorage)
     return opened
-
-
-def test_what_was_put_is_got_and_listed(storage: DirectoryStorage) -> None:
-    storage.put("a/one", b"1")
-    storage.put("a/two", b"2")
-    storage.put("b/one", b"3")
-    assert storage.get("a/two") == b"2"
-    assert storage.list() == ["a/one", "a/two", "b/one"]
-    assert storage.list("a/t") == ["a/two"]
-    assert storage.list("c/") == []
-
-
-def test_what_is_not_there_is_none(storage: DirectoryStorage) -> None:
-    assert storage.get("a/one") is None
-    storage.put("file", b"")
-    assert storage.get("file/below") is None
-
-
-def test_only_the_first_puts_if_absent(storage: DirectoryStorage) -> None:
-    assert storage.put_if_absent("a/manifest.json", b"first")
-    assert not storage.put_if_absent("a/manifest.json", b"second")
-    assert storage.get("a/manifest.json") == b"first"
-    assert storage.list() == ["a/manifest.json"]
-
-
-def test_deleted_is_gone_and_may_be_deleted_again(storage: DirectoryStorage) -> None:
-    storage.put("a/one", b"1")
-    storage.delete("a/one")
-    storage.delete("a/one")
-    assert storage.list() == []
 
 
 def test_what_the_disk_refuses_is_a_storage_error(storage: DirectoryStorage) -> None:

@@ -8,6 +8,7 @@ their old numbers, which makes doubles harmless.
 """
 
 import logging
+import math
 import os
 import secrets
 import select
@@ -126,12 +127,15 @@ class Reporter:
         self._sink.close()
 
     def _work(self) -> None:
-        next_progress = 0.0
+        told_at = -math.inf
+        told_step = 0
         try:
             while not self._is_closing.is_set():
-                if time.monotonic() >= next_progress:
-                    self.tell(self._progress())
-                    next_progress = time.monotonic() + _PROGRESS_SECONDS
+                progress = self._progress()
+                is_first_step = told_step == 0 < progress["step"]
+                if is_first_step or time.monotonic() - told_at >= _PROGRESS_SECONDS:
+                    self.tell(progress)
+                    told_at, told_step = time.monotonic(), progress["step"]
                 self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
                 self._forget(self._sink.acknowledged(_PERIOD_SECONDS))
             self.tell(self._progress())
@@ -255,16 +259,17 @@ class ShimSink:
 
 
 class FileSink:
-    """A local run's `samples.jsonl`."""
+    """A local run's `samples.jsonl`, made with the first sample."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._path = path
         self._written: list[Key] = []
 
     def send(self, line: bytes) -> bool:
         message = msgspec.json.decode(line)
         if message["t"] == "samples":
-            self._file.write(line)
+            with self._path.open("ab") as file:
+                file.write(line)
             self._written.append((message["run_id"], message["session"], message["batch"]))
         return True
 
@@ -274,7 +279,7 @@ class FileSink:
         return written
 
     def close(self) -> None:
-        self._file.close()
+        return
 
 
 def report(values: Mapping[str, float], step: int | None = None) -> bool:

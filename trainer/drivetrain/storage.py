@@ -132,7 +132,7 @@ class S3Storage:
         self._prefix = f"{prefix}/" if prefix else ""
         self._endpoint_url = endpoint_url
         self._lock = threading.Lock()
-        self._runner = asyncio.Runner()
+        self._loop = asyncio.new_event_loop()
         self._client: Any = None
 
     def put(self, key: str, data: bytes) -> None:
@@ -162,6 +162,12 @@ class S3Storage:
     def delete(self, key: str) -> None:
         self._call(key, "delete_object", Key=self._prefix + key)
 
+    def close(self) -> None:
+        """Only for a process that outlives its storage."""
+        if self._client is not None:
+            self._loop.run_until_complete(self._client.__aexit__(None, None, None))
+        self._loop.close()
+
     def _call(self, key: str, operation: str, but: tuple[str, ...] = (), **arguments: Any) -> Any:
         """The answer; None where the store answered with one of the codes `but`."""
         from aiohttp import ClientError as ConnectionFailed
@@ -169,7 +175,7 @@ class S3Storage:
 
         try:
             with self._lock:
-                return self._runner.run(self._ask(operation, arguments))
+                return self._loop.run_until_complete(self._ask(operation, arguments))
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code")
             if code in but:

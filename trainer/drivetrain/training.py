@@ -200,11 +200,13 @@ class Run(AbstractContextManager["Run"]):
             elif isinstance(error, Interrupted):
                 self._finish(self._seconds_to_stop(), is_complete=False)
                 _logger.info("interrupted: %s", error)
-                raise SystemExit(EXIT_INTERRUPTED) from None
+            if error is None or isinstance(error, Interrupted):
+                self._world.leave()  # after an error peers may be gone, and this would hang
         finally:
             self._reporter.close(_FLUSH_SECONDS)
             self._restore_signals()
-            self._world.leave()
+        if isinstance(error, Interrupted):
+            raise SystemExit(EXIT_INTERRUPTED) from None
 
     def __enter__(self) -> "Run":
         if threading.current_thread() is threading.main_thread():

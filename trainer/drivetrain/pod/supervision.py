@@ -166,7 +166,7 @@ class Supervision:
             self._forward_logs()
             if now >= next_beat:
                 next_beat = now + 1.0
-                self._beat("stopping" if self.notice is not None else self._progress.state)
+                self._beat(self._phase)
             await asyncio.sleep(_TICK_SECONDS)
 
     # Output
@@ -193,6 +193,10 @@ class Supervision:
                 if not self._telemetry.put(self._events.logs(chunk)):
                     log.num_dropped_bytes += chunk.size_bytes
 
+    @property
+    def _phase(self) -> str:
+        return "stopping" if self.notice is not None else self._progress.state
+
     def _beat(self, phase: str) -> None:
         self._num_heartbeats += 1
         record = self._events.heartbeat(
@@ -214,8 +218,11 @@ class Supervision:
         self._connections.add(task)
         try:
             while line := await reader.readline():
-                self._take(decoder.decode(line), writer)
-        except (ValueError, OSError) as error:  # a message we do not know, or a line without end
+                try:
+                    self._take(decoder.decode(line), writer)
+                except ValueError as error:  # of a newer package, or of no package of ours
+                    _logger.warning("a message is left out: %s", error)
+        except (ValueError, OSError) as error:  # a line without end, or a rank that was killed
             _logger.warning("a rank's connection is closed: %s", error)
         finally:
             self._connections.discard(task)
@@ -260,8 +267,11 @@ class Supervision:
         self._num_dropped[writer] = message.num_dropped
         if message.state not in _PHASES or (message.step or 0) < (self._progress.step or 0):
             return
+        was_starting = self._progress.state == "starting"
         is_started = bool(message.step)
         self._progress = message if is_started else Progress(message.step, state="starting")
+        if was_starting and is_started:
+            self._beat(self._phase)
 
     def _note_result(self, message: Samples) -> None:
         columns = json.loads(bytes(message.columns))
