@@ -1,5 +1,6 @@
 """One training job on a platform, as a failure scenario sees and strikes it."""
 
+import gzip
 import io
 import json
 import re
@@ -19,7 +20,10 @@ def packed_code(script: str) -> bytes:
     """The job's code as the gateway takes it."""
     buffer = io.BytesIO()
     content = script.encode()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped,  # the same bytes each time
+        tarfile.open(fileobj=zipped, mode="w") as archive,
+    ):
         member = tarfile.TarInfo("train.py")
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
