@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from services.runtime.errors import ConfigurationError
 
@@ -57,7 +57,7 @@ def open_object_store(url: str, endpoint_url: str | None = None) -> ObjectStore:
 
     parts = urlsplit(url)
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
-        return DirectoryStore(Path(parts.path))
+        return DirectoryStore(Path(unquote(parts.path)))
     if parts.scheme == "s3" and parts.netloc:
         return S3Store(parts.netloc, parts.path.strip("/"), endpoint_url)
     raise ConfigurationError(

@@ -1,0 +1,19 @@
+"""A data directory may lie anywhere: what standalone says is what services understand."""
+
+from pathlib import Path
+
+import pytest
+
+from services.runtime.object_store import open_object_store
+from tests.unit.standalone.test_parts import make_plan
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "ü", "100%25 #1?"])
+async def test_the_object_store_is_the_directory_that_standalone_means(
+    tmp_path: Path, name: str
+) -> None:
+    plan = make_plan(tmp_path / name)
+    plan.home.create()
+    store = open_object_store(plan.object_store_url)
+    await store.put("code/example", b"bytes")
+    assert (plan.home.objects / "code" / "example").read_bytes() == b"bytes"
