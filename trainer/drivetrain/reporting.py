@@ -110,6 +110,7 @@ class Reporter:
     def unacknowledged(self) -> list[dict[str, Any]]:
         """The batches of which nobody has said that they arrived, for the checkpoint."""
         with self._lock:
+            self._sort()
             self._cut(MAX_UNACKNOWLEDGED_BYTES)
             return [msgspec.json.decode(line) for line in self._unacknowledged.values()]
 

@@ -83,7 +83,10 @@ def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int
         return {"error": 'write {"directory": DIR}'}
     if not (directory / "spec.json").is_file():
         return {"error": f"{directory} holds no spec.json"}
-    return {"pid": _fork_shim(directory, (connection, listener))}
+    try:
+        return {"pid": _fork_shim(directory, (connection, listener))}
+    except OSError as error:  # the first fork was refused, so nothing runs
+        return {"error": str(error)}
 
 
 def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:
@@ -91,20 +94,24 @@ def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        shim = os.fork()
-        if shim != 0:
+        try:
+            os.close(reader)
+            shim = os.fork()
+            if shim == 0:
+                os.close(writer)
+                for endpoint in ours:
+                    endpoint.close()
+                _become_shim(directory)
             os.write(writer, str(shim).encode())
-            os._exit(0)
-        os.close(reader)
-        os.close(writer)
-        for endpoint in ours:
-            endpoint.close()
-        _become_shim(directory)
+        finally:
+            os._exit(0)  # whatever happens, there must be no second template
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        pid = int(pipe.read())
+        pid = pipe.read()
     os.waitpid(child, 0)
-    return pid
+    if not pid:
+        raise OSError("the second fork was refused")
+    return int(pid)
 
 
 def _become_shim(directory: Path) -> None:

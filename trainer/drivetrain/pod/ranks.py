@@ -44,7 +44,10 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_POD_ID": spec.pod_id,
         "DRIVETRAIN_POD_DIRECTORY": str(directory),
         "DRIVETRAIN_CONTROL_SOCKET": str(directory / "control.sock"),
-        "DRIVETRAIN_JOB_SPEC": spec.job.model_dump_json(exclude_unset=True),
+        # Without its environment, which is around it: one variable holds 128 KiB at most.
+        "DRIVETRAIN_JOB_SPEC": spec.job.model_dump_json(
+            exclude_unset=True, exclude={"environment"}
+        ),
         "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
         "DRIVETRAIN_OBJECT_STORE_URL": store_url,
         "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/checkpoints/{spec.tenant_id}/{spec.job_id}",

@@ -264,7 +264,8 @@ class Supervision:
             acknowledge()  # to be sent no more
 
     def _take_progress(self, message: Progress, writer: asyncio.StreamWriter) -> None:
-        self._num_dropped[writer] = message.num_dropped
+        if message.num_dropped:
+            self._num_dropped[writer] = message.num_dropped
         if message.state not in _PHASES or (message.step or 0) < (self._progress.step or 0):
             return
         was_starting = self._progress.state == "starting"

@@ -1,0 +1,101 @@
+"""What a pod that trains leaves on the topics of a real Kafka."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.checkpoints import CheckpointWritten, RunResumed
+from drivetrain_schemas.envelope import Event, parse
+from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
+from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
+from drivetrain_schemas.reports import PodHeartbeat
+from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, Topic
+from services.runtime.kafka import KafkaAccess
+from services.runtime.topics import create_topics
+from tests.trainer.conftest import make_pod, template
+from tests.trainer.pods import Pod, wait_for
+from tests.trainer.ranks import SCRIPTS
+
+__all__ = ["make_pod", "template"]
+
+TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
+
+
+async def read_to_its_end(kafka: KafkaAccess, prefix: str, topic: Topic) -> list[Event[Payload]]:
+    """Everything that is on the topic now, in the order of each key."""
+    partitions = [TopicPartition(prefix + topic.name, n) for n in range(topic.partitions)]
+    events: list[Event[Payload]] = []
+    async with AIOKafkaConsumer(**kafka.options(), auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        for partition, end in ends.items():
+            while await consumer.position(partition) < end:
+                for records in (await consumer.getmany(timeout_ms=500)).values():
+                    events += [parse(record.headers, record.value) for record in records]
+    return events
+
+
+async def test_a_killed_and_resumed_job_has_every_sample_once(
+    kafka: KafkaAccess,
+    topic_prefix: str,
+    template: Path,
+    make_pod: Callable[..., Pod],
+    tmp_path: Path,
+) -> None:
+    await create_topics(kafka, topic_prefix)
+    access = PodKafkaAccess(
+        bootstrap_servers=kafka.bootstrap_servers,
+        topic_prefix=topic_prefix,
+        username=kafka.username,
+        password=kafka.password,
+    )
+    variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.05}
+    options = {"command": TRAIN, "num_ranks": 2, "kafka": access}
+    struck = make_pod(environment=variables | {"KILL_AT": 37, "KILL_RANK": 1}, **options)
+    struck.start_warm(template)
+    end = await asyncio.to_thread(struck.wait_for_exit)
+    assert end.outcome == "failed"
+    again = make_pod(environment=variables, attempt=2, **options)
+    again.start_warm(template)
+    end = await asyncio.to_thread(again.wait_for_exit)
+    assert end.outcome == "succeeded", again.log
+    await asyncio.to_thread(wait_for, lambda: not again.processes(), "the last acknowledgement")
+    assert "not all telemetry" not in again.launch_log
+
+    best: dict[int, int] = {}  # step -> highest attempt
+    batches: dict[tuple[str, str], list[int]] = {}
+    for event in await read_to_its_end(kafka, topic_prefix, METRICS):
+        batch = event.payload
+        assert isinstance(batch, SamplesRecorded)
+        batches.setdefault((batch.run_id, batch.session), []).append(batch.batch)
+        for step in batch.columns["loss"].steps:
+            best[step] = max(best.get(step, 0), batch.attempt)
+    assert sorted(best) == list(range(1, 61))
+    for numbers in batches.values():
+        assert list(dict.fromkeys(numbers)) == list(range(len(set(numbers))))
+
+    reports = [event.payload for event in await read_to_its_end(kafka, topic_prefix, REPORTS)]
+    resumed = [report for report in reports if isinstance(report, RunResumed)]
+    assert [report.attempt for report in resumed] == [2]
+    assert resumed[0].step in (10, 20, 30)
+    written = {report.manifest_key for report in reports if isinstance(report, CheckpointWritten)}
+    assert resumed[0].manifest_key in written
+    stored = (tmp_path / "objects").glob("checkpoints/**/manifest.json")
+    assert written == {str(path.relative_to(tmp_path / "objects")) for path in stored}
+    beats = [report for report in reports if isinstance(report, PodHeartbeat)]
+    assert {beat.attempt for beat in beats} == {1, 2}
+    beats = [beat for beat in beats if beat.attempt == 2]
+    assert beats[-1].phase == "ending"
+    assert beats[-1].step == 60
+
+    lines = [
+        line
+        for event in await read_to_its_end(kafka, topic_prefix, LOGS)
+        if isinstance(event.payload, LogsWritten)
+        for line in event.payload.lines
+    ]
+    assert "rank 0 begins after step 0 (False)" in lines
+    assert f"rank 1 begins after step {resumed[0].step} (True)" in lines

@@ -1,0 +1,58 @@
+"""The warm template answers everyone and forks only what it should."""
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.pods import Pod
+
+
+def ask(template: Path, request: bytes) -> dict[str, object]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(template))
+        connection.sendall(request)
+        answer = connection.makefile().readline()
+    return json.loads(answer)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"\n", b"not json\n", b"[]\n", b'{"directory": 7}\n', b'{"directory": "/nowhere"}\n'],
+)
+def test_what_names_no_pod_is_refused_and_the_next_is_served(
+    template: Path, make_pod: Callable[..., Pod], request_: bytes
+) -> None:
+    assert ask(template, request_).keys() == {"error"}
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(template))
+    pod = make_pod(command=["true"])
+    pod.start_warm(template)
+    assert pod.wait_for_exit().outcome == "succeeded"
+
+
+def test_an_interpreter_s_variables_get_an_interpreter(
+    template: Path, make_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "near.py").write_text("NAME = 'found'")
+    script = tmp_path / "script.py"
+    script.write_text("import near, sys; print(near.NAME, 'torch' in sys.modules)")
+    pod = make_pod(
+        command=["python", str(script)], environment={"PYTHONPATH": tmp_path / "library"}
+    )
+    pod.start_warm(template)
+    assert pod.wait_for_exit().last_log == "found False\n"
+
+
+def test_a_script_in_the_forked_process_finds_torch_loaded(
+    template: Path, make_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(__name__, __file__, 'torch' in sys.modules)")
+    pod = make_pod(command=["python", str(script)])
+    pod.start_warm(template)
+    assert pod.wait_for_exit().last_log == f"__main__ {script} True\n"
+    assert json.loads((pod.directory / "identity.json").read_text())["pid"] in pod.processes()
