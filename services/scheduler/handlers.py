@@ -93,7 +93,7 @@ class Commands:
                 device_type=spec.resources.device_type,
             ),
             has_image=spec.image is not None,
-            num_spec_bytes=len(spec.model_dump_json()),
+            num_spec_bytes=len(spec.model_dump_json().encode()),
         )
         nodes = await store.nodes(tx.connection)
         refusal = refuse(request, nodes, can_run_images=self._can_run_images)

@@ -83,7 +83,6 @@ def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
         was_alive=pod.was_alive or is_alive(observed),
         launches=pod.launches,
         seconds_in_sight=seen.seconds_in_sight(pod.pod_id, now),
-        has_leftovers=observed.has_leftovers,
         notice=observed.notice,
         seconds_since_notice=seen.seconds_since_notice(pod.pod_id, now),
         exit=None if end is None else _exit(end),

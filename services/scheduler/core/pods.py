@@ -16,7 +16,7 @@ class Sight(StrEnum):
     ABSENT = "absent"  # no directory
     CREATED = "created"  # a directory, but no shim yet
     ALIVE = "alive"
-    ENDING = "ending"  # exit.json is there, and so are processes
+    ENDING = "ending"  # exit.json is there, and so are processes besides the shim
     ENDED = "ended"  # exit.json is there, and no process is left
     DEAD = "dead"  # the shim is gone and has left no exit.json
 
@@ -52,7 +52,6 @@ class PodView:
     was_alive: bool = False
     launches: int = 0
     seconds_in_sight: float = 0.0
-    has_leftovers: bool = False
     notice: str | None = None
     seconds_since_notice: float = 0.0
     exit: Exit | None = None

@@ -22,7 +22,6 @@ class Limits:
     cancel_notice: float = 30.0
     gang_notice: float = 5.0
     notice_margin: float = 10.0
-    ending: float = 10.0
 
     def notice(self, reason: str) -> float:
         return self.gang_notice if reason == "gang" else self.cancel_notice
@@ -90,10 +89,8 @@ def stop_reason(run: RunView) -> str | None:
 
 def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
     match pod.sight:
-        case Sight.DEAD | Sight.ABSENT:  # no shim is left to end what it started
+        case Sight.DEAD | Sight.ABSENT | Sight.ENDING:  # no shim will end what is left
             return True
-        case Sight.ENDING:
-            return pod.has_leftovers or pod.seconds_in_sight > limits.ending
         case Sight.CREATED:
             is_last = reason is not None or pod.launches >= MAX_LAUNCHES
             return is_last and pod.seconds_in_sight > limits.start

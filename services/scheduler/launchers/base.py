@@ -29,7 +29,6 @@ class Observation:
     sight: Sight
     exit: PodExit | None = None
     notice: str | None = None
-    has_leftovers: bool = False
 
 
 class Launcher(Protocol):

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from drivetrain_schemas.pods import PodSpec, StopNotice
+from drivetrain_schemas.pods import PodIdentity, PodSpec, StopNotice
 from services.runtime import logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
@@ -105,8 +105,12 @@ class LocalLauncher:
         # What is left of a pod is looked for after its exit was seen, never before.
         marked = processes.marked()
         return {
-            pod_id: _with_leftovers(seen, marked.get(pod_id, frozenset()))
-            for pod_id, seen in first.items()
+            pod.pod_id: _with_leftovers(
+                first[pod.pod_id],
+                marked.get(pod.pod_id, frozenset()),
+                self._directory(pod).identity(),
+            )
+            for pod in pods
         }
 
     def _notify(self, pod: PodRef, notice: StopNotice) -> None:
@@ -150,15 +154,21 @@ def _look(directory: PodDirectory) -> Observation:
     # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
     end = directory.exit()
     if end is not None:
-        return Observation(Sight.ENDING if is_alive else Sight.ENDED, end, reason)
+        return Observation(Sight.ENDED, end, reason)
     if is_alive:
         return Observation(Sight.ALIVE, notice=reason)
     is_dead = identity is not None or directory.is_closed()
     return Observation(Sight.DEAD if is_dead else Sight.CREATED, notice=reason)
 
 
-def _with_leftovers(seen: Observation, pids: frozenset[int]) -> Observation:
-    """A pod has not ended while a process of it is left; its shim alone may still be closing."""
-    if seen.exit is None or not pids:
+def _with_leftovers(
+    seen: Observation, pids: frozenset[int], shim: PodIdentity | None
+) -> Observation:
+    """A pod has not ended while a process of it is left, but for its shim.
+
+    The shim writes `exit.json` when nothing else is left, and may go on sending telemetry.
+    """
+    others = pids - {shim.pid} if shim is not None else pids
+    if seen.exit is None or not others:
         return seen
-    return replace(seen, sight=Sight.ENDING, has_leftovers=len(pids) > 1)
+    return replace(seen, sight=Sight.ENDING)

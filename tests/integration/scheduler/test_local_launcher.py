@@ -294,6 +294,7 @@ async def test_without_a_template_the_pod_starts_cold(tmp_path, answer):
                 await launcher.launch(spec)
 
     assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
+    _leave_nothing(launcher, tmp_path)
 
 
 async def test_a_template_that_says_nothing_may_have_started_it(tmp_path):

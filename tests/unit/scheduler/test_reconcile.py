@@ -7,7 +7,7 @@ from services.scheduler.core.pods import PodState, Sight
 from services.scheduler.core.reconcile import Acts, Limits, Moves, acts, moves
 from tests.unit.scheduler.builders import make_ended, make_pod, make_run
 
-LIMITS = Limits(start=30, cancel_notice=20, gang_notice=5, notice_margin=10, ending=10)
+LIMITS = Limits(start=30, cancel_notice=20, gang_notice=5, notice_margin=10)
 INTENDED = {"state": PodState.INTENDED, "launches": 0}
 
 CASES = {
@@ -70,15 +70,7 @@ CASES = {
         Acts(kill=("pod_0",), reason="cancel"),
     ),
     "processes that outlive their pod's exit are killed": (
-        make_run(make_pod(0, Sight.ENDING, has_leftovers=True)),
-        Acts(kill=("pod_0",)),
-    ),
-    "a shim may take a moment to close": (
-        make_run(make_pod(0, Sight.ENDING, seconds_in_sight=9)),
-        Acts(),
-    ),
-    "a shim that does not close is killed": (
-        make_run(make_pod(0, Sight.ENDING, seconds_in_sight=11)),
+        make_run(make_pod(0, Sight.ENDING)),
         Acts(kill=("pod_0",)),
     ),
     "nothing is done about pods that are finished": (
