@@ -93,6 +93,8 @@ async def test_launching_twice_starts_once(launcher, tmp_path):
     while len(launcher._children) > 1:
         await launcher.observe([ref_of(spec)])
         await asyncio.sleep(0.02)
+    while not (tmp_path / "starts").exists():
+        await asyncio.sleep(0.02)
 
     assert (tmp_path / "starts").read_text() == "started\n"
 
