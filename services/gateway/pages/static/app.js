@@ -116,7 +116,7 @@ function makeCharts(root) {
         animation: false, parsing: false, normalized: true, responsive: true, maintainAspectRatio: false,
         interaction: { mode: "nearest", axis: "x", intersect: false },
         plugins: { legend: { display: false }, tooltip: { displayColors: false, callbacks: { title: ([item]) => `step ${item.parsed.x.toLocaleString("en")}` } } },
-        scales: { x: { type: "linear", bounds: "data", beginAtZero: true, ...axis, ticks: { ...axis.ticks, includeBounds: false }, grid: { display: false } }, y: axis },
+        scales: { x: { type: "linear", bounds: "data", beginAtZero: true, ...axis, grid: { display: false }, afterBuildTicks: (x) => { if (x.ticks.length > 2 && x.max % x.ticks[1].value) x.ticks = x.ticks.filter((tick) => tick.value < x.max); } }, y: axis },
       },
     });
   }
