@@ -18,7 +18,7 @@ test: environment ## everything but the long suites: unit, contracts, real parts
 	@$(PYTHON) -m pytest tests --ignore=tests/faults/scenarios $(ARGS)
 
 unit: environment ## the inner loop: pure tests, under 10 s
-	@$(PYTHON) -m pytest tests/unit -p no:schemathesis --hypothesis-profile=quick \
+	@$(PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
 		--disable-socket --allow-unix-socket $(ARGS)
 
 test-faults: environment ## every failure scenario, each caused for real on a running platform
