@@ -23,7 +23,6 @@ NUM_TRIES = 3
 # What the pages load: name it is served under -> archive and path in it.
 WEB_ASSETS = {
     "chart.umd.js": ("chart.js", "META-INF/resources/webjars/chart.js/4.4.1/dist/chart.umd.js"),
-    "htmx.min.js": ("htmx.org", "META-INF/resources/webjars/htmx.org/1.9.12/dist/htmx.min.js"),
 }
 
 
