@@ -6,6 +6,7 @@ stopping, Postgres is writable, and every consumer has joined.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -44,19 +45,19 @@ def server(app: ASGIApp, host: str, port: int) -> Server:
 
 async def serve(running: Server, stopping: asyncio.Event) -> None:
     """Serve until `stopping`, then close the connections in order."""
-    task = asyncio.create_task(running.serve())
-    stopped = asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        running.should_exit = True
-        await task
-    except SystemExit as error:  # uvicorn exits where it cannot bind
-        raise OSError(f"cannot listen on {running.config.host}:{running.config.port}") from error
-    finally:
-        running.should_exit = True
-        stopped.cancel()
-        if not task.done():
-            task.cancel()
+    host, port = running.config.host, running.config.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Bound here, because uvicorn ends the process where it cannot bind.
+    with socket.create_server((host, port), family=family) as listening:
+        task = asyncio.create_task(running.serve([listening]))
+        stopped = asyncio.create_task(stopping.wait())
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            running.should_exit = True
+            await asyncio.wait({task})  # bounded by timeout_graceful_shutdown
+        task.result()
 
 
 def operations_app(live: Check, ready: Check) -> ASGIApp:

@@ -5,30 +5,17 @@ from datetime import timedelta
 import asyncpg
 
 from drivetrain_schemas.charges import ChargeRecorded
-from services.cost.settings import CostSettings
-from services.cost.wiring import build
 from services.runtime.bus import OutRecord
 from services.runtime.kafka import KafkaAccess, KafkaPublisher
-from services.runtime.service import Service
-from services.runtime.topics import create_topics
 from tests.events import make_event
 from tests.handlers.cost.test_handlers import released
+from tests.integration.runtime.cost import cost
 from tests.platform_service import (
     produce,
     read_events,
     read_topic,
     running,
-    service_environment,
 )
-
-
-async def cost(kafka: KafkaAccess, dsn: str, prefix: str) -> Service:
-    """The cost service on topics of this test alone, its schema dropped first."""
-    await create_topics(kafka, prefix)
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("drop schema if exists cost cascade")
-    await connection.close()
-    return build(CostSettings(**service_environment(kafka, dsn, prefix)))
 
 
 async def test_an_event_is_handled_once_however_often_it_comes(

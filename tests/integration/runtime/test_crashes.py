@@ -1,0 +1,149 @@
+"""A service that is killed, deaf or full of bugs, as a process of its own where that matters."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.allocations import AllocationReleased
+from drivetrain_schemas.charges import ChargeRecorded
+from drivetrain_schemas.envelope import Event
+from services.runtime.bus import OutRecord
+from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.parking import parked_fact
+from services.runtime.replay import replay
+from services.runtime.service import EXIT_STUCK, Running, Service
+from services.runtime.transaction import Tx
+from tests.integration.runtime.cost import cost, releases, until_charged
+from tests.platform_service import (
+    parsed,
+    produce,
+    read_events,
+    read_topic,
+    running,
+    service_environment,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@asynccontextmanager
+async def spawned(
+    kafka: KafkaAccess, dsn: str, prefix: str, fault: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The cost service with a fault, as a process that does not outlive the block."""
+    facts = service_environment(kafka, dsn, prefix)
+    environment = {f"DRIVETRAIN_{name.upper()}": str(value) for name, value in facts.items()}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.integration.runtime.faulty_cost", fault),
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environment},
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(90):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_killed_between_the_commit_and_the_offset_each_event_is_charged_once(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    await cost(kafka, postgres_dsn, topic_prefix)
+    events = releases(3)
+    await produce(kafka, topic_prefix, *events)
+    for _ in range(2):
+        async with spawned(kafka, postgres_dsn, topic_prefix, "killed-after-commit") as process:
+            assert await process.wait() == -9
+    last = releases(4)[3]
+    await produce(kafka, topic_prefix, last)
+    causes = {event.event_id for event in (*events, last)}
+    async with spawned(kafka, postgres_dsn, topic_prefix, "none") as process:
+        charges = await until_charged(kafka, topic_prefix, causes)
+        process.terminate()
+        assert await process.wait() == 0
+    # A relay killed before it marks sends again, with the same id.
+    assert len({event.event_id for event in charges}) == len(causes)
+
+
+async def test_a_consumer_that_went_deaf_ends_the_process_with_code_70(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    await cost(kafka, postgres_dsn, topic_prefix)
+    await produce(kafka, topic_prefix, *releases(1))
+    async with spawned(kafka, postgres_dsn, topic_prefix, "deaf") as process:
+        assert await process.wait() == EXIT_STUCK
+
+
+class Bug(Exception):
+    """What a handler's bug raises."""
+
+
+def with_bug(service: Service, tenant_id: str) -> Service:
+    """The same service, whose handler dies on the releases of one tenant."""
+    (handler,) = (it for kind, it in service.handlers.items() if kind is AllocationReleased)
+
+    async def buggy(tx: Tx, event: Event[AllocationReleased]) -> None:
+        await handler(tx, event)
+        if event.tenant_id == tenant_id:
+            raise Bug
+
+    handlers: Mapping[Any, Any] = {**service.handlers, AllocationReleased: buggy}
+    return replace(service, handlers=handlers)
+
+
+async def test_a_deadly_event_is_parked_after_three_crashes_and_replay_brings_it_back(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    service = await cost(kafka, postgres_dsn, topic_prefix)
+    deadly, after, *elsewhere = releases(6)
+    deadly = replace(deadly, tenant_id="deadly")
+    await produce(kafka, topic_prefix, deadly, after, *elsewhere)
+    buggy = with_bug(service, "deadly")
+    for _ in range(3):
+        with pytest.raises(ExceptionGroup) as crashed:
+            await Running(buggy, asyncio.Event()).run()
+        assert crashed.group_contains(Bug)
+    async with running(buggy):
+        charges = await read_events(kafka, topic_prefix + "events.charges", at_least=5)
+        (parked,) = await read_topic(kafka, topic_prefix + "parked.cost", at_least=1)
+    want = {event.event_id for event in (after, *elsewhere)}
+    assert {event.causation_id for event in charges} == want
+    assert parked_fact(parked, "reason") == "crash_loop"
+    assert parsed([parked])[0].event_id == deadly.event_id
+    name = parked_fact(parked, "id")
+    assert await replay(kafka, service.origin, "cost", "parked_of_nobody") == 1
+    async with running(service):  # the bug is mended
+        assert await replay(kafka, service.origin, "cost", name) == 0
+        charges = await read_events(kafka, topic_prefix + "events.charges", at_least=6)
+    assert {event.causation_id for event in charges} == want | {deadly.event_id}
+    assert all(isinstance(event.payload, ChargeRecorded) for event in charges)
+
+
+async def test_a_record_as_large_as_the_broker_takes_is_parked_and_stops_nothing(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    """Parked with its headers it is larger than what came in; its outbox row must still leave."""
+    service = await cost(kafka, postgres_dsn, topic_prefix)
+    service = replace(service, name="gateway", package="services.cost")  # it parks events.jobs
+    large = OutRecord(topic_prefix + "events.jobs", b"k", b"x" * 999_000)
+    publisher = KafkaPublisher(kafka, "tests")
+    await publisher.publish([large])
+    await publisher.close()
+    (event,) = releases(1, within=timedelta(seconds=9))
+    await produce(kafka, topic_prefix, event)
+    async with running(service):
+        (parked,) = await read_topic(kafka, topic_prefix + "parked.gateway", at_least=1)
+        await read_events(kafka, topic_prefix + "events.charges", at_least=1)
+    assert parked_fact(parked, "reason") == "too_large"
+    assert parked.value == large.value

@@ -1,0 +1,87 @@
+"""Guards round aiokafka that only a real broker can provoke."""
+
+import asyncio
+import secrets
+
+import pytest
+from aiokafka import TopicPartition
+
+from services.runtime.bus import OutRecord, PublishFailed
+from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.topics import create_topics
+from tests.platform_service import read_topic
+
+TOPIC = "events.jobs"
+
+
+@pytest.fixture
+async def topic(kafka: KafkaAccess, topic_prefix: str) -> str:
+    await create_topics(kafka, topic_prefix)
+    return topic_prefix + TOPIC
+
+
+def source(kafka: KafkaAccess, topic: str, group: str, member: str) -> KafkaSource:
+    return KafkaSource(kafka, group, [topic], member=member, max_records=100)
+
+
+async def until_it_owns(member: KafkaSource, num_partitions: int) -> None:
+    async with asyncio.timeout(30):
+        while len(member.assignment()) != num_partitions:
+            await member.poll(0.05)
+
+
+async def test_a_restarted_member_takes_its_partitions_back_at_once(
+    kafka: KafkaAccess, topic: str
+) -> None:
+    """Static membership: under another name it would share with the dead one for 30 s."""
+    group = f"g-{secrets.token_hex(4)}"
+    dead, restarted = (source(kafka, topic, group, "cost.0") for _ in range(2))
+    await dead.start()
+    try:
+        await until_it_owns(dead, 4)
+        await restarted.start()
+        try:
+            await until_it_owns(restarted, 4)
+        finally:
+            await restarted.stop()
+    finally:
+        await dead.stop()
+
+
+async def test_two_members_share_the_partitions(kafka: KafkaAccess, topic: str) -> None:
+    group = f"g-{secrets.token_hex(4)}"
+    one, other = (source(kafka, topic, group, f"cost.{number}") for number in range(2))
+    await one.start()
+    try:
+        starting = asyncio.create_task(other.start())
+        async with asyncio.timeout(30):
+            while not starting.done():
+                await one.poll(0.05)
+        await asyncio.gather(until_it_owns(one, 2), until_it_owns(other, 2))
+        assert not one.assignment() & other.assignment()
+    finally:
+        await asyncio.gather(one.stop(), other.stop())
+
+
+async def test_a_producer_out_of_sequence_is_replaced(kafka: KafkaAccess, topic: str) -> None:
+    """The broker refuses every further record of such a producer, for ever."""
+    publisher = KafkaPublisher(kafka, "tests")
+    try:
+        await publisher.publish([OutRecord(topic, b"k", b"0")])
+        producer = publisher._producer
+        for number in range(4):
+            producer._txn_manager.increment_sequence_number(TopicPartition(topic, number), 500)
+        with pytest.raises(PublishFailed):
+            await publisher.publish([OutRecord(topic, b"k", b"1")])
+        await publisher.publish([OutRecord(topic, b"k", b"1")])
+        assert publisher._producer is not producer
+    finally:
+        await publisher.close()
+    assert [record.value for record in await read_topic(kafka, topic, at_least=2)] == [b"0", b"1"]
+
+
+async def test_a_wrong_password_is_waited_out(kafka: KafkaAccess, topic: str) -> None:
+    stranger = KafkaPublisher(KafkaAccess(kafka.bootstrap_servers, "drivetrain", "wrong"), "tests")
+    with pytest.raises(PublishFailed):
+        await stranger.publish([OutRecord(topic, b"k", b"0")])
+    await stranger.close()
