@@ -81,7 +81,7 @@ def accuracy(model: nn.Module, data: TensorDataset, device: torch.device) -> flo
 def main() -> None:
     train, validation = load()
     with drivetrain.run(
-        max_steps=2000,
+        max_steps=1500,
         hyperparameters={
             "learning_rate": 0.003,
             "weight_decay": 0.01,
