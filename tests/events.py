@@ -86,4 +86,4 @@ def _headers(row: Any) -> list[tuple[str, bytes]]:
 
 async def _last_row(database: Database) -> int:
     async with database.connection() as connection:
-        return await connection.fetchval("select coalesce(max(id), 0) from outbox")
+        return int(await connection.fetchval("select coalesce(max(id), 0) from outbox"))

@@ -28,16 +28,17 @@ def handlers(book: PriceBook) -> HandlerTable:
     async def on_released(tx: Tx, event: Event[AllocationReleased]) -> None:
         released = event.payload
         await store.put_allocation(tx.connection, released, released.released_at)
-        for charge in charges(_usage(released), book):
-            recorded = _recorded(released, charge)
-            await store.insert_charge(tx.connection, recorded)
-            await tx.emit(recorded, tenant_id=released.tenant_id, cause=event)
-            tx.after_commit(partial(_observe, recorded))
+        for charge in charges(usage(released), book):
+            fact = recorded(released, charge)
+            await store.insert_charge(tx.connection, fact)
+            await tx.emit(fact, tenant_id=released.tenant_id, cause=event)
+            tx.after_commit(partial(_observe, fact))
 
     return {AllocationGranted: on_granted, AllocationReleased: on_released}
 
 
-def _usage(released: AllocationReleased) -> Usage:
+def usage(released: AllocationReleased) -> Usage:
+    """What is to be priced."""
     return Usage(
         allocation_id=released.allocation_id,
         pool=released.pool,
@@ -48,7 +49,8 @@ def _usage(released: AllocationReleased) -> Usage:
     )
 
 
-def _recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
+def recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
+    """The charge as a fact of its own: whose it is, and for what."""
     return ChargeRecorded(
         charge_id=charge.charge_id,
         tenant_id=released.tenant_id,

@@ -8,7 +8,7 @@ giving back: nothing here changes a session, but for `set local`.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -29,6 +29,8 @@ class Database:
 
     def __init__(self, dsn: str, schema: str, origin: Origin, max_connections: int = 8) -> None:
         self.schema = schema
+        # Called after each commit that left something in the outbox.
+        self.on_emitted: Callable[[], None] = lambda: None
         self._dsn = dsn
         self._origin = origin
         self._max_connections = max_connections
@@ -82,6 +84,8 @@ class Database:
             if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
                 await self.pool.expire_connections()
             raise
+        if tx.has_emitted:
+            self.on_emitted()
         tx.run_callbacks()
 
     async def is_writable(self) -> bool:

@@ -46,6 +46,7 @@ class Tx:
 
     def __init__(self, connection: asyncpg.Connection, origin: Origin) -> None:
         self.connection = connection
+        self.has_emitted = False
         self._origin = origin
         self._callbacks: list[Callable[[], None]] = []
         self._traceparent: str | None = None
@@ -72,6 +73,7 @@ class Tx:
         headers, key, value = encode(event)
         assert len(value) <= MAX_EVENT_BYTES, f"{event.type} has {len(value)} bytes"
         names, values = _columns(headers)
+        self.has_emitted = True
         if payload.kind.topic.name.startswith("events."):
             await self.connection.execute(
                 _INSERT_NUMBERED, topic, payload.key, key, value, names, values
@@ -86,6 +88,7 @@ class Tx:
         """Publish a record's original bytes on another topic (parking)."""
         names, values = _columns([*record.headers, *extra_headers])
         full_name = self._origin.topic_prefix + topic
+        self.has_emitted = True
         await self.connection.execute(_INSERT, full_name, record.key, record.value, names, values)
 
     def after_commit(self, callback: Callable[[], None]) -> None:

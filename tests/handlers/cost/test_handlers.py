@@ -1,6 +1,7 @@
 """Allocations in, charges out."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -26,7 +27,7 @@ def released(after: timedelta) -> AllocationReleased:
     return AllocationReleased(**_facts(), released_at=START + after)
 
 
-def _facts() -> dict:
+def _facts() -> dict[str, Any]:
     return {
         "job_id": JOB,
         "run_id": run_id_for(JOB, 1),

@@ -111,14 +111,35 @@ async def test_a_row_that_becomes_visible_late_is_not_passed_over(database: Open
     assert broker.taken == [2, 1]
 
 
-async def test_a_lost_notification_only_costs_time(database: OpenDatabase) -> None:
+async def test_what_another_process_wrote_is_found_by_polling(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db, broker = await database("cost"), Broker()
-    async with db.connection() as connection:
-        await connection.execute("alter table outbox disable trigger outbox_notify")
     async with relaying(db, broker):
-        await until(lambda: broker.taken == [])
+        monkeypatch.setattr(db, "on_emitted", lambda: None)
         await say(db, 1)
         await until(lambda: broker.taken == [1])
+
+
+async def test_a_commit_wakes_the_relay_and_a_rollback_does_not(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    woken = []
+    db.on_emitted = lambda: woken.append(1)
+    async with db.transaction() as tx:
+        await tx.connection.execute("select 1")
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await emit_and_fail(db)
+    assert woken == []
+    await say(db, 1)
+    assert woken == [1]
+
+
+async def emit_and_fail(database: Database) -> None:
+    async with database.transaction() as tx:
+        await tx.emit(charge(1), tenant_id="default")
+        await tx.connection.execute("select * from nothing")
 
 
 async def test_a_batch_is_bounded_in_bytes_but_never_empty(

@@ -8,6 +8,7 @@ from datetime import timedelta
 import asyncpg
 
 from drivetrain_schemas.allocations import AllocationReleased
+from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
 from services.cost.settings import CostSettings
@@ -47,7 +48,9 @@ def releases(
     return events
 
 
-async def until_charged(kafka: KafkaAccess, prefix: str, causes: Iterable[str]) -> list[Event]:
+async def until_charged(
+    kafka: KafkaAccess, prefix: str, causes: Iterable[str]
+) -> list[Event[Payload]]:
     """Every charge on the topic, once each of these events is the cause of one.
 
     Read to the end each time: after a crash the relay may have sent some of them twice.
