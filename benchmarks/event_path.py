@@ -62,15 +62,19 @@ def main() -> None:
 
 
 async def measure(quick: bool) -> list[Row]:
-    num_rounds, num_events = (2, 200) if quick else (6, 500)
+    # Short turns, so that what else the machine does falls on both.
+    num_rounds, num_events = (20, 20) if quick else (100, 40)
+    num_path_rounds, num_path_events = (1, 800) if quick else (3, 3000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with running_postgres(folder / "postgres") as postgres:
             transaction = await transactions(postgres.dsn, num_rounds, num_events)
             async with running_kafka(folder / "kafka") as broker:
                 access = KafkaAccess(broker.bootstrap_servers, broker.username, broker.password)
-                rounds = range(1 if quick else 3)
-                path = [await paths(access, postgres.dsn, it, num_events * 4) for it in rounds]
+                path = [
+                    await paths(access, postgres.dsn, number, num_path_events)
+                    for number in range(num_path_rounds)
+                ]
     return [
         row(
             "handler_transaction",
