@@ -123,11 +123,6 @@ def record_of(event: Event[Any], topic: str) -> Record:
     return Record(topic, 0, 0, 0, key, value, tuple(headers))
 
 
-def distinct(number: int, start: int) -> list[Event[AllocationReleased]]:
-    """Releases of allocations that were never heard of."""
-    return releases(start + number)[start:]
-
-
 async def transactions(dsn: str, num_rounds: int, num_events: int) -> list[Rates]:
     database = Database(dsn, "cost", Origin("/drivetrain/cost", "drivetrain."))
     await database.open(["services.cost"])
@@ -137,7 +132,7 @@ async def transactions(dsn: str, num_rounds: int, num_events: int) -> list[Rates
     rates = []
     try:
         for number in range(num_rounds):
-            events = distinct(num_events, number * num_events)
+            events = releases(num_events, first=number * num_events)
             records = [record_of(event, "drivetrain.events.jobs") for event in events]
 
             async def ours(records: list[Record] = records) -> None:
@@ -211,7 +206,7 @@ async def paths(access: KafkaAccess, dsn: str, number: int, num_events: int) -> 
     """One round: the same releases through the service, and through the bare loop."""
     prefix = f"bench{number}."
     await create_topics(access, prefix)
-    events = distinct(num_events, 1_000_000 + number * num_events)
+    events = releases(num_events, first=1_000_000 + number * num_events)
     records = [record_of(event, f"{prefix}events.jobs") for event in events]
     publisher = KafkaPublisher(access, "bench")
     for start in range(0, num_events, 500):

@@ -33,11 +33,11 @@ async def cost(kafka: KafkaAccess, dsn: str, prefix: str) -> Service:
 
 
 def releases(
-    number: int, within: timedelta = timedelta(seconds=1)
+    number: int, within: timedelta = timedelta(seconds=1), first: int = 0
 ) -> list[Event[AllocationReleased]]:
     """One release each of `number` jobs, which lie on several partitions."""
     events = []
-    for index in range(number):
+    for index in range(first, first + number):
         job_id = job_id_for("default", f"job {index}")
         facts = {
             "job_id": job_id,
