@@ -10,15 +10,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import asyncpg
-
 from services.runtime import logs
 from services.runtime.bus import Partition, Record, RecordSource
 from services.runtime.clock import Clock
 from services.runtime.database import Database
 from services.runtime.errors import TemporaryError, is_temporary
 from services.runtime.instruments import HANDLING_SECONDS, PAUSED, RETRIES
-from services.runtime.processing import Processor
+from services.runtime.processing import Processor, Work
 
 log = logs.get()
 
@@ -81,7 +79,6 @@ class Consumer:
         self._processor = processor
         self._database = database
         self._clock = clock
-        self._handling_seconds = HANDLING_SECONDS.labels(group)
         self._paused: dict[Partition, _Pause] = {}
         # Partitions whose first record since the start was counted; of these, the ones whose count
         # still stands; and those handled one record at a time, up to which offset.
@@ -172,12 +169,11 @@ class Consumer:
             if await self._must_park(partition, records[0]):
                 done[partition] += 1
                 records = records[1:]
-            async with self._database.connection() as connection:
-                while records and not stopping.is_set():
-                    size = 1 if partition in self._alone else self._processor.max_batch
-                    batch, records = records[:size], records[size:]
-                    await self._process(partition, batch, connection)
-                    done[partition] = batch[-1].offset + 1
+            while records and not stopping.is_set():
+                size = 1 if partition in self._alone else self._processor.max_batch
+                batch, records = records[:size], records[size:]
+                await self._process(partition, batch)
+                done[partition] = batch[-1].offset + 1
             await self._forget(partition, done[partition])
         except Exception as error:
             if not is_temporary(error):
@@ -190,19 +186,20 @@ class Consumer:
         if records:  # stopping: the rest is left to the next owner
             self.source.seek(partition, done[partition])
 
-    async def _process(
-        self, partition: Partition, batch: Sequence[Record], connection: asyncpg.Connection
-    ) -> None:
+    async def _process(self, partition: Partition, batch: Sequence[Record]) -> None:
         if partition in self._alone:
             # Should the process die now, it died on this very record.
             await self._stands_at(partition, batch[0].offset, STARTS_BEFORE_ALONE)
             await self.source.commit({partition: batch[0].offset})
         work = self._processor.plan(batch)
         if work is not None:
-            with self._handling_seconds.time():
-                async with self._database.transaction(connection) as tx:
-                    await work(tx)
+            await self._transact(work)
         self._moved()
+
+    async def _transact(self, work: Work) -> None:
+        with HANDLING_SECONDS.labels(self.group).time():
+            async with self._database.transaction() as tx:
+                await work(tx)
 
     def _back_off(self, partition: Partition, offset: int, error: Exception) -> None:
         self.source.seek(partition, offset)

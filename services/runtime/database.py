@@ -9,7 +9,7 @@ giving back: nothing here changes a session, but for `set local`.
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import asyncpg
@@ -68,19 +68,16 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
-        """A connection for reads, or to be held for many transactions."""
+        """A connection for reads."""
         async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
             yield cast(asyncpg.Connection, connection)
 
     @asynccontextmanager
-    async def transaction(self, held: asyncpg.Connection | None = None) -> AsyncIterator[Tx]:
-        """One transaction: what is emitted in it is published if, and only if, it commits.
-
-        Whoever runs many in a row holds one connection for them.
-        """
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """One transaction: what is emitted in it is published if, and only if, it commits."""
         try:
-            async with nullcontext(held) if held is not None else self.connection() as connection:
-                tx = Tx(connection, self._origin)
+            async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
+                tx = Tx(cast(asyncpg.Connection, connection), self._origin)
                 async with connection.transaction():
                     yield tx
         except Exception as error:

@@ -24,9 +24,6 @@ log = logs.get()
 POLL_SECONDS = 0.25
 RETRY_SECONDS = 1.0
 SWEEP_SECONDS = 10.0
-# The first row after a pause leaves at once; those that follow closely leave together.
-GATHER_SECONDS = 0.02
-FEW_ROWS = 50
 BATCH_ROWS = 500
 BATCH_BYTES = 4_000_000
 
@@ -93,8 +90,6 @@ class Relay:
                     OUTBOX_WAITING.set(await connection.fetchval(_WAITING))
                 if num_rows == 0:
                     await self._wait()
-                elif num_rows < FEW_ROWS:
-                    await self._clock.sleep(GATHER_SECONDS)
         finally:
             connection.terminate()
 
