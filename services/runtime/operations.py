@@ -56,8 +56,20 @@ async def serve(running: Server, stopping: asyncio.Event) -> None:
         finally:
             stopped.cancel()
             running.should_exit = True
-            await asyncio.wait({task})  # bounded by timeout_graceful_shutdown
+            await _ended(task)
         task.result()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Wait for the server's own end, even when cancelled: it takes `timeout_graceful_shutdown`."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def operations_app(live: Check, ready: Check) -> ASGIApp:

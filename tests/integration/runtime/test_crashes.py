@@ -114,10 +114,10 @@ async def test_a_deadly_event_is_parked_after_three_crashes_and_replay_brings_it
         with pytest.raises(ExceptionGroup) as crashed:
             await Running(buggy, asyncio.Event()).run()
         assert crashed.group_contains(Bug)
-    async with running(buggy):
-        charges = await read_events(kafka, topic_prefix + "events.charges", at_least=5)
-        (parked,) = await read_topic(kafka, topic_prefix + "parked.cost", at_least=1)
     want = {event.event_id for event in (after, *elsewhere)}
+    async with running(buggy):
+        charges = await until_charged(kafka, topic_prefix, want)
+        (parked,) = await read_topic(kafka, topic_prefix + "parked.cost", at_least=1)
     assert {event.causation_id for event in charges} == want
     assert parked_fact(parked, "reason") == "crash_loop"
     assert parsed([parked])[0].event_id == deadly.event_id
@@ -125,7 +125,7 @@ async def test_a_deadly_event_is_parked_after_three_crashes_and_replay_brings_it
     assert await replay(kafka, service.origin, "cost", "parked_of_nobody") == 1
     async with running(service):  # the bug is mended
         assert await replay(kafka, service.origin, "cost", name) == 0
-        charges = await read_events(kafka, topic_prefix + "events.charges", at_least=6)
+        charges = await until_charged(kafka, topic_prefix, want | {deadly.event_id})
     assert {event.causation_id for event in charges} == want | {deadly.event_id}
     assert all(isinstance(event.payload, ChargeRecorded) for event in charges)
 
