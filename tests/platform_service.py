@@ -9,6 +9,7 @@ from typing import Any
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, InvalidEvent, encode, parse
 from services.runtime.bus import OutRecord, Record
+from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 from services.runtime.service import Running, Service
 
@@ -61,7 +62,7 @@ async def read_topic(
     """Read a topic from its start until `at_least` records are there."""
     group = f"reader-{secrets.token_hex(4)}"
     source = KafkaSource(kafka, group, [topic], member=f"{group}.0", max_records=1000)
-    await source.start()
+    await _started(source, seconds)
     records: list[Record] = []
     try:
         async with asyncio.timeout(seconds):
@@ -71,6 +72,17 @@ async def read_topic(
     finally:
         await source.stop()
     return records
+
+
+async def _started(source: KafkaSource, seconds: float) -> None:
+    """A broker that was killed or frozen just before may need a moment."""
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                await source.start()
+                return
+            except TemporaryError:
+                await asyncio.sleep(0.2)
 
 
 async def read_events(
