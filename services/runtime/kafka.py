@@ -161,14 +161,15 @@ def _is_acknowledged(ack: asyncio.Future[Any]) -> bool:
 
 
 async def _abandon(producer: Any) -> None:
-    """Stop a producer that may never be able to flush."""
+    """Stop a producer that may never be able to flush: what it still holds is unknown."""
+    with contextlib.suppress(AttributeError):  # aiokafka's own; else its flush stays for ever
+        producer._message_accumulator.fail_all(KafkaError("the producer was given up"))
     try:
         async with asyncio.timeout(2.0):
             await producer.stop()
     except (KafkaError, OSError, TimeoutError):
         with contextlib.suppress(Exception):
-            if producer._sender is not None:
-                await asyncio.wait_for(producer._sender.close(), 1.0)
+            await asyncio.wait_for(producer._sender.close(), 1.0)
         with contextlib.suppress(Exception):
             await asyncio.wait_for(producer.client.close(), 1.0)
 

@@ -52,6 +52,8 @@ def configure(service: str, level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    # It warns of SASL without TLS at every connection it makes.
+    logging.getLogger("aiokafka.conn").setLevel(logging.ERROR)
 
 
 def redact(_logger: object, _method: str, line: MutableMapping[str, Any]) -> Any:
