@@ -29,7 +29,11 @@ class KafkaAccess(Value):
 
 
 class PodSpec(Value):
-    """`spec.json`: all that a shim needs. Written by the launcher, readable by the owner only."""
+    """`spec.json`: all that a shim needs. Written by the launcher, readable by the owner only.
+
+    `devices` are the indices on the machine of the devices that the pod was granted, one for each
+    of its ranks; a pod sees no others.
+    """
 
     pod_id: PodId
     tenant_id: TenantId
@@ -50,6 +54,7 @@ class PodSpec(Value):
     rendezvous_file: str
     master_port: Annotated[int, Field(ge=1, le=65535)]
     object_store_endpoint_url: str | None = None
+    devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
 
 class StopNotice(Value):

@@ -19,7 +19,8 @@ log = logs.get()
 
 def nodes_of(settings: SchedulerSettings) -> tuple[Node, ...]:
     return tuple(
-        Node(node.node_id, node.pool, node.device_type, node.slots) for node in settings.nodes
+        Node(node.node_id, node.pool, node.device_type, node.slots, node.first_device)
+        for node in settings.nodes
     )
 
 

@@ -141,6 +141,7 @@ def pod_spec(
         num_ranks=pod.num_ranks,
         world_size=sum(each.num_ranks for each in live.pods),
         device_type=run.device_type,
+        devices=pod.devices,
         job=live.job.spec,
         kafka=_kafka_access(settings),
         object_store_url=settings.object_store_url,

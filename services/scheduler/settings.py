@@ -18,10 +18,11 @@ class NodeSetting(BaseModel):
     pool: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "default"
     device_type: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")] = "cpu"
     slots: Annotated[int, Field(ge=1, le=100_000)]
+    first_device: Annotated[int, Field(ge=0, description="the machine's device that is slot 0")] = 0
 
 
 class SchedulerSettings(Settings):
-    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots"}]."""
+    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}]."""
 
     nodes: tuple[NodeSetting, ...] = ()
     pods_directory: Path = Path("/var/lib/drivetrain/pods")

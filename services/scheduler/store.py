@@ -96,6 +96,7 @@ async def nodes(connection: asyncpg.Connection) -> tuple[Node, ...]:
             row["pool"],
             row["device_type"],
             row["num_slots"],
+            row["first_device"],
             is_schedulable=row["removed_at"] is None,
         )
         for row in rows
@@ -104,13 +105,16 @@ async def nodes(connection: asyncpg.Connection) -> tuple[Node, ...]:
 
 async def put_node(connection: asyncpg.Connection, node: Node) -> None:
     await connection.execute(
-        """insert into nodes (node_id, pool, device_type, num_slots) values ($1, $2, $3, $4)
+        """insert into nodes (node_id, pool, device_type, num_slots, first_device)
+        values ($1, $2, $3, $4, $5)
         on conflict (node_id) do update set pool = excluded.pool, removed_at = null,
-            device_type = excluded.device_type, num_slots = excluded.num_slots""",
+            device_type = excluded.device_type, num_slots = excluded.num_slots,
+            first_device = excluded.first_device""",
         node.node_id,
         node.pool,
         node.device_type,
         node.num_slots,
+        node.first_device,
     )
 
 

@@ -34,7 +34,10 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A pod of a run: the intent, and what was recorded of it."""
+    """A pod of a run: the intent, and what was recorded of it.
+
+    `devices` are the indices on the pod's machine of the slots that it was granted.
+    """
 
     pod_id: str
     run_id: str
@@ -42,6 +45,7 @@ class PodRow:
     node_id: str
     first_rank: int
     num_ranks: int
+    devices: tuple[int, ...] = ()
     state: PodState = PodState.INTENDED
     launches: int = 0
     was_alive: bool = False
@@ -236,7 +240,13 @@ async def insert_pods(connection: asyncpg.Connection, pods: Sequence[PodRow]) ->
 async def live_pods(connection: asyncpg.Connection) -> Mapping[str, tuple[PodRow, ...]]:
     """The pods of every live run, finished ones among them, by run and in order."""
     rows = await connection.fetch(
-        """select pods.* from pods join runs using (run_id) where runs.ended_at is null
+        """select pods.*, array(
+                select slot + first_device
+                from allocations join allocation_slots using (allocation_id)
+                    join nodes using (node_id)
+                where allocations.run_id = pods.run_id and node_id = pods.node_id
+                order by slot) as devices
+        from pods join runs using (run_id) where runs.ended_at is null
         order by run_id, index"""
     )
     found: dict[str, tuple[PodRow, ...]] = {}
@@ -279,6 +289,7 @@ def _pod(row: Any) -> PodRow:
         node_id=row["node_id"],
         first_rank=row["first_rank"],
         num_ranks=row["num_ranks"],
+        devices=tuple(row["devices"]),
         state=PodState(row["state"]),
         launches=row["launches"],
         was_alive=row["was_alive"],

@@ -24,12 +24,17 @@ print(json.dumps([torch.cuda.get_device_name(i) for i in range(count)]))
 """
 
 
+class TooFewDevices(RuntimeError):
+    """More slots are wanted than the machine has GPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class VirtualNode:
     node_id: str
     pool: str
     device_type: str
     slots: int
+    first_device: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +46,22 @@ class Devices:
 def virtual_nodes(
     devices: Devices, num_nodes: int | None = None, slots: int | None = None
 ) -> tuple[VirtualNode, ...]:
-    """Split the devices over nodes as evenly as can be; every node has at least one slot."""
+    """Split the devices over nodes as evenly as can be; every node has at least one slot.
+
+    CPUs may have more slots than there are, GPUs may not. Raises `TooFewDevices`.
+    """
     if num_nodes is None:
         # One GPU stays one slot: two ranks must not share it by default. CPUs may be shared.
         num_nodes = NUM_NODES if devices.device_type == "cpu" else min(NUM_NODES, devices.count)
     each, rest = divmod(devices.count, num_nodes)
-    return tuple(
-        VirtualNode(
-            node_id=f"node-{_letters(index)}",
-            pool=POOL,
-            device_type=devices.device_type,
-            slots=slots or max(1, each + (1 if index < rest else 0)),
+    sizes = [slots or max(1, each + (1 if index < rest else 0)) for index in range(num_nodes)]
+    if devices.device_type != "cpu" and sum(sizes) > devices.count:
+        raise TooFewDevices(
+            f"--nodes and --slots ask for {sum(sizes)} GPUs, the machine has {devices.count}"
         )
-        for index in range(num_nodes)
+    return tuple(
+        VirtualNode(f"node-{_letters(index)}", POOL, devices.device_type, size, sum(sizes[:index]))
+        for index, size in enumerate(sizes)
     )
 
 

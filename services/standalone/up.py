@@ -18,7 +18,7 @@ from services.standalone.child import ChildGaveUp
 from services.standalone.connection import login_link, write_connection
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home, HomeHeld, locked
-from services.standalone.nodes import find_devices, virtual_nodes
+from services.standalone.nodes import TooFewDevices, find_devices, virtual_nodes
 from services.standalone.options import Options
 from services.standalone.parts import (
     PARTS,
@@ -54,7 +54,7 @@ def up(options: Options, on_up: OnUp | None = None) -> int:
     except HomeHeld as error:
         reporter.failed(str(error))
         return EXIT_HELD
-    except (PortTaken, jars.JarUnavailable, OSError, RuntimeError) as error:
+    except (TooFewDevices, PortTaken, jars.JarUnavailable, OSError, RuntimeError) as error:
         reporter.failed(str(error))
         return EXIT_FAILED
 

@@ -18,12 +18,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine, or a virtual node. A removed node keeps what it holds but takes nothing new."""
+    """A machine, or a virtual node. A removed node keeps what it holds but takes nothing new.
+
+    Slot n is the machine's device `first_device + n`: virtual nodes share out one machine's.
+    """
 
     node_id: str
     pool: str
     device_type: str
     num_slots: int
+    first_device: int = 0
     is_schedulable: bool = True
 
 

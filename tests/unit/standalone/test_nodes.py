@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from services.standalone.nodes import Devices, find_devices, num_cpus, virtual_nodes
+from services.standalone.nodes import (
+    Devices,
+    TooFewDevices,
+    find_devices,
+    num_cpus,
+    virtual_nodes,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +30,17 @@ def test_devices_are_split_over_nodes(
     nodes = virtual_nodes(devices, num_nodes, slots)
     assert {node.node_id: node.slots for node in nodes} == want
     assert {node.device_type for node in nodes} == {devices.device_type}
+
+
+def test_nodes_share_out_the_devices_of_the_machine() -> None:
+    nodes = virtual_nodes(Devices("nvidia-h200", 5), 2)
+    assert [(node.first_device, node.slots) for node in nodes] == [(0, 3), (3, 2)]
+
+
+@pytest.mark.parametrize(("num_nodes", "slots"), [(3, None), (1, 3), (2, 2)])
+def test_two_ranks_are_never_offered_the_same_gpu(num_nodes: int, slots: int | None) -> None:
+    with pytest.raises(TooFewDevices, match="the machine has 2"):
+        virtual_nodes(Devices("nvidia-h200", 2), num_nodes, slots)
 
 
 def test_many_nodes_have_distinct_names() -> None:

@@ -65,7 +65,8 @@ def test_outside_parts_are_what_services_are_told() -> None:
 
 def test_the_scheduler_gets_its_nodes_as_json() -> None:
     nodes = json.loads(variables_of("scheduler", make_plan())["DRIVETRAIN_NODES"])
-    assert nodes == [{"node_id": "node-a", "pool": "default", "device_type": "cpu", "slots": 1}]
+    cpu = {"pool": "default", "device_type": "cpu", "slots": 1, "first_device": 0}
+    assert nodes == [{"node_id": "node-a"} | cpu]
 
 
 def test_secrets_never_stand_on_a_command_line() -> None:

@@ -1,8 +1,64 @@
-"""Which commands a warm process can carry out by itself."""
+"""What a rank is told, and which commands a warm process can carry out by itself."""
+
+from pathlib import Path
 
 import pytest
 
-from drivetrain.pod.ranks import runs_in_process
+from drivetrain.pod.ranks import rank_environment, runs_in_process
+from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.pods import KafkaAccess, PodSpec
+
+JOB = job_id_for("default", "r1")
+
+
+def pod_spec(**changes) -> PodSpec:
+    facts = {
+        "pod_id": pod_id_for(JOB, 1, 0),
+        "tenant_id": "default",
+        "job_id": JOB,
+        "run_id": run_id_for(JOB, 1),
+        "attempt": 1,
+        "fence": 1,
+        "node_id": "node-b",
+        "pod_index": 0,
+        "num_pods": 1,
+        "first_rank": 0,
+        "num_ranks": 2,
+        "world_size": 2,
+        "device_type": "nvidia-h200",
+        "job": JobSpec(name="digits", command=("true",)),
+        "kafka": KafkaAccess(bootstrap_servers="nowhere:1"),
+        "object_store_url": "file:///objects",
+        "rendezvous_file": "/rendezvous",
+        "master_port": 29500,
+        "devices": (2, 3),
+    }
+    return PodSpec.model_validate(facts | changes)
+
+
+@pytest.mark.parametrize(
+    ("shown_to_the_platform", "want"),
+    [
+        pytest.param(None, "2,3", id="all"),
+        pytest.param("4,5,6,7", "6,7", id="a part of them"),
+    ],
+)
+def test_a_pod_sees_the_devices_that_it_was_granted_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, shown_to_the_platform: str | None, want: str
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown_to_the_platform is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown_to_the_platform)
+    for rank in (0, 1):
+        variables = rank_environment(pod_spec(), rank, Path("/pod"))
+        assert variables["CUDA_VISIBLE_DEVICES"] == want
+        assert variables["LOCAL_RANK"] == str(rank)
+
+
+def test_slots_of_cpu_are_no_devices() -> None:
+    variables = rank_environment(pod_spec(device_type="cpu"), 0, Path("/pod"))
+    assert "CUDA_VISIBLE_DEVICES" not in variables
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,15 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain import marker
 from drivetrain_schemas.pods import PodSpec
+
+# Read by CUDA, and by HIP as well, when a process first touches a device.
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,16 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
     }
     if spec.object_store_endpoint_url is not None:
         variables["DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"] = spec.object_store_endpoint_url
+    if spec.devices and spec.device_type != "cpu":
+        variables[VISIBLE_DEVICES] = ",".join(_as_seen_outside(spec.devices))
     return variables
+
+
+def _as_seen_outside(devices: Sequence[int]) -> Iterator[str]:
+    """The platform counts the devices that it was shown itself; they may be a part of them all."""
+    shown = os.environ.get(VISIBLE_DEVICES, "").split(",")
+    for device in devices:
+        yield str(device) if shown == [""] else shown[device].strip()
 
 
 def runs_in_process(command: Sequence[str], variables: Mapping[str, str]) -> bool:
