@@ -29,7 +29,7 @@ class _OfAllocation(Payload):
     tenant_id: TenantId
     pool: str
     device_type: str
-    slots: Annotated[tuple[SlotRef, ...], Field(min_length=1)]
+    slots: Annotated[tuple[SlotRef, ...], Field(min_length=1, max_length=1024)]
     granted_at: UtcTime
 
 

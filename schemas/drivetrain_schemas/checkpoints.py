@@ -7,8 +7,9 @@ from pydantic import Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import CheckpointId, JobId, RunId, TenantId
+from drivetrain_schemas.specs import LastValues
 from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_CHECKPOINTS, REPORTS
-from drivetrain_schemas.units import Attempt, Bytes, Fence, Rank, Seconds, Step
+from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal, Rank, Seconds, Step
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # Relative to the object store's root; no empty or dotted part, so it cannot leave its prefix.
@@ -37,10 +38,10 @@ class Manifest(Value):
     attempt: Attempt
     fence: Fence
     step: Step
-    epoch: Annotated[int, Field(ge=0)] = 0
-    world_size: Annotated[int, Field(ge=1)]
+    epoch: Ordinal = 0
+    world_size: Annotated[int, Field(ge=1, le=100_000)]
     shards: Annotated[tuple[Shard, ...], Field(min_length=1)]
-    metrics: dict[str, float] = {}
+    metrics: LastValues = {}
     written_at: UtcTime
 
 
@@ -69,8 +70,8 @@ class CheckpointCommitted(_OfCheckpoint):
     manifest_key: Key
     size_bytes: Bytes
     num_shards: int
-    epoch: int
-    metrics: dict[str, float]
+    epoch: Ordinal
+    metrics: LastValues
     is_latest: bool
     is_best: bool
 

@@ -39,7 +39,7 @@ PodId = Annotated[str, _id("pod", "_[1-9][0-9]{0,5}_[0-9]{1,5}")]
 StudyId = Annotated[str, _id("study")]
 CheckpointId = Annotated[str, _id("ckpt")]
 NodeId = Annotated[
-    str, form("[a-z0-9][a-z0-9.-]{0,252}", "1 to 253 small letters, digits, dots or -")
+    str, form("[a-z0-9][a-z0-9.-]{0,127}", "1 to 128 small letters, digits, dots or -")
 ]
 ChargeId = Annotated[str, _id("charge")]
 

@@ -16,6 +16,7 @@ from drivetrain_schemas.specs import (
     Count,
     Goal,
     JobSpec,
+    LastValues,
     Metric,
     MetricName,
     Name,
@@ -211,7 +212,7 @@ class Result(Value):
     """
 
     step: Step
-    metrics: dict[MetricName, float] = {}
+    metrics: LastValues = {}
     best: BestValue | None = None
 
 

@@ -17,7 +17,7 @@ from drivetrain_schemas.ids import JobId, RunId, TenantId
 from drivetrain_schemas.jobs import MetricName
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import EVENTS_ALERTS, LOGS, METRICS
-from drivetrain_schemas.units import Attempt, Fence, Rank, Step
+from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal, Rank, Step
 
 # JSON has no such numbers; a diverged loss must still arrive.
 SampleValue = float | Literal["nan", "inf", "-inf"]
@@ -70,7 +70,7 @@ class _Batch(Payload):
     fence: Fence
     rank: Rank
     session: Session
-    batch: Annotated[int, Field(ge=0)]
+    batch: Ordinal
     sent_at: UtcTime
 
 
@@ -86,9 +86,9 @@ class LogsWritten(_Batch):
     """Whole lines of one rank's output; `num_dropped_bytes` counts what the rate limit left out."""
 
     stream: Literal["output"] = "output"
-    first_line: Annotated[int, Field(ge=0)]
+    first_line: Ordinal
     lines: tuple[Annotated[str, StringConstraints(max_length=16_384), AS_PRINTED], ...]
-    num_dropped_bytes: Annotated[int, Field(ge=0)] = 0
+    num_dropped_bytes: Bytes = 0
 
 
 @event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")

@@ -41,6 +41,8 @@ Tag = Annotated[
         max_length=63,
     ),
 ]
+# The last value of each series, as a result or a checkpoint carries it; an event has 256 KiB.
+MAX_LAST_VALUES = 256
 MetricName = Annotated[
     str,
     form(
@@ -49,6 +51,7 @@ MetricName = Annotated[
         max_length=128,
     ),
 ]
+LastValues = Annotated[dict[MetricName, float], Field(max_length=MAX_LAST_VALUES)]
 PoolName = Annotated[
     str, form("[a-z0-9][a-z0-9-]*", "small letters, digits and -, no - in front", max_length=63)
 ]
@@ -108,7 +111,7 @@ class Resources(Strict):
     """`devices` ranks, one slot each, all of one pool (and one device type where one is named)."""
 
     pool: PoolName = "default"
-    devices: Annotated[Count, Field(ge=1, le=4096)] = 1
+    devices: Annotated[Count, Field(ge=1, le=1024)] = 1
     device_type: DeviceType | None = None
     memory_bytes: Annotated[Count, Field(ge=1, le=2**50)] | None = None
 
@@ -165,7 +168,7 @@ class JobSpec(Strict):
         | None
     ) = None
     max_steps: Annotated[Count, Field(ge=1, le=2**40)] | None = None
-    seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
+    seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] | None = None
     metric: Metric | None = None
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()

@@ -64,7 +64,7 @@ def run(
     if (job := environment.job) is not None:
         overrides = job.hyperparameters
         max_steps = job.max_steps or max_steps
-        seed = job.seed if "seed" in job.model_fields_set else seed
+        seed = seed if job.seed is None else job.seed
         if job.checkpoint.every_steps or job.checkpoint.every_minutes:
             policy = job.checkpoint
     if not (policy.every_steps or policy.every_minutes):
