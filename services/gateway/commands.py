@@ -6,7 +6,6 @@ is the same event; other commands are one event per request (or per Idempotency-
 """
 
 import asyncio
-import json
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.studies import StudySpec, StudySubmit
-from services.gateway import queries
+from services.gateway import queries, store
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.rest.problems import Problem
@@ -70,7 +69,7 @@ async def submit_study(
     """As `submit_job`, for a study."""
     study_id = study_id_for(tenant_id, request_id)
     known = await _read(gateway, queries.study, tenant_id, study_id)
-    if _is_started(known, spec):
+    if _is_accepted(known, spec):
         return 200, known
     event_id = _event_id("study.submit", tenant_id, request_id, spec)
     command = StudySubmit(request_id=request_id, spec=spec, study_id=study_id)
@@ -82,7 +81,7 @@ async def submit_study(
     async def word() -> Row | None:
         await _raise_refusal(gateway, event_id)
         study = await _read(gateway, queries.study, tenant_id, study_id)
-        return study if _is_started(study, spec) else None
+        return study if _is_accepted(study, spec) else None
 
     study = await _word(gateway, command, word)
     return (201, study) if study is not None else (202, None)
@@ -210,21 +209,12 @@ async def _read(gateway: Gateway, query: Callable[..., Awaitable[T]], *arguments
         return await query(connection, *arguments)
 
 
-def _is_accepted(job: Row | None, spec: JobSpec) -> bool:
-    return job is not None and job["queued_at"] is not None and _same(job["spec"], spec)
-
-
-def _is_started(study: Row | None, spec: StudySpec) -> bool:
-    return study is not None and study["started_at"] is not None and _same(study["spec"], spec)
-
-
-def _same(stored: Any, spec: JobSpec | StudySpec) -> bool:
-    return bool(stored == json.loads(spec.model_dump_json()))
+def _is_accepted(subject: Row | None, spec: JobSpec | StudySpec) -> bool:
+    return subject is not None and bool(subject["accepted_spec"] == store.canonical(spec))
 
 
 def _event_id(command: str, tenant_id: str, request_id: str, spec: JobSpec | StudySpec) -> str:
-    body = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
-    return f"cmd_{digest_id(command, tenant_id, request_id, body)}"
+    return f"cmd_{digest_id(command, tenant_id, request_id, store.canonical(spec))}"
 
 
 def _event_id_of_key(command: str, tenant_id: str, subject_id: str, key: str | None) -> str:

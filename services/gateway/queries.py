@@ -111,7 +111,12 @@ async def count_jobs(connection: Connection, tenant_id: str) -> dict[str, int]:
 async def job(connection: Connection, tenant_id: str, job_id: str) -> Row | None:
     return _row(
         await connection.fetchrow(
-            "select * from shown_jobs where tenant_id = $1 and job_id = $2", tenant_id, job_id
+            """
+            select shown_jobs.*, jobs.accepted_spec from shown_jobs join jobs using (job_id)
+            where shown_jobs.tenant_id = $1 and job_id = $2
+            """,
+            tenant_id,
+            job_id,
         )
     )
 

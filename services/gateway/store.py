@@ -4,6 +4,7 @@ Moves of state carry the event's `seq` and change nothing when a newer event was
 (a parked event that is replayed comes late). Text that comes from outside is made storable here.
 """
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +13,17 @@ import asyncpg
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.jobs import JobQueued, JobSubmit, JobWaiting
+from drivetrain_schemas.jobs import JobQueued, JobSpec, JobSubmit, JobWaiting
 from drivetrain_schemas.runs import RunStarting
+from drivetrain_schemas.studies import StudySpec
 from services.gateway.core.progress import Progress
 
 Connection = asyncpg.Connection
+
+
+def canonical(spec: JobSpec | StudySpec) -> str:
+    """One text per meaning, whatever order and defaults it was written with."""
+    return json.dumps(spec.model_dump(mode="json"), sort_keys=True)
 
 
 async def next_cursor(connection: Connection) -> int:
@@ -96,12 +103,12 @@ async def upsert_queued_job(connection: Connection, event: Event[JobQueued]) -> 
     await connection.execute(
         """
         insert into jobs (job_id, tenant_id, request_id, name, spec, state, state_seq, state_at,
-            queued_at, study_id, trial_number)
-        values ($1, $2, $3, $4, $5, 'queued', $6, $7, $7, $8, $9)
+            queued_at, study_id, trial_number, accepted_spec)
+        values ($1, $2, $3, $4, $5, 'queued', $6, $7, $7, $8, $9, $10)
         on conflict (job_id) do update set
             tenant_id = excluded.tenant_id, request_id = excluded.request_id, name = excluded.name,
             spec = excluded.spec, queued_at = excluded.queued_at, study_id = excluded.study_id,
-            trial_number = excluded.trial_number,
+            trial_number = excluded.trial_number, accepted_spec = excluded.accepted_spec,
             state = case when jobs.state_seq < $6 then 'queued' else jobs.state end,
             state_at = case when jobs.state_seq < $6 then $7 else jobs.state_at end,
             state_seq = greatest(jobs.state_seq, $6)
@@ -115,6 +122,7 @@ async def upsert_queued_job(connection: Connection, event: Event[JobQueued]) -> 
         queued.queued_at,
         trial.study_id if trial else None,
         trial.number if trial else None,
+        canonical(queued.spec),
     )
 
 

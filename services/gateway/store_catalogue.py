@@ -30,6 +30,7 @@ from drivetrain_schemas.studies import (
     TrialProposed,
 )
 from services.gateway.core.storable import storable_text
+from services.gateway.store import canonical
 from services.runtime.bus import Record
 
 Connection = asyncpg.Connection
@@ -272,12 +273,12 @@ async def upsert_study_started(connection: Connection, event: Event[StudyStarted
     await connection.execute(
         """
         insert into studies (study_id, tenant_id, request_id, name, spec, num_trials, state,
-            started_at)
-        values ($1, $2, $3, $4, $5, $6, 'running', $7)
+            started_at, accepted_spec)
+        values ($1, $2, $3, $4, $5, $6, 'running', $7, $8)
         on conflict (study_id) do update set
             tenant_id = excluded.tenant_id, request_id = excluded.request_id, name = excluded.name,
             spec = excluded.spec, num_trials = excluded.num_trials,
-            started_at = excluded.started_at,
+            started_at = excluded.started_at, accepted_spec = excluded.accepted_spec,
             state = case when studies.finished_at is null then 'running' else studies.state end
         """,
         started.study_id,
@@ -287,6 +288,7 @@ async def upsert_study_started(connection: Connection, event: Event[StudyStarted
         started.spec.model_dump(mode="json"),
         started.num_trials,
         started.started_at,
+        canonical(started.spec),
     )
 
 

@@ -156,6 +156,41 @@ async def test_another_spec_under_a_known_id_waits_for_the_refusal(model: Model)
     assert (answer.status_code, answer.json()["code"]) == (409, "id_conflict")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        (1, True, False),
+        (1, 1.0, False),
+        (0, False, False),
+        (1e23, 1e23, True),
+        (1e300, 1e300, True),
+        (-0.5, -0.5, True),
+    ],
+)
+async def test_a_known_request_is_told_by_its_exact_spec(
+    model: Model, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, is_same: bool
+) -> None:
+    """Python holds 1, 1.0 and true for equal, and jsonb gives 1e23 back as a whole number."""
+    monkeypatch.setattr(commands, "WORD_SECONDS", 0.0)
+    study = {"name": "s", "space": {"x": {"type": "uniform", "low": 0.0, "high": 1.0}}}
+    study["max_trials"] = 2
+    for path, body in (
+        ("/v1/jobs", lambda value: {**SPEC, "hyperparameters": {"a": value}}),
+        (
+            "/v1/studies",
+            lambda value: {**study, "job": {**SPEC, "hyperparameters": {"a": value}}},
+        ),
+    ):
+        async with serving(model, answer=accept) as server:
+            asked = {"request_id": "asked", "spec": body(first)}
+            assert (await server.client.post(path, json=asked)).status_code == 201
+        async with serving(model) as server:
+            asked["spec"] = body(second)
+            answer = await server.client.post(path, json=asked)
+            sent = server.bus.commands() + server.bus.commands("commands.studies")
+        assert (answer.status_code, len(sent)) == ((200, 0) if is_same else (202, 1)), path
+
+
 async def test_a_word_that_comes_while_waiting_ends_the_wait(model: Model) -> None:
     async with serving(model) as server:
         request = asyncio.create_task(
