@@ -21,8 +21,8 @@ from services.standalone.embedded import running_kafka, running_postgres
 from tests.standalone_platform import StandalonePlatform
 
 # The inner loop (`make unit`) tries fewer examples of each property.
-settings.register_profile("quick", max_examples=15, deadline=None)
-settings.register_profile("default", deadline=None)
+settings.register_profile("quick", max_examples=8, deadline=None)
+settings.register_profile("default", max_examples=50, deadline=None)
 
 OpenDatabase = Callable[[str], Awaitable[Database]]
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gateway.core.progress import Beat, eta_seconds, fold, merge, steps_per_second
@@ -26,7 +26,6 @@ BEATS = st.builds(
 )
 
 
-@settings(max_examples=40)
 @given(st.lists(BEATS, min_size=1), st.randoms())
 def test_the_fold_is_the_same_in_any_order_and_with_doubles(beats: list[Beat], random) -> None:
     shuffled = [*beats, *random.choices(beats, k=len(beats))]
@@ -34,7 +33,6 @@ def test_the_fold_is_the_same_in_any_order_and_with_doubles(beats: list[Beat], r
     assert fold(shuffled) == fold(beats)
 
 
-@settings(max_examples=40)
 @given(st.lists(BEATS, min_size=1), st.integers(0, 20))
 def test_batches_fold_as_one(beats: list[Beat], cut: int) -> None:
     cut = min(cut, len(beats))
