@@ -16,7 +16,7 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.studies import StudySpec, StudySubmit
-from services.gateway import queries, store
+from services.gateway import queries, queries_studies, store
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.rest.problems import Problem
@@ -68,7 +68,7 @@ async def submit_study(
 ) -> tuple[int, Row | None]:
     """As `submit_job`, for a study."""
     study_id = study_id_for(tenant_id, request_id)
-    known = await _read(gateway, queries.study, tenant_id, study_id)
+    known = await _read(gateway, queries_studies.study, tenant_id, study_id)
     if _is_accepted(known, spec):
         return 200, known
     event_id = _event_id("study.submit", tenant_id, request_id, spec)
@@ -80,7 +80,7 @@ async def submit_study(
 
     async def word() -> Row | None:
         await _raise_refusal(gateway, event_id)
-        study = await _read(gateway, queries.study, tenant_id, study_id)
+        study = await _read(gateway, queries_studies.study, tenant_id, study_id)
         return study if _is_accepted(study, spec) else None
 
     study = await _word(gateway, command, word)

@@ -1,4 +1,7 @@
-"""Reads of the read model: one function per statement, rows out as plain dictionaries."""
+"""Reads of the read model: one function per statement, rows out as plain dictionaries.
+
+Those of studies are in `queries_studies`.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -36,7 +39,7 @@ async def timeline_after(
         job_id,
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def timeline_of(
@@ -59,7 +62,7 @@ async def timeline_of(
         *(after or (None, None, None)),
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def last_of_timeline(
@@ -74,7 +77,7 @@ async def last_of_timeline(
         subject_id,
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def jobs(
@@ -93,7 +96,7 @@ async def jobs(
         *(after or (None, None)),
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def count_jobs(connection: Connection, tenant_id: str) -> dict[str, int]:
@@ -109,7 +112,7 @@ async def count_jobs(connection: Connection, tenant_id: str) -> dict[str, int]:
 
 
 async def job(connection: Connection, tenant_id: str, job_id: str) -> Row | None:
-    return _row(
+    return as_row(
         await connection.fetchrow(
             """
             select shown_jobs.*, jobs.accepted_spec from shown_jobs join jobs using (job_id)
@@ -132,12 +135,12 @@ async def live_progress(connection: Connection, limit: int) -> list[Row]:
         """,
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def runs_of_job(connection: Connection, job_id: str) -> list[Row]:
     rows = await connection.fetch("select * from runs where job_id = $1 order by attempt", job_id)
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def checkpoints_of_job(connection: Connection, job_id: str, limit: int) -> list[Row]:
@@ -159,11 +162,11 @@ async def checkpoints_of_job(connection: Connection, job_id: str, limit: int) ->
         job_id,
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def checkpoint(connection: Connection, tenant_id: str, checkpoint_id: str) -> Row | None:
-    return _row(
+    return as_row(
         await connection.fetchrow(
             "select * from checkpoints where tenant_id = $1 and checkpoint_id = $2",
             tenant_id,
@@ -197,11 +200,11 @@ async def alerts_of_job(connection: Connection, job_id: str) -> list[Row]:
         """,
         job_id,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def rejection(connection: Connection, command_event_id: str) -> Row | None:
-    return _row(
+    return as_row(
         await connection.fetchrow(
             "select * from rejections where command_event_id = $1", command_event_id
         )
@@ -218,7 +221,7 @@ async def nodes(connection: Connection) -> list[Row]:
         order by pool, node_id
         """
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def held_slots(connection: Connection) -> list[Row]:
@@ -231,7 +234,7 @@ async def held_slots(connection: Connection) -> list[Row]:
         where released_at is null order by node_id, slot, granted_at
         """
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def device_type_of_pool(connection: Connection, pool: str) -> str | None:
@@ -246,57 +249,6 @@ async def device_type_of_pool(connection: Connection, pool: str) -> str | None:
     return found
 
 
-async def studies(
-    connection: Connection, tenant_id: str, after: Place | None, limit: int
-) -> list[Row]:
-    rows = await connection.fetch(
-        """
-        select studies.*, counted.* from studies left join lateral (
-            select count(*) as num_proposed,
-                count(*) filter (where trials.state = 'completed') as num_completed,
-                count(*) filter (where trials.state = 'failed') as num_failed
-            from trials where trials.study_id = studies.study_id) as counted on true
-        where tenant_id = $1 and ($2::timestamptz is null or (listed_at, study_id) < ($2, $3))
-        order by listed_at desc, study_id desc limit $4
-        """,
-        tenant_id,
-        *(after or (None, None)),
-        limit,
-    )
-    return _rows(rows)
-
-
-async def study(connection: Connection, tenant_id: str, study_id: str) -> Row | None:
-    return _row(
-        await connection.fetchrow(
-            "select * from studies where tenant_id = $1 and study_id = $2", tenant_id, study_id
-        )
-    )
-
-
-async def study_refusal(connection: Connection, study_id: str) -> Row | None:
-    return _row(
-        await connection.fetchrow(
-            "select * from rejections where subject_id = $1 order by seq desc limit 1", study_id
-        )
-    )
-
-
-async def trials(connection: Connection, study_id: str, limit: int) -> list[Row]:
-    """Each with the state and the progress of its job."""
-    rows = await connection.fetch(
-        """
-        select trials.*, shown_jobs.shown_state as job_state, shown_jobs.step,
-            shown_jobs.max_steps
-        from trials left join shown_jobs on shown_jobs.job_id = trials.job_id
-        where trials.study_id = $1 order by number limit $2
-        """,
-        study_id,
-        limit,
-    )
-    return _rows(rows)
-
-
 async def charges_by_job(connection: Connection, tenant_id: str, limit: int) -> list[Row]:
     rows = await connection.fetch(
         """
@@ -309,7 +261,20 @@ async def charges_by_job(connection: Connection, tenant_id: str, limit: int) -> 
         tenant_id,
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
+
+
+async def charged(connection: Connection, tenant_id: str) -> tuple[int, int]:
+    """The sum of all charges in micro-dollars, and the number of jobs that have any."""
+    (row,) = await connection.fetch(
+        """
+        select coalesce(sum(amount_micro_usd), 0)::bigint as amount_micro_usd,
+            count(distinct job_id) as num_jobs
+        from charges where tenant_id = $1
+        """,
+        tenant_id,
+    )
+    return row["amount_micro_usd"], row["num_jobs"]
 
 
 async def parked(connection: Connection, after: Place | None, limit: int) -> list[Row]:
@@ -325,11 +290,11 @@ async def parked(connection: Connection, after: Place | None, limit: int) -> lis
         *(after or (None, None)),
         limit,
     )
-    return _rows(rows)
+    return as_rows(rows)
 
 
 async def parked_record(connection: Connection, parked_id: str) -> Row | None:
-    return _row(
+    return as_row(
         await connection.fetchrow(
             """
             select parked.*, replays.replayed_at from parked left join replays using (parked_id)
@@ -380,9 +345,9 @@ async def forget_login_codes(connection: Connection, now: datetime) -> None:
     await connection.execute("delete from login_codes where expires_at <= $1", now)
 
 
-def _rows(rows: Sequence[asyncpg.Record]) -> list[Row]:
+def as_rows(rows: Sequence[asyncpg.Record]) -> list[Row]:
     return [dict(row) for row in rows]
 
 
-def _row(row: asyncpg.Record | None) -> Row | None:
+def as_row(row: asyncpg.Record | None) -> Row | None:
     return None if row is None else dict(row)

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from drivetrain_schemas.ids import CheckpointId, JobId, StudyId
-from services.gateway import commands, queries
+from services.gateway import commands, queries, queries_studies
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
@@ -163,7 +163,7 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
 async def studies(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
         stream = await queries.stream_head(connection)
-        rows = await queries.studies(connection, caller.tenant_id, None, STUDY_ROWS)
+        rows = await queries_studies.studies(connection, caller.tenant_id, None, STUDY_ROWS)
         num_parked = await queries.count_parked(connection)
     return page(
         request,

@@ -231,10 +231,14 @@ class CostOfJob(BaseModel):
 
 
 class CostReport(BaseModel):
-    """`spend` is None where the cost service did not answer; what is charged is always there."""
+    """`items` are the jobs charged last, at most 500; the sum and `num_jobs` are of all.
+
+    `spend` is None where the cost service did not answer; what is charged is always there.
+    """
 
     by: Literal["job"]
     items: list[CostOfJob]
+    num_jobs: int
     charged_micro_usd: int
     spend: Spend | None
 

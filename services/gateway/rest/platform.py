@@ -92,9 +92,10 @@ async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) ->
 async def cost(
     gateway: GatewayDep, caller: CallerDep, by: Literal["job"] = "job"
 ) -> models.CostReport:
-    """What was charged, by job, newest first; and the tenant's spend with what accrues now."""
+    """What was charged in all, the jobs charged last, and the spend with what accrues now."""
     async with gateway.platform.database.connection() as connection:
         rows = await queries.charges_by_job(connection, caller.tenant_id, MAX_COST_ROWS)
+        total, num_jobs = await queries.charged(connection, caller.tenant_id)
     try:
         answer = await gateway.backends.get("cost", f"/spend/tenants/{caller.tenant_id}")
         spend = models.Spend.model_validate(answer)
@@ -106,8 +107,9 @@ async def cost(
         )
         for row in rows
     ]
-    total = sum(item.charged_micro_usd for item in items)
-    return models.CostReport(by=by, items=items, charged_micro_usd=total, spend=spend)
+    return models.CostReport(
+        by=by, items=items, num_jobs=num_jobs, charged_micro_usd=total, spend=spend
+    )
 
 
 @router.get("/parked", responses=answers(422))

@@ -20,6 +20,7 @@ from drivetrain_schemas.jobs import (
 from drivetrain_schemas.studies import StudyStarted, StudySubmit
 from services.gateway import commands
 from services.gateway.backends import PartRefused, PartUnavailable
+from services.gateway.rest import platform
 from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.story import START, TENANT, Story, day, recovery, search, spec
 
@@ -314,6 +315,20 @@ async def test_the_cost_service_may_be_away(model: Model) -> None:
         assert report["charged_micro_usd"] > 0
         page = await server.client.get(f"/jobs/{job['job_id']}")
         assert (page.status_code, "live part unavailable" in page.text) == (200, True)
+
+
+async def test_the_sum_of_charges_is_that_of_all_jobs(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await model.tell(*day())
+    async with serving(model) as server:
+        whole = (await server.client.get("/v1/cost")).json()
+        monkeypatch.setattr(platform, "MAX_COST_ROWS", 2)
+        cut = (await server.client.get("/v1/cost")).json()
+    assert cut["items"] == whole["items"][:2]
+    assert len(whole["items"]) == whole["num_jobs"] == cut["num_jobs"] > 2
+    total = sum(item["charged_micro_usd"] for item in whole["items"])
+    assert cut["charged_micro_usd"] == whole["charged_micro_usd"] == total
 
 
 async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:

@@ -169,10 +169,13 @@ def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
 def test_costs(cli: RunCli, platform: FakePlatform) -> None:
     item = {"job_id": JOB_ID, "name": "digits", "charged_micro_usd": 1_234_567}
     spend = {"charged_micro_usd": 10_000, "accruing_micro_usd": 5, "total_micro_usd": 10_005}
-    report = {"items": [item], "charged_micro_usd": 1_234_567, "spend": None}
-    platform.on("GET", "/v1/cost", report)
+    report = {"items": [item], "num_jobs": 1, "charged_micro_usd": 1_234_567, "spend": None}
+    platform.on("GET", "/v1/cost", report, {**report, "num_jobs": 2_000})
     platform.on("GET", f"/v1/jobs/{JOB_ID}/cost", spend)
-    assert "$1.234567" in cli("cost", "show").out
+    whole = cli("cost", "show").out
+    assert "$1.234567" in whole
+    assert "jobs; the sum" not in whole
+    assert "the last 1 of 2,000 jobs; the sum is of all" in cli("cost", "show").out
     assert "total     $0.010005" in cli("cost", "show", JOB_ID).out
 
 

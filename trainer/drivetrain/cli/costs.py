@@ -53,6 +53,9 @@ def show(
         write_value(report, output)
         return
     write_list(report["items"], COST_COLUMNS, output, "nothing was charged yet")
+    num_listed, num_jobs = len(report["items"]), report["num_jobs"]
+    if num_listed < num_jobs:
+        write_line(f"the last {num_listed:,} of {num_jobs:,} jobs; the sum is of all")
     write_line(f"charged {amounts.money(report['charged_micro_usd'])}")
     if report.get("spend"):
         write_line(f"accruing {amounts.money(report['spend']['accruing_micro_usd'])}")
