@@ -11,7 +11,7 @@ from drivetrain_schemas.base import UtcTime, Value
 from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
 from drivetrain_schemas.jobs import JobSpec, Result
 from drivetrain_schemas.text import AS_PRINTED
-from drivetrain_schemas.units import Attempt, Fence, Seconds
+from drivetrain_schemas.units import Attempt, Fence, Rank, Seconds
 
 
 def _from_any_launcher(job: Any) -> JobSpec:
@@ -75,9 +75,9 @@ class PodIdentity(Value):
 class RankExit(Value):
     """How one rank ended: by a code or by a signal."""
 
-    rank: int
-    exit_code: int | None = None
-    signal: int | None = None
+    rank: Rank
+    exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
+    signal: Annotated[int, Field(ge=1, le=127)] | None = None
 
 
 class PodExit(Value):
@@ -85,9 +85,9 @@ class PodExit(Value):
 
     pod_id: PodId
     outcome: Literal["succeeded", "failed", "interrupted"]
-    ranks: tuple[RankExit, ...]
-    first_failed_rank: int | None = None
-    detail: Annotated[str, AS_PRINTED] = ""
+    ranks: Annotated[tuple[RankExit, ...], Field(max_length=1024)]
+    first_failed_rank: Rank | None = None
+    detail: Annotated[str, StringConstraints(max_length=4096), AS_PRINTED] = ""
     last_log: Annotated[str, StringConstraints(max_length=8192), AS_PRINTED] = ""
     result: Result | None = None
     ended_at: UtcTime

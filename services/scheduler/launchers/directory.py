@@ -1,13 +1,16 @@
 """A pod's directory: the files by which launcher and shim know each other.
 
 Created exclusively, so a pod is started in one place once. Files appear by rename, so what can be
-read is whole. `close` takes the lock that a shim must hold and moves the spec away: a shim that
-comes late finds nothing to run.
+read is whole; the pod's own programs can write here as well, so nothing is trusted to fit. `close`
+takes the lock that a shim must hold and moves the spec away: a shim that comes late finds nothing
+to run.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,8 +22,13 @@ from services.scheduler.launchers.base import PodRef
 
 V = TypeVar("V", bound=Value)
 
-# The pod's own programs can write here as well, so nothing is read without end.
 MAX_FILE_BYTES = 1 << 20
+# This machine's troubles, which say nothing about the pod; anything else is what lies there.
+_TROUBLES = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
+
+
+class Unfit(Exception):
+    """A file is there and is not what it should be; the message says what it is instead."""
 
 
 class PodDirectory:
@@ -56,9 +64,19 @@ class PodDirectory:
         return self._read("stop.json", StopNotice)
 
     def exit(self) -> PodExit | None:
-        """How the pod ended; None as well where the file is not this pod's or not readable."""
-        end = self._read("exit.json", PodExit)
+        """How the pod ended; None as well where the file is another pod's. Raises Unfit."""
+        end = self._read_fitting("exit.json", PodExit)
         return end if end is not None and end.pod_id == self.pod.pod_id else None
+
+    def failed_exit(self, detail: str) -> PodExit:
+        """What stands for an `exit.json` that does not fit: the pod's end is known, its way not."""
+        return PodExit(
+            pod_id=self.pod.pod_id,
+            outcome="failed",
+            ranks=(),
+            detail=detail,
+            ended_at=datetime.now(UTC),
+        )
 
     def close(self) -> bool:
         """Make sure that no shim starts here any more; False while one holds the lock."""
@@ -81,7 +99,31 @@ class PodDirectory:
 
     def _read(self, name: str, kind: type[V]) -> V | None:
         try:
-            with open(self.path / name, "rb") as file:
-                return kind.model_validate_json(file.read(MAX_FILE_BYTES))
-        except (OSError, ValidationError):
+            return self._read_fitting(name, kind)
+        except Unfit:
             return None
+
+    def _read_fitting(self, name: str, kind: type[V]) -> V | None:
+        """None where there is no such file. Raises Unfit, and OSError when this machine fails."""
+        try:
+            # Neither a link nor a pipe that a program of the pod has put here is followed.
+            descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                with open(descriptor, "rb", closefd=False) as file:
+                    content = file.read(MAX_FILE_BYTES + 1) or b""
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno in _TROUBLES:
+                raise
+            raise Unfit(f"{name} cannot be read: {error.strerror}") from error
+        if len(content) > MAX_FILE_BYTES:
+            raise Unfit(f"{name} has more than {MAX_FILE_BYTES} bytes")
+        try:
+            return kind.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])[:100]
+            raise Unfit(f"{name} does not fit: {where} {first['msg']:.200}".rstrip()) from error

@@ -23,7 +23,7 @@ from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes, template
 from services.scheduler.launchers.base import Observation, PodRef
-from services.scheduler.launchers.directory import PodDirectory
+from services.scheduler.launchers.directory import PodDirectory, Unfit
 
 log = logs.get()
 
@@ -152,7 +152,11 @@ def _look(directory: PodDirectory) -> Observation:
     identity = directory.identity()
     is_alive = identity is not None and processes.is_alive(identity)
     # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
-    end = directory.exit()
+    try:
+        end = directory.exit()
+    except Unfit as unfit:
+        # While the shim lives its own may still come.
+        end = None if is_alive else directory.failed_exit(str(unfit))
     if end is not None:
         return Observation(Sight.ENDED, end, reason)
     if is_alive:
