@@ -55,7 +55,7 @@ async def submit_job(
     await _send(gateway, tenant_id, event_id, command)
 
     async def word() -> Row | None:
-        await _raise_refusal(gateway, event_id)
+        await _raise_refusal(gateway, event_id, job_id)
         job = await _read(gateway, queries.job, tenant_id, job_id)
         return job if _is_accepted(job, spec) else None
 
@@ -79,7 +79,7 @@ async def submit_study(
     await _send(gateway, tenant_id, event_id, command)
 
     async def word() -> Row | None:
-        await _raise_refusal(gateway, event_id)
+        await _raise_refusal(gateway, event_id, study_id)
         study = await _read(gateway, queries_studies.study, tenant_id, study_id)
         return study if _is_accepted(study, spec) else None
 
@@ -96,7 +96,7 @@ async def cancel_job(
     await _send(gateway, tenant_id, event_id, command)
 
     async def word() -> bool | None:
-        await _raise_refusal(gateway, event_id)
+        await _raise_refusal(gateway, event_id, job_id)
         job = await _read(gateway, queries.job, tenant_id, job_id)
         is_heard = job is not None and (job["is_cancelling"] or job["state"] == "cancelled")
         return True if is_heard else None
@@ -114,7 +114,7 @@ async def pin_checkpoint(
     await _send(gateway, tenant_id, event_id, command)
 
     async def word() -> bool | None:
-        await _raise_refusal(gateway, event_id)
+        await _raise_refusal(gateway, event_id, checkpoint_id)
         found = await _read(gateway, queries.checkpoint, tenant_id, checkpoint_id)
         return True if found is not None and found["is_pinned"] else None
 
@@ -185,8 +185,8 @@ async def _word(
         raise
 
 
-async def _raise_refusal(gateway: Gateway, event_id: str) -> None:
-    refusal = await _read(gateway, queries.rejection, event_id)
+async def _raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> None:
+    refusal = await _read(gateway, queries.rejection, event_id, subject_id)
     if refusal is None:
         return
     statuses = {

@@ -203,10 +203,12 @@ async def alerts_of_job(connection: Connection, job_id: str) -> list[Row]:
     return as_rows(rows)
 
 
-async def rejection(connection: Connection, command_event_id: str) -> Row | None:
+async def rejection(connection: Connection, command_event_id: str, subject_id: str) -> Row | None:
     return as_row(
         await connection.fetchrow(
-            "select * from rejections where command_event_id = $1", command_event_id
+            "select * from rejections where command_event_id = $1 and subject_id = $2",
+            command_event_id,
+            subject_id,
         )
     )
 

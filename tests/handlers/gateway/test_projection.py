@@ -171,6 +171,32 @@ async def test_a_refused_request_is_shown_as_rejected_whichever_comes_first(
         assert row["name"] == "refused"
 
 
+async def test_refusals_of_two_producers_with_one_event_id_are_both_kept(model: Model) -> None:
+    """An event id is unique within its source only."""
+    story = Story()
+    refused = []
+    for source, name in (("/lab", "first"), ("/plant", "second")):
+        command = replace(replace_job_id(submit(story, name, event_id="1")), source=source)
+        assert command.payload.job_id is not None
+        refused.append(command.payload.job_id)
+        rejected = story.tell(
+            JobRequestRejected(
+                job_id=refused[-1],
+                request_id=name,
+                command_event_id=command.event_id,
+                reason=RejectionReason.NO_SUCH_POOL,
+                detail=f"there is no pool {name}",
+            )
+        )
+        await model.tell(command, rejected)
+    for job_id, name in zip(refused, ("first", "second"), strict=True):
+        row = await shown(model, job_id)
+        assert (row["shown_state"], row["refused_detail"]) == (
+            "rejected",
+            f"there is no pool {name}",
+        )
+
+
 async def test_what_cannot_be_read_as_a_command_is_left_to_the_scheduler(model: Model) -> None:
     await model.put(Record("drivetrain.commands.jobs", 0, 0, 0, b"k", b"{not json", ()))
     assert await model.rows("select 1 from jobs") == []
