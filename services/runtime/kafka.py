@@ -16,19 +16,18 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
-from services.runtime import logs
+from services.runtime import decoding, logs
 from services.runtime.bus import OutRecord, Partition, PublishFailed, Record
 from services.runtime.errors import TemporaryError
 from services.runtime.settings import Settings
 
 log = logs.get()
+decoding.install()
 
 ACK_SECONDS = 15.0
 REQUEST_MS = 10_000
 START_SECONDS = 60.0
 POSITION_SECONDS = 1.0
-# Stands in for the headers of a record that aiokafka cannot decode.
-UNDECODABLE = (("x-undecodable", b"a header's name is not UTF-8; the bytes lie on the topic"),)
 SESSION_MS = 30_000
 MAX_POLL_INTERVAL_MS = 300_000
 
@@ -198,8 +197,6 @@ class KafkaSource:
             **CONSUMER_OPTIONS,
         }
         self._consumer: Any = None
-        self._is_one_by_one = False
-        self._has_passed = False
 
     async def start(self) -> None:
         # One that was closed cannot be started again, so each attempt has its own.
@@ -221,37 +218,8 @@ class KafkaSource:
             await _close(consumer)
 
     async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
-        if self._is_one_by_one:
-            return await self._poll_one()
-        try:
-            batches = await self._consumer.getmany(timeout_ms=int(timeout_seconds * 1000))
-        except UnicodeDecodeError:
-            # A header's name is not UTF-8. aiokafka raises without saying where, and has dropped
-            # what it had in hand: begin again at the committed offsets, record by record.
-            log.error("a record cannot be decoded, records are read one by one")
-            await self.stop()
-            await self.start()
-            self._is_one_by_one, self._has_passed = True, False
-            return {}
+        batches = await self._consumer.getmany(timeout_ms=int(timeout_seconds * 1000))
         return {Partition(*tp): [_record(item) for item in items] for tp, items in batches.items()}
-
-    async def _poll_one(self) -> Mapping[Partition, Sequence[Record]]:
-        """The next record; for one that cannot be decoded, its place without its bytes."""
-        for partition in sorted(self.assignment()):
-            tp = TopicPartition(*partition)
-            try:
-                items = (await self._consumer.getmany(tp, timeout_ms=200, max_records=1)).get(tp)
-            except UnicodeDecodeError:
-                at = await self.position(partition)
-                assert at is not None, "it was just read there"
-                self._consumer.seek(tp, at + 1)
-                self._has_passed = True
-                return {partition: [Record(*partition, at, 0, None, None, UNDECODABLE)]}
-            if items:
-                self._is_one_by_one = not self._has_passed
-                return {partition: [_record(items[0])]}
-        self._is_one_by_one = False
-        return {}
 
     async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         owned = self.assignment()
