@@ -88,6 +88,24 @@ def test_advance_is_the_boundary_of_loops_that_are_not_ours() -> None:
     assert len(list(Path("runs/script/1/checkpoints").glob("*-s*5-*/manifest.json"))) == 1
 
 
+def test_a_loop_that_is_not_ours_draws_the_same_numbers_after_a_resume() -> None:
+    def train(steps: int) -> list[float]:
+        drawn = []
+        with drivetrain.run(max_steps=6) as run:
+            run.resume(state=State())
+            while run.step < run.max_steps:
+                drawn.append(torch.rand(1).item())
+                if run.step + 1 == steps:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                run.advance()
+        return drawn
+
+    whole = train(0)
+    with pytest.raises(SystemExit):
+        train(2)
+    assert train(0) == whole[2:]
+
+
 def test_what_is_logged_carries_its_step_and_survives_changing_the_tensor() -> None:
     total = torch.zeros(())
     with drivetrain.run(max_steps=3) as run:

@@ -93,7 +93,7 @@ class Run(AbstractContextManager["Run"]):
         self._batches = 0
         self._total_steps = max_steps  # known early or late; for progress only
         self._state = "training"
-        self._has_started_loop = False
+        self._has_parted = False
         self._rng_to_restore: dict[str, Any] | None = None
         self._stop_reason: str | None = None
         self._old_handlers: dict[int, Any] = {}
@@ -147,8 +147,10 @@ class Run(AbstractContextManager["Run"]):
         self._checkpointer.hold(things)
         moment = self._checkpointer.restore()
         if moment is None:
+            self._part_random_numbers()
             return False
         self.step, self._epoch, self._batches = moment.step, moment.epoch, moment.batches
+        self._has_parted = True
         # Drawn again at the loop, past whatever the script draws between here and there.
         self._rng_to_restore = rng.get_state()
         self._next_look = self.step + 1
@@ -182,8 +184,12 @@ class Run(AbstractContextManager["Run"]):
             self._epoch, self._batches = self._epoch + 1, 0
 
     def advance(self) -> None:
-        """One optimizer step is done: the boundary, for loops that are not ours."""
-        self._start_loop()
+        """One optimizer step is done: the boundary, for loops that are not ours.
+
+        Such a loop began at `resume`, which has set the random numbers already.
+        """
+        self._rng_to_restore = None
+        self._part_random_numbers()
         self.step += 1
         self._boundary()
 
@@ -263,10 +269,13 @@ class Run(AbstractContextManager["Run"]):
         if self._rng_to_restore is not None:
             rng.set_state(self._rng_to_restore)
             self._rng_to_restore = None
-        elif not self._has_started_loop and self._world.size > 1 and self.step == 0:
-            # Equal until here, so that all ranks build the same model; their own from here on.
+        self._part_random_numbers()
+
+    def _part_random_numbers(self) -> None:
+        """Equal until here, so that all ranks build the same model; their own from here on."""
+        if not self._has_parted and self._world.size > 1 and self.step == 0:
             rng.seed_all(rng.mix(self.seed, self._rank))
-        self._has_started_loop = True
+        self._has_parted = True
 
     def _is_finished(self) -> bool:
         return self.max_steps is not None and self.step >= self.max_steps
