@@ -71,10 +71,16 @@ class Pod:
         )
         (self.directory / "spec.json").write_text(self.spec.model_dump_json(exclude_none=True))
 
-    def start_cold(self) -> None:
+    def start_cold(self, *program: str) -> None:
+        """`program` stands in for the shim's own."""
         with (self.directory / "launch.log").open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "drivetrain.pod", "--directory", str(self.directory)],
+                [
+                    sys.executable,
+                    *(program or ("-m", "drivetrain.pod")),
+                    "--directory",
+                    str(self.directory),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -107,11 +113,14 @@ class Pod:
     def wait_for_log(self, text: str) -> None:
         wait_for(lambda: text in self.log, f"{text!r} in the log:\n{self.log}{self.launch_log}")
 
+    def write_notice(self, notice: StopNotice) -> None:
+        partial = self.directory / ".stop.json.partial"
+        partial.write_text(notice.model_dump_json())
+        partial.rename(self.directory / "stop.json")
+
     def stop(self, notice: StopNotice | None = None) -> None:
         if notice is not None:
-            partial = self.directory / ".stop.json.partial"
-            partial.write_text(notice.model_dump_json())
-            partial.rename(self.directory / "stop.json")
+            self.write_notice(notice)
         assert self.identity is not None
         os.kill(self.identity.pid, signal.SIGTERM)
 

@@ -6,7 +6,7 @@ The hot path (samples) goes from the rank's JSON to the event's without its colu
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,6 +17,10 @@ from drivetrain_schemas.envelope import Event, encode, encode_headers
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import PodSpec
 from drivetrain_schemas.reports import PodHeartbeat
+
+# What the payloads admit (drivetrain_schemas.units.Ordinal): any program can write to the socket.
+MAX_ORDINAL = 2**53
+Ordinal = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDINAL)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +45,22 @@ class Samples(msgspec.Struct, tag_field="t", tag="samples"):
 
 
 class Progress(msgspec.Struct, tag_field="t", tag="progress"):
-    step: int | None = None
+    step: Ordinal | None = None
     max_steps: int | None = None
-    epoch: int | None = None
+    epoch: Ordinal | None = None
     state: str = "training"
-    num_dropped: int = 0
+    num_dropped: Ordinal = 0
 
 
 class Checkpoint(msgspec.Struct, tag_field="t", tag="checkpoint"):
-    step: int
+    step: Ordinal
     manifest_key: str
     save_seconds: float
     blocked_seconds: float
 
 
 class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
-    step: int
+    step: Ordinal
     manifest_key: str | None
     load_seconds: float
     rejected: list[str] = []

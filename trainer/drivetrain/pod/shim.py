@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from drivetrain import control
 from drivetrain.errors import StorageError
 from drivetrain.pod import code, outcome, processes
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from drivetrain.pod.supervision import Supervision
 
 EXIT_NOT_OURS = 3
+MAX_RESULT_BYTES = 128 * 1024
 _logger = logging.getLogger("drivetrain.pod")
 
 
@@ -95,31 +98,59 @@ def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice:
 
 def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
     decided = outcome.decide(seen.ends, spec.num_ranks, seen.notice is not None)
-    result = _read_result(directory)
-    if result is None and seen.reported.last:
-        result = make_result(seen.reported_step, seen.reported)
+    if seen.flaw:
+        decided = outcome.Outcome("failed", decided.first_failed_rank, seen.flaw)
+    result, flaw = _result_of(directory, seen)
+    if flaw:
+        _logger.error("no result is kept: %s", flaw)
     return PodExit(
         pod_id=spec.pod_id,
         outcome=decided.outcome,
         ranks=tuple(sorted(seen.ends, key=lambda end: end.rank)),
         first_failed_rank=decided.first_failed_rank,
-        detail=decided.detail,
+        detail=decided.detail or flaw,
         last_log=seen.tail(decided.first_failed_rank),
         result=result,
         ended_at=datetime.now(UTC),
     )
 
 
+def _result_of(directory: Path, seen: "Supervision") -> tuple[Result | None, str]:
+    """The result, or none and why what there is cannot be one. The job's programs write it."""
+    try:
+        content = _read_bounded(directory / "result.json")
+        if content is not None:
+            return Result.model_validate_json(content), ""
+        if seen.reported.last:
+            return make_result(seen.reported_step, seen.reported), ""
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])[:100]
+        return None, f"result: {where} {first['msg']:.200}"
+    except (OSError, ValueError) as error:
+        return None, f"result: {error}"
+    return None, ""
+
+
+def _read_bounded(path: Path) -> bytes | None:
+    try:
+        # Not to be held up by a pipe that somebody has put there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_RESULT_BYTES + 1) or b""
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_RESULT_BYTES:
+        raise ValueError(f"{path.name} has more than {MAX_RESULT_BYTES} bytes")
+    return content
+
+
 def _write_end(directory: Path, end: PodExit) -> None:
     write_atomically(directory / "exit.json", end.model_dump_json(exclude_none=True))
     _logger.info("pod ended: outcome=%s %s", end.outcome, end.detail)
-
-
-def _read_result(directory: Path) -> Result | None:
-    try:
-        return Result.model_validate_json((directory / "result.json").read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 def _fetch_code(spec: PodSpec, directory: Path, notice: _Notice) -> str:

@@ -18,7 +18,15 @@ from pathlib import Path
 
 from drivetrain import control
 from drivetrain.pod import outcome, processes
-from drivetrain.pod.events import Checkpoint, Events, Message, Progress, Samples, decoder
+from drivetrain.pod.events import (
+    MAX_ORDINAL,
+    Checkpoint,
+    Events,
+    Message,
+    Progress,
+    Samples,
+    decoder,
+)
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.telemetry import Telemetry
@@ -63,6 +71,8 @@ class Supervision:
         self._sender: asyncio.Task[None] | None = None
         self.reported = _standing(spec)
         self.reported_step = 0
+        # What went wrong in here, so that the pod had to be ended.
+        self.flaw = ""
 
     async def watch(self, has_notice: bool) -> None:
         """Return when no process of the pod is left; most of what it said has been sent then."""
@@ -79,20 +89,34 @@ class Supervision:
         )
         ticker = asyncio.create_task(self._tick())
         self._reap()
-        await self._is_gone.wait()
-        ticker.cancel()
+        await self._until_gone(ticker)
         server.close()
         await self._drain_connections()
         for rank in self._ranks.values():
             while self._read(rank):
                 continue
             loop.remove_reader(rank.output)
-        self._forward_logs(is_last=True)
-        self._beat("ending")
-        await asyncio.gather(ticker, return_exceptions=True)
+        try:
+            self._forward_logs(is_last=True)
+            self._beat("ending")
+        except Exception:  # how the pod ended must be told, whatever was said before
+            _logger.exception("the last words are lost")
         self._log_file.close()
         self._sender = sender
         await self._telemetry.flush(FLUSH_SECONDS)
+
+    async def _until_gone(self, ticker: asyncio.Task[None]) -> None:
+        """No process is left. Without a ticker no deadline is kept and nobody hears of the pod."""
+        gone = asyncio.create_task(self._is_gone.wait())
+        await asyncio.wait({gone, ticker}, return_when=asyncio.FIRST_COMPLETED)
+        if ticker.done() and not gone.done():
+            self.flaw = f"the pod's shim failed: {ticker.exception()!r}"[:1000]
+            _logger.error(self.flaw)
+            while not gone.done():
+                processes.kill_descendants()
+                await asyncio.wait({gone}, timeout=_TICK_SECONDS)
+        ticker.cancel()
+        await asyncio.gather(ticker, return_exceptions=True)
 
     async def send_the_rest(self) -> None:
         """After `exit.json`, when nothing waits for this shim: what Kafka has not taken yet.
@@ -220,8 +244,8 @@ class Supervision:
             while line := await reader.readline():
                 try:
                     self._take(decoder.decode(line), writer)
-                except ValueError as error:  # of a newer package, or of no package of ours
-                    _logger.warning("a message is left out: %s", error)
+                except Exception as error:  # of a newer package, or of no package of ours
+                    _logger.warning("a message is left out: %.1000r", error)
         except (ValueError, OSError) as error:  # a line without end, or a rank that was killed
             _logger.warning("a rank's connection is closed: %s", error)
         finally:
@@ -246,8 +270,6 @@ class Supervision:
             self._telemetry.put(self._events.resumed(message))
 
     def _take_samples(self, message: Samples, writer: asyncio.StreamWriter) -> None:
-        if message.is_result:
-            self._note_result(message)
         ack = {
             "t": "ack",
             "run_id": message.run_id,
@@ -259,6 +281,12 @@ class Supervision:
             if not writer.is_closing():
                 writer.write(control.encode_line(ack))
 
+        if message.is_result:
+            try:
+                self._note_result(message)
+            except Exception:
+                acknowledge()  # nobody could read it
+                raise
         if not self._telemetry.put(self._events.samples(message), acknowledge):
             self._num_dropped["shim"] = self._num_dropped.get("shim", 0) + 1
             acknowledge()  # to be sent no more
@@ -269,6 +297,8 @@ class Supervision:
         if message.state not in _PHASES or (message.step or 0) < (self._progress.step or 0):
             return
         was_starting = self._progress.state == "starting"
+        if not 0 <= (message.max_steps or 0) <= MAX_ORDINAL:
+            message.max_steps = None  # a program that knows no end
         is_started = bool(message.step)
         self._progress = message if is_started else Progress(message.step, state="starting")
         if was_starting and is_started:
@@ -280,8 +310,10 @@ class Supervision:
             name: (column["steps"], [float(value) for value in column["values"]])
             for name, column in columns.items()
         }
-        self.reported.take(series)
         steps = [step for column in series.values() for step in column[0]]
+        if not all(type(step) is int and 0 <= step <= MAX_ORDINAL for step in steps):
+            raise ValueError(f"a step is no whole number from 0 to {MAX_ORDINAL}")
+        self.reported.take(series)
         self.reported_step = max(self.reported_step, *steps)
 
 
