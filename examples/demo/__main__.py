@@ -2,7 +2,7 @@
 
 Starts the platform, submits examples/01-digits through the command line, kills rank 1 at 40 % of
 the steps, tells the recovery and a summary, and stays up until Ctrl-C (or ends with the job's fate
-as exit code).
+as exit code). Stopped before the summary it ends with 130.
 """
 
 import os

@@ -23,7 +23,7 @@ from services.standalone.parts import Plan
 EXAMPLE = Path("examples/01-digits/job.yaml")
 KILL_AT = 0.4
 POLL_SECONDS = 0.25
-FINAL = ("succeeded", "failed", "cancelled", "stopped")
+FINAL = ("succeeded", "failed", "cancelled", "stopped", "rejected")
 
 
 @dataclass(slots=True)
@@ -46,6 +46,9 @@ class Story:
         if job_id is None:
             return 1
         job = await self._follow(job_id)
+        if job["state"] == "rejected":
+            self._say(f"\nThe request was refused: {job['refusal']['detail']}", style="bold red")
+            return 1
         await self._summary(job, time.monotonic() - began)
         if stays:
             self._say("\nTry next:  drivetrain study submit examples/02-study/study.yaml --wait")
@@ -163,11 +166,14 @@ class Story:
         return int(spend["total_micro_usd"])
 
     async def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        """Ask again while a part of the platform is starting anew."""
+        """Ask again while a part of the platform is starting anew.
+
+        404 too: a gateway that was killed may not have read of the job yet.
+        """
         while True:
             try:
                 answer = await self._client.get(path, params=parameters)
-                if answer.status_code < 500:
+                if answer.status_code < 500 and answer.status_code != 404:
                     answer.raise_for_status()
                     content: dict[str, Any] = answer.json()
                     return content

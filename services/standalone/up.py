@@ -1,8 +1,9 @@
 """`up`: from an empty or an old data directory to a running platform, and back down.
 
-Order: lock the directory, end what a killed platform left, credentials, ports, jars, then the
-supervisor; when all is ready, write `connection.json` and show the page's address. Stops on Ctrl-C
-or SIGTERM (a second one kills), or when a part cannot be kept running. Out: the exit code.
+Order: lock the directory, end what a killed platform left, credentials, ports, jars,
+`connection.json`, then the supervisor; when all is ready, show the page's address. Stops on Ctrl-C
+or SIGTERM (a second one kills), or when a part cannot be kept running. Out: the exit code, which
+is 0 only where nothing that the caller asked for is left undone.
 """
 
 import asyncio
@@ -35,14 +36,17 @@ from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 EXIT_FAILED = 1
 EXIT_HELD = 3
-EXIT_KILLED = 130
+EXIT_INTERRUPTED = 130
 
 OnUp = Callable[[Plan, Reporter], Awaitable[int | None]]
 """Called when all is ready; a number stops the platform and becomes the exit code."""
 
 
 def up(options: Options, on_up: OnUp | None = None) -> int:
-    """Run the platform until it is stopped."""
+    """Run the platform until it is stopped, or until `on_up` has given its number.
+
+    130 where it is stopped before `on_up` is over.
+    """
     reporter = Reporter()
     # The Kafka client tells of every refused connection while the broker starts.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -50,7 +54,7 @@ def up(options: Options, on_up: OnUp | None = None) -> int:
     try:
         home.create()
         with locked(home):
-            return asyncio.run(_up(options, home, reporter, on_up or _stay_up))
+            return asyncio.run(_up(options, home, reporter, on_up))
     except HomeHeld as error:
         reporter.failed(str(error))
         return EXIT_HELD
@@ -59,7 +63,8 @@ def up(options: Options, on_up: OnUp | None = None) -> int:
         return EXIT_FAILED
 
 
-async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp) -> int:
+async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | None) -> int:
+    stopped = 0 if on_up is None else EXIT_INTERRUPTED
     asked_to_stop = asyncio.Event()
     interrupts = _Interrupts(asked_to_stop)
     reporter.headline(f"Drivetrain, all on this machine, in {home.root}")
@@ -70,7 +75,7 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp) -> 
     parts = wanted_parts(options)
     await asyncio.to_thread(_fetch_jars, plan, parts, reporter)
     if asked_to_stop.is_set():
-        return 0
+        return stopped
     write_connection(plan)
     supervisor = Supervisor(
         [Member(part.build(plan), part.layer, part.needs) for part in parts],
@@ -85,8 +90,9 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp) -> 
             starting = asyncio.ensure_future(supervisor.start())
             await _first_of(starting, asked_to_stop)
         if asked_to_stop.is_set():
-            return 0
-        code = await _while_up(supervisor, asked_to_stop, on_up(plan, reporter))
+            return stopped
+        work = (on_up or _stay_up)(plan, reporter)
+        code = await _while_up(supervisor, asked_to_stop, work, stopped)
     except ChildGaveUp as error:
         reporter.gave_up(error)
         return EXIT_FAILED
@@ -97,9 +103,15 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp) -> 
 
 
 async def _while_up(
-    supervisor: Supervisor, asked_to_stop: asyncio.Event, work: Awaitable[int | None]
+    supervisor: Supervisor,
+    asked_to_stop: asyncio.Event,
+    work: Awaitable[int | None],
+    stopped: int,
 ) -> int:
-    """Keep the platform up beside the caller's work, until one of them is over."""
+    """Keep the platform up beside the caller's work, until one of them is over.
+
+    `stopped` is the code where the work is not.
+    """
     working: asyncio.Future[int | None] = asyncio.ensure_future(work)
     keeping: asyncio.Future[None] = asyncio.ensure_future(supervisor.run_until(asked_to_stop))
     try:
@@ -107,7 +119,7 @@ async def _while_up(
         if working.done() and (code := working.result()) is not None:
             return code
         await keeping
-        return 0
+        return 0 if working.done() else stopped
     finally:
         working.cancel()
         asked_to_stop.set()
@@ -233,6 +245,6 @@ class _Interrupts:
         if self._asked_to_stop.is_set():
             if self._on_second is None:
                 # Nothing runs yet, and a download cannot be interrupted otherwise.
-                os._exit(EXIT_KILLED)
+                os._exit(EXIT_INTERRUPTED)
             self._on_second()
         self._asked_to_stop.set()

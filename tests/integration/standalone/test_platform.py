@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -196,31 +197,39 @@ async def test_a_fixed_port_in_use_is_named(tmp_path: Path) -> None:
     assert f"Port {port}, asked for by postgres, is in use" in refused.stdout
 
 
+def working_platform(home: Path, work: str) -> list[str]:
+    """A program that runs the platform's ground around `work`, lines of an async function."""
+    script = (
+        "import asyncio, os, sys\n"
+        "from services.standalone.options import parse\n"
+        "from services.standalone.up import up\n"
+        "async def work(plan, reporter):\n"
+        "    reporter.line(f'working at {plan.kafka_connection.bootstrap_servers}')\n"
+        f"    {work}\n"
+        f"options = parse(['--only-infrastructure', '--home', {str(home)!r}], os.environ)\n"
+        "sys.exit(up(options, on_up=work))\n"
+    )
+    return [sys.executable, "-u", "-c", script]
+
+
+def outside_broker(kafka: KafkaAccess) -> dict[str, str]:
+    return {
+        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "DRIVETRAIN_KAFKA_SASL_USERNAME": kafka.username or "",
+        "DRIVETRAIN_KAFKA_SASL_PASSWORD": kafka.password or "",
+    }
+
+
 @pytest.mark.parametrize("code", [0, 7])
 async def test_work_given_to_the_platform_ends_it_with_the_works_exit_code(
     tmp_path: Path, kafka: KafkaAccess, code: int
 ) -> None:
     home = tmp_path / "home"
-    script = (
-        "import os, sys\n"
-        "from services.standalone.options import parse\n"
-        "from services.standalone.up import up\n"
-        "async def work(plan, reporter):\n"
-        "    reporter.line(f'working at {plan.kafka_connection.bootstrap_servers}')\n"
-        f"    return {code}\n"
-        f"options = parse(['--only-infrastructure', '--home', {str(home)!r}], os.environ)\n"
-        "sys.exit(up(options, on_up=work))\n"
-    )
-    outside = {
-        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "DRIVETRAIN_KAFKA_SASL_USERNAME": kafka.username or "",
-        "DRIVETRAIN_KAFKA_SASL_PASSWORD": kafka.password or "",
-    }
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", script],
+        working_platform(home, f"return {code}"),
         cwd=ROOT,
-        env=environment(outside),
+        env=environment(outside_broker(kafka)),
         capture_output=True,
         text=True,
         timeout=120,
@@ -234,3 +243,39 @@ async def test_work_given_to_the_platform_ends_it_with_the_works_exit_code(
         "state": "outside",
     }
     assert holder_of(Home(home)) is None
+
+
+@pytest.mark.parametrize(
+    ("work", "when", "code"),
+    [
+        pytest.param("await asyncio.Event().wait()", "working at", 130, id="during the work"),
+        pytest.param("return 0", "all on this machine", 130, id="during the start"),
+        pytest.param("reporter.line('all is done')", "all is done", 0, id="after the work"),
+    ],
+)
+async def test_a_stop_before_the_work_is_over_is_no_success(
+    tmp_path: Path, kafka: KafkaAccess, work: str, when: str, code: int
+) -> None:
+    def stopped_when_it_says() -> tuple[int, list[str]]:
+        with subprocess.Popen(
+            working_platform(tmp_path / "home", work),
+            cwd=ROOT,
+            env=environment(outside_broker(kafka)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            said = []
+            for line in process.stdout:
+                said.append(line)
+                if when in line:
+                    process.terminate()
+                    when_it_was_said.set()
+            return process.wait(60), said
+
+    when_it_was_said = threading.Event()
+    exit_code, said = await asyncio.to_thread(stopped_when_it_says)
+    assert when_it_was_said.is_set(), said
+    assert exit_code == code, said
+    assert holder_of(Home(tmp_path / "home")) is None

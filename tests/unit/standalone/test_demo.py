@@ -1,0 +1,111 @@
+"""The demo's exit code: 0 for a job that succeeded, and for nothing else."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from examples.demo import story
+from services.standalone.credentials import Credentials
+from services.standalone.home import Home
+from services.standalone.parts import Plan
+
+JOB_ID = "job_" + "a" * 26
+
+
+def job(state: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "job_id": JOB_ID,
+        "state": state,
+        "attempt": 1,
+        "progress": {"step": 10, "max_steps": 100},
+        "detail": "exit code 1",
+        "refusal": None,
+        "result": None,
+        **changes,
+    }
+
+
+REFUSED = {"reason": "no_such_pool", "detail": "there is no pool gpu", "errors": []}
+SPEND = {"charged_micro_usd": 5, "accruing_micro_usd": 0, "total_micro_usd": 5}
+
+
+async def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: Any) -> tuple[int, str]:
+    """What the demo returns and says where the job's reads give these answers, the last for ever.
+
+    A number is an empty answer with that status.
+    """
+    left = list(answers)
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/checkpoints"):
+            return httpx.Response(200, json={"checkpoints": []})
+        if request.url.path.endswith("/cost"):
+            return httpx.Response(200, json=SPEND)
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, int):
+            return httpx.Response(answer)
+        return httpx.Response(200, json=answer)
+
+    async def submit(_: story.Story) -> str:
+        return JOB_ID
+
+    monkeypatch.setattr(story.Story, "_submit", submit)
+    monkeypatch.setattr(story, "POLL_SECONDS", 0)
+    plan = Plan(Home(tmp_path), {}, Credentials(*"abcde"), (), tmp_path)
+    output = io.StringIO()
+    client = httpx.AsyncClient(base_url="http://demo", transport=httpx.MockTransport(respond))
+    async with client:
+        teller = story.Story(plan, client, Console(file=output, soft_wrap=True))
+        return await teller.tell(stays=False), output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "word"),
+    [
+        (job("succeeded"), 0, "The job succeeded"),
+        (job("failed"), 1, "exit code 1"),
+        (job("cancelled"), 1, "The job cancelled"),
+        (
+            job("rejected", attempt=None, progress=None, refusal=REFUSED),
+            1,
+            "was refused: there is no pool gpu",
+        ),
+    ],
+)
+async def test_the_jobs_fate_is_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], code: int, word: str
+) -> None:
+    exit_code, said = await told(tmp_path, monkeypatch, job("running"), end)
+    assert (exit_code, word in said) == (code, True), said
+
+
+async def test_a_gateway_that_has_not_read_of_the_job_yet_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exit_code, said = await told(tmp_path, monkeypatch, 503, 404, 404, job("succeeded"))
+    assert exit_code == 0, said
+
+
+async def test_a_refused_submission_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real command line, with no platform to speak to."""
+
+    class Refused:
+        returncode = 5
+
+        async def communicate(self) -> tuple[bytes, None]:
+            return b"", None
+
+    async def start(*arguments: Any, **options: Any) -> Refused:
+        return Refused()
+
+    monkeypatch.setattr(story.asyncio, "create_subprocess_exec", start)
+    plan = Plan(Home(tmp_path), {}, Credentials(*"abcde"), (), tmp_path)
+    async with httpx.AsyncClient() as client:
+        teller = story.Story(plan, client, Console(file=io.StringIO()))
+        assert await teller.tell(stays=False) == 1
