@@ -2,28 +2,30 @@
 
 A DataLoader is taken over: its order comes from (seed, epoch) alone, and a resumed pass skips the
 indices of the batches that were consumed, so nothing is loaded to be thrown away. Other iterables
-are read and dropped up to the place. The place counts batches consumed, never batches drawn ahead
-by workers. Randomness inside worker processes is seeded per pass and is not resumed in the middle
-of one; with `num_workers=0` everything is.
+are read and dropped up to the place, with random numbers of their own, so that they give the same
+again. The place counts batches consumed, never batches drawn ahead by workers. Randomness inside
+worker processes is seeded per pass and is not resumed in the middle of one; with `num_workers=0`
+everything is, but for what a sampler draws from a generator that it hides.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from drivetrain.errors import MissingDistributedSampler
-from drivetrain.rng import mix
+from drivetrain.rng import OwnNumbers, mix
 
 
 class BatchSource:
     """A loader, taken over for one run."""
 
-    def __init__(self, loader: Iterable[Any], world_size: int, seed: int) -> None:
+    def __init__(self, loader: Iterable[Any], world_size: int, seed: int, rank: int = 0) -> None:
         self._loader: Any = loader
         self._seed = seed
+        self._rank = rank
         self._order: _Resumable | None = None
-        if _is_data_loader(loader):
+        if _is_data_loader(loader) and not _is_stream(loader):
             _require_distributed_sampler(loader, world_size)
             self._order = _take_over(loader)
 
@@ -38,17 +40,26 @@ class BatchSource:
         """The batches of pass `epoch` from number `skip` on. Draws no global random number."""
         self._set_epoch(epoch)
         if self._order is None:
-            return islice(iter(self._loader), skip, None)
+            return self._read_up_to(epoch, skip)
         self._order.skip = skip
+        self._order.seed = mix(self._seed, epoch)
         try:
             return iter(self._loader)
         finally:
             self._order.skip = 0  # the script may walk over the same loader by itself
 
+    def _read_up_to(self, epoch: int, skip: int) -> Iterator[Any]:
+        if isinstance(self._loader, Sequence):
+            return islice(self._loader, skip, None)
+        items = OwnNumbers(self._loader, mix(self._seed, epoch, 2, self._rank))
+        for _ in islice(items, skip):
+            pass
+        return items
+
     def _set_epoch(self, epoch: int) -> None:
         loader = self._loader
-        owners = [loader, getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)]
-        for owner in owners:
+        samplers = _samplers(loader) if _is_data_loader(loader) else []
+        for owner in [loader, *samplers]:
             if callable(set_epoch := getattr(owner, "set_epoch", None)):
                 set_epoch(epoch)
         if not _is_data_loader(loader):
@@ -57,10 +68,10 @@ class BatchSource:
 
         # Two generators, because the loader draws its workers' seed only when it starts workers.
         loader.generator = loader.generator or torch.Generator()
-        loader.generator.manual_seed(mix(self._seed, epoch, 1))
-        sampler = getattr(loader.sampler, "inner", loader.sampler)
-        if hasattr(sampler, "generator"):
-            sampler.generator = torch.Generator().manual_seed(mix(self._seed, epoch))
+        loader.generator.manual_seed(mix(self._seed, epoch, 1, self._rank))
+        for sampler in samplers:
+            if isinstance(getattr(sampler, "generator", 0), torch.Generator | None):
+                sampler.generator = torch.Generator().manual_seed(mix(self._seed, epoch))
 
 
 class _Resumable:
@@ -69,9 +80,12 @@ class _Resumable:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.skip = 0
+        self.seed = 0
+        self._draws_globally = any(not _is_of_torch(one) for one in _chain(inner))
 
     def __iter__(self) -> Iterator[Any]:
-        return islice(iter(self.inner), self.skip, None)
+        items = OwnNumbers(self.inner, self.seed) if self._draws_globally else iter(self.inner)
+        return islice(items, self.skip, None)
 
     def __len__(self) -> int:
         return len(self.inner)
@@ -85,11 +99,34 @@ def _is_data_loader(loader: Any) -> bool:
     return torch is not None and isinstance(loader, torch.DataLoader)
 
 
-def _take_over(loader: Any) -> _Resumable | None:
+def _is_stream(loader: Any) -> bool:
     from torch.utils.data import IterableDataset
 
-    if isinstance(loader.dataset, IterableDataset):
-        return None
+    return isinstance(loader.dataset, IterableDataset)
+
+
+def _samplers(loader: Any) -> list[Any]:
+    """All that have a say in the order, the outermost first."""
+    outermost = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    return _chain(getattr(outermost, "inner", outermost))
+
+
+def _chain(sampler: Any) -> list[Any]:
+    """A sampler, the one it draws from (torch's name for it is `sampler`), and so on."""
+    found: list[Any] = []
+    while sampler is not None and not any(sampler is one for one in found):
+        found.append(sampler)
+        sampler = getattr(sampler, "sampler", None)
+    return found
+
+
+def _is_of_torch(sampler: Any) -> bool:
+    """Torch's own samplers draw from their `generator`, which is set for each pass."""
+    is_fixed = isinstance(sampler, Sequence)
+    return is_fixed or type(sampler).__module__.startswith("torch.utils.data.")
+
+
+def _take_over(loader: Any) -> _Resumable:
     # DataLoader forbids to set this attribute after construction, for its own consistency; the
     # wrapper keeps length and content, and the iterators ask for it when they start.
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
@@ -100,12 +137,7 @@ def _take_over(loader: Any) -> _Resumable | None:
 
 
 def _require_distributed_sampler(loader: Any, world_size: int) -> None:
-    from torch.utils.data import IterableDataset
-
-    if world_size == 1 or isinstance(loader.dataset, IterableDataset):
-        return
-    samplers = (loader.sampler, loader.batch_sampler)
-    if any(hasattr(sampler, "num_replicas") for sampler in samplers):
+    if world_size == 1 or any(hasattr(one, "num_replicas") for one in _samplers(loader)):
         return
     raise MissingDistributedSampler(
         f"{world_size} ranks would all train on the same samples. Give the loader "

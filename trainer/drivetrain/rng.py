@@ -5,6 +5,7 @@ numpy and torch are looked at only where the script has imported them.
 
 import random
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -53,3 +54,46 @@ def set_state(state: dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"])
         if "cuda" in state and torch.cuda.is_available():
             torch.cuda.set_rng_state(state["cuda"])
+
+
+class OwnNumbers(Iterator[Any]):
+    """A walk that draws from random numbers of its own, which begin at `seed`.
+
+    So it can be repeated up to any place, whatever the script draws in between. Generators on
+    devices and those of modules not yet imported are left alone.
+    """
+
+    def __init__(self, items: Iterable[Any], seed: int) -> None:
+        self._python = random.Random(seed).getstate()
+        self._numpy: Any = None
+        self._torch: Any = None
+        if (numpy := sys.modules.get("numpy")) is not None:
+            self._numpy = numpy.random.MT19937(seed)
+        if (torch := sys.modules.get("torch")) is not None:
+            self._torch = torch.Generator().manual_seed(seed).get_state()
+        self._exchange()
+        try:
+            self._items = iter(items)
+        finally:
+            self._exchange()
+
+    def __next__(self) -> Any:
+        self._exchange()
+        try:
+            return next(self._items)
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        """Swap what the global generators hold with what is kept here."""
+        python, self._python = self._python, random.getstate()
+        random.setstate(python)
+        if self._numpy is not None:
+            numpy: Any = sys.modules["numpy"]
+            own, self._numpy = self._numpy, numpy.random.get_bit_generator()
+            numpy.random.set_bit_generator(own)
+        if self._torch is not None:
+            import torch
+
+            state, self._torch = self._torch, torch.get_rng_state()
+            torch.set_rng_state(state)

@@ -232,7 +232,7 @@ class Run(AbstractContextManager["Run"]):
             self._boundary()
 
     def _rounds(self, loader: Iterable[Any]) -> Iterator[Any]:
-        source = BatchSource(loader, self._world.size, self.seed)
+        source = BatchSource(loader, self._world.size, self.seed, self._rank)
         while not self._is_finished():
             before, skipped = self.step, self._batches
             yield from self._pass(source)
@@ -373,7 +373,7 @@ class Epoch:
     def steps(self, loader: Iterable[Any], accumulate: int | None = None) -> Iterator[Any]:
         """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""
         run_ = self._run
-        source = BatchSource(loader, run_.world_size, run_.seed)
+        source = BatchSource(loader, run_.world_size, run_.seed, run_.rank)
         if run_.max_steps is None and source.num_batches is not None:
             run_._total_steps = -(-source.num_batches // (accumulate or 1)) * self._count
         if accumulate is None:
