@@ -9,7 +9,14 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, encode, parse
 from services.runtime.bus import Record
 from services.runtime.database import Database
-from services.runtime.processing import BatchHandler, EventProcessor, HandlerTable, RefusalTable
+from services.runtime.processing import (
+    BatchHandler,
+    EventProcessor,
+    HandlerTable,
+    Processor,
+    RefusalTable,
+)
+from services.runtime.transaction import Tx
 
 P = TypeVar("P", bound=Payload)
 
@@ -43,8 +50,15 @@ async def handle(
     before = await _last_row(database)
     for event in events:
         async with database.transaction() as tx:
-            await processor.process(tx, [make_record(event)])
+            await process(processor, tx, make_record(event))
     return [event.payload for event in await emitted(database, after=before)]
+
+
+async def process(processor: Processor, tx: Tx, record: Record) -> None:
+    """What the consumer does with one record, inside its transaction."""
+    work = processor.plan([record])
+    if work is not None:
+        await work(tx)
 
 
 async def handle_batch(

@@ -67,6 +67,7 @@ class InvalidReason(StrEnum):
     NOT_JSON = "not_json"
     MISSING_ATTRIBUTE = "missing_attribute"
     INVALID_ATTRIBUTE = "invalid_attribute"
+    WRONG_TOPIC = "wrong_topic"
     UNKNOWN_TYPE = "unknown_type"
     UNKNOWN_VERSION = "unknown_version"
     INVALID_PAYLOAD = "invalid_payload"

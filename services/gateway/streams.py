@@ -11,7 +11,7 @@ from functools import partial
 from typing import cast
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.envelope import Event, InvalidEvent, parse
+from drivetrain_schemas.envelope import Event, InvalidEvent
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import JobSubmit
 from drivetrain_schemas.reports import PodHeartbeat
@@ -28,7 +28,7 @@ from services.gateway.core.progress import Beat, fold, merge
 from services.gateway.core.storable import storable_text
 from services.runtime.bus import Record
 from services.runtime.parking import HEADER, Unfit
-from services.runtime.processing import BatchHandler
+from services.runtime.processing import BatchHandler, read_event
 from services.runtime.transaction import Tx
 
 # What a 64-bit column holds; a pod may claim any number.
@@ -108,7 +108,7 @@ async def on_parked(tx: Tx, records: Sequence[Record]) -> None:
 def _events(records: Sequence[Record]) -> Iterator[Event[Payload]]:
     for record in records:
         try:
-            yield parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
+            yield read_event(record)
         except InvalidEvent:
             continue
 

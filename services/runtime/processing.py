@@ -11,7 +11,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.envelope import Event, InvalidEvent, InvalidPayload, parse
+from drivetrain_schemas.envelope import (
+    Event,
+    InvalidEvent,
+    InvalidPayload,
+    InvalidReason,
+    parse,
+)
 from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs
 from services.runtime.bus import Record
@@ -77,16 +83,10 @@ class EventProcessor(_Parks):
         self._refusals = refusals
         self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
 
-    async def process(self, tx: Tx, records: Sequence[Record]) -> None:
-        for record in records:
-            work = self.plan([record])
-            if work is not None:
-                await work(tx)
-
     def plan(self, records: Sequence[Record]) -> Work | None:
         (record,) = records
         try:
-            event = parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
+            event = read_event(record)
         except InvalidPayload as invalid:
             refusal = self._refusals.get(invalid.payload_class)
             if refusal is not None:
@@ -153,6 +153,27 @@ async def _is_new(tx: Tx, record: Record, source: str, event_id: str) -> bool:
         _REMEMBER, source, event_id, record.topic, record.partition, record.offset
     )
     return row is not None
+
+
+def read_event(record: Record) -> Event[Payload]:
+    """The event of a record. Raises InvalidEvent, also where it came on another topic than its own.
+
+    Who may write to a topic is decided per topic, so an event counts on no other one.
+    """
+    try:
+        event = parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
+    except InvalidPayload as invalid:
+        _refuse_foreign(record, invalid.payload_class)
+        raise
+    _refuse_foreign(record, type(event.payload))
+    return event
+
+
+def _refuse_foreign(record: Record, payload_class: type[Payload]) -> None:
+    kind = payload_class.kind
+    if not record.topic.endswith(kind.topic.name):  # before it stands the prefix
+        detail = f"{kind.type} is written to {kind.topic.name}"
+        raise InvalidEvent(InvalidReason.WRONG_TOPIC, detail)
 
 
 def topics_of(payloads: Iterable[type[Payload]]) -> list[Topic]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from aiokafka.partitioner import murmur2
 
-from drivetrain_schemas.envelope import Event, InvalidEvent, encode, parse
+from drivetrain_schemas.envelope import Event, InvalidEvent, encode
 from drivetrain_schemas.ids import DEFAULT_TENANT
 from drivetrain_schemas.reports import PodHeartbeat, SchedulerBeacon
 from drivetrain_schemas.topics import REPORTS
@@ -19,6 +19,7 @@ from services.runtime import logs
 from services.runtime.bus import OutRecord, PublishFailed, Record
 from services.runtime.clock import Clock
 from services.runtime.parking import Unfit
+from services.runtime.processing import read_event
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store_runs
@@ -69,7 +70,7 @@ class Leases:
         unfit: list[Unfit] = []
         for record in records:
             try:
-                payload = parse(record.headers, record.value).payload
+                payload = read_event(record).payload
             except InvalidEvent as invalid:
                 unfit.append(Unfit(record, str(invalid.reason), invalid.detail))
                 continue

@@ -33,7 +33,7 @@ from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.processing import EventProcessor
 from tests.conftest import OpenDatabase
-from tests.events import emitted, handle, make_event, make_record, parked
+from tests.events import emitted, handle, make_event, make_record, parked, process
 
 FINISHED_AT = "2026-01-01T00:00:00Z"
 STUDY_ID = study_id_for("default", "study-1")
@@ -382,7 +382,7 @@ async def _process(hpo: Database, record: Record) -> list[Payload]:
     before = len(await everything_but_parked(hpo))
     processor = EventProcessor("hpo", "drivetrain.", HANDLERS, REFUSALS)
     async with hpo.transaction() as tx:
-        await processor.process(tx, [record])
+        await process(processor, tx, record)
     return (await everything_but_parked(hpo))[before:]
 
 

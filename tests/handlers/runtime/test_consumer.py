@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -15,7 +16,7 @@ from services.runtime.processing import EventProcessor
 from services.runtime.testing import InMemorySource
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase
-from tests.events import emitted, make_event, make_record, parked
+from tests.events import emitted, make_event, make_record, parked, process
 from tests.handlers.runtime.charges import charge
 from tests.handlers.runtime.service import (
     TOPIC,
@@ -312,6 +313,27 @@ async def test_a_service_that_does_not_park_a_topic_goes_past(adder: Adder) -> N
     assert await parked(adder.database) == []
 
 
+@pytest.mark.parametrize("value", [None, b'{"amount_micro_usd": "x"}'], ids=["sound", "invalid"])
+async def test_an_event_on_a_topic_that_is_not_its_own_is_parked(
+    adder: Adder, value: bytes | None
+) -> None:
+    """Whoever may write to one topic could otherwise speak for the writers of all others."""
+
+    async def answer(tx: Tx, invalid: InvalidPayload) -> bool:
+        raise AssertionError("it is nobody's request")
+
+    processor = EventProcessor(
+        "gateway", "drivetrain.", {ChargeRecorded: adder.handle}, {ChargeRecorded: answer}
+    )
+    record = make_record(make_event(charge(1)), topic="drivetrain.events.jobs")
+    async with adder.database.transaction() as tx:
+        await process(processor, tx, replace(record, value=value or record.value))
+    assert await adder.heard() == []
+    (facts,) = await parked(adder.database)
+    assert (facts["reason"], facts["topic"]) == ("wrong_topic", "drivetrain.events.jobs")
+    assert facts["detail"] == "charge.recorded is written to events.charges"
+
+
 async def test_a_request_that_nobody_can_answer_is_parked_and_can_be_replayed(
     adder: Adder,
 ) -> None:
@@ -322,7 +344,7 @@ async def test_a_request_that_nobody_can_answer_is_parked_and_can_be_replayed(
     good = make_record(make_event(charge(1), event_id="the-same"))
     bad = Record(good.topic, 0, 0, 0, good.key, b'{"amount_micro_usd": "x"}', good.headers)
     async with adder.database.transaction() as tx:
-        await processor.process(tx, [bad])
+        await process(processor, tx, bad)
     assert [facts["reason"] for facts in await parked(adder.database)] == ["invalid_payload"]
     # A later version that can read it meets it anew under its id.
     await adder.bus.publish([OutRecord(TOPIC, good.key, good.value, good.headers)])

@@ -8,7 +8,7 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, JobSubmit, RejectionReason
 from services.runtime.bus import Record
 from services.runtime.processing import EventProcessor
-from tests.events import handle, make_event, make_record, parked
+from tests.events import handle, make_event, make_record, parked, process
 from tests.handlers.scheduler.world import World, make_spec, make_submit
 
 JOB = job_id_for("default", "r1")
@@ -225,4 +225,4 @@ async def _process(world: World, record: Record) -> None:
         "scheduler", "drivetrain.", world.commands.handlers, world.commands.refusals
     )
     async with world.database.transaction() as tx:
-        await processor.process(tx, [record])
+        await process(processor, tx, record)

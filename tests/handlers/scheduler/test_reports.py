@@ -3,12 +3,13 @@
 from datetime import UTC, datetime
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
+from drivetrain_schemas.jobs import JobCancel
 from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import RunState
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.bus import Record
 from services.scheduler import store_runs
-from tests.events import handle_batch, make_event
+from tests.events import handle_batch, make_event, make_record
 from tests.handlers.scheduler.world import World, make_submit
 
 JOB = job_id_for("default", "r1")
@@ -158,3 +159,11 @@ async def test_beacons_go_to_every_partition(world: World):
 
     keys = {record.key for record in world.bus.records("drivetrain.reports")}
     assert len(keys) == REPORTS.partitions
+
+
+async def test_what_belongs_on_another_topic_is_set_aside(world: World) -> None:
+    """Pods may write reports, and nothing that the platform itself says."""
+    record = make_record(make_event(JobCancel(job_id=JOB)), topic="drivetrain.reports")
+    async with world.database.transaction() as tx:
+        (unfit,) = await world.leases.on_reports(tx, [record])
+    assert (unfit.record, unfit.reason) == (record, "wrong_topic")
