@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 SESSION_LIFE = timedelta(days=14)
 CODE_LIFE = timedelta(minutes=10)
-COOKIE = "drivetrain_session"
 _VERSION = "v1"
 
 
@@ -19,6 +18,12 @@ def session_secret(api_token: str, cookie_secret: str | None) -> bytes:
     return hmac.digest(
         api_token.encode(), f"drivetrain session {cookie_secret or ''}".encode(), "sha256"
     )
+
+
+def cookie_name(secret: bytes) -> str:
+    """One name per platform: browsers share cookies among all ports of a host, so that two
+    platforms on one machine would end each other's sessions under a common name."""
+    return f"drivetrain_session_{_signature(secret, 'cookie name')[:12]}"
 
 
 def new_session(secret: bytes, now: datetime, nonce: str) -> str:

@@ -237,7 +237,7 @@ async def login(
     response = page(request, "signed_in.html")
     secret = gateway.settings.session_secret()
     response.set_cookie(
-        sessions.COOKIE,
+        sessions.cookie_name(secret),
         sessions.new_session(secret, now, secrets.token_urlsafe(12)),
         max_age=int(sessions.SESSION_LIFE.total_seconds()),
         path="/",

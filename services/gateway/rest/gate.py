@@ -6,16 +6,16 @@ parses them; uploads are left to their own route, which bounds them while it str
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from time import monotonic
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 
 from drivetrain_schemas import strict_json
 from drivetrain_schemas.jobs import FieldError
 from services.gateway.core.hosts import SAFE_METHODS, Refusal, check_host, check_origin
-from services.gateway.core.sessions import COOKIE, holds, is_token
+from services.gateway.core.sessions import cookie_name, holds, is_token
 from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
 from services.gateway.rest.problems import Problem, respond
 from services.gateway.settings import GatewaySettings
@@ -57,6 +57,7 @@ class Gate:
         self._allowed = settings.allowed_hosts
         self._token = settings.api_token.get_secret_value()
         self._secret = settings.session_secret()
+        self._cookie = cookie_name(self._secret)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -99,13 +100,10 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _has_session(self, headers: Headers) -> bool:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", "")[:8192])
-        except CookieError:
-            return False
-        found = cookies.get(COOKIE)
-        return found is not None and holds(self._secret, found.value, self._clock.now())
+        # Cookies of whatever else runs on this host come along, readable or not.
+        cookies = cookie_parser("; ".join(headers.getlist("cookie")))
+        session = cookies.get(self._cookie)
+        return session is not None and holds(self._secret, session, self._clock.now())
 
 
 class _Observed:

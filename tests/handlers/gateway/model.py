@@ -202,7 +202,7 @@ async def sign_in(server: Server) -> dict[str, str]:
     link = (await server.client.post("/v1/login-links")).json()["url"]
     answer = await server.stranger.get(link)
     assert answer.status_code == 200, answer.text
-    found = re.match(r"(drivetrain_session=[^;]+);", answer.headers["set-cookie"])
+    found = re.match(r"(drivetrain_session_[0-9a-f]+=[^;]+);", answer.headers["set-cookie"])
     assert found, answer.headers
     server.stranger.cookies.clear()
     return {"cookie": found.group(1)}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.core.sessions import CODE_LIFE, SESSION_LIFE
+from services.gateway.core.sessions import CODE_LIFE, SESSION_LIFE, cookie_name
 from services.runtime.testing import ManualClock
 from tests.handlers.gateway.model import BASE_URL, TOKEN, Model, Server, serving, sign_in
 from tests.handlers.gateway.story import spec
@@ -16,7 +16,8 @@ EVIL = "https://evil.example"
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/stream", "/v1/code", "/v1/nothing"])
 async def test_the_api_asks_for_the_token(quiet_server: Server, path: str) -> None:
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"cookie": "drivetrain_session=x"}):
+    name = cookie_name(quiet_server.platform.settings.session_secret())
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"cookie": f"{name}=x"}):
         answer = await quiet_server.stranger.get(path, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, "not_authenticated")
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -105,6 +106,37 @@ async def test_a_session_ends_with_the_token_that_it_was_made_under(model: Model
         cookie = await sign_in(server)
     async with serving(model, api_token="another-token-for-the-tests") as server:
         assert (await server.stranger.get("/v1/jobs", headers=cookie)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        'theme={"dark":true}',
+        "a[b]=c; =; ;;",
+        "big=" + "x" * 9000,
+        "drivetrain_session_0123456789ab=v1.1.another-platform.00",
+    ],
+)
+async def test_a_session_is_seen_among_the_cookies_of_others(server: Server, others: str) -> None:
+    """Browsers send the cookies of every port of a host."""
+    cookie = (await sign_in(server))["cookie"]
+    for text in (f"{others}; {cookie}", f"{cookie}; {others}"):
+        answer = await server.stranger.get("/v1/jobs", headers={"cookie": text})
+        assert answer.status_code == 200, text
+
+
+async def test_two_platforms_on_one_host_do_not_end_each_others_sessions(model: Model) -> None:
+    jar: dict[str, str] = {}
+    tokens = ("the-token-of-the-first", "the-token-of-the-second")
+    for token in tokens:
+        async with serving(model, api_token=token) as server:
+            server.client.headers["Authorization"] = f"Bearer {token}"
+            name, _, value = (await sign_in(server))["cookie"].partition("=")
+            jar[name] = value
+    both = {"cookie": "; ".join(f"{name}={value}" for name, value in jar.items())}
+    for token in tokens:
+        async with serving(model, api_token=token) as server:
+            assert (await server.stranger.get("/v1/jobs", headers=both)).status_code == 200
 
 
 async def test_every_answer_carries_the_headers(quiet_server: Server) -> None:
