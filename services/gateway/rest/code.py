@@ -106,6 +106,9 @@ def _check(file: BinaryIO) -> str | None:
             tarfile.open(fileobj=cast(BinaryIO, _Bounded(unzipped)), mode="r:") as archive,
         ):
             return check_members(_members(archive))
+    except RecursionError:
+        # tarfile calls itself for every header that only tells something of the next one.
+        return "too many headers without a member follow one another"
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, OSError, zlib.error, ValueError) as error:
         return f"it is no gzipped tar, or it is damaged ({error})"
 

@@ -244,6 +244,6 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
 
 
 def _seq(text: str) -> int:
-    if not text.isdigit() or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise invalid("after", "it is no place in this list", "take `next` as it is")
     return int(text)

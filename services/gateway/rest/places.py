@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from services.gateway.rest.problems import invalid
@@ -26,6 +26,6 @@ def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] |
         at = datetime.fromisoformat(moment)
         if at.tzinfo is None:
             raise ValueError(moment)
-        return at, others
-    except (ValueError, binascii.Error):
+        return at.astimezone(UTC), others
+    except (ValueError, OverflowError, binascii.Error):
         raise invalid("after", "it is no place in this list", "take `next` as it is") from None

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from services.gateway.rest import code as uploads
+from services.gateway.rest.places import place_text
 from tests.handlers.gateway.model import Server
-from tests.handlers.gateway.story import spec
+from tests.handlers.gateway.story import START, Story, spec
 
 SPEC = spec("asked").model_dump(mode="json", exclude_none=True)
 JSON = {"content-type": "application/json"}
@@ -104,6 +105,27 @@ async def test_paths_and_queries(quiet_server: Server, method: str, path: str, s
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize(
+    "moment",
+    ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-11-21T09:00:00", "yesterday"],
+)
+@pytest.mark.parametrize("path", ["jobs", "studies", "parked"])
+async def test_a_place_that_is_no_moment(quiet_server: Server, path: str, moment: str) -> None:
+    after = place_text(moment, "x")
+    answer = await quiet_server.client.get(f"/v1/{path}", params={"after": after})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "after")
+
+
+@pytest.mark.parametrize("seq", ["\u00b2", "\u0663", "-1", "9" * 19, "x"])
+async def test_a_place_in_a_timeline_that_is_no_number(server: Server, seq: str) -> None:
+    story = Story()
+    job = story.job("asked")
+    await server.model.tell(*story.events)
+    after = place_text(START, seq, "event-1")
+    answer = await server.client.get(f"/v1/jobs/{job.job_id}/timeline", params={"after": after})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "after")
+
+
 def archive(*members: tuple[str, bytes], **changes: Any) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -139,6 +161,15 @@ def bomb() -> bytes:
     return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + b"x" * 1024)
 
 
+def chain(kind: bytes) -> bytes:
+    """Headers that each only tell something of the next one."""
+    info = tarfile.TarInfo("x")
+    info.type = kind
+    content = b"11 path=xy\n" if kind == tarfile.XHDTYPE else b"xy\0"
+    info.size = len(content)
+    return gzip.compress((info.tobuf(tarfile.GNU_FORMAT) + content.ljust(512, b"\0")) * 1500)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -151,6 +182,8 @@ def bomb() -> bytes:
         pytest.param(archive(("x", b""), type=tarfile.FIFOTYPE), id="pipe"),
         pytest.param(archive(), id="empty"),
         pytest.param(bomb(), id="a header of a gigabyte"),
+        pytest.param(chain(tarfile.XHDTYPE), id="a chain of attributes"),
+        pytest.param(chain(tarfile.GNUTYPE_LONGNAME), id="a chain of names"),
         pytest.param(b"", id="nothing"),
     ],
 )
