@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import drivetrain
+from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
+from tests.trainer.pods import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -191,6 +193,71 @@ def test_equal_seeds_give_equal_numbers() -> None:
         with drivetrain.run(max_steps=1, seed=seed):
             drawn.append(torch.rand(1).item())
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def saved(directory: str = "runs/script/1") -> dict[int, tuple[object, dict[str, float]]]:
+    """By step: the state in each checkpoint, and the metrics in its manifest."""
+    out = {}
+    for path in sorted(Path(directory).glob("checkpoints/*/manifest.json")):
+        manifest = Manifest.model_validate_json(path.read_bytes())
+        document = json.loads((path.parent / "rank-0.json").read_text())
+        out[manifest.step] = (document["things"]["state"]["value"], manifest.metrics)
+    return out
+
+
+def wait_for_saves(run: drivetrain.Run) -> None:
+    """A save that is still going on would put off the next one."""
+    wait_for(lambda: not run._checkpointer.is_saving, "the save to end")
+
+
+def test_a_checkpoint_holds_the_metrics_of_its_own_weights_by_steps() -> None:
+    state = State()
+    with drivetrain.run(max_steps=7, checkpoint_every_steps=2) as run:
+        run.resume(state=state)
+        for number in run.steps():
+            state.value = number
+            run.log(loss=number / 10)
+            if run.step == 4:
+                run.log(score=number / 100)
+            wait_for_saves(run)
+        run.log(score=0.5)
+    assert saved() == {
+        4: (4, {"loss": 0.4, "score": 0.04}),
+        6: (6, {"loss": 0.6}),
+        7: (7, {"loss": 0.7, "score": 0.5}),
+    }
+
+
+@pytest.mark.parametrize("accumulate", [None, 2])
+def test_a_checkpoint_holds_the_metrics_of_its_own_weights_by_epochs(accumulate) -> None:
+    state = State()
+    with drivetrain.run(checkpoint_every_steps=2) as run:
+        run.resume(state=state)
+        for epoch in run.epochs(3):
+            for _ in epoch.steps(range(2 * (accumulate or 1)), accumulate):
+                state.value = run.step
+                wait_for_saves(run)
+            run.log(score=run.step / 100)
+    assert saved() == {step: (step, {"score": step / 100}) for step in (2, 4, 6)}
+
+
+def test_a_stop_after_the_last_step_of_an_epoch_leaves_what_follows_to_the_next_run() -> None:
+    followed = []
+
+    def train(stop_at: int) -> None:
+        with drivetrain.run(checkpoint_every_steps=2) as run:
+            run.resume(state=State())
+            for epoch in run.epochs(2):
+                for _ in epoch.steps(range(2)):
+                    if run.step == stop_at:
+                        os.kill(os.getpid(), signal.SIGTERM)
+                followed.append(run.step)
+
+    with pytest.raises(SystemExit):
+        train(2)
+    assert followed == []
+    train(0)
+    assert followed == [2, 4]
 
 
 class TestInAPod:

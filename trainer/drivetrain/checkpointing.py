@@ -67,7 +67,8 @@ class Checkpointer:
         self._things: dict[str, Any] = {}
         self._number = 0
         self._writer: threading.Thread | None = None
-        self._committed: tuple[int, str] | None = None  # step and digest of the last save
+        # Step, digest and metrics of the last save.
+        self._committed: tuple[int, str, dict[str, float]] | None = None
         self.failed_save = 0
         self.failed_save_anywhere = 0
 
@@ -104,7 +105,7 @@ class Checkpointer:
         self._end_background_save(seconds)
         staged = self._stage(moment)
         digest = self._digest(staged, self._serialize(staged))
-        if self._world.all_agree(self._committed == (moment.step, digest)):
+        if self._world.all_agree(self._committed == (moment.step, digest, staged.metrics)):
             return
         pause = 0.2
         while not self._commit_together(staged):
@@ -156,7 +157,7 @@ class Checkpointer:
             moment=moment,
             state=state,
             extras=extras,
-            metrics=dict(self._reporter.standing.last),
+            metrics=self._reporter.standing.values_at(moment.step),
             blocked_seconds=time.monotonic() - started,
             tensors=tensors,
         )
@@ -239,7 +240,7 @@ class Checkpointer:
             own = self._write_shard(staged, data)
             if self._world.rank == 0:
                 self._write_manifest(staged, own, started)
-            self._committed = (staged.moment.step, self._digest(staged, data))
+            self._committed = (staged.moment.step, self._digest(staged, data), staged.metrics)
         except Exception as error:  # whatever it is, training goes on and the next save is near
             self.failed_save = staged.number
             _logger.warning("checkpoint of step %d failed: %s", staged.moment.step, error)

@@ -26,6 +26,7 @@ import msgspec
 from drivetrain import control
 from drivetrain.environment import Environment
 from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, Standing
+from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 MAX_WAITING_SAMPLES = 200_000
 MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
@@ -76,6 +77,7 @@ class Reporter:
         self._progress = progress
         self.standing = standing
         self.num_dropped = 0
+        self._has_said_left_out = False
         self._session = secrets.token_hex(8)
         self._next_batch = 0
         self._logged: Flat = []
@@ -160,13 +162,24 @@ class Reporter:
             chunk = self._logged[: 3 * MAX_SAMPLES_PER_CHUNK]
             del self._logged[: len(chunk)]
             columns = Columns.of(chunk)
-            self.standing.take(columns.series)
+            self._say_once_of(self.standing.take(columns.series))
             self.num_dropped += columns.num_refused
             if self._num_sorted + columns.num_samples > MAX_WAITING_SAMPLES:
                 self.num_dropped += columns.num_samples
             elif columns.num_samples:
                 self._sorted.append(columns)
                 self._num_sorted += columns.num_samples
+
+    def _say_once_of(self, left_out: list[str]) -> None:
+        if left_out and not self._has_said_left_out:
+            self._has_said_left_out = True
+            _logger.warning(
+                "results and checkpoints carry the last values of the first %d series; "
+                "left out: %d, such as %s",
+                MAX_LAST_VALUES,
+                len(left_out),
+                left_out[0],
+            )
 
     def _cut(self, max_bytes: int) -> None:
         """Make batches, as long as not too much is on the way."""

@@ -13,7 +13,7 @@ def make_result(step: int, standing: Standing) -> Result:
         goal = Goal.MAXIMIZE if standing.is_maximized else Goal.MINIMIZE
         value, at_step = standing.best
         best = BestValue(name=standing.metric, goal=goal, value=value, step=at_step)
-    return Result(step=step, metrics=dict(standing.last), best=best)
+    return Result(step=step, metrics=standing.last_values(), best=best)
 
 
 def write(directory: Path, step: int, standing: Standing) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from drivetrain_schemas.specs import MAX_LAST_VALUES
+
 MAX_SAMPLES_PER_CHUNK = 2000
 # A series of a chunk more may follow: some 180 KB of JSON, where an event may have 256.
 MAX_SAMPLES_PER_BATCH = 4000
@@ -87,21 +89,44 @@ def to_number(value: Any) -> float | None:
 
 @dataclass(slots=True)
 class Standing:
-    """The last finite value of every series, and the best of the job's metric."""
+    """The last finite value of every series with its step, and the best of the job's metric.
+
+    Bounded: of more series than a result may hold, those that came first, and the metric.
+    """
 
     metric: str | None = None
     is_maximized: bool = False
-    last: dict[str, float] = field(default_factory=dict)
+    last: dict[str, tuple[float, int]] = field(default_factory=dict)
     best: tuple[float, int] | None = None
 
-    def take(self, series: Series) -> None:
+    def take(self, series: Series) -> list[str]:
+        """Returns the names of the series for which there is no room."""
+        left_out = []
         for name, (steps, values) in series.items():
-            last = next(filter(math.isfinite, reversed(values)), None)
-            if last is not None:
-                self.last[name] = last
             if name == self.metric:
                 for step, value in zip(steps, values, strict=True):
                     self._consider(step, value)
+            if not self._has_room(name):
+                left_out.append(name)
+                continue
+            backwards = zip(reversed(values), reversed(steps), strict=True)
+            last = next((pair for pair in backwards if math.isfinite(pair[0])), None)
+            if last is not None:
+                self.last[name] = last
+        return left_out
+
+    def last_values(self) -> dict[str, float]:
+        return {name: value for name, (value, _) in self.last.items()}
+
+    def values_at(self, step: int) -> dict[str, float]:
+        """What is known of the weights that the run has after this very step."""
+        return {name: value for name, (value, at_step) in self.last.items() if at_step == step}
+
+    def _has_room(self, name: str) -> bool:
+        if name in self.last or name == self.metric:
+            return True
+        is_reserved = self.metric is not None and self.metric not in self.last
+        return len(self.last) + is_reserved < MAX_LAST_VALUES
 
     def _consider(self, step: int, value: float) -> None:
         if not math.isfinite(value):
@@ -111,9 +136,12 @@ class Standing:
             self.best = (value, step)
 
     def to_json(self) -> dict[str, Any]:
-        return {"last": dict(self.last), "best": None if self.best is None else list(self.best)}
+        return {
+            "last": {name: list(pair) for name, pair in self.last.items()},
+            "best": None if self.best is None else list(self.best),
+        }
 
     def restore(self, document: Mapping[str, Any]) -> None:
-        self.last = {name: float(value) for name, value in document["last"].items()}
+        self.last = {name: (float(value), step) for name, (value, step) in document["last"].items()}
         best = document["best"]
         self.best = None if best is None else (float(best[0]), int(best[1]))

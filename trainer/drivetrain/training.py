@@ -182,6 +182,8 @@ class Run(AbstractContextManager["Run"]):
         while self._epoch < count and not self._is_finished():
             yield Epoch(self, self._epoch, count)
             self._epoch, self._batches = self._epoch + 1, 0
+            if self._save_is_due:  # with what was logged after the pass
+                self._look()
 
     def advance(self) -> None:
         """One optimizer step is done: the boundary, for loops that are not ours.
@@ -235,21 +237,21 @@ class Run(AbstractContextManager["Run"]):
         source = BatchSource(loader, self._world.size, self.seed, self._rank)
         while not self._is_finished():
             before, skipped = self.step, self._batches
-            yield from self._pass(source)
+            yield from self._pass(source, is_epoch=False)
             if self.step == before and not skipped:
                 raise DrivetrainError("the loader is empty")
             if self._is_finished():
                 return
             self._epoch, self._batches = self._epoch + 1, 0
 
-    def _pass(self, source: BatchSource) -> Iterator[Any]:
+    def _pass(self, source: BatchSource, is_epoch: bool = True) -> Iterator[Any]:
         batches = source.start_pass(self._epoch, self._batches)
         self._start_loop()
         for batch in () if self._is_finished() else batches:
             self.step += 1
             self._batches += 1
             yield batch
-            self._boundary()
+            self._boundary(may_save=not (is_epoch and self._batches == source.num_batches))
             if self._is_finished():
                 return
 
@@ -263,7 +265,7 @@ class Run(AbstractContextManager["Run"]):
             self.step += 1
             self._batches += len(chunk)
             yield chunk
-            self._boundary()
+            self._boundary(may_save=self._batches != source.num_batches)
 
     def _start_loop(self) -> None:
         if self._rng_to_restore is not None:
@@ -280,12 +282,16 @@ class Run(AbstractContextManager["Run"]):
     def _is_finished(self) -> bool:
         return self.max_steps is not None and self.step >= self.max_steps
 
-    def _boundary(self) -> None:
+    def _boundary(self, may_save: bool = True) -> None:
         if self.step >= self._next_look or self.step == self._next_save_step:
-            self._look()
+            self._look(may_save)
 
-    def _look(self) -> None:
-        """Agree with the other ranks on what happens after this step, and do it."""
+    def _look(self, may_save: bool = True) -> None:
+        """Agree with the other ranks on what happens after this step, and do it.
+
+        The save after the last step of an epoch is put off until the script has had its say about
+        that epoch, because what it logs there belongs to these weights.
+        """
         now = time.monotonic()
         steps, seconds = self.step - self._looked_at[0], now - self._looked_at[1]
         minutes = self._policy.every_minutes
@@ -307,7 +313,8 @@ class Run(AbstractContextManager["Run"]):
             self._next_save_step = next_multiple(self.step, self._policy.every_steps)
             self._save_is_due = True
         self._save_is_due = self._save_is_due or agreed.save
-        if self._save_is_due and not agreed.is_saving and self._checkpointer.holds_anything:
+        can_save = may_save and not agreed.is_saving and self._checkpointer.holds_anything
+        if self._save_is_due and can_save:
             self._save_is_due = False
             self._saved_at = time.monotonic()
             self._checkpointer.begin(self._moment())

@@ -5,7 +5,9 @@ import math
 
 import pytest
 
+from drivetrain.results import make_result
 from drivetrain.samples import MAX_SERIES_PER_BATCH, Columns, Standing
+from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 
 class Array:
@@ -81,7 +83,7 @@ def test_best_is_the_first_at_the_best_value(is_maximized, want) -> None:
     entries = [(1, 0.5), (2, 0.9), (3, 0.1), (4, 0.9), (5, 0.1), (6, math.nan)]
     sort(*((step, {"score": value}) for step, value in entries), standing=standing)
     assert standing.best == want
-    assert standing.last == {"score": 0.1}
+    assert standing.last_values() == {"score": 0.1}
 
 
 def test_best_survives_a_checkpoint() -> None:
@@ -91,4 +93,20 @@ def test_best_survives_a_checkpoint() -> None:
     after.restore(before.to_json())
     sort((8, {"score": 0.5}), standing=after)
     assert after.best == (0.9, 7)
-    assert after.last == {"score": 0.5, "loss": 0.3}
+    assert after.last == {"score": (0.5, 8), "loss": (0.3, 7)}
+
+
+def test_a_value_is_known_at_its_own_step_only() -> None:
+    standing = Standing()
+    sort((1, {"a": 0.1, "b": 0.2}), (2, {"a": 0.3}), (3, {"a": math.nan}), standing=standing)
+    assert [standing.values_at(step) for step in (1, 2, 3)] == [{"b": 0.2}, {"a": 0.3}, {}]
+
+
+def test_of_too_many_series_the_first_are_kept_and_the_metric() -> None:
+    standing = Standing("score")
+    names = [f"layer_{number}" for number in range(MAX_LAST_VALUES + 3)]
+    columns = Columns.of([part for name in names for part in (1, name, 0.5)])
+    assert standing.take(columns.series) == names[MAX_LAST_VALUES - 1 :]
+    sort((2, {"score": 0.9}), (3, dict.fromkeys(names, 0.6)), standing=standing)
+    assert list(make_result(3, standing).metrics) == [*names[: MAX_LAST_VALUES - 1], "score"]
+    assert standing.last_values()["layer_0"] == 0.6
