@@ -136,6 +136,22 @@ def test_a_job_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
     assert platform.bodies(f"/v1/jobs/{JOB_ID}/cancel") == [{"reason": "enough"}]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("job", "cancel", JOB_ID), f"/v1/jobs/{JOB_ID}/cancel"),
+        (("checkpoint", "pin", CHECKPOINT_ID), f"/v1/checkpoints/{CHECKPOINT_ID}/pin"),
+    ],
+)
+def test_what_nobody_has_confirmed_is_not_told_as_done(
+    cli: RunCli, platform: FakePlatform, arguments: tuple[str, ...], path: str
+) -> None:
+    platform.on("POST", path, {"is_confirmed": False}, {"is_confirmed": True})
+    asked = cli(*arguments)
+    assert (asked.code, asked.out) == (0, f"{arguments[-1]}: asked for; not confirmed yet\n")
+    assert "not confirmed" not in cli(*arguments).out
+
+
 def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
     one = {
         "checkpoint_id": CHECKPOINT_ID,
@@ -156,7 +172,7 @@ def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
     older = {**one, "checkpoint_id": "ckpt_older", "step": 25, "is_latest": False}
     older["is_best"] = False
     platform.on("GET", f"/v1/jobs/{JOB_ID}/checkpoints", {"checkpoints": [one, older]})
-    platform.on("POST", f"/v1/checkpoints/{CHECKPOINT_ID}/pin", {"is_confirmed": False})
+    platform.on("POST", f"/v1/checkpoints/{CHECKPOINT_ID}/pin", {"is_confirmed": True})
     listed = cli("checkpoint", "list", JOB_ID).out
     assert "1.5 kB  latest best restored-by-2" in listed
     for which in ([], ["latest"], ["best"], ["50"], [CHECKPOINT_ID]):

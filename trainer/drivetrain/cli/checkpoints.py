@@ -17,7 +17,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
-from drivetrain.cli.session import JobArgument, OutputOption, segment
+from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, segment
 
 app = session.make_group("Look at checkpoints and keep them.")
 
@@ -82,7 +82,8 @@ def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) 
     with session.connect() as gateway:
         answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
     if output is Format.TABLE:
-        write_line(f"{checkpoint_id} is kept")
+        is_kept = answer["is_confirmed"]
+        write_line(f"{checkpoint_id} is kept" if is_kept else f"{checkpoint_id}: {UNCONFIRMED}")
     else:
         write_value(answer, output)
 

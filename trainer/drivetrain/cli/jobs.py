@@ -21,6 +21,7 @@ from drivetrain.cli.output import (
     write_value,
 )
 from drivetrain.cli.session import (
+    UNCONFIRMED,
     FileArgument,
     JobArgument,
     LimitOption,
@@ -152,7 +153,8 @@ def cancel(
     with session.connect() as gateway:
         answer = gateway.post(f"/v1/jobs/{segment(job_id)}/cancel", {"reason": reason})
     if output is Format.TABLE:
-        write_line(f"{job_id} is being cancelled")
+        is_heard = answer["is_confirmed"]
+        write_line(f"{job_id} is being cancelled" if is_heard else f"{job_id}: {UNCONFIRMED}")
     else:
         write_value(answer, output)
 
