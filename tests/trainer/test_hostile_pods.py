@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain_schemas.pods import StopNotice
 from tests.trainer.pods import Pod
 
 MakePod = Callable[..., Pod]
@@ -107,3 +108,14 @@ def test_a_shim_that_cannot_watch_any_more_ends_its_pod_and_says_so(make_pod: Ma
     assert end.outcome == "failed"
     assert "planted" in end.detail
     assert [rank.signal for rank in end.ranks] == [9]
+
+
+def test_a_notice_whose_signal_was_lost_is_heard(make_pod: MakePod) -> None:
+    pod = make_pod(
+        command=["sh", "-c", "trap 'exit 75' TERM; echo up; while :; do sleep 0.1; done"]
+    )
+    pod.start_cold()
+    pod.wait_for_log("up")
+    pod.write_notice(StopNotice(reason="cancel", deadline_seconds=20))
+    end = pod.wait_for_exit()
+    assert (end.outcome, end.ranks[0].exit_code) == ("interrupted", 75)

@@ -39,6 +39,7 @@ GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
 LINGER_SECONDS = 600.0
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
+NOTICE = "stop.json"
 MAX_LOG_FILE_BYTES = 1024**3
 _TICK_SECONDS = 0.25
 _PHASES = ("training", "checkpointing", "stopping")
@@ -181,10 +182,12 @@ class Supervision:
                     os.kill(pid, signal.SIGTERM)
 
     async def _tick(self) -> None:
-        """Enforce deadlines, forward logs, beat once a second."""
+        """Find a notice, enforce deadlines, forward logs, beat once a second."""
         next_beat = 0.0
         while True:
             now = time.monotonic()
+            if self.notice is None and (self._directory / NOTICE).exists():
+                self._on_notice()  # its signal came too early, or never
             if self._kill_at is not None and now >= self._kill_at:
                 processes.kill_descendants()
             self._forward_logs()
@@ -319,7 +322,7 @@ class Supervision:
 
 def read_notice(directory: Path) -> StopNotice:
     try:
-        return StopNotice.model_validate_json((directory / "stop.json").read_bytes())
+        return StopNotice.model_validate_json((directory / NOTICE).read_bytes())
     except (OSError, ValueError):
         return DEFAULT_NOTICE
 
