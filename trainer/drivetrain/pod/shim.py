@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from drivetrain import control
-from drivetrain.errors import StorageError
-from drivetrain.pod import code, outcome, processes
+from drivetrain.pod import outcome, processes
+from drivetrain.pod.fetching import fetch_code
 from drivetrain.pod.ranks import Rank, start_rank
 from drivetrain.results import make_result, write_atomically
 from drivetrain_schemas.jobs import Result
@@ -35,17 +35,18 @@ _logger = logging.getLogger("drivetrain.pod")
 
 
 class _Notice:
-    """SIGTERM before the event loop runs: remembered, and the fetch of the code is broken off."""
+    """A stop notice before the event loop runs. The file says it as well as the signal does."""
 
-    def __init__(self) -> None:
-        self.is_given = False
-        self.fetch_pid: int | None = None
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "stop.json"
+        self._is_signalled = False
         signal.signal(signal.SIGTERM, self._on_signal)
 
+    def is_given(self) -> bool:
+        return self._is_signalled or self._path.exists()
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.is_given = True
-        if self.fetch_pid is not None:
-            os.kill(self.fetch_pid, signal.SIGKILL)
+        self._is_signalled = True
 
 
 def run_pod(directory: Path, is_warm: bool) -> int:
@@ -61,15 +62,16 @@ def run_pod(directory: Path, is_warm: bool) -> int:
         _logger.error("this pod is not ours to run")
         return EXIT_NOT_OURS
     spec = PodSpec.model_validate_json(spec_path.read_bytes())
-    notice = _Notice()
+    notice = _Notice(directory)
     write_atomically(directory / "identity.json", processes.identify_self().model_dump_json())
-    flaw = _fetch_code(spec, directory, notice)
-    if flaw or notice.is_given:
+    flaw = fetch_code(spec, directory / "code", notice.is_given)
+    is_told = notice.is_given()
+    if flaw or is_told:
         end = PodExit(
             pod_id=spec.pod_id,
-            outcome="interrupted" if notice.is_given else "failed",
+            outcome="interrupted" if is_told else "failed",
             ranks=(),
-            detail="" if notice.is_given else flaw,
+            detail="" if is_told else flaw,
             ended_at=datetime.now(UTC),
         )
         _write_end(directory, end)
@@ -89,7 +91,7 @@ def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice:
 
     async def live() -> None:
         supervision = Supervision(spec, directory, ranks, listener)
-        await supervision.watch(notice.is_given)
+        await supervision.watch(notice.is_given())
         _write_end(directory, _end_of(spec, directory, supervision))
         await supervision.send_the_rest()
 
@@ -151,38 +153,6 @@ def _read_bounded(path: Path) -> bytes | None:
 def _write_end(directory: Path, end: PodExit) -> None:
     write_atomically(directory / "exit.json", end.model_dump_json(exclude_none=True))
     _logger.info("pod ended: outcome=%s %s", end.outcome, end.detail)
-
-
-def _fetch_code(spec: PodSpec, directory: Path, notice: _Notice) -> str:
-    """Why the code is not there; empty when it is.
-
-    In a child, because a client of an object store starts threads, which no fork survives.
-    """
-    target = directory / "code"
-    target.mkdir(exist_ok=True)
-    if spec.job.code is None or notice.is_given:
-        return ""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        detail = ""
-        try:
-            code.fetch(spec.job.code, spec.object_store_endpoint_url, target)
-        except (code.InvalidCode, StorageError) as error:
-            detail = str(error)
-        except BaseException as error:
-            detail = f"code: {error!r}"
-        os.write(writer, detail.encode()[:4096])
-        os._exit(1 if detail else 0)
-    notice.fetch_pid = pid
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        detail = pipe.read().decode("utf-8", "replace")
-    notice.fetch_pid = None
-    _, status = os.waitpid(pid, 0)
-    if status != 0 and not detail:
-        return f"code: fetching it ended with {outcome.signed_exit_code(status)}"
-    return detail
 
 
 def _log_to_stderr() -> None:

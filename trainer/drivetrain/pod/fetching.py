@@ -1,0 +1,95 @@
+"""Fetching a job's code before its ranks start: in a child, within a time, with signs of life.
+
+In a child, because a client of an object store starts threads, which no fork survives, and ranks
+are forked from this process. A fetch that takes longer than a moment is heard of through
+heartbeats; one that hangs is ended, as is one whose pod was told to stop.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from drivetrain.errors import StorageError
+from drivetrain.pod import code, outcome
+from drivetrain_schemas.pods import PodSpec
+
+FETCH_SECONDS = 600.0
+# A Kafka client is imported for heartbeats only, and most fetches are done by then.
+QUIET_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
+_MAX_DETAIL_BYTES = 4096
+
+
+def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> str:
+    """Why the code is not there; empty when it is, or when it is not wanted any more."""
+    target.mkdir(exist_ok=True)
+    if spec.job.code is None or must_stop():
+        return ""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _be_the_child(spec, target, writer)
+    os.close(writer)
+    is_late = not _wait(reader, must_stop)
+    if is_late:
+        os.kill(pid, signal.SIGKILL)
+    with os.fdopen(reader, "rb") as pipe:
+        detail = pipe.read().decode("utf-8", "replace")
+    _, status = os.waitpid(pid, 0)
+    if is_late:
+        return "" if must_stop() else f"code: not fetched within {FETCH_SECONDS:.0f} s"
+    if status != 0 and not detail:
+        return f"code: fetching it ended with {outcome.signed_exit_code(status)}"
+    return detail
+
+
+def _wait(reader: int, must_stop: Callable[[], bool]) -> bool:
+    """True when the child has said its word or is gone; False when it is to be ended."""
+    deadline = time.monotonic() + FETCH_SECONDS
+    while time.monotonic() < deadline and not must_stop():
+        if select.select([reader], [], [], _LOOK_SECONDS)[0]:
+            return True
+    return False
+
+
+def _be_the_child(spec: PodSpec, target: Path, writer: int) -> NoReturn:
+    try:
+        threading.Thread(target=_fetch, args=(spec, target, writer), daemon=True).start()
+        time.sleep(QUIET_SECONDS)
+        asyncio.run(_beat(spec))
+    finally:
+        time.sleep(FETCH_SECONDS)  # no heartbeat is no reason to stop fetching
+        os._exit(1)
+
+
+def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
+    """Ends the process with what became of it."""
+    detail = ""
+    assert spec.job.code is not None
+    try:
+        code.fetch(spec.job.code, spec.object_store_endpoint_url, target)
+    except (code.InvalidCode, StorageError) as error:
+        detail = str(error)
+    except BaseException as error:
+        detail = f"code: {error!r}"
+    os.write(writer, detail.encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
+    os._exit(1 if detail else 0)
+
+
+async def _beat(spec: PodSpec) -> None:
+    from drivetrain.pod.events import Events
+    from drivetrain.pod.telemetry import Telemetry
+
+    events, telemetry = Events(spec), Telemetry(spec.kafka)
+    sender = asyncio.create_task(telemetry.run())
+    number = 0
+    while not sender.done():
+        number += 1
+        telemetry.put_heartbeat(events.heartbeat(number, phase="starting"))
+        await asyncio.sleep(1.0)
