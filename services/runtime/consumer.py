@@ -7,6 +7,7 @@ offset is then handled one record at a time, and the record that kills it a thir
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ log = logs.get()
 POLL_SECONDS = 0.5
 BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 RETRY_SECONDS = 1.0
+ABANDON_SECONDS = 2.0
 STARTS_BEFORE_ALONE = 3
 STARTS_BEFORE_PARKING = 4
 # How many records after the suspicious one are still handled alone.
@@ -151,10 +153,20 @@ class Consumer:
                     continue
                 await self._handle(partition, records, stopping, done)
                 self._moved()
+        except asyncio.CancelledError:
+            await self._abandon(partition, done)
+            raise
         except Exception:
             await self.source.commit(done)
             raise
         await self.source.commit(done)
+
+    async def _abandon(self, partition: Partition, done: Mapping[Partition, int]) -> None:
+        """Told to stop, or a sibling died: keep what is done; the record in hand did not kill."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ABANDON_SECONDS):
+                await self.source.commit(done)
+                await self._survived(partition)
 
     async def _handle(
         self,

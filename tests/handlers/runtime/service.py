@@ -50,7 +50,7 @@ class Adder:
 
     @asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator["asyncio.Task[None]"]:
-        """The consumer, until the end of the block; killed there, as `kill -9` would."""
+        """The consumer, until the end of the block; what it then holds is abandoned."""
         task = asyncio.create_task(self.consumer().run(asyncio.Event(), **options))
         try:
             yield task
@@ -58,11 +58,11 @@ class Adder:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def crash(self) -> None:
-        """A process that is expected to end by the handler's bug."""
-        async with self.running() as task:
+    async def crash(self, kind: type[BaseException] | None = None, **options: Any) -> None:
+        """A process that is expected to end by the handler's bug, or by what `kind` says."""
+        async with self.running(**options) as task:
             await asyncio.wait({task})
-        assert isinstance(task.exception(), Bug), task.exception()
+        assert isinstance(task.exception(), kind or Bug), task.exception()
 
     async def heard(self) -> list[int]:
         async with self.database.connection() as connection:
@@ -79,6 +79,10 @@ class Adder:
 
 class Bug(Exception):
     """What a handler's bug raises."""
+
+
+class Killed(BaseException):
+    """Ends the consumer as `kill -9` would: nothing catches it, nothing is tidied."""
 
 
 async def make_adder(database: Database, num_partitions: int = 1) -> Adder:

@@ -22,6 +22,7 @@ from tests.handlers.runtime.service import (
     TOPIC,
     Adder,
     Bug,
+    Killed,
     make_adder,
     publish,
     say,
@@ -58,17 +59,13 @@ async def test_killed_between_the_commit_and_the_offset_nothing_is_doubled(
     adder: Adder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(adder.bus, 1, 2, 3)
-    reached = asyncio.Event()
 
     async def killed(source: InMemorySource, offsets: object) -> bool:
-        reached.set()
-        await asyncio.Event().wait()
-        return False
+        raise Killed
 
     with monkeypatch.context() as patched:
         patched.setattr(InMemorySource, "commit", killed)
-        async with adder.running():
-            await reached.wait()
+        await adder.crash(Killed)
     assert await adder.heard() == [1, 2, 3]
     assert not adder.committed()
     async with adder.running():
@@ -79,16 +76,8 @@ async def test_killed_between_the_commit_and_the_offset_nothing_is_doubled(
 
 async def test_killed_before_the_commit_nothing_is_lost(adder: Adder) -> None:
     await say(adder.bus, 1, 2)
-    reached = asyncio.Event()
-
-    async def hang(amount: int) -> None:
-        if amount == 2:
-            reached.set()
-            await asyncio.Event().wait()
-
-    adder.misbehave = hang
-    async with adder.running():
-        await reached.wait()
+    adder.misbehave = bug_at(2, Killed)
+    await adder.crash(Killed)
     assert await adder.heard() == [1]
     adder.misbehave = None
     async with adder.running():
@@ -139,10 +128,10 @@ async def test_a_bug_ends_the_process_and_keeps_what_was_done(adder: Adder) -> N
     assert await adder.heard() == [1]
 
 
-def bug_at(wrong: int) -> Callable[[int], Awaitable[None]]:
+def bug_at(wrong: int, kind: type[BaseException] = Bug) -> Callable[[int], Awaitable[None]]:
     async def behave(amount: int) -> None:
         if amount == wrong:
-            raise Bug
+            raise kind
 
     return behave
 
@@ -173,17 +162,9 @@ async def test_the_third_crash_on_an_event_parks_it_and_the_rest_goes_on(
 async def test_an_event_that_kills_without_a_word_is_found_and_parked(adder: Adder) -> None:
     """Out of memory leaves no exception and no offset: the record is found by handling it alone."""
     await say(adder.bus, 1, 2, 3)
+    adder.misbehave = bug_at(2, Killed)
     for death in range(3):
-        reached = asyncio.Event()
-
-        async def die(amount: int, reached: asyncio.Event = reached) -> None:
-            if amount == 2:
-                reached.set()
-                await asyncio.Event().wait()
-
-        adder.misbehave = die
-        async with adder.running():
-            await reached.wait()
+        await adder.crash(Killed)
         assert await parked(adder.database) == [], death
     adder.misbehave = bug_at(2)
     async with adder.running():
@@ -227,6 +208,28 @@ async def test_restarts_in_order_are_no_crashes(adder: Adder) -> None:
     assert await parked(adder.database) == []
 
 
+async def test_what_is_abandoned_again_and_again_is_no_crash_of_the_event(adder: Adder) -> None:
+    """A handler cut off by a stop's deadline, or because another part of the process died."""
+    await say(adder.bus, 1, 2)
+    for _ in range(6):
+        entered = asyncio.Event()
+
+        async def hang(amount: int, entered: asyncio.Event = entered) -> None:
+            if amount == 2:
+                entered.set()
+                await asyncio.Event().wait()
+
+        adder.misbehave = hang
+        async with adder.running():
+            await entered.wait()
+        assert adder.committed() == {Partition(TOPIC, 0): 1}, "what was done is kept"
+    adder.misbehave = None
+    async with adder.running():
+        await until(committed(adder, 2))
+    assert await adder.heard() == [1, 2]
+    assert await parked(adder.database) == []
+
+
 async def test_stopping_leaves_the_rest_to_the_next_owner(adder: Adder) -> None:
     await say(adder.bus, 1, 2, 3)
     stopping = asyncio.Event()
@@ -261,15 +264,8 @@ async def test_a_rebuild_killed_before_its_first_event_still_begins_at_the_start
     await say(adder.bus, 2, tenant_id="d")
     for number in range(2):
         adder.bus._committed["adder", Partition(TOPIC, number)] = 1
-    reached = asyncio.Event()
-
-    async def hang(amount: int) -> None:
-        reached.set()
-        await asyncio.Event().wait()
-
-    adder.misbehave = hang
-    async with adder.running(from_start=True):
-        await reached.wait()
+    adder.misbehave = bug_at(1, Killed)
+    await adder.crash(Killed, from_start=True)
     adder.misbehave = None
     async with adder.running(from_start=True):
         await until(lambda: sum(adder.committed().values()) == 2)
