@@ -18,6 +18,7 @@ from services.runtime.database import Database
 from services.runtime.kafka import KafkaAccess
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_kafka, running_postgres
+from tests import s3_server
 from tests.standalone_platform import StandalonePlatform
 
 # The inner loop (`make unit`) tries fewer examples of each property.
@@ -41,6 +42,16 @@ async def kafka(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kafka
     directory: Path = tmp_path_factory.mktemp("kafka")
     async with running_kafka(directory) as broker:
         yield KafkaAccess(broker.bootstrap_servers, broker.username, broker.password)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.RunningS3]:
+    """A real S3 server with a bucket; skips where there is none and none can be built."""
+    binary = s3_server.find_binary()
+    if isinstance(binary, str):
+        pytest.skip(binary)
+    with s3_server.running_s3(binary, tmp_path_factory.mktemp("s3")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,21 @@ START_SECONDS = 120.0
 
 
 class StandalonePlatform:
-    """`python -m services.standalone` on a data directory of its own."""
+    """`python -m services.standalone` on a data directory of its own.
 
-    def __init__(self, home: Path, *, nodes: int = 2, slots: int = 2) -> None:
+    `outside`: variables that name the parts it is to use instead of its own.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        nodes: int = 2,
+        slots: int = 2,
+        outside: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home
+        self._outside = dict(outside or {})
         self._command = [
             sys.executable, "-m", "services.standalone", "up",
             "--home", str(home), "--nodes", str(nodes), "--slots", str(slots),
@@ -36,7 +47,7 @@ class StandalonePlatform:
         """Start it and wait until every part is ready."""
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("DRIVETRAIN_")
-        }
+        } | self._outside
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "output").open("ab") as output:
             self._process = subprocess.Popen(

@@ -3,14 +3,11 @@
 import asyncio
 import os
 import secrets
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 import pytest_asyncio
-from aiobotocore.session import get_session
 
 from services.runtime.directory_store import DirectoryStore
 from services.runtime.errors import ConfigurationError, TemporaryError
@@ -24,46 +21,9 @@ from services.runtime.object_store import (
 from services.runtime.s3_store import S3Store
 from services.runtime.testing import InMemoryObjectStore
 from services.standalone.ports import free_port
-from tests.contract.s3_server import BUILD_SECONDS, find_binary
+from tests import s3_server
 
-pytestmark = pytest.mark.timeout(BUILD_SECONDS + 60)
-
-ACCESS_KEY, SECRET_KEY, BUCKET = "drivetrain", "not-a-secret", "tests"
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    binary = find_binary()
-    if isinstance(binary, str):
-        pytest.skip(binary)
-    folder, port = tmp_path_factory.mktemp("s3"), free_port()
-    command = [str(binary), "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet"]
-    keys = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
-    server = subprocess.Popen(
-        [*command, "--health", "/health", "posix", str(folder)],
-        env={**os.environ, **keys},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-async def ready_bucket(endpoint: str) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(20):
-        while True:
-            try:
-                if (await client.get(f"{endpoint}/health")).is_success:
-                    break
-            except httpx.HTTPError:
-                await asyncio.sleep(0.05)
-    async with get_session().create_client("s3", endpoint_url=endpoint) as client:
-        buckets = (await client.list_buckets())["Buckets"]
-        if BUCKET not in {bucket["Name"] for bucket in buckets}:
-            await client.create_bucket(Bucket=BUCKET)
+pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 60)
 
 
 @pytest_asyncio.fixture(params=["memory", "directory", "s3"])
@@ -76,12 +36,10 @@ async def store(
     elif request.param == "directory":
         opened = DirectoryStore(tmp_path / "objects")
     else:
-        endpoint = request.getfixturevalue("s3_endpoint")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        await ready_bucket(endpoint)
-        opened = S3Store(BUCKET, f"prefix-{secrets.token_hex(4)}", endpoint)
+        endpoint = request.getfixturevalue("s3").endpoint_url
+        for name, value in s3_server.ENVIRONMENT.items():
+            monkeypatch.setenv(name, value)
+        opened = S3Store(s3_server.BUCKET, f"prefix-{secrets.token_hex(4)}", endpoint)
     yield opened
     await opened.close()
 
@@ -199,10 +157,9 @@ async def test_a_key_below_an_object_is_refused_in_a_directory(tmp_path: Path) -
 
 
 async def test_an_s3_that_is_away_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    store = S3Store(BUCKET, "", f"http://127.0.0.1:{free_port()}")
+    for name, value in s3_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    store = S3Store(s3_server.BUCKET, "", f"http://127.0.0.1:{free_port()}")
     try:
         with pytest.raises(TemporaryError):
             await store.put_if_absent("a", b"1")

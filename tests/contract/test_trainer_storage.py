@@ -9,15 +9,7 @@ import pytest
 
 from drivetrain.errors import StorageError
 from drivetrain.storage import S3Storage, Storage, open_storage
-from tests.contract.test_object_store import (
-    ACCESS_KEY,
-    BUCKET,
-    SECRET_KEY,
-    ready_bucket,
-    s3_endpoint,
-)
-
-__all__ = ["s3_endpoint"]
+from tests import s3_server
 
 
 @pytest.fixture(params=["directory", "s3"])
@@ -27,14 +19,10 @@ def storage(
     if request.param == "directory":
         yield open_storage((tmp_path / "with a space").as_uri())
         return
-    endpoint = request.getfixturevalue("s3_endpoint")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(ready_bucket(endpoint))
-    loop.close()
-    opened = open_storage(f"s3://{BUCKET}/trainer-{secrets.token_hex(4)}", endpoint)
+    endpoint = request.getfixturevalue("s3").endpoint_url
+    for name, value in s3_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    opened = open_storage(f"s3://{s3_server.BUCKET}/trainer-{secrets.token_hex(4)}", endpoint)
     assert isinstance(opened, S3Storage)
     yield opened
     opened.close()
