@@ -11,7 +11,15 @@ from services.runtime.bus import Partition
 from services.runtime.consumer import Consumer
 from services.runtime.errors import TemporaryError
 from services.runtime.testing import ManualClock
-from services.runtime.watchdog import CHECK_SECONDS, STUCK_SECONDS, Progress, Stuck, lag, watch
+from services.runtime.watchdog import (
+    CHECK_SECONDS,
+    STUCK_SECONDS,
+    TURN_FACTOR,
+    Progress,
+    Stuck,
+    lag,
+    watch,
+)
 
 A, B = Partition("t", 0), Partition("t", 1)
 BOTH = frozenset({A, B})
@@ -35,16 +43,25 @@ def test_what_is_standing_still(
     backing_off: set[Partition],
     want_stuck: bool,
 ) -> None:
-    progress = Progress(since=0.0)
+    progress = Progress(0.0)
     progress.observe(positions, ends, 0.0, backing_off)
-    assert (progress.observe(positions, ends, 100.0, backing_off) == 100.0) is want_stuck
+    still = progress.observe(positions, ends, 100.0, backing_off)
+    assert (still.everywhere == 100.0) is want_stuck
 
 
-def test_any_move_is_progress() -> None:
-    progress = Progress(since=0.0)
-    progress.observe({A: 5, B: 1}, {A: 9, B: 9}, 0.0)
-    assert progress.observe({A: 5, B: 2}, {A: 9, B: 9}, 50.0) == 0.0
-    assert progress.observe({A: 5, B: 2}, {A: 9, B: 9}, 60.0) == 10.0
+def test_a_partition_that_stands_is_seen_whatever_the_others_do() -> None:
+    progress = Progress(0.0)
+    ends = {A: 9, B: 9}
+    progress.observe({A: 5, B: 1}, ends, 0.0)
+    assert progress.observe({A: 5, B: 2}, ends, 50.0) == (0.0, 50.0)
+    assert progress.observe({A: 5, B: 2}, ends, 60.0) == (10.0, 60.0)
+    assert progress.observe({A: 5, B: 9}, ends, 70.0) == (0.0, 70.0)
+    assert progress.observe({A: 6, B: 9}, ends, 80.0) == (0.0, 0.0)
+    assert progress.observe({A: 9, B: 9}, ends, 90.0) == (0.0, 0.0)
+    assert progress.observe({A: 9, B: 9}, ends, 900.0) == (0.0, 0.0)
+    # Idleness before does not count against what comes after it.
+    assert progress.observe({A: 9, B: 9}, {A: 10, B: 9}, 910.0) == (0.0, 0.0)
+    assert progress.observe({A: 9, B: 9}, {A: 10, B: 9}, 920.0) == (10.0, 10.0)
 
 
 def test_lag_counts_what_lies_behind_the_positions() -> None:
@@ -57,17 +74,20 @@ class StandingSource:
 
     def __init__(self) -> None:
         self.is_away = False
+        self.moving: set[Partition] = set()
+        self.num_asked = 0
 
     def assignment(self) -> frozenset[Partition]:
         return BOTH
 
     async def position(self, partition: Partition) -> int | None:
-        return 5
+        self.num_asked += 1
+        return self.num_asked if partition in self.moving else 5
 
     async def end_offsets(self) -> Mapping[Partition, int]:
         if self.is_away:
             raise TemporaryError("Kafka does not answer")
-        return {A: 9, B: 9}
+        return {A: 10_000, B: 10_000}
 
 
 class Standing:
@@ -106,6 +126,16 @@ async def test_a_consumer_that_stands_still_is_stuck() -> None:
         assert not task.done()
         await standing.let_pass(2 * CHECK_SECONDS)
         with pytest.raises(Stuck):
+            task.result()
+
+
+async def test_a_partition_that_never_has_its_turn_is_stuck() -> None:
+    async with watched() as (standing, task):
+        standing.source.moving = {A}
+        await standing.let_pass(TURN_FACTOR * STUCK_SECONDS)
+        assert not task.done()
+        await standing.let_pass(2 * CHECK_SECONDS)
+        with pytest.raises(Stuck, match="one partition"):
             task.result()
 
 
