@@ -67,9 +67,9 @@ class StopNotice(Value):
 class PodIdentity(Value):
     """`identity.json`: which process the shim is, proof against a reused pid."""
 
-    boot_id: str
-    pid: int
-    start_ticks: int
+    boot_id: Annotated[str, StringConstraints(max_length=64)]
+    pid: Annotated[int, Field(ge=1, le=2**22)]
+    start_ticks: Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class RankExit(Value):

@@ -5,6 +5,7 @@ pidfd that was opened before the last look, so they cannot hit a successor.
 """
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -28,17 +29,12 @@ def boot_id() -> str:
 def start_ticks(pid: int) -> int | None:
     """When the process started, in ticks since boot; None when it is gone or a zombie."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command may hold spaces and brackets; what follows the last bracket is fixed.
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
-def identify(pid: int) -> PodIdentity | None:
-    ticks = start_ticks(pid)
-    return None if ticks is None else PodIdentity(boot_id=boot_id(), pid=pid, start_ticks=ticks)
+    # The command may hold any bytes and brackets; what follows the last bracket is fixed.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def is_alive(identity: PodIdentity) -> bool:
@@ -47,9 +43,8 @@ def is_alive(identity: PodIdentity) -> bool:
 
 def send(identity: PodIdentity, number: signal.Signals) -> bool:
     """Signal this very process; False when it is gone."""
-    try:
-        handle = os.pidfd_open(identity.pid)
-    except OSError:
+    handle = _handle(identity.pid)
+    if handle is None:
         return False
     try:
         if not is_alive(identity):
@@ -77,12 +72,13 @@ def kill_marked(pod_ids: frozenset[str], timeout: float) -> frozenset[str]:
     Two empty looks in a row are asked for: a process can fork while it is being looked for.
     """
     deadline = time.monotonic() + timeout
-    num_empty = 0
+    num_empty = dict.fromkeys(pod_ids, 0)
     while True:
         left = {pod_id: pids for pod_id, pids in marked().items() if pod_id in pod_ids}
-        num_empty = 0 if left else num_empty + 1
-        if num_empty == 2 or time.monotonic() > deadline:
-            return pod_ids - left.keys()
+        num_empty = {pod: 0 if pod in left else num + 1 for pod, num in num_empty.items()}
+        gone = frozenset(pod for pod, num in num_empty.items() if num >= 2)
+        if gone == pod_ids or time.monotonic() > deadline:
+            return gone
         for pod_id, pids in left.items():
             for pid in pids:
                 _kill(pid, pod_id)
@@ -90,9 +86,8 @@ def kill_marked(pod_ids: frozenset[str], timeout: float) -> frozenset[str]:
 
 
 def _kill(pid: int, pod_id: str) -> None:
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
+    handle = _handle(pid)
+    if handle is None:
         return
     try:
         if _marker(pid) == pod_id:
@@ -100,6 +95,16 @@ def _kill(pid: int, pod_id: str) -> None:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:
         os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    """None when it is gone, or no process but a thread. Raises OSError when this machine fails."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):
+            return None
+        raise
 
 
 def _pids() -> Iterator[int]:
@@ -111,7 +116,7 @@ def _pids() -> Iterator[int]:
 def _marker(pid: int) -> str | None:
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:  # gone, or another user's
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # gone, or another user's
         return None
     match = _MARKER_ENTRY.search(environment)
     return match[1].decode() if match else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain_schemas.pods import StopNotice
+from drivetrain_schemas.pods import PodIdentity, StopNotice
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes
 from services.scheduler.launchers.directory import PodDirectory
@@ -244,7 +244,10 @@ async def test_an_exit_of_another_pod_says_nothing(launcher, tmp_path):
 
 
 async def test_a_reused_pid_is_not_the_shim():
-    identity = processes.identify(os.getpid())
+    pid = os.getpid()
+    identity = PodIdentity(
+        boot_id=processes.boot_id(), pid=pid, start_ticks=processes.start_ticks(pid)
+    )
     assert processes.is_alive(identity)
 
     reused = identity.model_copy(update={"start_ticks": identity.start_ticks + 1})

@@ -33,33 +33,47 @@ def hold_lock(path: Path) -> int | None:
 
 
 def identify_self() -> PodIdentity:
-    stat = Path("/proc/self/stat").read_text()
-    # The command may hold spaces and brackets; what follows the last bracket is fixed.
-    ticks = int(stat[stat.rindex(")") + 2 :].split()[19])
+    ticks = int(_stat("self")[19])
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return PodIdentity(boot_id=boot_id, pid=os.getpid(), start_ticks=ticks)
 
 
-def descendants(root: int) -> set[int]:
-    """All living processes below `root`."""
+def descendants(root: int) -> dict[int, int]:
+    """All living processes below `root`, each with its start time."""
     parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError, ValueError):
-                stat = Path(f"/proc/{name}/stat").read_text()
-                parents[int(name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
+                fields = _stat(name)
+                parents[int(name)], ticks[int(name)] = int(fields[1]), int(fields[19])
     found = {root}
     grew = True
     while grew:
         below = {pid for pid, parent in parents.items() if parent in found} - found
         found |= below
         grew = bool(below)
-    return found - {root}
+    return {pid: ticks[pid] for pid in found - {root}}
 
 
 def kill_descendants() -> None:
     """Kill once everything below this process; what was just forked is met by the next call."""
-    for pid in descendants(os.getpid()):
-        # Its parent is us or dies with it, so the number cannot have been given to another yet.
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    for pid, start_ticks in descendants(os.getpid()).items():
+        with suppress(OSError):  # gone meanwhile
+            _kill(pid, start_ticks)
+
+
+def _kill(pid: int, start_ticks: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        # The number may belong to another process by now; the handle stays with the one seen here.
+        if int(_stat(str(pid))[19]) == start_ticks:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)
+
+
+def _stat(process: str) -> list[bytes]:
+    """The fields of its /proc entry after its name, which may hold any bytes and brackets."""
+    stat = Path(f"/proc/{process}/stat").read_bytes()
+    return stat[stat.rindex(b")") + 2 :].split()

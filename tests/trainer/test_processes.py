@@ -1,0 +1,70 @@
+"""Processes are seen and killed whatever they call themselves."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from drivetrain.pod import processes
+from services.scheduler.launchers import processes as launcher
+
+NAMED = """
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"\\xff) Z 1 (\\xfe", 0, 0, 0)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def named() -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose name is no UTF-8 and looks like the fields behind it."""
+    child = subprocess.Popen([sys.executable, "-c", NAMED], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    yield child
+    child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+def test_a_name_hides_nobody(named: subprocess.Popen[bytes]) -> None:
+    seen = processes.descendants(os.getpid())
+    assert named.pid in seen
+    assert launcher.start_ticks(named.pid) == seen[named.pid]
+
+
+def test_a_number_that_another_process_has_by_now_is_left_alone(
+    named: subprocess.Popen[bytes],
+) -> None:
+    ticks = processes.descendants(os.getpid())[named.pid]
+    processes._kill(named.pid, ticks - 1)
+    assert named.poll() is None
+    processes._kill(named.pid, ticks)
+    assert named.wait() == -signal.SIGKILL
+
+
+def test_gone_is_said_after_two_looks_at_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was being born at the first look is there at the second."""
+    looks = iter([{"stays": frozenset({1})}, {"stays": frozenset({1}), "late": frozenset({2})}])
+    monkeypatch.setattr(launcher, "marked", lambda: next(looks))
+    monkeypatch.setattr(launcher, "_kill", lambda *_: None)
+    clock = iter([0.0, 1.0, 3.0])
+    monkeypatch.setattr(launcher.time, "monotonic", lambda: next(clock))
+    assert launcher.kill_marked(frozenset({"stays", "late"}), 2.0) == frozenset()
+
+
+def test_trouble_of_this_machine_does_not_make_a_process_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_more_files(self: object) -> bytes:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(launcher.Path, "read_bytes", no_more_files)
+    with pytest.raises(OSError, match="too many"):
+        launcher.start_ticks(os.getpid())
+    with pytest.raises(OSError, match="too many"):
+        launcher.marked()
