@@ -39,13 +39,11 @@ Key = tuple[str, str, int]  # run, session, batch number
 
 def capture(value: Any) -> Any:
     """A value as it is now, without waiting for a device; None for what is no number."""
-    if isinstance(value, int):
-        return float(value)
     try:
         if hasattr(value, "detach"):
             return value.item() if value.device.type == "cpu" else value.detach().clone()
         return float(value)
-    except (TypeError, ValueError, RuntimeError):
+    except Exception:  # whatever was given, training goes on
         return None
 
 
@@ -77,7 +75,9 @@ class Reporter:
         self._progress = progress
         self.standing = standing
         self.num_dropped = 0
+        self._has_failed = False
         self._has_said_left_out = False
+        self._told_at, self._told_step = -math.inf, 0
         self._session = secrets.token_hex(8)
         self._next_batch = 0
         self._logged: Flat = []
@@ -94,11 +94,10 @@ class Reporter:
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         logged = self._logged
-        if len(logged) < 3 * MAX_WAITING_SAMPLES:
-            for name, value in values.items():
-                logged.extend((step, name, value if type(value) is float else capture(value)))
-        else:
-            self.num_dropped += len(values)
+        if len(logged) >= 3 * MAX_WAITING_SAMPLES:
+            self.settle()  # the thread does not keep up; what is dropped is dropped from columns
+        for name, value in values.items():
+            logged.extend((step, name, value if type(value) is float else capture(value)))
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send one message of another kind (a checkpoint, a resume) in the order of the rest."""
@@ -130,21 +129,31 @@ class Reporter:
         self._sink.close()
 
     def _work(self) -> None:
-        told_at = -math.inf
-        told_step = 0
+        while not self._is_closing.is_set():
+            self._try(self._take_turn)
+        self._try(self._end)
+
+    def _try(self, act: Callable[[], None]) -> None:
         try:
-            while not self._is_closing.is_set():
-                progress = self._progress()
-                is_first_step = told_step == 0 < progress["step"]
-                if is_first_step or time.monotonic() - told_at >= _PROGRESS_SECONDS:
-                    self.tell(progress)
-                    told_at, told_step = time.monotonic(), progress["step"]
-                self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
-                self._forget(self._sink.acknowledged(_PERIOD_SECONDS))
-            self.tell(self._progress())
-            self._pass_on(sys.maxsize)
+            act()
         except Exception:
-            _logger.exception("reporting stopped; training goes on")
+            if not self._has_failed:
+                _logger.exception("reporting failed, and is tried again; training goes on")
+            self._has_failed = True
+            self._is_closing.wait(_PROGRESS_SECONDS)
+
+    def _take_turn(self) -> None:
+        progress = self._progress()
+        is_first_step = self._told_step == 0 < progress["step"]
+        if is_first_step or time.monotonic() - self._told_at >= _PROGRESS_SECONDS:
+            self.tell(progress)
+            self._told_at, self._told_step = time.monotonic(), progress["step"]
+        self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
+        self._forget(self._sink.acknowledged(_PERIOD_SECONDS))
+
+    def _end(self) -> None:
+        self.tell(self._progress())
+        self._pass_on(sys.maxsize)
 
     def _pass_on(self, max_bytes: int) -> None:
         with self._lock:
@@ -161,7 +170,12 @@ class Reporter:
             # Each of the two is one step to other threads, and they only add behind.
             chunk = self._logged[: 3 * MAX_SAMPLES_PER_CHUNK]
             del self._logged[: len(chunk)]
-            columns = Columns.of(chunk)
+            try:
+                columns = Columns.of(chunk)
+            except Exception:
+                _logger.exception("samples are dropped; training goes on")
+                self.num_dropped += len(chunk) // 3
+                continue
             self._say_once_of(self.standing.take(columns.series))
             self.num_dropped += columns.num_refused
             if self._num_sorted + columns.num_samples > MAX_WAITING_SAMPLES:
@@ -282,8 +296,12 @@ class FileSink:
     def send(self, line: bytes) -> bool:
         message = msgspec.json.decode(line)
         if message["t"] == "samples":
-            with self._path.open("ab") as file:
-                file.write(line)
+            try:
+                with self._path.open("ab") as file:
+                    file.write(line)
+            except OSError as error:
+                _logger.warning("samples are not written: %s", error)
+                return False
             self._written.append((message["run_id"], message["session"], message["batch"]))
         return True
 

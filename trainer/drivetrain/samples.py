@@ -48,7 +48,7 @@ class Columns:
                 column = series[name] = ([], [])
             column[0].append(step)
             column[1].append(value)
-        for name in [name for name in series if _NAME.fullmatch(name) is None]:
+        for name in [name for name in series if not _is_name(name)]:
             columns.num_refused += len(series.pop(name)[0])
         columns.num_samples = sum(len(steps) for steps, _ in series.values())
         return columns
@@ -67,6 +67,10 @@ class Columns:
             yield piece
 
 
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def _spelt(values: list[float]) -> list[Any]:
     """JSON has no numbers that are not finite; a diverged loss must still arrive."""
     if all(map(math.isfinite, values)):
@@ -76,14 +80,9 @@ def _spelt(values: list[float]) -> list[Any]:
 
 def to_number(value: Any) -> float | None:
     """A plain number out of a number, a one-element tensor or array; None for anything else."""
-    if isinstance(value, int | float):
-        return float(value)
-    item = getattr(value, "item", None)
-    if item is None:
-        return None
     try:
-        return float(item())
-    except (TypeError, ValueError, RuntimeError):
+        return float(value if isinstance(value, int | float) else value.item())
+    except Exception:  # what a value that is none may raise is known to its maker only
         return None
 
 

@@ -1,0 +1,150 @@
+"""What a rank reports: bounded, counted where it is left out, and never in the way of training."""
+
+import json
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from drivetrain import environment, reporting
+from drivetrain.reporting import Key, Reporter
+from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Standing
+
+
+class Sink:
+    """Keeps what is sent; acknowledges nothing before `is_open`."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.num_failures = 0
+        self.has_failed = threading.Event()
+        self.is_open = False
+        self._sent: list[Key] = []
+
+    def send(self, line: bytes) -> bool:
+        if self.num_failures:
+            self.num_failures -= 1
+            self.has_failed.set()
+            raise RuntimeError("whatever")
+        message = json.loads(line)
+        self.lines.append(message)
+        if message["t"] == "samples":
+            self._sent.append((message["run_id"], message["session"], message["batch"]))
+        return True
+
+    def acknowledged(self, seconds: float) -> list[Key]:
+        sent, self._sent = self._sent, []
+        return sent if self.is_open else []
+
+    def close(self) -> None:
+        return
+
+    @property
+    def steps(self) -> list[int]:
+        columns = [line["columns"] for line in self.lines if line["t"] == "samples"]
+        return [step for one in columns for column in one.values() for step in column["steps"]]
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def make_reporter(sink: Sink) -> Callable[[], Reporter]:
+    return lambda: Reporter(
+        environment.read({}), sink, Standing(), lambda: {"t": "progress", "step": 1}
+    )
+
+
+class Odd:
+    """Looks like a tensor at first sight."""
+
+    def detach(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{0: 0.5}, {"loss": 10**400}, {"loss": Odd()}, {"loss": [1]}, {None: None}],
+    ids=["a name that is none", "a huge number", "no tensor", "a list", "nothing at all"],
+)
+def test_whatever_is_logged_is_counted_and_what_follows_arrives(
+    make_reporter: Callable[[], Reporter], sink: Sink, values: dict[Any, Any]
+) -> None:
+    reporter = make_reporter()
+    reporter.start()
+    reporter.log(1, values)
+    reporter.settle()
+    reporter.log(2, {"loss": 0.5})
+    reporter.close(60)
+    assert reporter.num_dropped == 1
+    assert sink.steps == [2]
+    assert reporter.standing.last == {"loss": (0.5, 2)}
+
+
+def test_a_failure_of_the_thread_is_not_its_end(
+    make_reporter: Callable[[], Reporter], sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "_PROGRESS_SECONDS", 0.01)
+    sink.num_failures = 1
+    reporter = make_reporter()
+    reporter.start()
+    assert sink.has_failed.wait(60)
+    reporter.log(1, {"loss": 0.5})
+    reporter.close(60)
+    assert sink.steps == [1]
+
+
+def test_what_does_not_fit_is_dropped_and_counted_and_the_result_is_exact(
+    make_reporter: Callable[[], Reporter], sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes the samples: the thread does not run before the end."""
+    room = 2 * MAX_SAMPLES_PER_CHUNK
+    monkeypatch.setattr(reporting, "MAX_WAITING_SAMPLES", room)
+    reporter = make_reporter()
+    num_logged = 5 * MAX_SAMPLES_PER_CHUNK + 7
+    for step in range(num_logged):
+        reporter.log(step, {"loss": float(-step)})
+        assert len(reporter._logged) <= 3 * room
+    reporter.settle()
+    assert reporter.num_dropped == num_logged - room
+    assert reporter.standing.last == {"loss": (float(1 - num_logged), num_logged - 1)}
+    reporter.start()
+    reporter.close(60)
+    assert sink.steps == list(range(room))
+
+
+def test_only_so_much_is_on_the_way_and_saved_with_a_checkpoint(
+    make_reporter: Callable[[], Reporter], sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 300_000
+    monkeypatch.setattr(reporting, "MAX_UNACKNOWLEDGED_BYTES", limit)
+    reporter = make_reporter()
+    for step in range(20 * MAX_SAMPLES_PER_CHUNK):
+        reporter.log(step, {"loss": math.pi})
+    on_the_way = reporter.unacknowledged()
+    sizes = [len(json.dumps(message)) for message in on_the_way]
+    assert limit - max(sizes) < sum(sizes) < limit + 2 * max(sizes)
+    assert reporter.unacknowledged() == on_the_way
+    sink.is_open = True
+    reporter.start()
+    reporter.close(60)
+    assert sink.steps == list(range(20 * MAX_SAMPLES_PER_CHUNK))
+    assert reporter.num_dropped == 0
+
+
+def test_batches_of_an_earlier_run_are_sent_again_as_they_were(
+    make_reporter: Callable[[], Reporter], sink: Sink
+) -> None:
+    before = make_reporter()
+    before.log(1, {"loss": 0.5})
+    lost = before.unacknowledged()
+    after = make_reporter()
+    after.resend(lost)
+    after.start()
+    after.close(60)
+    (sent,) = (line for line in sink.lines if line["t"] == "samples")
+    assert sent == lost[0]
