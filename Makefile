@@ -1,5 +1,6 @@
 # Every target builds the environment by itself when it is missing.
-PYTHON := .venv/bin/python
+# Not PYTHON: that is the caller's word to scripts/environment on which Python to build with.
+VENV_PYTHON := .venv/bin/python
 ARGS ?=
 SOURCES := schemas trainer services tests benchmarks examples
 
@@ -12,35 +13,35 @@ environment:
 	@scripts/environment
 
 run: environment ## start the platform and train a model on it (ARGS=--exit-when-done to leave)
-	@$(PYTHON) -m examples.demo $(ARGS)
+	@$(VENV_PYTHON) -m examples.demo $(ARGS)
 
 test: environment ## everything but the long suites: unit, contracts, real parts, one tour of failures
-	@$(PYTHON) -m pytest tests --ignore=tests/faults/scenarios $(ARGS)
+	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios $(ARGS)
 
 unit: environment ## the inner loop: pure tests, under 10 s
-	@$(PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
+	@$(VENV_PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
 		--disable-socket --allow-unix-socket $(ARGS)
 
 test-faults: environment ## every failure scenario, each caused for real on a running platform
-	@$(PYTHON) -m pytest tests/faults $(ARGS)
+	@$(VENV_PYTHON) -m pytest tests/faults $(ARGS)
 
 check: environment ## read-only: format, lint, types, import contracts, generated files
 	@.venv/bin/ruff format --check $(SOURCES)
 	@.venv/bin/ruff check $(SOURCES)
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
-	@$(PYTHON) schemas/generate.py --check
+	@$(VENV_PYTHON) schemas/generate.py --check
 
 fmt: environment ## format, and mend what ruff can
 	@.venv/bin/ruff check --fix $(SOURCES)
 	@.venv/bin/ruff format $(SOURCES)
 
 gen: environment ## JSON Schemas, AsyncAPI document, event catalogue
-	@$(PYTHON) schemas/generate.py
+	@$(VENV_PYTHON) schemas/generate.py
 
 bench: environment ## every benchmark, each against a peer in the same run
 	@for name in sdk_cost job_start event_path metrics_ingest; do \
-		$(PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
+		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
 
 lock: environment ## resolve requirements.lock anew from the pyproject files
 	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
