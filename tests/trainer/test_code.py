@@ -56,8 +56,24 @@ def test_an_absolute_name_stays_inside(tmp_path: Path) -> None:
     assert (tmp_path / "code" / "train.py").exists()
 
 
+def headers_without_end() -> bytes:
+    """Each header says that the next one's name is long, and no member ever comes."""
+    long_name = tarfile.TarInfo("././@LongLink")
+    long_name.type = tarfile.GNUTYPE_LONGNAME
+    long_name.size = 1
+    header = long_name.tobuf(tarfile.GNU_FORMAT) + b"x".ljust(512, b"\0")
+    return gzip.compress(header * 1500)
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"no archive", gzip.compress(b"no tar"), archive(member("a"))[:40]]
+    "data",
+    [
+        b"",
+        b"no archive",
+        gzip.compress(b"no tar"),
+        archive(member("a"))[:40],
+        pytest.param(headers_without_end(), id="headers without end"),
+    ],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(code.InvalidCode):

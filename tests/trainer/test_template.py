@@ -1,12 +1,14 @@
 """The warm template answers everyone and forks only what it should."""
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from drivetrain import template as template_module
 from tests.trainer.pods import Pod
 
 
@@ -20,7 +22,14 @@ def ask(template: Path, request: bytes) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "request_",
-    [b"\n", b"not json\n", b"[]\n", b'{"directory": 7}\n', b'{"directory": "/nowhere"}\n'],
+    [
+        b"\n",
+        b"not json\n",
+        b"[" * 16000 + b"\n",
+        b"[]\n",
+        b'{"directory": 7}\n',
+        b'{"directory": "/nowhere"}\n',
+    ],
 )
 def test_what_names_no_pod_is_refused_and_the_next_is_served(
     template: Path, make_pod: Callable[..., Pod], request_: bytes
@@ -56,3 +65,16 @@ def test_a_script_in_the_forked_process_finds_torch_loaded(
     pod.start_warm(template)
     assert pod.wait_for_exit().last_log == f"__main__ {script} True\n"
     assert json.loads((pod.directory / "identity.json").read_text())["pid"] in pod.processes()
+
+
+def test_a_refused_fork_leaves_no_descriptor_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError("no more processes")
+
+    num_open = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(BlockingIOError):
+        template_module._fork_shim(tmp_path, ())
+    assert len(os.listdir("/proc/self/fd")) == num_open

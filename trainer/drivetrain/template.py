@@ -84,7 +84,7 @@ def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int
             return {"error": "a line of more than 16384 bytes"}
     try:
         directory = Path(json.loads(line)["directory"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {"error": 'write {"directory": DIR}'}
     if not (directory / "spec.json").is_file():
         return {"error": f"{directory} holds no spec.json"}
@@ -97,7 +97,12 @@ def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int
 def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:
     """Fork twice, so that the shim is no child of ours and outlives us."""
     reader, writer = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if child == 0:
         try:
             os.close(reader)

@@ -40,7 +40,8 @@ def unpack(data: bytes, directory: Path) -> None:
             archive.extractall(directory, filter="data")
     except tarfile.FilterError as error:
         raise InvalidCode(f"code: {error}") from error
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, OSError) as error:
+    # RecursionError: tarfile reads headers that extend headers by calling itself.
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, OSError, RecursionError) as error:
         raise InvalidCode(f"code: cannot be unpacked: {error}") from error
 
 
