@@ -83,6 +83,7 @@ class Pods:
             # Recorded as launched all the same: a pod that never appears is lost, and retried.
             instruments.LAUNCH_FAILURES.inc()
             log.error("pod not launched", pod_id=pod.pod_id, error=str(error))
+        self._seen.restart(pod.pod_id, self._clock.monotonic())
 
     async def _notify(self, ref: PodRef, wanted: Acts) -> bool:
         seconds = self._limits.notice(wanted.reason)

@@ -56,6 +56,11 @@ class Seen:
             pod_id: sight for pod_id, (sight, _) in self._sights.items()
         }
 
+    def restart(self, pod_id: str, now: float) -> None:
+        """It was started just now: its patience begins anew, though it looks as it did."""
+        if pod_id in self._sights:
+            self._sights[pod_id] = (self._sights[pod_id][0], now)
+
     def seconds_in_sight(self, pod_id: str, now: float) -> float:
         return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
 

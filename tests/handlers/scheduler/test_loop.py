@@ -229,8 +229,11 @@ async def test_a_pod_that_never_appears_is_started_twice_and_then_lost(world: Wo
     await world.clock.advance(31)
     await world.rounds()
     assert world.launcher.launches == [POD, POD]
+    await world.clock.advance(29)
+    await world.rounds()
+    assert world.launcher.killed == []
 
-    await world.clock.advance(31)
+    await world.clock.advance(2)
     await world.rounds()
     assert world.launcher.killed == [POD]
     told = await world.told()
