@@ -25,7 +25,7 @@ import msgspec
 
 from drivetrain import control
 from drivetrain.environment import Environment
-from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, Standing
+from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, Standing, num_samples_of
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 MAX_WAITING_SAMPLES = 200_000
@@ -215,6 +215,7 @@ class Reporter:
             "session": self._session,
             "batch": number,
             "columns": columns,
+            "num_samples": num_samples_of(columns),
         }
 
     def _enqueue(self, message: dict[str, Any]) -> int:
@@ -339,6 +340,7 @@ def report(values: Mapping[str, float], step: int | None = None) -> bool:
                 "session": session,
                 "batch": number,
                 "columns": piece,
+                "num_samples": num_samples_of(piece),
                 "is_result": True,
             }
         )

@@ -67,6 +67,10 @@ class Columns:
             yield piece
 
 
+def num_samples_of(piece: Mapping[str, Mapping[str, list[Any]]]) -> int:
+    return sum(len(column["steps"]) for column in piece.values())
+
+
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 

@@ -41,6 +41,7 @@ class Samples(msgspec.Struct, tag_field="t", tag="samples"):
     session: str
     batch: int
     columns: msgspec.Raw
+    num_samples: Ordinal = 1
     is_result: bool = False
 
 

@@ -291,7 +291,7 @@ class Supervision:
                 acknowledge()  # nobody could read it
                 raise
         if not self._telemetry.put(self._events.samples(message), acknowledge):
-            self._num_dropped["shim"] = self._num_dropped.get("shim", 0) + 1
+            self._num_dropped["shim"] = self._num_dropped.get("shim", 0) + message.num_samples
             acknowledge()  # to be sent no more
 
     def _take_progress(self, message: Progress, writer: asyncio.StreamWriter) -> None:

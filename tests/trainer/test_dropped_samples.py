@@ -1,0 +1,52 @@
+"""What the shim has no room for is counted sample by sample, and its heartbeats say it."""
+
+import asyncio
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+from drivetrain import control, environment
+from drivetrain.pod import telemetry
+from drivetrain.pod.events import decoder
+from drivetrain.pod.supervision import Supervision
+from drivetrain.reporting import Reporter
+from drivetrain.samples import Standing
+from tests.trainer.pods import Pod
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def send(self, line: bytes) -> bool:
+        self.lines.append(line)
+        return True
+
+    def acknowledged(self, seconds: float) -> list[tuple[str, str, int]]:
+        return []
+
+    def close(self) -> None:
+        return
+
+
+async def test_each_sample_of_a_batch_counts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(telemetry, "MAX_WAITING_BYTES", 0)
+    sink = Sink()
+    reporter = Reporter(
+        environment.read({}), sink, Standing(), lambda: {"t": "progress", "step": 1}
+    )
+    for step in range(50):
+        reporter.log(step, {"loss": 0.5, "rate": 0.1})
+    reporter.start()
+    reporter.close(60)
+    pod = Pod(tmp_path, command="true")
+    with control.listen(tmp_path / "socket") as listener:
+        supervision = Supervision(pod.spec, pod.directory, [], listener)
+        writer = Mock(spec=asyncio.StreamWriter)
+        writer.is_closing.return_value = False
+        for line in sink.lines:
+            supervision._take(decoder.decode(line), writer)
+        supervision._beat("training")
+        supervision._log_file.close()
+    heartbeat = json.loads(supervision._telemetry._heartbeat.value)
+    assert heartbeat["num_dropped_samples"] == 100
