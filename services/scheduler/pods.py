@@ -102,8 +102,12 @@ class Pods:
         if not doomed:
             return []
         gone = await self.launcher.kill(doomed)
+        # Those that were tried now wait; the others keep the time they have.
+        again_at = dict.fromkeys((ref.pod_id for ref in doomed), now + KILL_AGAIN_SECONDS)
         self._kill_again_at = {
-            ref.pod_id: now + KILL_AGAIN_SECONDS for ref in wanted if ref.pod_id not in gone
+            ref.pod_id: again_at.get(ref.pod_id, self._kill_again_at.get(ref.pod_id, 0.0))
+            for ref in wanted
+            if ref.pod_id not in gone
         }
         instruments.KILLS.inc(len(doomed))
         log.warning(

@@ -159,6 +159,23 @@ async def test_a_dead_shim_is_lost_only_after_all_it_left_is_gone(world: World):
     assert told[:3] == ["run.lost", "allocation.released", "job.retrying"]
 
 
+async def test_other_kills_do_not_put_off_the_next_try_at_a_pod(world: World):
+    await start(world, **AT_ONCE)
+    world.launcher.sights[POD] = DEAD
+    world.launcher.unkillable = {POD}
+    await world.rounds()
+    await world.clock.advance(8)
+    await world.submit(make_submit("r2"))
+    await world.rounds()
+    world.launcher.sights[pod_id_for(OTHER, 1, 0)] = DEAD
+    await world.rounds()
+    assert world.launcher.killed == [POD, pod_id_for(OTHER, 1, 0)]
+
+    await world.clock.advance(3)
+    await world.rounds()
+    assert world.launcher.killed[2:] == [POD]
+
+
 async def test_slots_are_not_given_away_while_a_dead_pod_may_live(world: World):
     await start(world, **GANG)
     world.launcher.sights[POD] = DEAD
