@@ -272,8 +272,9 @@ async def set_alive(connection: asyncpg.Connection, pod_ids: Collection[str]) ->
 async def finish_pod(
     connection: asyncpg.Connection, pod_id: str, state: PodState, end: PodExit | None
 ) -> None:
+    # The transaction's time: pods that finished in one round finished together.
     await connection.execute(
-        """update pods set state = $2, exit = $3, finished_at = clock_timestamp()
+        """update pods set state = $2, exit = $3, finished_at = now()
         where pod_id = $1 and finished_at is null""",
         pod_id,
         str(state),

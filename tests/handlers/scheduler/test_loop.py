@@ -1,5 +1,7 @@
 """The reconcile loop on a real Postgres: what is told, in which order, and what is done to pods."""
 
+from datetime import UTC, datetime, timedelta
+
 import asyncpg
 import pytest
 
@@ -142,6 +144,17 @@ async def test_one_failed_pod_stops_the_gang_before_the_outcome(world: World):
     await world.rounds()
     failed = (await world.told())[0]
     assert (failed.kind.type, failed.rank) == ("run.failed", 2)
+
+
+async def test_of_two_failures_in_one_round_the_earlier_one_is_the_cause(world: World):
+    await start(world, **GANG)
+    earlier = datetime.now(UTC) - timedelta(seconds=3)
+    world.launcher.end(POD, "failed", last_log="connection closed by peer")
+    world.launcher.end(pod_id_for(JOB, 1, 1), "failed", last_log="boom", ended_at=earlier)
+    await world.rounds()
+
+    failed = (await world.told())[0]
+    assert (failed.kind.type, failed.rank, failed.last_log) == ("run.failed", 2, "boom")
 
 
 async def test_a_dead_shim_is_lost_only_after_all_it_left_is_gone(world: World):
