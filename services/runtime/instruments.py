@@ -12,6 +12,9 @@ PARKED = Counter("drivetrain_events_parked_total", "Records set aside, by reason
 SKIPPED = Counter(
     "drivetrain_events_skipped_total", "Unreadable records another service parks.", ["reason"]
 )
+SEQUENCE_GAPS = Counter(
+    "drivetrain_sequence_gaps_total", "Times that events of a key were found missing.", ["topic"]
+)
 RETRIES = Counter(
     "drivetrain_consumer_retries_total", "Batches put back because something was away.", ["group"]
 )

@@ -19,7 +19,7 @@ from drivetrain_schemas.envelope import (
     parse,
 )
 from drivetrain_schemas.topics import TOPICS, Topic
-from services.runtime import logs
+from services.runtime import logs, sequence
 from services.runtime.bus import Record
 from services.runtime.instruments import DUPLICATES, HANDLED, PARKED, SKIPPED
 from services.runtime.parking import Unfit, park
@@ -71,16 +71,25 @@ class _Parks:
 
 
 class EventProcessor(_Parks):
-    """One event, one handler, one transaction."""
+    """One event, one handler, one transaction.
+
+    `hears_all`: there is a handler for every type of the topics read, so that a gap is a loss.
+    """
 
     max_batch = 1
 
     def __init__(
-        self, service: str, prefix: str, handlers: HandlerTable, refusals: RefusalTable
+        self,
+        service: str,
+        prefix: str,
+        handlers: HandlerTable,
+        refusals: RefusalTable,
+        hears_all: bool = False,
     ) -> None:
         super().__init__(service)
         self._handlers = handlers
         self._refusals = refusals
+        self._hears_all = hears_all
         self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
 
     def plan(self, records: Sequence[Record]) -> Work | None:
@@ -105,6 +114,8 @@ class EventProcessor(_Parks):
         if not await _is_new(tx, record, event.source, event.event_id):
             DUPLICATES.labels(event.type).inc()
             return
+        if self._hears_all:
+            await sequence.hear(tx, event)
         await handler(tx, event)
         HANDLED.labels(event.type).inc()
 

@@ -77,6 +77,7 @@ class Service:
     streams: Mapping[Topic, BatchHandler] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
     http: Callable[[Platform], ASGIApp] | None = None
+    # Rebuilt from its topics, every event of which it handles.
     is_projection: bool = False
 
     @property
@@ -231,7 +232,9 @@ class Running:
     ) -> list[asyncio.Task[None]]:
         service, platform = self._service, self.platform
         prefix = platform.settings.topic_prefix
-        events = EventProcessor(service.name, prefix, service.handlers, service.refusals)
+        events = EventProcessor(
+            service.name, prefix, service.handlers, service.refusals, service.is_projection
+        )
         batches = BatchProcessor(service.name, prefix, service.streams)
         plans: list[tuple[str, list[Topic], Processor]] = [
             (f"{prefix}{service.name}", topics_of({*service.handlers, *service.refusals}), events),
