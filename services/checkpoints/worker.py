@@ -3,7 +3,8 @@
 Intents stand in Postgres, so nothing is forgotten when the process ends. Whatever goes wrong with
 one is counted, logged and tried again later, longer each time; an object store that is away,
 unknown or damaged stops neither the service nor other jobs. What waits in vain for something that
-never comes is given up after `MAX_WAITS` tries.
+never comes is given up after `MAX_WAITS` tries; but never a deletion, because a checkpoint of which
+part may be gone has no way back.
 """
 
 import asyncio
@@ -97,7 +98,7 @@ class Worker:
             self._awake.set()
 
     async def _wait(self, intent: Intent, reason: str) -> None:
-        if intent.tries < MAX_WAITS:
+        if intent.tries < MAX_WAITS or intent.kind == "delete":
             await self._postpone(intent)
             return
         log.warning("intent is given up", kind=intent.kind, job_id=intent.job_id, reason=reason)

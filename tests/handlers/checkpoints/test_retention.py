@@ -2,6 +2,7 @@
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import CheckpointDeleted, CheckpointPin
+from services.checkpoints.worker import MAX_WAITS
 from tests.handlers.checkpoints.builders import (
     JOB,
     PREFIX,
@@ -99,14 +100,23 @@ async def test_a_pin_that_comes_before_the_deletion_saves_the_checkpoint(
 async def test_what_retention_wanted_gone_stays_when_newer_ones_turn_out_damaged(
     running: Catalogue,
 ) -> None:
-    """The two newest good ones never go, counted at the moment of the deletion."""
+    """What may go is counted again at the moment of the deletion."""
     await save(running, 10, 20, 30)
-    async with running.database.transaction() as tx:  # wanted gone, not yet carried out
+    async with running.database.transaction() as tx:  # wanted gone, and put off
         await tx.connection.execute(
-            "insert into intents (kind, job_id, subject) values ('delete', $1, $2)", JOB, id_of(10)
+            """
+            insert into intents (kind, job_id, subject, due_at)
+            values ('delete', $1, $2, clock_timestamp() + interval '1 hour')
+            """,
+            JOB,
+            id_of(10),
         )
-    assert deleted_steps(await running.work()) == []
+    assert deleted_steps(await save(running, 40)) == []
+    await running.object_store.put(shard_key(40), b"damaged")
+    await running.tell(make_written(40))
+    assert deleted_steps(await running.wait()) == []
     assert await running.good_steps() == [10, 20, 30]
+    assert await running.intents() == {"list"}
 
 
 async def test_deleted_ones_do_not_come_back_by_a_listing(running: Catalogue) -> None:
@@ -142,3 +152,16 @@ async def test_nothing_is_deleted_in_a_store_that_shows_nothing(running: Catalog
         assert await running.wait() == []
     assert deleted_steps(await running.wait() + await running.wait()) == [10]
     assert shard_key(10) not in await keys(running)
+
+
+async def test_a_deletion_is_not_given_up_however_long_the_store_shows_nothing(
+    running: Catalogue,
+) -> None:
+    await save(running, 10, 20, 30)
+    running.object_store.fail_deletion_in = 1
+    await save(running, 40)
+    with running.object_store.nothing_under(PREFIX):
+        for _ in range(MAX_WAITS + 2):
+            await running.wait()
+    assert deleted_steps(await running.wait()) == [10]
+    assert (await running.states())[key_of(10)] == "deleted"
