@@ -51,8 +51,9 @@ async def submit_job(
         return 200, known
     event_id = _event_id("job.submit", tenant_id, request_id, spec)
     command = JobSubmit(request_id=request_id, spec=spec, job_id=job_id)
+    record = _as_record(gateway, tenant_id, event_id, command)
     gateway.submissions.remember(Submission(job_id, request_id, spec, gateway.platform.clock.now()))
-    await _send(gateway, tenant_id, event_id, command)
+    await _publish(gateway, record)
 
     async def word() -> Row | None:
         await _raise_refusal(gateway, event_id, job_id)
@@ -73,10 +74,11 @@ async def submit_study(
         return 200, known
     event_id = _event_id("study.submit", tenant_id, request_id, spec)
     command = StudySubmit(request_id=request_id, spec=spec, study_id=study_id)
+    record = _as_record(gateway, tenant_id, event_id, command)
     gateway.submissions.remember(
         Submission(study_id, request_id, spec, gateway.platform.clock.now())
     )
-    await _send(gateway, tenant_id, event_id, command)
+    await _publish(gateway, record)
 
     async def word() -> Row | None:
         await _raise_refusal(gateway, event_id, study_id)
@@ -93,7 +95,7 @@ async def cancel_job(
     """True once the scheduler is at it; False without a word yet. Raises Problem on refusal."""
     event_id = _event_id_of_key("job.cancel", tenant_id, job_id, key)
     command = JobCancel(job_id=job_id, reason=reason)
-    await _send(gateway, tenant_id, event_id, command)
+    await _publish(gateway, _as_record(gateway, tenant_id, event_id, command))
 
     async def word() -> bool | None:
         await _raise_refusal(gateway, event_id, job_id)
@@ -111,7 +113,7 @@ async def pin_checkpoint(
     checkpoint_id = checkpoint["checkpoint_id"]
     event_id = _event_id_of_key("checkpoint.pin", tenant_id, checkpoint_id, key)
     command = CheckpointPin(job_id=checkpoint["job_id"], checkpoint_id=checkpoint_id)
-    await _send(gateway, tenant_id, event_id, command)
+    await _publish(gateway, _as_record(gateway, tenant_id, event_id, command))
 
     async def word() -> bool | None:
         await _raise_refusal(gateway, event_id, checkpoint_id)
@@ -135,8 +137,8 @@ async def replay(gateway: Gateway, parked: Row) -> None:
         await queries.insert_replay(connection, parked["parked_id"], gateway.platform.clock.now())
 
 
-async def _send(gateway: Gateway, tenant_id: str, event_id: str, command: Payload) -> None:
-    """Returns once Kafka has it. Raises PublishFailed, or Problem where it is too large."""
+def _as_record(gateway: Gateway, tenant_id: str, event_id: str, command: Payload) -> OutRecord:
+    """What is sent. Raises Problem where it is too large."""
     event = Event(
         event_id=event_id,
         source=SOURCE,
@@ -153,11 +155,11 @@ async def _send(gateway: Gateway, tenant_id: str, event_id: str, command: Payloa
         error = FieldError(field="spec", message=message, fix=fix)
         raise Problem(413, "too_large", message, (error,))
     topic = gateway.settings.topic_prefix + command.kind.topic.name
-    await _publish(gateway, OutRecord(topic, key, value, tuple(headers)))
+    return OutRecord(topic, key, value, tuple(headers))
 
 
 async def _publish(gateway: Gateway, record: OutRecord) -> None:
-    """As the publisher, but with a limit that a person would wait. Raises PublishFailed."""
+    """Returns once Kafka has it. Raises PublishFailed, at the latest when a person has waited."""
     try:
         async with asyncio.timeout(SEND_SECONDS):
             await gateway.platform.publisher.publish([record])

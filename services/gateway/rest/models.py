@@ -310,7 +310,7 @@ class Trial(BaseModel):
 
 
 class Study(StudySummary):
-    """Trials in the order of their rank, then those without a value by number."""
+    """Trials in the order of their rank, then those without a value by number; at most 10,000."""
 
     request_id: str | None
     spec: dict[str, Any] | None

@@ -88,10 +88,11 @@ async def find_study(gateway: Gateway, tenant_id: str, study_id: str, base: str)
     """The study, or what is known of a request that was just sent. Raises Problem (404)."""
     async with gateway.platform.database.connection() as connection:
         row = await queries_studies.study(connection, tenant_id, study_id)
-        trials = await queries_studies.trials(connection, study_id, MAX_TRIALS)
-        refused = await queries_studies.study_refusal(connection, study_id)
-    if row is not None:
-        return views.study(row, trials, refused, base)
+        if row is not None:
+            trials = await queries_studies.trials(
+                connection, study_id, MAX_TRIALS, is_maximized=views.is_maximized(row)
+            )
+            return views.study(row, trials, base)
     submission = gateway.submissions.get(study_id)
     if submission is None:
         raise not_found("study", study_id)

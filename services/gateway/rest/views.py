@@ -33,7 +33,7 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
         "priority": spec.get("priority"),
         "progress": progress(row),
         "waiting": waiting(row),
-        "refusal": refusal_of_job(row),
+        "refusal": refusal(row),
         "charged_micro_usd": row["charged_micro_usd"],
         "study_id": row["study_id"],
         "trial_number": row["trial_number"],
@@ -130,7 +130,8 @@ def waiting(row: Row) -> models.Waiting | None:
     )
 
 
-def refusal_of_job(row: Row) -> models.Refusal | None:
+def refusal(row: Row) -> models.Refusal | None:
+    """Of a job or a study."""
     if row["shown_state"] != "rejected":
         return None
     return models.Refusal(
@@ -253,76 +254,68 @@ def _slot(number: int, held: Row | None) -> models.Slot:
     )
 
 
-def study_fields(row: Row, trials: Sequence[models.Trial], base_url: str) -> dict[str, Any]:
-    spec = row["spec"] or {}
-    metric = spec.get("job", {}).get("metric") or {}
-    ranked = [trial for trial in trials if trial.is_best]
-    is_known = row["best_number"] is not None or not ranked
+def is_maximized(row: Row) -> bool:
+    """Which way a study searches."""
+    return bool(_metric_of_study(row).get("goal") == "maximize")
+
+
+def _metric_of_study(row: Row) -> Mapping[str, Any]:
+    return ((row["spec"] or {}).get("job") or {}).get("metric") or {}
+
+
+def study_fields(row: Row, base_url: str) -> dict[str, Any]:
+    """What summary and study share."""
+    metric = _metric_of_study(row)
     return {
         "study_id": row["study_id"],
         "name": row["name"],
-        "state": row["state"],
+        "state": row["shown_state"],
         "study_url": f"{base_url}/studies/{row['study_id']}",
-        "sampler": spec.get("sampler"),
+        "sampler": (row["spec"] or {}).get("sampler"),
         "metric": metric.get("name"),
         "goal": metric.get("goal"),
         "num_trials": row["num_trials"],
-        "num_proposed": row.get("num_proposed", len(trials)),
-        "num_completed": row.get(
-            "num_completed", sum(trial.state == "completed" for trial in trials)
-        ),
-        "num_failed": row.get("num_failed", sum(trial.state == "failed" for trial in trials)),
-        "best_number": row["best_number"] if is_known else ranked[0].number,
-        "best_value": row["best_value"] if is_known else ranked[0].value,
+        "num_proposed": row["num_proposed"],
+        "num_completed": row["num_completed"],
+        "num_failed": row["num_failed"],
+        "best_number": row["shown_best_number"],
+        "best_value": row["shown_best_value"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
     }
 
 
 def study_summary(row: Row, base_url: str) -> models.StudySummary:
-    return models.StudySummary(**study_fields(row, (), base_url))
+    return models.StudySummary(**study_fields(row, base_url))
 
 
-def study(row: Row, trials: Sequence[Row], refused: Row | None, base_url: str) -> models.Study:
-    metric = ((row["spec"] or {}).get("job") or {}).get("metric") or {}
-    shown = ranked_trials(trials, is_maximized=metric.get("goal") == "maximize")
-    refusal = None
-    fields = study_fields(row, shown, base_url)
-    if refused is not None and row["started_at"] is None:
-        fields["state"] = "rejected"
-        refusal = models.Refusal(
-            reason=refused["reason"],
-            detail=refused["detail"],
-            errors=[FieldProblem(**error) for error in refused["errors"]],
-        )
+def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
+    """`trials` in the order of their rank, those without a value behind."""
     return models.Study(
-        **fields, request_id=row["request_id"], spec=row["spec"], refusal=refusal, trials=shown
+        **study_fields(row, base_url),
+        request_id=row["request_id"],
+        spec=row["spec"],
+        refusal=refusal(row),
+        trials=[
+            _trial(trial, None if trial["value"] is None else rank)
+            for rank, trial in enumerate(trials, start=1)
+        ],
     )
 
 
 def submitted_study(submission: Submission, base_url: str) -> models.Study:
+    """A study that the read model does not know yet, though its request was sent."""
+    unknown = ("num_trials", "shown_best_number", "shown_best_value", "started_at", "finished_at")
     row = {
-        **dict.fromkeys(
-            ("num_trials", "best_number", "best_value", "started_at", "finished_at"), None
-        ),
+        **dict.fromkeys(unknown),
+        **dict.fromkeys(("num_proposed", "num_completed", "num_failed"), 0),
         "study_id": submission.subject_id,
         "request_id": submission.request_id,
         "name": submission.spec.name,
         "spec": submission.spec.model_dump(mode="json"),
-        "state": "submitted",
+        "shown_state": "submitted",
     }
-    return study(row, (), None, base_url)
-
-
-def ranked_trials(rows: Sequence[Row], *, is_maximized: bool) -> list[models.Trial]:
-    """By value, then by number; equal values share no rank, so the order is total."""
-    valued = sorted(
-        (row for row in rows if row["value"] is not None),
-        key=lambda row: (-row["value"] if is_maximized else row["value"], row["number"]),
-    )
-    ranks = {row["number"]: rank for rank, row in enumerate(valued, start=1)}
-    others = [row for row in rows if row["value"] is None]
-    return [_trial(row, ranks.get(row["number"])) for row in (*valued, *others)]
+    return study(row, (), base_url)
 
 
 def _trial(row: Row, rank: int | None) -> models.Trial:
