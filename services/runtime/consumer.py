@@ -11,11 +11,13 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import asyncpg
+
 from services.runtime import logs
 from services.runtime.bus import Partition, Record, RecordSource
 from services.runtime.clock import Clock
 from services.runtime.database import Database
-from services.runtime.errors import TemporaryError, is_temporary
+from services.runtime.errors import PlatformError, TemporaryError, is_temporary
 from services.runtime.instruments import HANDLING_SECONDS, PAUSED, RETRIES
 from services.runtime.processing import Processor, Work
 
@@ -49,12 +51,17 @@ where crash_watch."offset" <> excluded."offset"
 _FORGET = """
 delete from crash_watch where consumer_group = $1 and topic = $2 and partition = $3
 """
+_SCHEMA = "select current_schema()::regnamespace::oid"
 _IS_REWOUND = """
 select 1 from rewound where consumer_group = $1 and topic = $2 and partition = $3
 """
 _REWOUND = """
 insert into rewound (consumer_group, topic, partition) values ($1, $2, $3) on conflict do nothing
 """
+
+
+class SchemaReplaced(PlatformError):
+    """What this process remembers of its positions belongs to a schema that is no more."""
 
 
 @dataclass(slots=True)
@@ -88,6 +95,7 @@ class Consumer:
         self._standing: set[Partition] = set()
         self._alone: dict[Partition, int] = {}
         self._rewound: set[Partition] = set()
+        self._schema: int | None = None
 
     @property
     def paused(self) -> frozenset[Partition]:
@@ -125,19 +133,27 @@ class Consumer:
     async def _rewind(self) -> None:
         """Partitions that this schema has not seen begin at 0; the mark outlives a crash."""
         try:
-            for partition in self.source.assignment() - self._rewound:
-                async with self._database.connection() as connection:
+            async with self._database.connection() as connection:
+                await self._refuse_another_schema(connection)
+                for partition in self.source.assignment() - self._rewound:
                     if not await connection.fetchval(_IS_REWOUND, self.group, *partition):
                         self.source.seek(partition, 0)
                         if not await self.source.commit({partition: 0}):
                             continue
                         await connection.execute(_REWOUND, self.group, *partition)
-                self._rewound.add(partition)
+                    self._rewound.add(partition)
         except Exception as error:
             if not is_temporary(error):
                 raise
             log.warning("rewinding waits for Postgres", group=self.group, error=repr(error))
             await self._clock.sleep(RETRY_SECONDS)
+
+    async def _refuse_another_schema(self, connection: asyncpg.Connection) -> None:
+        """A rebuild may be done and migrated by another replica before this one meets a table."""
+        found = await connection.fetchval(_SCHEMA)
+        if found is None or self._schema not in (None, found):
+            raise SchemaReplaced("the schema was dropped: a new process reads from the start")
+        self._schema = found
 
     async def _handle_all(
         self,

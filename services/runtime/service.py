@@ -115,7 +115,7 @@ def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
 async def rebuild(service: Service) -> int:
     """Drop a projection's schema; the next start reads every topic from offset 0.
 
-    A running process of the service fails on its missing tables and starts anew by itself.
+    A running process of the service sees that its schema is another, and starts anew by itself.
     """
     if not service.is_projection:
         print(

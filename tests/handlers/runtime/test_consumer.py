@@ -10,7 +10,9 @@ import pytest_asyncio
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import InvalidPayload
 from services.runtime.bus import OutRecord, Partition, Record
+from services.runtime.consumer import SchemaReplaced
 from services.runtime.errors import TemporaryError
+from services.runtime.migrations import migrate
 from services.runtime.parking import MAX_KEPT_BYTES
 from services.runtime.processing import EventProcessor
 from services.runtime.testing import InMemorySource
@@ -254,6 +256,24 @@ async def test_a_new_schema_reads_from_the_start_whatever_was_committed(adder: A
     async with adder.running(from_start=True):  # once, not at every start
         await say(adder.bus, 3)
         await until(heard(adder, [1, 2, 3]))
+
+
+async def test_a_replica_that_does_not_meet_the_missing_tables_begins_anew_too(
+    adder: Adder,
+) -> None:
+    """Another one may have migrated before this one has anything to handle."""
+    await say(adder.bus, 1, 2)
+    database = adder.database
+    async with adder.running(from_start=True) as idle:
+        await until(heard(adder, [1, 2]))
+        async with database.connection() as connection:
+            await connection.execute(f'drop schema "{database.schema}" cascade')
+            await migrate(connection, database.schema, ["services.runtime"])
+        await make_adder(database)
+        await asyncio.wait({idle})
+        assert isinstance(idle.exception(), SchemaReplaced)
+    async with adder.running(from_start=True):
+        await until(heard(adder, [1, 2]))
 
 
 async def test_a_rebuild_killed_before_its_first_event_still_begins_at_the_start(
