@@ -5,9 +5,11 @@ with. What JSON has no number for (NaN, infinities) is written as a word, as in 
 """
 
 import asyncio
+from contextlib import aclosing
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
+import asyncpg
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -90,16 +92,9 @@ def read_api(database: Database, settings: MetricsSettings) -> Starlette:
         async with database.connection() as connection:
             num_lines, num_dropped_bytes = await store.log_head(connection, query.job_id)
             if query.tail is not None and query.after is None:
-                chunks = await store.last_log_chunks(
-                    connection, query.job_id, query.rank, query.tail
-                )
-                lines = _lines(chunks, 0)[-query.tail :]
+                lines = await _last_lines(connection, query, query.tail)
             else:
-                after = query.after or 0
-                chunks = await store.log_chunks_after(
-                    connection, query.job_id, query.rank, after, query.limit
-                )
-                lines = _page(_lines(chunks, after), query.limit)
+                lines = await _lines_after(connection, query, query.after or 0)
         following = lines[-1]["position"] + 1 if lines else max(query.after or 0, 0)
         return _json(
             {
@@ -158,29 +153,58 @@ def _merged(whole: Series, max_points: int) -> tuple[Series, Series]:
     return whole, downsample(whole, max_points)
 
 
-def _lines(chunks: list[LogChunk], position: int) -> list[dict[str, Any]]:
-    """The lines from `position` on."""
-    return [
-        {
-            "position": chunk.first_position + index,
-            "attempt": chunk.attempt,
-            "rank": chunk.rank,
-            "number": chunk.first_line + index,
-            "line": line,
-        }
-        for chunk in chunks
-        for index, line in enumerate(chunk.lines)
-        if chunk.first_position + index >= position
-    ]
+class _Page:
+    """Lines as they are read, until there are `limit` or they have too many characters."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._num_characters = 0
+        self.lines: list[dict[str, Any]] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.lines) >= self._limit or self._num_characters > MAX_PAGE_CHARACTERS
+
+    def add(self, chunk: LogChunk, index: int) -> None:
+        line = chunk.lines[index]
+        self._num_characters += len(line)
+        self.lines.append(
+            {
+                "position": chunk.first_position + index,
+                "attempt": chunk.attempt,
+                "rank": chunk.rank,
+                "number": chunk.first_line + index,
+                "line": line,
+            }
+        )
 
 
-def _page(lines: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    num_characters = 0
-    for index, line in enumerate(lines[:limit]):
-        num_characters += len(line["line"])
-        if num_characters > MAX_PAGE_CHARACTERS:
-            return lines[: index + 1]
-    return lines[:limit]
+async def _lines_after(
+    connection: asyncpg.Connection, query: LogsQuery, position: int
+) -> list[dict[str, Any]]:
+    page = _Page(query.limit)
+    chunks = store.log_chunks_after(connection, query.job_id, query.rank, position)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for index in range(max(0, position - chunk.first_position), len(chunk.lines)):
+                page.add(chunk, index)
+                if page.is_full:
+                    return page.lines
+    return page.lines
+
+
+async def _last_lines(
+    connection: asyncpg.Connection, query: LogsQuery, limit: int
+) -> list[dict[str, Any]]:
+    page = _Page(limit)
+    chunks = store.log_chunks_backwards(connection, query.job_id, query.rank)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for index in reversed(range(len(chunk.lines))):
+                page.add(chunk, index)
+                if page.is_full:
+                    return page.lines[::-1]
+    return page.lines[::-1]
 
 
 def _json_value(value: float) -> float | Literal["nan", "inf", "-inf"]:

@@ -1,6 +1,6 @@
 """Every statement of the metrics service, one function each; no rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from services.metrics.core.series import Chunk
 from services.metrics.messages import BatchKey
 
 Stream = Literal["samples", "logs"]
+LOG_PREFETCH = 8  # chunks of logs that one round trip brings; each may have 256 KiB
 
 
 class ChunkRow(NamedTuple):
@@ -234,42 +235,35 @@ async def log_head(connection: asyncpg.Connection, job_id: str) -> tuple[int, in
 
 
 async def log_chunks_after(
-    connection: asyncpg.Connection, job_id: str, rank: int | None, position: int, max_chunks: int
-) -> list[LogChunk]:
-    """Chunks with lines at `position` or behind it, in order."""
-    rows = await connection.fetch(
-        """
+    connection: asyncpg.Connection, job_id: str, rank: int | None, position: int
+) -> AsyncGenerator[LogChunk, None]:
+    """Chunks with lines at `position` or behind it, in order, as they are asked for."""
+    query = """
         select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
             first_line, lines
         from log_chunks
         where job_id = $1 and ($2::integer is null or rank = $2) and end_position > $3
-        order by end_position limit $4
-        """,
-        job_id,
-        rank,
-        position,
-        max_chunks,
-    )
-    return [LogChunk(*row) for row in rows]
-
-
-async def last_log_chunks(
-    connection: asyncpg.Connection, job_id: str, rank: int | None, max_chunks: int
-) -> list[LogChunk]:
-    """The last chunks that have lines, in order."""
-    rows = await connection.fetch(
+        order by end_position
         """
+    async with connection.transaction(readonly=True):
+        async for row in connection.cursor(query, job_id, rank, position, prefetch=LOG_PREFETCH):
+            yield LogChunk(*row)
+
+
+async def log_chunks_backwards(
+    connection: asyncpg.Connection, job_id: str, rank: int | None
+) -> AsyncGenerator[LogChunk, None]:
+    """Chunks that have lines, the last first, as they are asked for."""
+    query = """
         select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
             first_line, lines
         from log_chunks
         where job_id = $1 and ($2::integer is null or rank = $2) and end_position > first_position
-        order by end_position desc limit $3
-        """,
-        job_id,
-        rank,
-        max_chunks,
-    )
-    return [LogChunk(*row) for row in reversed(rows)]
+        order by end_position desc
+        """
+    async with connection.transaction(readonly=True):
+        async for row in connection.cursor(query, job_id, rank, prefetch=LOG_PREFETCH):
+            yield LogChunk(*row)
 
 
 async def lock_run(

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
+from services.metrics import api, store
 from services.metrics.api import read_api
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
@@ -220,6 +221,68 @@ async def test_the_tail_of_one_ranks_log(metrics: Database, client: httpx.AsyncC
     assert [line["line"] for line in page["lines"]] == ["a0", "a1"]
     page = await get(client, "/logs", rank=0, limit=2, after=page["next"])
     assert [line["line"] for line in page["lines"]] == ["a2", "a3"]
+
+
+async def write_chunks(metrics: Database, count: int) -> None:
+    """Chunk `n` holds the lines `n.0` and `n.1`, of 100 characters each."""
+    lines = [[f"{number}.{index}".ljust(100) for index in (0, 1)] for number in range(count)]
+    batches = [make_logs(two, batch=n, first_line=2 * n) for n, two in enumerate(lines)]
+    await handle_batch(metrics, take_logs, *map(make_event, batches))
+
+
+@pytest.fixture
+def chunks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions of the chunks that requests have read."""
+    read: list[int] = []
+
+    def watch(name: str) -> None:
+        chunks_of = getattr(store, name)
+
+        async def watched(*arguments: Any) -> Any:
+            async for chunk in chunks_of(*arguments):
+                read.append(chunk.first_position)
+                yield chunk
+
+        monkeypatch.setattr(store, name, watched)
+
+    watch("log_chunks_after")
+    watch("log_chunks_backwards")
+    return read
+
+
+@pytest.mark.parametrize(
+    ("query", "lines", "read"),
+    [
+        ({"limit": 3}, ["0.0", "0.1", "1.0"], [0, 2]),
+        ({"limit": 3, "after": 7}, ["3.1", "4.0", "4.1"], [6, 8]),
+        ({"tail": 3}, ["18.1", "19.0", "19.1"], [38, 36]),
+    ],
+)
+async def test_no_more_logs_are_read_than_are_shown(
+    metrics: Database, client: httpx.AsyncClient, chunks_read, query, lines, read
+) -> None:
+    await write_chunks(metrics, 20)
+    page = await get(client, "/logs", **query)
+    assert [line["line"].strip() for line in page["lines"]] == lines
+    assert chunks_read == read
+
+
+@pytest.mark.parametrize(
+    ("query", "lines", "read"),
+    [
+        ({}, ["0.0", "0.1", "1.0"], [0, 2]),
+        ({"tail": 5000}, ["18.1", "19.0", "19.1"], [38, 36]),
+    ],
+)
+async def test_a_page_of_logs_ends_with_the_line_that_makes_it_too_large(
+    metrics: Database, client: httpx.AsyncClient, monkeypatch, chunks_read, query, lines, read
+) -> None:
+    monkeypatch.setattr(api, "MAX_PAGE_CHARACTERS", 250)
+    await write_chunks(metrics, 20)
+    page = await get(client, "/logs", **query)
+    assert [line["line"].strip() for line in page["lines"]] == lines
+    assert page["next"] == page["lines"][-1]["position"] + 1
+    assert chunks_read == read
 
 
 @pytest.mark.parametrize(
