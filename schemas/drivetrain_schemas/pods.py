@@ -32,7 +32,7 @@ class PodSpec(Value):
     """`spec.json`: all that a shim needs. Written by the launcher, readable by the owner only.
 
     `devices` are the indices on the machine of the devices that the pod was granted, one for each
-    of its ranks; a pod sees no others.
+    of its ranks; a pod sees no others. CPUs are shared and have none.
     """
 
     pod_id: PodId

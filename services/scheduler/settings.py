@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from drivetrain_schemas.ids import NodeId
 from services.runtime.settings import Settings
+from services.scheduler.core.model import SHARED
 
 
 class NodeSetting(BaseModel):
@@ -44,4 +45,19 @@ class SchedulerSettings(Settings):
         names = [node.node_id for node in self.nodes]
         if len(set(names)) < len(names):
             raise ValueError("nodes: give each node_id once")
+        return self
+
+    @model_validator(mode="after")
+    def _each_device_once(self) -> "SchedulerSettings":
+        owners: dict[int, str] = {}
+        for node in self.nodes:
+            if node.device_type == SHARED:
+                continue
+            for device in range(node.first_device, node.first_device + node.slots):
+                if device in owners:
+                    raise ValueError(
+                        f"nodes: {owners[device]} and {node.node_id} both have device {device} of "
+                        "this machine; give each its own with first_device"
+                    )
+                owners[device] = node.node_id
         return self

@@ -36,7 +36,7 @@ class RunRow:
 class PodRow:
     """A pod of a run: the intent, and what was recorded of it.
 
-    `devices` are the indices on the pod's machine of the slots that it was granted.
+    `devices` are the indices on the pod's machine of the devices that it was granted (none: CPUs).
     """
 
     pod_id: str
@@ -175,7 +175,9 @@ async def insert_allocation(
         allocation.granted_at,
     )
     await connection.executemany(
-        "insert into allocation_slots (allocation_id, node_id, slot) values ($1, $2, $3)",
+        """insert into allocation_slots (allocation_id, node_id, slot, device)
+        select $1, node_id, $3, case when device_type <> 'cpu' then first_device + $3 end
+        from nodes where node_id = $2""",
         [(allocation.allocation_id, slot.node_id, slot.number) for slot in allocation.slots],
     )
 
@@ -208,7 +210,8 @@ async def holdings(connection: asyncpg.Connection) -> tuple[Holding, ...]:
     rows = await connection.fetch(
         """select allocation_id, job_id,
             array_agg(node_id order by node_id, slot) filter (where node_id is not null) as nodes,
-            array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers
+            array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers,
+            array_agg(device order by device) filter (where device is not null) as devices
         from allocations left join allocation_slots using (allocation_id)
         where allocations.released_at is null group by allocation_id, job_id
         order by allocation_id"""
@@ -218,6 +221,7 @@ async def holdings(connection: asyncpg.Connection) -> tuple[Holding, ...]:
             row["job_id"],
             row["allocation_id"],
             tuple(map(Slot, row["nodes"] or (), row["numbers"] or ())),
+            tuple(row["devices"] or ()),
         )
         for row in rows
     )
@@ -241,11 +245,10 @@ async def live_pods(connection: asyncpg.Connection) -> Mapping[str, tuple[PodRow
     """The pods of every live run, finished ones among them, by run and in order."""
     rows = await connection.fetch(
         """select pods.*, array(
-                select slot + first_device
-                from allocations join allocation_slots using (allocation_id)
-                    join nodes using (node_id)
+                select device from allocations join allocation_slots using (allocation_id)
                 where allocations.run_id = pods.run_id and node_id = pods.node_id
-                order by slot) as devices
+                    and device is not null
+                order by device) as devices
         from pods join runs using (run_id) where runs.ended_at is null
         order by run_id, index"""
     )

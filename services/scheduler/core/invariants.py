@@ -17,6 +17,12 @@ def check(snapshot: Snapshot) -> tuple[str, ...]:
         for slot, count in sorted(slots.items())
         if count > 1
     ]
+    devices = Counter(device for holding in snapshot.holdings for device in holding.devices)
+    broken += [
+        f"device {device} is held {count} times"
+        for device, count in sorted(devices.items())
+        if count > 1
+    ]
     holders = Counter(holding.job_id for holding in snapshot.holdings)
     broken += [
         f"{job_id} holds {count} allocations"

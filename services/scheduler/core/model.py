@@ -7,6 +7,8 @@ Frozen values only. A `Slot` is the unit that is granted; its id is (node, numbe
 from dataclasses import dataclass
 from datetime import datetime
 
+SHARED = "cpu"  # the one device type whose slots are no devices of their own
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
@@ -20,7 +22,7 @@ class Slot:
 class Node:
     """A machine, or a virtual node. A removed node keeps what it holds but takes nothing new.
 
-    Slot n is the machine's device `first_device + n`: virtual nodes share out one machine's.
+    Virtual nodes share out one machine's devices: slot n is its device `first_device + n`.
     """
 
     node_id: str
@@ -29,6 +31,10 @@ class Node:
     num_slots: int
     first_device: int = 0
     is_schedulable: bool = True
+
+    def device_of(self, number: int) -> int | None:
+        """The machine's device that this slot is; None where slots share the CPUs."""
+        return None if self.device_type == SHARED else self.first_device + number
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,12 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Slots that a job's run holds: granted and not yet released."""
+    """Slots that a job's run holds: granted and not yet released.
+
+    `devices` are what they were on the machine at the grant; its nodes may have been cut anew.
+    """
 
     job_id: str
     allocation_id: str
     slots: tuple[Slot, ...]
+    devices: tuple[int, ...] = ()

@@ -10,8 +10,7 @@ from drivetrain_schemas.jobs import JobState, Result, WaitingReason
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import Observation
 from services.scheduler.sweeper import Sweeper
-from tests.conftest import OpenDatabase
-from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
+from tests.handlers.scheduler.world import World, make_submit
 
 JOB = job_id_for("default", "r1")
 OTHER = job_id_for("default", "r2")
@@ -68,22 +67,6 @@ async def test_a_gang_is_one_pod_per_node_and_starts_when_all_are_seen(world: Wo
     await world.rounds()
     assert await world.types() == ["run.started"]
     assert (await world.job(JOB)).state is JobState.RUNNING
-
-
-async def test_pods_of_one_machine_are_told_different_devices(database: OpenDatabase):
-    gpu = {"pool": "default", "device_type": "nvidia-h200"}
-    nodes = [
-        {"node_id": "n1", "slots": 2, "first_device": 0, **gpu},
-        {"node_id": "n2", "slots": 3, "first_device": 2, **gpu},
-    ]
-    world = await World(await database("scheduler"), FakeLauncher(), nodes=nodes).register()
-    for number, devices in enumerate((1, 1, 2, 1)):
-        await world.submit(make_submit(f"r{number}", resources={"devices": devices}))
-        await world.rounds()
-
-    granted = [spec.devices for spec in world.launcher.specs.values()]
-    assert [len(devices) for devices in granted] == [1, 1, 2, 1]
-    assert sorted(device for devices in granted for device in devices) == [0, 1, 2, 3, 4]
 
 
 async def test_a_failed_run_is_retried_with_a_higher_fence_until_no_retry_is_left(world: World):

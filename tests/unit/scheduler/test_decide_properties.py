@@ -1,11 +1,13 @@
 """What holds for every snapshot, however odd."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.core.cycle import decide
 from services.scheduler.core.invariants import check
-from services.scheduler.core.model import Holding, Node, QueuedJob
+from services.scheduler.core.model import Holding, Node, QueuedJob, Slot
 from services.scheduler.core.queue import in_order
 from services.scheduler.core.snapshot import Snapshot
 from tests.unit.scheduler.builders import NOW, after
@@ -17,7 +19,14 @@ TYPES = st.sampled_from(["cpu", "gpu"])
 @st.composite
 def snapshots(draw) -> Snapshot:
     nodes = tuple(
-        Node(f"n{number}", draw(POOLS), draw(TYPES), draw(st.integers(1, 4)), draw(st.booleans()))
+        Node(
+            f"n{number}",
+            draw(POOLS),
+            draw(TYPES),
+            draw(st.integers(1, 4)),
+            first_device=4 * number,
+            is_schedulable=draw(st.booleans()),
+        )
         for number in range(draw(st.integers(0, 4)))
     )
     waiting = tuple(
@@ -32,18 +41,36 @@ def snapshots(draw) -> Snapshot:
         )
         for number in range(draw(st.integers(0, 6)))
     )
-    free = [slot for node in nodes for slot in Snapshot(nodes).free_slots(node)]
-    held = tuple(slot for slot in free if draw(st.booleans()))
-    holdings = (Holding("job_h", "alloc_h", held),) if held else ()
+    every = [Slot(node.node_id, number) for node in nodes for number in range(node.num_slots)]
+    held = tuple(slot for slot in every if draw(st.booleans()))
+    holdings = (Holding("job_h", "alloc_h", held, devices_of(nodes, held)),) if held else ()
     return Snapshot(nodes, waiting, holdings)
 
 
+def devices_of(nodes: tuple[Node, ...], slots: tuple[Slot, ...]) -> tuple[int, ...]:
+    known = {node.node_id: node for node in nodes}
+    devices = (known[slot.node_id].device_of(slot.number) for slot in slots)
+    return tuple(device for device in devices if device is not None)
+
+
 def applied(snapshot: Snapshot) -> Snapshot:
-    for grant in decide(snapshot, NOW).grants:
-        snapshot = snapshot.with_holding(
-            Holding(grant.job_id, f"alloc_{grant.job_id}", grant.slots)
-        )
-    return snapshot
+    """What becomes of it when every grant is carried out."""
+    grants = decide(snapshot, NOW).grants
+    granted = {grant.job_id for grant in grants}
+    return replace(
+        snapshot,
+        waiting=tuple(job for job in snapshot.waiting if job.job_id not in granted),
+        holdings=snapshot.holdings
+        + tuple(
+            Holding(
+                grant.job_id,
+                f"alloc_{grant.job_id}",
+                grant.slots,
+                devices_of(snapshot.nodes, grant.slots),
+            )
+            for grant in grants
+        ),
+    )
 
 
 @given(snapshots())
@@ -96,3 +123,25 @@ def test_nobody_overtakes_a_blocked_job_of_its_pool(snapshot):
         blocked = [queue.index(job_id) for job_id in queue if job_id in free_to_block]
         assert len(blocked) <= 1
         assert not granted & set(queue[blocked[0] :] if blocked else [])
+
+
+@given(snapshots())
+def test_no_slot_of_a_removed_node_is_granted(snapshot):
+    gone = {node.node_id for node in snapshot.nodes if not node.is_schedulable}
+
+    granted = {slot.node_id for grant in decide(snapshot, NOW).grants for slot in grant.slots}
+
+    assert not granted & gone
+
+
+@given(snapshots())
+def test_a_held_device_is_granted_by_no_node(snapshot):
+    whole = [node for node in snapshot.nodes if node.is_schedulable]
+    cut_anew = tuple(replace(node, node_id=f"{node.node_id}-anew") for node in whole)
+    held = {device for holding in snapshot.holdings for device in holding.devices}
+
+    snapshot = replace(snapshot, nodes=(*snapshot.nodes, *cut_anew))
+
+    for node in cut_anew:
+        free = {node.device_of(slot.number) for slot in snapshot.free_slots(node)}
+        assert not free & held
