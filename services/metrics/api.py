@@ -6,29 +6,32 @@ with. What JSON has no number for (NaN, infinities) is written as a word, as in 
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
 import asyncpg
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from drivetrain_schemas.base import Misfit
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import JobId
-from drivetrain_schemas.units import Rank, Step
+from drivetrain_schemas.units import Attempt, Rank, Step
 from services.metrics import store
 from services.metrics.core.downsampling import MIN_POINTS, downsample
 from services.metrics.core.series import Series, merge
 from services.metrics.settings import MetricsSettings
-from services.metrics.store import LogChunk
+from services.metrics.store import LogChunk, Range
 from services.runtime.database import Database
 
 LAST_STEP = 2**53
 MAX_SERIES = 50
+MAX_NAMES_CHARACTERS = 8192
 MAX_LINES = 5000
 # A page of logs ends with the line that exceeds this.
 MAX_PAGE_CHARACTERS = 2**20
@@ -44,9 +47,20 @@ class SeriesQuery(_Query):
     rank: Rank = 0
 
 
+def _list_of_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name for name in text.split(",") if name))
+    if len(names) > MAX_SERIES or len(text) > MAX_NAMES_CHARACTERS:
+        raise Misfit("names too many series", fix=f"name at most {MAX_SERIES}")
+    return names
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_list_of_names)]
+
+
 class SamplesQuery(_Query):
-    names: Annotated[str, Field(max_length=8192)] | None = None
+    names: Names | None = None
     rank: Rank = 0
+    attempt: Attempt | None = None
     from_step: Step = 0
     to_step: Step = LAST_STEP
     max_points: Annotated[int, Field(ge=MIN_POINTS, le=100_000)] = 1000
@@ -82,10 +96,23 @@ def read_api(database: Database, settings: MetricsSettings) -> Starlette:
 
     async def samples(request: Request) -> Response:
         query = _query(SamplesQuery, request)
+        names = query.names
+        if names is None:
+            async with database.connection() as connection:
+                found = await store.series_of_job(
+                    connection, query.job_id, query.rank, query.attempt
+                )
+            names = tuple(one.name for one in found)
         answer = {}
-        for name in await _names(database, query):
+        for name in names[:MAX_SERIES]:
             answer[name] = await _samples(database, query, name, settings.max_samples_read)
-        return _json({"job_id": query.job_id, "series": answer})
+        return _json(
+            {
+                "job_id": query.job_id,
+                "series": answer,
+                "num_series_left_out": max(0, len(names) - MAX_SERIES),
+            }
+        )
 
     async def logs(request: Request) -> Response:
         query = _query(LogsQuery, request)
@@ -116,26 +143,13 @@ def read_api(database: Database, settings: MetricsSettings) -> Starlette:
     )
 
 
-async def _names(database: Database, query: SamplesQuery) -> list[str]:
-    """The series asked for; all of the job where none is named."""
-    if query.names is not None:
-        return list(dict.fromkeys(name for name in query.names.split(",") if name))[:MAX_SERIES]
-    async with database.connection() as connection:
-        found = await store.series_of_job(connection, query.job_id, query.rank)
-    return [one.name for one in found][:MAX_SERIES]
-
-
 async def _samples(
     database: Database, query: SamplesQuery, name: str, max_samples: int
 ) -> dict[str, Any]:
-    steps = (query.from_step, query.to_step)
+    wanted = Range(query.job_id, query.rank, name, query.from_step, query.to_step, query.attempt)
     async with database.connection() as connection:
-        first = await store.first_readable_step(
-            connection, query.job_id, query.rank, name, steps, max_samples
-        )
-        chunks = await store.chunks_of_series(
-            connection, query.job_id, query.rank, name, (first, query.to_step)
-        )
+        first = await store.first_readable_step(connection, wanted, max_samples)
+        chunks = await store.chunks_of_series(connection, replace(wanted, from_step=first))
     # Long series take a while: not on the loop, which also keeps the consumer alive.
     whole, shown = await asyncio.to_thread(
         lambda: _merged(merge(chunks, first, query.to_step), query.max_points)

@@ -1,7 +1,7 @@
 """Every statement of the metrics service, one function each; no rules."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal, NamedTuple
 
 import asyncpg
@@ -41,6 +41,18 @@ class SeriesRow:
     num_samples: int
     last_step: int
     last_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is read of one series of a job: of all attempts where none is named."""
+
+    job_id: str
+    rank: int
+    name: str
+    from_step: int
+    to_step: int
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +152,25 @@ async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow
 
 
 async def series_of_job(
-    connection: asyncpg.Connection, job_id: str, rank: int
+    connection: asyncpg.Connection, job_id: str, rank: int, attempt: int | None = None
 ) -> list[SeriesOfJob]:
     rows = await connection.fetch(
         """
         select name, sum(num_samples)::bigint as num_samples,
             (array_agg(last_step order by attempt desc))[1] as last_step,
             (array_agg(last_value order by attempt desc))[1] as last_value
-        from series where job_id = $1 and rank = $2
+        from series where job_id = $1 and rank = $2 and ($3::integer is null or attempt = $3)
         group by name order by name
         """,
         job_id,
         rank,
+        attempt,
     )
     return [SeriesOfJob(**dict(row)) for row in rows]
 
 
 async def first_readable_step(
-    connection: asyncpg.Connection,
-    job_id: str,
-    rank: int,
-    name: str,
-    steps: tuple[int, int],
-    max_samples: int,
+    connection: asyncpg.Connection, wanted: Range, max_samples: int
 ) -> int:
     """The step from which on the range holds at most about `max_samples`, read from its end."""
     found = await connection.fetchval(
@@ -171,32 +179,26 @@ async def first_readable_step(
             select max_step, sum(num_samples) over (order by max_step desc, id desc) as num_read
             from chunks
             where job_id = $1 and rank = $2 and series = $3 and max_step >= $4 and min_step <= $5
+                and ($6::integer is null or attempt = $6)
         ) as chunk
-        where num_read > $6
+        where num_read > $7
         """,
-        job_id,
-        rank,
-        name,
-        *steps,
+        *astuple(wanted),
         max_samples,
     )
     return int(found)
 
 
-async def chunks_of_series(
-    connection: asyncpg.Connection, job_id: str, rank: int, name: str, steps: tuple[int, int]
-) -> list[Chunk]:
+async def chunks_of_series(connection: asyncpg.Connection, wanted: Range) -> list[Chunk]:
     """The chunks that reach into the range, in the order they arrived."""
     rows = await connection.fetch(
         """
         select attempt, steps, values from chunks
         where job_id = $1 and rank = $2 and series = $3 and max_step >= $4 and min_step <= $5
+            and ($6::integer is null or attempt = $6)
         order by id
         """,
-        job_id,
-        rank,
-        name,
-        *steps,
+        *astuple(wanted),
     )
     return [Chunk(*row) for row in rows]
 

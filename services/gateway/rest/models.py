@@ -166,6 +166,7 @@ class Series(BaseModel):
 class Samples(BaseModel):
     job_id: str
     series: dict[str, Series]
+    num_series_left_out: int = 0
 
 
 class LogLine(BaseModel):

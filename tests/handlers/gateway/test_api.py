@@ -341,14 +341,17 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         asked.append((part, path, parameters))
         if path == "/samples":
             series = {"steps": [1, 2], "values": [0.5, "nan"], "num_samples": 2}
-            return {"job_id": job.job_id, "series": {"loss": {**series, "is_downsampled": False}}}
+            loss = {**series, "is_downsampled": False}
+            return {"job_id": job.job_id, "series": {"loss": loss}, "num_series_left_out": 3}
         if path == "/estimate":
             raise PartRefused(404, "no price for device type 'cpu'")
         return {"charged_micro_usd": 1, "accruing_micro_usd": 2, "total_micro_usd": 3}
 
+    steps = "attempt=2&from_step=1&to_step=9"
     async with serving(model, forward=forward) as server:
-        got = await server.client.get(f"/v1/jobs/{job.job_id}/metrics?names=loss&from_step=1")
+        got = await server.client.get(f"/v1/jobs/{job.job_id}/metrics?names=loss&{steps}")
         assert got.json()["series"]["loss"]["values"] == [0.5, "nan"]
+        assert got.json()["num_series_left_out"] == 3
         cost = await server.client.get(f"/v1/jobs/{job.job_id}/cost")
         assert cost.json()["total_micro_usd"] == 3
         body = {"spec": {**SPEC, "resources": {"devices": 2, "device_type": "cpu"}}, "seconds": 60}
@@ -357,7 +360,8 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         unknown = await server.client.post("/v1/estimates", json={"spec": SPEC, "seconds": 60})
         assert (unknown.status_code, "no nodes" in unknown.text) == (422, True)
     assert [path for _, path, _ in asked] == ["/samples", f"/spend/jobs/{job.job_id}", "/estimate"]
-    assert asked[0][2]["from_step"] == 1
+    sent = asked[0][2]
+    assert (sent["attempt"], sent["from_step"], sent["to_step"]) == (2, 1, 9)
 
 
 async def test_a_parked_record_is_put_back_as_it_was(model: Model) -> None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
 from services.metrics import api, store
-from services.metrics.api import read_api
+from services.metrics.api import MAX_SERIES, read_api
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
 from services.runtime.database import Database
@@ -108,6 +108,29 @@ async def test_the_range_of_steps_and_the_names_are_kept_to(
     assert list(answer["series"]) == ["loss", "unknown"]
     assert answer["series"]["loss"]["steps"] == [3, 4, 5]
     assert answer["series"]["unknown"]["steps"] == []
+
+
+async def test_the_samples_of_one_run_are_read_alone(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(metrics, make_samples({"loss": {1: 1.0, 2: 0.9, 3: 0.8}, "old": {1: 0.0}}))
+    await take(metrics, make_samples({"loss": {3: 0.85, 4: 0.7}}, attempt=2))
+    first = (await get(client, "/samples", attempt=1))["series"]
+    assert first["loss"]["values"] == [1.0, 0.9, 0.8]
+    second = (await get(client, "/samples", attempt=2))["series"]
+    assert list(second) == ["loss"]
+    assert second["loss"]["values"] == [0.85, 0.7]
+
+
+async def test_of_too_many_series_the_first_are_answered_and_the_others_counted(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    names = [f"layer_{number:03d}" for number in range(MAX_SERIES + 7)]
+    await take(metrics, make_samples({name: {1: 0.5} for name in names}))
+    answer = await get(client, "/samples")
+    assert list(answer["series"]) == names[:MAX_SERIES]
+    assert answer["num_series_left_out"] == 7
+    assert (await get(client, "/samples", names="layer_001"))["num_series_left_out"] == 0
 
 
 async def test_values_that_are_not_finite_are_kept_and_written_as_words(
@@ -292,6 +315,9 @@ async def test_a_page_of_logs_ends_with_the_line_that_makes_it_too_large(
         ("/samples", {"max_points": "1"}),
         ("/samples", {"from_step": "-1"}),
         ("/samples", {"nmaes": "loss"}),
+        ("/samples", {"attempt": "0"}),
+        ("/samples", {"names": ",".join(map(str, range(MAX_SERIES + 1)))}),
+        ("/samples", {"names": "x" * 8193}),
         ("/logs", {"limit": "1000000"}),
         ("/series", {"rank": "one"}),
     ],

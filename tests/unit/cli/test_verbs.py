@@ -112,11 +112,19 @@ def test_followed_logs_go_on_to_the_end_and_no_line_twice(
 
 
 def test_metrics_are_summed_up_for_people(cli: RunCli, platform: FakePlatform) -> None:
+    within = "--attempt 2 --from-step 1 --to-step 9"
     series = {"steps": [1, 2, 3], "values": [0.5, 0.25, "nan"], "num_samples": 3}
-    platform.on("GET", f"/v1/jobs/{JOB_ID}/metrics", {"job_id": JOB_ID, "series": {"loss": series}})
-    ran = cli("job", "metrics", JOB_ID, "-n", "loss", "-n", "accuracy", "--from-step", "1")
+    answer = {"job_id": JOB_ID, "series": {"loss": series}, "num_series_left_out": 3}
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/metrics", answer)
+    ran = cli("job", "metrics", JOB_ID, "-n", "loss", "-n", "accuracy", *within.split())
     assert ran.out.splitlines()[1].split() == ["loss", "3", "3", "nan", "0.25", "0.5"]
-    assert dict(platform.requests[0].url.params) == {"names": "loss,accuracy", "from_step": "1"}
+    assert ran.err == "3 more series are not shown: name those you want with --name\n"
+    assert dict(platform.requests[0].url.params) == {
+        "names": "loss,accuracy",
+        "attempt": "2",
+        "from_step": "1",
+        "to_step": "9",
+    }
 
 
 def test_an_explanation_names_the_holders(cli: RunCli, platform: FakePlatform) -> None:

@@ -109,14 +109,20 @@ def metrics(
     names: Annotated[
         list[str] | None, typer.Option("--name", "-n", help="Only this metric; may be repeated.")
     ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Only what this run logged.")
+    ] = None,
     from_step: Annotated[int | None, typer.Option("--from-step", min=0)] = None,
+    to_step: Annotated[int | None, typer.Option("--to-step", min=0)] = None,
     max_points: Annotated[int | None, typer.Option("--max-points", min=16, max=20_000)] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show what the job logged. With --output json or yaml, all points."""
     query = {
         "names": ",".join(names) if names else None,
+        "attempt": attempt,
         "from_step": from_step,
+        "to_step": to_step,
         "max_points": max_points,
     }
     with session.connect() as gateway:
@@ -126,6 +132,8 @@ def metrics(
         return
     items = [{"name": name, **series} for name, series in sorted(samples["series"].items())]
     write_list(items, METRIC_COLUMNS, output, "nothing was logged yet")
+    if left_out := samples.get("num_series_left_out"):
+        write_note(f"{left_out} more series are not shown: name those you want with --name")
 
 
 @app.command()
