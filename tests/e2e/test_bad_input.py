@@ -1,6 +1,7 @@
 """Bad input, by every way in: a clear answer that names the field, and nothing stops."""
 
 import asyncio
+import base64
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from drivetrain_schemas.ids import job_id_for
+from services.gateway.core.bytes_shown import MAX_SHOWN_BYTES
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
@@ -28,15 +30,27 @@ BAD_SPECS = [
     pytest.param({"resources": {"devices": 0}}, "resources.devices", id="no device"),
     pytest.param({"resources": {"devices": 1000}}, "devices", id="more devices than the pool owns"),
     pytest.param({"command": None}, "command", id="no command"),
+    pytest.param({"command": "python train.py"}, "code", id="a script without code"),
     pytest.param({"name": "n" * 100}, "name", id="a name too long"),
     pytest.param({"hyperparameters": {"a": [1]}}, "hyperparameters.a", id="a list for a scalar"),
 ]
 
+DUPLICATE_KEYS = b'{"spec": {"name": "a", "name": "b"}}'
+NOT_A_NUMBER = b'{"spec": {"hyperparameters": {"a": NaN}}}'
+DEEP_NESTING = b'{"spec":' + b'{"a":' * 500 + b"1" + b"}" * 501
+
 BAD_BODIES = [
-    pytest.param(b'{"spec": {"name": "a", "name": "b"}}', "twice", id="duplicate keys"),
-    pytest.param(b'{"spec": {"hyperparameters": {"a": NaN}}}', "NaN", id="NaN"),
-    pytest.param(b'{"spec":' + b'{"a":' * 500 + b"1" + b"}" * 501, "nested", id="deep nesting"),
+    pytest.param(DUPLICATE_KEYS, "twice", id="duplicate keys"),
+    pytest.param(NOT_A_NUMBER, "NaN", id="NaN"),
+    pytest.param(DEEP_NESTING, "nested", id="deep nesting"),
     pytest.param(b"{not json", "JSON", id="not JSON"),
+]
+
+BAD_FILES = [
+    pytest.param("name: a\nname: b\n", "stands twice", id="duplicate keys"),
+    pytest.param("hyperparameters: {a: .nan}\n", "not a finite number", id="NaN"),
+    pytest.param("a: " + "[" * 500 + "]" * 500, "nested", id="deep nesting"),
+    pytest.param("{not yaml", "not YAML", id="not YAML"),
 ]
 
 
@@ -78,6 +92,17 @@ def test_the_command_line_names_the_field(
     process = cli(platform, "job", "submit", str(file))
     assert process.returncode in (2, 5), process.stderr
     assert field.rpartition(".")[2] in process.stderr
+
+
+@pytest.mark.parametrize(("text", "word"), BAD_FILES)
+def test_the_command_line_refuses_yaml_that_could_be_read_in_two_ways(
+    platform: StandalonePlatform, tmp_path: Path, text: str, word: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    process = cli(platform, "job", "submit", str(file))
+    assert process.returncode == 2, process.stderr
+    assert word in process.stderr
 
 
 def test_the_command_line_refuses_a_megabyte_of_yaml(
@@ -127,6 +152,9 @@ def test_a_request_id_used_with_another_payload_changes_no_job(
 
 UNREADABLE = [
     pytest.param({}, b"\xff\xfe not json", "not_json", id="not JSON"),
+    pytest.param({}, DUPLICATE_KEYS, "not_json", id="duplicate keys"),
+    pytest.param({}, NOT_A_NUMBER, "not_json", id="NaN"),
+    pytest.param({}, DEEP_NESTING, "not_json", id="deep nesting"),
     pytest.param({"content-type": b"text/csv"}, b"a,b", "content_type", id="another content type"),
     pytest.param({"ce_id": None}, b"{}", "missing_attribute", id="a missing attribute"),
     pytest.param({"ce_type": b"job.polish"}, b"{}", "unknown_type", id="an unknown type"),
@@ -150,7 +178,8 @@ def test_an_unreadable_event_is_parked_with_its_bytes_and_shown(
     asyncio.run(send(platform, [(headers(**changes), value)]))
     found = wait_until(lambda: parked_with(platform, reason, mark), f"{reason} is parked")
     assert found["service"] == "scheduler"
-    assert found["value"] is None or found["value"]["size_bytes"] == len(value)
+    assert found["value"]["size_bytes"] == len(value)
+    assert base64.b64decode(found["value"]["base64"]) == value[:MAX_SHOWN_BYTES]
     listed = cli(platform, "parked", "list", "--output", "json")
     assert found["parked_id"] in listed.stdout
     with platform.client() as client:  # and nothing stopped
