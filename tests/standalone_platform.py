@@ -36,6 +36,7 @@ class StandalonePlatform:
         outside: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home
+        self.output = home.with_name(f"{home.name}.output")
         self._outside = dict(outside or {})
         self._command = [
             sys.executable, "-m", "services.standalone", "up",
@@ -48,8 +49,7 @@ class StandalonePlatform:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("DRIVETRAIN_")
         } | self._outside
-        self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "output").open("ab") as output:
+        with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command, stdout=output, stderr=output, env=environment, start_new_session=True
             )
@@ -119,7 +119,7 @@ class StandalonePlatform:
 
     def _is_up(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self.home / "output").read_text()[-4000:]
+        assert self._process.poll() is None, self.output.read_text()[-4000:]
         parts = self.parts()
         return {"gateway", "scheduler"} <= parts.keys() and all(
             part["state"] in ("ready", "done", "outside") for part in parts.values()

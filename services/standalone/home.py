@@ -16,6 +16,19 @@ from pathlib import Path
 
 from services.standalone.identity import ProcessIdentity, identify
 
+# What lies in the directory before there are credentials in it.
+_FIRST_NAMES = frozenset({"lock", "objects", "pods", "logs", "cache"})
+
+
+class NotOurs(RuntimeError):
+    """The directory is somebody else's: it must not become private to the platform."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(
+            f"{root} is no data directory of a platform: it holds {name!r}. "
+            "Name a new or an empty directory with --home."
+        )
+
 
 class HomeHeld(RuntimeError):
     """Another platform runs on this data directory."""
@@ -84,10 +97,23 @@ class Home:
         return self.root / "cache" / "assets"
 
     def create(self) -> None:
-        for path in (self.root, self.objects, self.pods, self.logs, self.assets):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A directory that was there before may be open to others; what lies in it is not theirs.
+        """Raises `NotOurs` before anything is changed in a directory with other things in it."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._refuse_foreign()
+        # An empty directory may be open to others; what will lie in it is not theirs.
         self.root.chmod(0o700)
+        for path in (self.objects, self.pods, self.logs, self.assets):
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _refuse_foreign(self) -> None:
+        if self.credentials.exists():
+            return
+        names = sorted(path.name for path in self.root.iterdir())
+        # Files that a kill left half written begin with a dot and our own name.
+        own = (*_FIRST_NAMES, *(name for name in names if name.startswith(".credentials.json.")))
+        foreign = [name for name in names if name not in own]
+        if foreign:
+            raise NotOurs(self.root, foreign[0])
 
 
 def default_home() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.standalone.credentials import load_or_create
-from services.standalone.home import Home, HomeHeld, holder_of, locked
+from services.standalone.home import Home, HomeHeld, NotOurs, holder_of, locked
 
 
 @pytest.fixture
@@ -41,6 +41,29 @@ def test_only_the_owner_may_enter_even_if_the_directory_was_open_before(tmp_path
     root.mkdir(mode=0o755)
     Home(root).create()
     assert root.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".bashrc", "postgres"])
+def test_a_directory_with_other_things_in_it_is_left_as_it_is(tmp_path: Path, name: str) -> None:
+    """As root, `--home /tmp` would shut out everybody else."""
+    root = tmp_path / "shared"
+    root.mkdir(mode=0o755)
+    for mine in ("lock", name):
+        (root / mine).touch()
+    with pytest.raises(NotOurs, match="new or an empty directory with --home") as refusal:
+        Home(root).create()
+    assert repr(name) in str(refusal.value)
+    assert root.stat().st_mode & 0o777 == 0o755
+    assert sorted(path.name for path in root.iterdir()) == sorted(["lock", name])
+
+
+def test_a_first_start_that_was_killed_is_no_reason_against_the_second(home: Home) -> None:
+    home.lock.touch()
+    (home.root / ".credentials.json.17.partial").touch()
+    home.create()
+    load_or_create(home.credentials)
+    (home.root / "notes.txt").touch()
+    home.create()
 
 
 def test_secrets_differ_stay_the_same_and_are_readable_by_the_owner_only(home: Home) -> None:
