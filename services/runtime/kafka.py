@@ -142,8 +142,10 @@ class KafkaPublisher:
 
     @staticmethod
     async def _send(producer: Any, record: OutRecord) -> asyncio.Future[Any]:
+        # aiokafka asserts that one of them is there; a parked record may have neither.
+        value = b"" if record.key is None and record.value is None else record.value
         ack: asyncio.Future[Any] = await producer.send(
-            record.topic, value=record.value, key=record.key, headers=list(record.headers)
+            record.topic, value=value, key=record.key, headers=list(record.headers)
         )
         # An ack nobody awaits any more (after a time limit) must not be reported as lost.
         ack.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -87,6 +87,16 @@ async def read(source: RecordSource, at_least: int) -> list[Record]:
     return records
 
 
+async def test_a_record_without_key_and_value_is_taken(bus: Bus, group: str) -> None:
+    """What is too large to be parked leaves nothing but headers."""
+    await bus.publisher.publish([OutRecord(bus.topic, None, None, (("x", b"1"),))])
+    async with bus.member(group) as source:
+        (record,) = await read(source, 1)
+    assert not record.key
+    assert not record.value
+    assert record.headers == (("x", b"1"),)
+
+
 def values(records: Sequence[Record]) -> list[bytes | None]:
     return [record.value for record in records]
 
