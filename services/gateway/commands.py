@@ -21,6 +21,7 @@ from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.rest.problems import Problem
 from services.runtime.bus import OutRecord, PublishFailed
+from services.runtime.parking import replay_header
 
 SOURCE = "/drivetrain/gateway"
 SEND_SECONDS = 5.0
@@ -130,7 +131,7 @@ async def replay(gateway: Gateway, parked: Row) -> None:
         topic=parked["topic"],
         key=parked["key"],
         value=parked["value"],
-        headers=tuple(zip(names, values, strict=True)),
+        headers=(*zip(names, values, strict=True), replay_header(parked["parked_id"])),
     )
     await _publish(gateway, record)
     async with gateway.platform.database.connection() as connection:

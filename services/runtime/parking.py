@@ -2,10 +2,12 @@
 
 A parked record travels on `parked.<service>` with key, value and headers untouched, plus headers
 `x-parked-*` that say why and where it came from. `replay` puts it back on its topic with its id, so
-services that did handle it drop it, and the one that could not meets it again. A record too large
-to be kept leaves the headers alone: whatever comes in must not stop the outbox.
+services that did handle it drop it, and the one that could not meets it again; a header more says
+which parked record it was, so that, parked anew, it is the same one. A record too large to be kept
+leaves the headers alone: whatever comes in must not stop the outbox.
 """
 
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -18,6 +20,7 @@ from services.runtime.transaction import Tx
 HEADER = "x-parked-"
 # Below what a parked topic takes (`topics`); a topic for events takes less than this.
 MAX_KEPT_BYTES = 1_500_000
+_PARKED_ID = re.compile("parked_[a-z2-7]{26}")
 
 
 class NotKept(PlatformError):
@@ -34,7 +37,10 @@ class Unfit:
 
 
 def parked_id(service: str, record: Record) -> str:
-    """The same record parked twice by one service has one id."""
+    """The same record parked twice by one service has one id, and keeps it through a replay."""
+    replayed = parked_fact(record, "replay-of")
+    if _PARKED_ID.fullmatch(replayed):
+        return replayed
     place = (record.topic, str(record.partition), str(record.offset))
     return f"parked_{digest_id(service, *place)}"
 
@@ -65,13 +71,19 @@ async def park(tx: Tx, service: str, unfit: Unfit) -> None:
     await tx.forward(parked_topic(service).name, record, parked_headers(service, unfit))
 
 
+def replay_header(name: str) -> tuple[str, bytes]:
+    """Goes with a record that is put back: the id under which it was parked."""
+    return HEADER + "replay-of", name.encode()
+
+
 def original(record: Record) -> OutRecord:
-    """The record as it was before it was parked, to be put back on its topic. Raises NotKept."""
+    """The record to be put back on its topic: as it was, and a header more. Raises NotKept."""
     if parked_fact(record, "omitted"):
         place = [parked_fact(record, name) for name in ("topic", "partition", "offset")]
         raise NotKept(f"too large to be parked; it lies at {'/'.join(place)}")
     headers = tuple((name, text) for name, text in record.headers if not name.startswith(HEADER))
-    return OutRecord(parked_fact(record, "topic"), record.key, record.value, headers)
+    again = replay_header(parked_fact(record, "id"))
+    return OutRecord(parked_fact(record, "topic"), record.key, record.value, (*headers, again))
 
 
 def parked_fact(record: Record, name: str) -> str:

@@ -1,12 +1,14 @@
 """`python -m services.<name> replay ID`: put a parked record back on its topic, with its id.
 
-`ID` is a parked id, or `all`. The parked topic is read to its end; nothing is removed from it.
+`ID` is a parked id, or `all`. The parked topic is read to its end; nothing is removed from it. What
+was too large to be kept is named, and the others are put back.
 """
 
 import sys
+from collections.abc import Mapping
 
 from drivetrain_schemas.topics import parked_topic
-from services.runtime.bus import Partition, Record
+from services.runtime.bus import OutRecord, Partition, Record
 from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 from services.runtime.parking import NotKept, original, parked_fact
@@ -22,14 +24,25 @@ async def replay(access: KafkaAccess, origin: Origin, service: str, wanted: str)
         if not chosen:
             print(f"{topic} holds no {wanted}", file=sys.stderr)
             return 1
-        await publisher.publish([original(record) for record in chosen.values()])
-    except (TemporaryError, NotKept) as error:
+        kept = _kept(chosen)
+        await publisher.publish(kept)
+    except TemporaryError as error:
         print(f"not replayed: {error}", file=sys.stderr)
         return 1
     finally:
         await publisher.close()
-    print(f"{len(chosen)} replayed")
-    return 0
+    print(f"{len(kept)} replayed")
+    return 0 if kept else 1
+
+
+def _kept(chosen: Mapping[str, Record]) -> list[OutRecord]:
+    kept = []
+    for name, record in chosen.items():
+        try:
+            kept.append(original(record))
+        except NotKept as error:
+            print(f"{name} is not replayed: {error}", file=sys.stderr)
+    return kept
 
 
 async def _read(access: KafkaAccess, topic: str, wanted: str) -> dict[str, Record]:

@@ -378,7 +378,11 @@ async def test_a_parked_record_is_put_back_as_it_was(model: Model) -> None:
         assert answer.status_code == 202
         (put_back,) = server.bus.records("drivetrain.commands.jobs")
         assert (put_back.key, put_back.value) == (b"key", b"\xff not json")
-        assert dict(put_back.headers) == {"content-type": b"application/json", "ce_id": b"original"}
+        assert dict(put_back.headers) == {
+            "content-type": b"application/json",
+            "ce_id": b"original",
+            "x-parked-replay-of": parked_id.encode(),
+        }
         again = (await server.client.get(f"/v1/parked/{parked_id}")).json()
         assert again["replayed_at"] is not None
         assert (await server.client.post(f"/v1/parked/{foreign}/replay")).status_code == 409
