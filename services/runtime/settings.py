@@ -54,10 +54,12 @@ def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
         field = name.removeprefix(PREFIX).lower()
         if field in settings_class.model_fields:
             values[field] = text
-        elif field.removesuffix("_file") in settings_class.model_fields:
-            values[field.removesuffix("_file")] = _read(name, text, problems)
-        else:
+        elif field.removesuffix("_file") not in settings_class.model_fields:
             problems.append(f"{name}: no such setting; {_hint(field, settings_class)}")
+        elif name.removesuffix("_FILE") in environment:
+            problems.append(f"{name}: {name.removesuffix('_FILE')} is given too: leave one out")
+        else:
+            values[field.removesuffix("_file")] = _read(name, text, problems)
     try:
         if not problems:
             return settings_class.model_validate(_decode(settings_class, values))

@@ -1,7 +1,7 @@
 """`python -m services.runtime.topics`: create every topic of `drivetrain_schemas.topics`.
 
 Topics that exist are left as they are; partition counts are fixed at creation, because a key must
-stay on its partition.
+stay on its partition. Exit codes: 0 done, 1 Kafka does not answer, 2 a setting is wrong, and named.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import sys
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from pydantic import SecretStr
 
 from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs
@@ -20,9 +21,9 @@ log = logs.get()
 
 
 class TopicSettings(Settings):
-    """Only the Kafka part is used; the database is not needed."""
+    """Only the Kafka part is used. What every service must be given may stand here and need not."""
 
-    postgres_dsn: None = None  # type: ignore[assignment]
+    postgres_dsn: SecretStr | None = None  # type: ignore[assignment]
 
 
 def new_topic(topic: Topic, prefix: str, replication_factor: int) -> NewTopic:
@@ -75,7 +76,10 @@ def main() -> int:
                 KafkaAccess.of(settings), settings.topic_prefix, settings.topic_replication_factor
             )
         )
-    except (ConfigurationError, TemporaryError) as error:
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except TemporaryError as error:
         print(error, file=sys.stderr)
         return 1
     log.info("topics created", created=created)

@@ -148,9 +148,7 @@ def build_postgres(plan: Plan) -> ChildSpec:
 
 def build_topics(plan: Plan) -> ChildSpec:
     """A one-shot: creates what the schemas declare, and ends."""
-    variables = connection_environment(plan)
-    del variables["DRIVETRAIN_POSTGRES_DSN"]
-    return _python("topics", "services.runtime.topics", plan, variables, None)
+    return _python("topics", "services.runtime.topics", plan, connection_environment(plan), None)
 
 
 def build_template(plan: Plan) -> ChildSpec:

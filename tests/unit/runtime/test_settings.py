@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime import service
+from services.runtime import logs, service, topics
 from services.runtime.errors import ConfigurationError
+from services.runtime.kafka import KafkaAccess
 from services.runtime.settings import Settings, load, masked
 
 DSN = "postgresql://drivetrain:hunter2@127.0.0.1/drivetrain"
@@ -62,6 +63,14 @@ def test_a_value_may_stand_in_a_file(tmp_path: Path) -> None:
     assert settings.postgres_dsn.get_secret_value() == DSN
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_value_and_a_file_for_it_are_one_too_many(tmp_path: Path, is_first: bool) -> None:
+    (tmp_path / "dsn").write_text("postgresql://other")
+    of_file = {"DRIVETRAIN_POSTGRES_DSN_FILE": str(tmp_path / "dsn")}
+    with pytest.raises(ConfigurationError, match=r"_DSN_FILE: DRIVETRAIN_POSTGRES_DSN is given"):
+        load(Settings, of_file | ENOUGH if is_first else ENOUGH | of_file)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"DRIVETRAIN_POSTGRES_DSN_FILE: cannot read"):
         load(Settings, {"DRIVETRAIN_POSTGRES_DSN_FILE": str(tmp_path / "none")})
@@ -96,3 +105,25 @@ def test_wrong_settings_end_the_process_with_code_2(
         service.main(CostLike, lambda settings: pytest.fail("nothing is built"))
     assert ended.value.code == service.EXIT_CONFIGURATION
     assert "did you mean DRIVETRAIN_POSTGRES_DSN?" in capsys.readouterr().err
+
+
+def test_what_every_service_is_given_makes_topics_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = []
+
+    async def create(access: KafkaAccess, *options: object) -> list[str]:
+        given.append(access.bootstrap_servers)
+        return []
+
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    monkeypatch.setattr(topics, "create_topics", create)
+    for name, text in ENOUGH.items():
+        monkeypatch.setenv(name, text)
+    assert topics.main() == 0
+    monkeypatch.delenv("DRIVETRAIN_POSTGRES_DSN")
+    assert topics.main() == 0
+    assert given == ["127.0.0.1:9092"] * 2
+    monkeypatch.setenv("DRIVETRAIN_KAFKA_BOOTSTRAP", "k:1")
+    assert topics.main() == 2
+    assert "did you mean DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS?" in capsys.readouterr().err
