@@ -6,6 +6,7 @@ It uses what every user has: the command line to submit, the REST API to look, a
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,9 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from examples.demo.victim import process_of_rank
+from services.standalone.home import default_home
 from services.standalone.parts import Plan
 
 EXAMPLE = Path("examples/01-digits/job.yaml")
+STUDY = Path("examples/02-study/study.yaml")
 KILL_AT = 0.4
 POLL_SECONDS = 0.25
 FINAL = ("succeeded", "failed", "cancelled", "stopped", "rejected")
@@ -51,9 +54,16 @@ class Story:
             return 1
         await self._summary(job, time.monotonic() - began)
         if stays:
-            self._say("\nTry next:  drivetrain study submit examples/02-study/study.yaml --wait")
-            self._say("           (the command line is .venv/bin/drivetrain)   Ctrl-C stops all\n")
+            self._say(f"\nTry next:  {self._command_line()} study submit {STUDY} --wait")
+            self._say("           Ctrl-C stops all\n")
         return 0 if job["state"] == "succeeded" else 1
+
+    def _command_line(self) -> str:
+        """As it finds this platform from another terminal."""
+        home = self._plan.home.root
+        is_found = home == default_home()
+        where = "" if is_found else f"DRIVETRAIN_HOME={shlex.quote(str(home))} "
+        return f"{where}.venv/bin/drivetrain"
 
     async def _submit(self) -> str | None:
         self._say(f"\n$ drivetrain job submit {EXAMPLE}", style="bold")

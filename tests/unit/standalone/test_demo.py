@@ -33,7 +33,9 @@ REFUSED = {"reason": "no_such_pool", "detail": "there is no pool gpu", "errors":
 SPEND = {"charged_micro_usd": 5, "accruing_micro_usd": 0, "total_micro_usd": 5}
 
 
-async def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: Any) -> tuple[int, str]:
+async def told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: Any, stays: bool = False
+) -> tuple[int, str]:
     """What the demo returns and says where the job's reads give these answers, the last for ever.
 
     A number is an empty answer with that status.
@@ -60,7 +62,7 @@ async def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: Any) -
     client = httpx.AsyncClient(base_url="http://demo", transport=httpx.MockTransport(respond))
     async with client:
         teller = story.Story(plan, client, Console(file=output, soft_wrap=True))
-        return await teller.tell(stays=False), output.getvalue()
+        return await teller.tell(stays=stays), output.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,16 @@ async def test_a_gateway_that_has_not_read_of_the_job_yet_is_asked_again(
 ) -> None:
     exit_code, said = await told(tmp_path, monkeypatch, 503, 404, 404, job("succeeded"))
     assert exit_code == 0, said
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+async def test_the_command_to_try_next_finds_this_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_default: bool
+) -> None:
+    monkeypatch.setenv("DRIVETRAIN_HOME", str(tmp_path if is_default else tmp_path / "other"))
+    _, said = await told(tmp_path, monkeypatch, job("succeeded"), stays=True)
+    where = "" if is_default else f"DRIVETRAIN_HOME={tmp_path} "
+    assert f"Try next:  {where}.venv/bin/drivetrain study submit examples/02-study" in said
 
 
 async def test_a_refused_submission_is_no_success(
