@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from examples.demo.victim import process_of_rank
-from services.standalone.home import default_home
 from services.standalone.parts import Plan
 
 EXAMPLE = Path("examples/01-digits/job.yaml")
@@ -59,9 +58,9 @@ class Story:
         return 0 if job["state"] == "succeeded" else 1
 
     def _command_line(self) -> str:
-        """As it finds this platform from another terminal."""
+        """As it finds this platform from any other terminal."""
         home = self._plan.home.root
-        is_found = home == default_home()
+        is_found = home == (Path.home() / ".drivetrain").resolve()
         where = "" if is_found else f"DRIVETRAIN_HOME={shlex.quote(str(home))} "
         return f"{where}.venv/bin/drivetrain"
 

@@ -96,9 +96,10 @@ async def test_a_gateway_that_has_not_read_of_the_job_yet_is_asked_again(
 async def test_the_command_to_try_next_finds_this_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_default: bool
 ) -> None:
-    monkeypatch.setenv("DRIVETRAIN_HOME", str(tmp_path if is_default else tmp_path / "other"))
-    _, said = await told(tmp_path, monkeypatch, job("succeeded"), stays=True)
-    where = "" if is_default else f"DRIVETRAIN_HOME={tmp_path} "
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = tmp_path / (".drivetrain" if is_default else "other")
+    _, said = await told(home, monkeypatch, job("succeeded"), stays=True)
+    where = "" if is_default else f"DRIVETRAIN_HOME={home} "
     assert f"Try next:  {where}.venv/bin/drivetrain study submit examples/02-study" in said
 
 
