@@ -3,6 +3,9 @@
 They lie in the pod's directory, never on a topic. `PodExit` alone says how a pod ended.
 """
 
+import hashlib
+import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
@@ -12,6 +15,19 @@ from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
 from drivetrain_schemas.jobs import JobSpec, Result
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.units import Attempt, Fence, Rank, Seconds
+
+# The variable by which every process of a pod is known, in /proc/PID/environ.
+MARKER = "DRIVETRAIN_POD_MARKER"
+
+
+def marker_of(directory: Path) -> str:
+    """What the processes of the pod in this directory carry in `MARKER`: the pod, and its place.
+
+    Two platforms on one machine may give pods the same id, for it follows from the request's; their
+    pods never lie in one place (`<place>/<job>/<attempt>/<pod>`).
+    """
+    place = os.path.realpath(directory.parents[2])
+    return f"{directory.name}@{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
 
 
 def _from_any_launcher(job: Any) -> JobSpec:

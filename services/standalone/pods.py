@@ -14,11 +14,10 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain_schemas.pods import StopNotice
+from drivetrain_schemas.pods import MARKER, StopNotice, marker_of
 from services.standalone.files import write_private
 from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
 
-MARKER = "DRIVETRAIN_POD_MARKER"
 DEADLINE_S = 15.0
 # The shim itself enforces the deadline and then flushes what it has for some seconds.
 GRACE_S = 8.0
@@ -62,15 +61,15 @@ async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S, grace_s: float =
 def kill_pod(pod: LivePod) -> None:
     """Kill the shim and everything that carries the pod's marker."""
     send_signal(pod.identity, signal.SIGKILL)
-    for pid in marked_processes(pod.pod_id):
+    for pid in marked_processes(marker_of(pod.directory)):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
 
 
-def marked_processes(pod_id: str) -> tuple[int, ...]:
-    mark = f"{MARKER}={pod_id}".encode()
+def marked_processes(marker: str) -> tuple[int, ...]:
+    mark = f"{MARKER}={marker}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

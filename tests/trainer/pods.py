@@ -12,10 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from drivetrain import marker
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
-from drivetrain_schemas.pods import KafkaAccess, PodExit, PodIdentity, PodSpec, StopNotice
+from drivetrain_schemas.pods import (
+    MARKER,
+    KafkaAccess,
+    PodExit,
+    PodIdentity,
+    PodSpec,
+    StopNotice,
+    marker_of,
+)
 
 NO_KAFKA = KafkaAccess(bootstrap_servers="127.0.0.1:1")
 
@@ -27,6 +34,22 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> 
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.02)
     return value
+
+
+def processes_carrying(marker: str) -> list[int]:
+    """Ids of the living processes with this marker."""
+    entry = f"\0{MARKER}={marker}\0".encode()
+    found = []
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdigit():
+            continue
+        try:
+            environment = b"\0" + (directory / "environ").read_bytes() + b"\0"
+        except OSError:  # gone, or another user's
+            continue
+        if entry in environment:
+            found.append(int(directory.name))
+    return sorted(found)
 
 
 class Pod:
@@ -84,7 +107,7 @@ class Pod:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, marker.VARIABLE: self.pod_id},
+                env={**os.environ, MARKER: marker_of(self.directory)},
                 start_new_session=True,
             )
 
@@ -140,7 +163,7 @@ class Pod:
         return PodExit.model_validate_json(path.read_text())
 
     def processes(self) -> list[int]:
-        return marker.processes_carrying(self.pod_id)
+        return processes_carrying(marker_of(self.directory))
 
     def kill_all(self) -> None:
         """What a launcher does with a pod whose shim is dead."""

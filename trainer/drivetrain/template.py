@@ -21,6 +21,7 @@ from pathlib import Path
 
 from drivetrain import control, marker
 from drivetrain.pod.shim import run_pod
+from drivetrain_schemas.pods import MARKER, marker_of
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PRELOADED = (
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m drivetrain.template", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True)
     socket_path: Path = parser.parse_args(arguments).socket
-    if os.environ.get(marker.VARIABLE) != marker.PADDING:
+    if os.environ.get(MARKER) != marker.PADDING:
         _start_again_with_room_for_the_marker(arguments)
     for module in _PRELOADED:
         importlib.import_module(module)
@@ -134,7 +135,7 @@ def _become_shim(directory: Path) -> None:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        marker.overwrite(directory.name)
+        marker.overwrite(marker_of(directory))
         code = run_pod(directory, is_warm=True)
     except BaseException:
         traceback.print_exc()
@@ -146,7 +147,7 @@ def _become_shim(directory: Path) -> None:
 def _start_again_with_room_for_the_marker(arguments: Sequence[str]) -> None:
     environment = {
         **os.environ,
-        marker.VARIABLE: marker.PADDING,
+        MARKER: marker.PADDING,
         **{name: os.environ.get(name, "1") for name in _THREADS},
     }
     os.execve(

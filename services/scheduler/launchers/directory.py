@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from drivetrain_schemas.base import Value
-from drivetrain_schemas.pods import PodExit, PodIdentity, PodSpec, StopNotice
+from drivetrain_schemas.pods import PodExit, PodIdentity, PodSpec, StopNotice, marker_of
 from services.scheduler.launchers.base import PodRef
 
 V = TypeVar("V", bound=Value)
@@ -35,6 +35,11 @@ class PodDirectory:
     def __init__(self, root: Path, pod: PodRef) -> None:
         self.pod = pod
         self.path = root / pod.job_id / str(pod.attempt) / pod.pod_id
+
+    @property
+    def marker(self) -> str:
+        """What every process of the pod carries."""
+        return marker_of(self.path)
 
     def create(self) -> bool:
         """True when it was created now; False when it was there."""

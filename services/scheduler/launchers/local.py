@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from drivetrain_schemas.pods import PodIdentity, PodSpec, StopNotice
+from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
 from services.runtime import logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
@@ -83,7 +83,7 @@ class LocalLauncher:
         environment = {
             name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")
         }
-        environment[processes.MARKER] = directory.pod.pod_id
+        environment[MARKER] = directory.marker
         with open(directory.path / "launch.log", "ab") as output:
             child = subprocess.Popen(
                 [*self._shim, "--directory", str(directory.path)],
@@ -104,14 +104,12 @@ class LocalLauncher:
             return first
         # What is left of a pod is looked for after its exit was seen, never before.
         marked = processes.marked()
-        return {
-            pod.pod_id: _with_leftovers(
-                first[pod.pod_id],
-                marked.get(pod.pod_id, frozenset()),
-                self._directory(pod).identity(),
-            )
-            for pod in pods
-        }
+        found = {}
+        for pod in pods:
+            directory = self._directory(pod)
+            pids = marked.get(directory.marker, frozenset())
+            found[pod.pod_id] = _with_leftovers(first[pod.pod_id], pids, directory.identity())
+        return found
 
     def _notify(self, pod: PodRef, notice: StopNotice) -> None:
         directory = self._directory(pod)
@@ -121,9 +119,11 @@ class LocalLauncher:
             processes.send(identity, signal.SIGTERM)
 
     def _kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
-        stopped = frozenset(pod.pod_id for pod in pods if self._kill_shim(self._directory(pod)))
-        gone = processes.kill_marked(frozenset(pod.pod_id for pod in pods), KILL_SECONDS)
-        return gone & stopped
+        directories = [self._directory(pod) for pod in pods]
+        stopped = [directory for directory in directories if self._kill_shim(directory)]
+        markers = frozenset(directory.marker for directory in directories)
+        gone = processes.kill_marked(markers, KILL_SECONDS)
+        return frozenset(each.pod.pod_id for each in stopped if each.marker in gone)
 
     def _kill_shim(self, directory: PodDirectory) -> bool:
         """The shim is dead or can never start; its marked processes are another matter."""

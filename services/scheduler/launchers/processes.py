@@ -13,11 +13,10 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from drivetrain_schemas.pods import PodIdentity
+from drivetrain_schemas.pods import MARKER, PodIdentity
 
-MARKER = "DRIVETRAIN_POD_MARKER"
 _MARKER_ENTRY = re.compile(
-    rb"(?:^|\0)" + MARKER.encode() + rb"=(pod_[a-z2-7]{26}_\d+_\d+)(?![\w-])"
+    rb"(?:^|\0)" + MARKER.encode() + rb"=(pod_[a-z2-7]{26}_\d+_\d+@[0-9a-f]{16})(?![\w-])"
 )
 _PROC = Path("/proc")
 
@@ -57,40 +56,40 @@ def send(identity: PodIdentity, number: signal.Signals) -> bool:
 
 
 def marked() -> Mapping[str, frozenset[int]]:
-    """The living processes of every pod on this machine, by pod id."""
+    """The living processes of every pod on this machine, by the pod's marker."""
     found: dict[str, set[int]] = {}
     for pid in _pids():
-        pod_id = _marker(pid)
-        if pod_id is not None:
-            found.setdefault(pod_id, set()).add(pid)
-    return {pod_id: frozenset(pids) for pod_id, pids in found.items()}
+        marker = _marker(pid)
+        if marker is not None:
+            found.setdefault(marker, set()).add(pid)
+    return {marker: frozenset(pids) for marker, pids in found.items()}
 
 
-def kill_marked(pod_ids: frozenset[str], timeout: float) -> frozenset[str]:
-    """Kill until nothing carries these markers; returns the pods of which nothing is left.
+def kill_marked(markers: frozenset[str], timeout: float) -> frozenset[str]:
+    """Kill until nothing carries these markers; returns those that nothing carries any more.
 
     Two empty looks in a row are asked for: a process can fork while it is being looked for.
     """
     deadline = time.monotonic() + timeout
-    num_empty = dict.fromkeys(pod_ids, 0)
+    num_empty = dict.fromkeys(markers, 0)
     while True:
-        left = {pod_id: pids for pod_id, pids in marked().items() if pod_id in pod_ids}
-        num_empty = {pod: 0 if pod in left else num + 1 for pod, num in num_empty.items()}
-        gone = frozenset(pod for pod, num in num_empty.items() if num >= 2)
-        if gone == pod_ids or time.monotonic() > deadline:
+        left = {marker: pids for marker, pids in marked().items() if marker in markers}
+        num_empty = {mark: 0 if mark in left else num + 1 for mark, num in num_empty.items()}
+        gone = frozenset(marker for marker, num in num_empty.items() if num >= 2)
+        if gone == markers or time.monotonic() > deadline:
             return gone
-        for pod_id, pids in left.items():
+        for marker, pids in left.items():
             for pid in pids:
-                _kill(pid, pod_id)
+                _kill(pid, marker)
         time.sleep(0.02)
 
 
-def _kill(pid: int, pod_id: str) -> None:
+def _kill(pid: int, marker: str) -> None:
     handle = _handle(pid)
     if handle is None:
         return
     try:
-        if _marker(pid) == pod_id:
+        if _marker(pid) == marker:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain_schemas.pods import PodIdentity, StopNotice
+from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes
 from services.scheduler.launchers.directory import PodDirectory
@@ -51,14 +51,10 @@ def any_launcher(request, tmp_path):
 
 
 def _leave_nothing(launcher, tmp_path):
-    leftovers = {pod_id for pod_id in processes.marked() if (tmp_path / _job(pod_id)).exists()}
+    leftovers = {marker_of(pod) for pod in tmp_path.glob("job_*/*/pod_*")}
     assert processes.kill_marked(frozenset(leftovers), 10) == leftovers
     for child in launcher._children:
         child.wait(10)
-
-
-def _job(pod_id: str) -> str:
-    return f"job_{pod_id.split('_')[1]}"
 
 
 async def test_a_pod_runs_and_tells_how_it_ended(any_launcher):
@@ -110,7 +106,7 @@ async def test_the_environment_of_the_scheduler_stays_with_it(launcher, tmp_path
     environment = (tmp_path / "environment").read_text()
     assert "secret" not in environment
     assert "AWS_REGION=kept" in environment
-    assert f"{processes.MARKER}={spec.pod_id}" in environment
+    assert f"{MARKER}={PodDirectory(tmp_path, ref_of(spec)).marker}" in environment
 
 
 async def test_another_launcher_adopts_what_lives(launcher, tmp_path):
@@ -168,24 +164,26 @@ async def test_a_dead_shim_is_seen_and_what_it_left_is_killed(any_launcher, tmp_
     spec = make_pod_spec(SLEEP, ranks=2)
     await any_launcher.launch(spec)
     await seen(any_launcher, spec, Sight.ALIVE)
-    identity = PodDirectory(tmp_path, ref_of(spec)).identity()
-    while len(processes.marked().get(spec.pod_id, ())) < 3:
+    directory = PodDirectory(tmp_path, ref_of(spec))
+    identity, marker = directory.identity(), directory.marker
+    while len(processes.marked().get(marker, ())) < 3:
         await asyncio.sleep(0.02)
 
     os.kill(identity.pid, signal.SIGKILL)
     await seen(any_launcher, spec, Sight.DEAD)
-    assert len(processes.marked()[spec.pod_id]) == 2
+    assert len(processes.marked()[marker]) == 2
 
     assert await any_launcher.kill([ref_of(spec)]) == {spec.pod_id}
-    assert spec.pod_id not in processes.marked()
+    assert PodDirectory(tmp_path, ref_of(spec)).marker not in processes.marked()
 
 
-async def test_a_pod_is_not_ended_while_a_process_of_it_is_left(launcher):
+async def test_a_pod_is_not_ended_while_a_process_of_it_is_left(launcher, tmp_path):
     spec = make_pod_spec(LEAVES_A_CHILD)
+    marker = PodDirectory(tmp_path, ref_of(spec)).marker
     await launcher.launch(spec)
 
     ending = await seen(launcher, spec, Sight.ENDING, Sight.ENDED)
-    while ending.sight is Sight.ENDING and len(processes.marked().get(spec.pod_id, ())) > 1:
+    while ending.sight is Sight.ENDING and len(processes.marked().get(marker, ())) > 1:
         ending = await seen(launcher, spec, Sight.ENDING, Sight.ENDED)
 
     assert ending.sight is Sight.ENDING
@@ -214,7 +212,7 @@ async def test_a_pod_given_up_before_it_appeared_can_never_start(launcher, tmp_p
 
     assert (await seen(launcher, spec, Sight.DEAD)).exit is None
     assert not (PodDirectory(tmp_path, ref_of(spec)).path / "spec.json").exists()
-    assert spec.pod_id not in processes.marked()
+    assert PodDirectory(tmp_path, ref_of(spec)).marker not in processes.marked()
 
 
 async def test_killing_hits_one_pod_only(launcher):
@@ -227,6 +225,21 @@ async def test_killing_hits_one_pod_only(launcher):
     assert await launcher.kill([ref_of(first)]) == {first.pod_id}
 
     assert (await seen(launcher, tenth, Sight.ALIVE)).exit is None
+
+
+async def test_killing_leaves_another_platform_s_pod_of_the_same_name(tmp_path):
+    ours, theirs = make_launcher(tmp_path / "ours"), make_launcher(tmp_path / "theirs")
+    spec = make_pod_spec(SLEEP)
+    for each in (ours, theirs):
+        await each.launch(spec)
+        await seen(each, spec, Sight.ALIVE)
+
+    assert await ours.kill([ref_of(spec)]) == {spec.pod_id}
+
+    assert (await seen(ours, spec, Sight.DEAD)).exit is None
+    assert (await seen(theirs, spec, Sight.ALIVE)).exit is None
+    _leave_nothing(theirs, tmp_path / "theirs")
+    _leave_nothing(ours, tmp_path / "ours")
 
 
 async def test_an_exit_of_another_pod_says_nothing(launcher, tmp_path):

@@ -17,6 +17,7 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
+from drivetrain_schemas.pods import marker_of
 from drivetrain_schemas.topics import EVENTS_JOBS
 from services.runtime.kafka import KafkaAccess, KafkaSource
 from services.runtime.topics import create_topics
@@ -138,7 +139,7 @@ async def running_scheduler(
 
 
 def leave_nothing(directory: Path) -> None:
-    pods = frozenset(pod.name for pod in directory.glob("pods/*/*/*"))
+    pods = frozenset(marker_of(pod) for pod in directory.glob("pods/job_*/*/pod_*"))
     assert processes.kill_marked(pods, 10) == pods
 
 
@@ -230,8 +231,8 @@ async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
 
     told = await scheduler.until("job.failed", job)
     assert types(told)[4:] == ["run.lost", "allocation.released", "job.failed"]
-    marked = processes.marked()
-    assert not {pod_id_for(job, 1, index) for index in (0, 1)} & marked.keys()
+    pods = {marker_of(tmp_path / "pods" / job / "1" / pod_id_for(job, 1, i)) for i in (0, 1)}
+    assert not pods & processes.marked().keys()
 
 
 async def test_a_killed_postgres_is_waited_for(
@@ -275,9 +276,10 @@ async def test_a_cancelled_job_stops(scheduler: Scheduler):
 
 def shim_and_ranks(directory: Path, job_id: str, pod_id: str) -> list[int]:
     """The processes of a pod that last: its shim, then the shim's children."""
-    path = directory / "pods" / job_id / "1" / pod_id / "identity.json"
-    shim = json.loads(path.read_text())["pid"]
-    return [shim, *sorted(pid for pid in processes.marked()[pod_id] if _parent(pid) == shim)]
+    pod = directory / "pods" / job_id / "1" / pod_id
+    shim = json.loads((pod / "identity.json").read_text())["pid"]
+    marked = processes.marked()[marker_of(pod)]
+    return [shim, *sorted(pid for pid in marked if _parent(pid) == shim)]
 
 
 def _parent(pid: int) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain_schemas.pods import MARKER, marker_of
 from services.standalone.child import Child, ChildGaveUp, ChildSpec, ChildState, Launch
 from services.standalone.core.restarts import RestartPolicy
 from services.standalone.identity import ProcessIdentity, identify, is_alive, wait_gone
@@ -281,7 +282,7 @@ async def test_live_pods_are_asked_to_stop_and_the_deaf_are_killed(tmp_path: Pat
     notice = json.loads((tmp_path / "job" / "1" / "pod_good" / "seen.json").read_text())
     assert notice == {"reason": "shutdown", "deadline_seconds": 0.5}
     assert not (over / "stop.json").exists()
-    assert marked_processes("pod_deaf") == ()
+    assert marked_processes(marker_of(tmp_path / "job" / "1" / "pod_deaf")) == ()
 
 
 def reused_identity(pid: int) -> ProcessIdentity:
@@ -310,7 +311,7 @@ def start_pod(pods: Path, pod_id: str, *, hears: bool) -> "subprocess.Popen[byte
         while True: signal.pause()
     """)
     root = Path(__file__).parents[3]
-    environment = os.environ | {"DRIVETRAIN_POD_MARKER": pod_id, "PYTHONPATH": str(root)}
+    environment = os.environ | {MARKER: marker_of(directory), "PYTHONPATH": str(root)}
     return subprocess.Popen([sys.executable, "-c", code], cwd=directory, env=environment)
 
 

@@ -51,13 +51,13 @@ def test_a_pod_sees_the_devices_that_it_was_granted_and_no_others(
     if shown_to_the_platform is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown_to_the_platform)
     for rank in (0, 1):
-        variables = rank_environment(pod_spec(), rank, Path("/pod"))
+        variables = rank_environment(pod_spec(), rank, Path("/pods/job/1/pod"))
         assert variables["CUDA_VISIBLE_DEVICES"] == want
         assert variables["LOCAL_RANK"] == str(rank)
 
 
 def test_slots_of_cpu_are_no_devices() -> None:
-    variables = rank_environment(pod_spec(device_type="cpu"), 0, Path("/pod"))
+    variables = rank_environment(pod_spec(device_type="cpu"), 0, Path("/pods/job/1/pod"))
     assert "CUDA_VISIBLE_DEVICES" not in variables
 
 

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain import marker
-from drivetrain_schemas.pods import PodSpec
+from drivetrain_schemas.pods import MARKER, PodSpec, marker_of
 
 # Read by CUDA, and by HIP as well, when a process first touches a device.
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -38,7 +37,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
     store_url = spec.object_store_url.rstrip("/")
     variables = {
         **spec.job.environment,
-        marker.VARIABLE: spec.pod_id,
+        MARKER: marker_of(directory),
         "DRIVETRAIN_TENANT_ID": spec.tenant_id,
         "DRIVETRAIN_JOB_ID": spec.job_id,
         "DRIVETRAIN_RUN_ID": spec.run_id,
