@@ -165,8 +165,8 @@ def _is_acknowledged(ack: asyncio.Future[Any]) -> bool:
 
 async def _abandon(producer: Any) -> None:
     """Stop a producer that may never be able to flush: what it still holds is unknown."""
-    with contextlib.suppress(AttributeError):  # aiokafka's own; else its flush stays for ever
-        producer._message_accumulator.fail_all(KafkaError("the producer was given up"))
+    # Else aiokafka's own flush waits for ever.
+    producer._message_accumulator.fail_all(KafkaError("the producer was given up"))
     try:
         async with asyncio.timeout(2.0):
             await producer.stop()

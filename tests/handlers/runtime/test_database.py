@@ -46,6 +46,15 @@ async def _write_as_to_a_standby(db: Database) -> None:
         await tx.connection.execute("create table written (a integer)")
 
 
+async def test_a_server_that_takes_no_writes_is_not_connected_to(postgres_dsn: str) -> None:
+    """As a standby among several hosts: the one that can be written to is sought, or waited for."""
+    standby = f"{postgres_dsn}?default_transaction_read_only=on"
+    database = Database(standby, "cost", Origin("/tests", "t."))
+    with pytest.raises(asyncpg.TargetServerAttributeNotMatched) as refused:
+        await database.dedicated_connection()
+    assert is_temporary(refused.value)
+
+
 async def test_what_a_handler_leaves_open_is_rolled_back(database: OpenDatabase) -> None:
     db = await database("cost")
     async with db.connection() as connection:

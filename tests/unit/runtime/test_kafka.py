@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaConnectionError, MessageSizeTooLargeError, OutOfOrderSequenceNumber
 
@@ -69,6 +70,12 @@ class PlayedProducer:
         self.acks: list[asyncio.Future[Any]] = []
         self.is_stopped = False
         PlayedProducer.made.append(self)
+
+    @property
+    def _message_accumulator(self) -> "PlayedProducer":
+        return self
+
+    def fail_all(self, error: Exception) -> None: ...
 
     async def start(self) -> None: ...
 
@@ -203,6 +210,19 @@ async def test_a_failure_drops_only_its_own_producer(
         await second
     await publisher.publish(RECORDS[:1])
     assert len(PlayedProducer.made) == 2
+
+
+async def test_nothing_waits_for_what_a_given_up_producer_still_holds() -> None:
+    """aiokafka's own flush would, for ever: with idempotence its batches never expire."""
+    producer = AIOKafkaProducer(**ACCESS.options(), **kafka.PRODUCER_OPTIONS)
+    held = producer._message_accumulator
+    batch = held.create_builder()
+    batch.append(key=b"k", value=b"v", timestamp=None)
+    held._append_batch(batch, TopicPartition("t", 0))
+    flush = asyncio.create_task(held.flush())
+    await kafka._abandon(producer)
+    async with asyncio.timeout(10):
+        await flush
 
 
 class ClosedConsumer:
