@@ -21,7 +21,9 @@ async def test_no_checksum_is_sent_and_none_is_asked_for(monkeypatch: pytest.Mon
         length = int(head.partition("content-length: ")[2].partition("\r\n")[0] or 0)
         heads.append(head)
         bodies.append(await reader.readexactly(length))
-        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 7\r\n\r\ncontent")
+        body = b"content" if head.startswith("get") else b""
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
         await writer.drain()
         writer.close()
 
