@@ -29,18 +29,19 @@ def assert_equal(weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tenso
 
 
 @pytest.mark.parametrize(
-    ("script", "ranks", "kill_at", "kill_rank", "least_step"),
+    ("script", "ranks", "kill_at", "kill_rank", "least_step", "workers"),
     [
-        pytest.param("by_steps.py", 1, 37, 0, 10, id="one rank, within a pass"),
-        pytest.param("by_steps.py", 2, 37, 1, 10, id="rank 1 of two"),
-        pytest.param("by_steps.py", 2, 59, 0, 10, id="rank 0 of two, near the end"),
-        pytest.param("by_epochs.py", 2, 8, 1, 3, id="by epochs, accumulating, within a pass"),
+        pytest.param("by_steps.py", 1, 37, 0, 30, 0, id="one rank, within a pass"),
+        pytest.param("by_steps.py", 1, 47, 0, 40, 2, id="loaded by worker processes"),
+        pytest.param("by_steps.py", 2, 37, 1, 30, 0, id="rank 1 of two"),
+        pytest.param("by_steps.py", 2, 59, 0, 50, 0, id="rank 0 of two, near the end"),
+        pytest.param("by_epochs.py", 2, 8, 1, 6, 0, id="by epochs, accumulating, within a pass"),
     ],
 )
 def test_weights_after_a_kill_equal_those_of_an_undisturbed_run(
-    undisturbed, tmp_path: Path, script, ranks, kill_at, kill_rank, least_step
+    undisturbed, tmp_path: Path, script, ranks, kill_at, kill_rank, least_step, workers
 ) -> None:
-    variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.02}
+    variables = {"WEIGHTS": tmp_path / "weights", "WORKERS": workers}
     killed = train(script, tmp_path, ranks, KILL_AT=kill_at, KILL_RANK=kill_rank, **variables)
     assert killed.exit_codes[kill_rank] == -9, killed.output
     assert not (tmp_path / "weights").exists()
@@ -56,7 +57,7 @@ def test_weights_after_a_kill_equal_those_of_an_undisturbed_run(
 
 def test_ranks_stop_together_at_one_step_and_go_on_from_it(undisturbed, tmp_path: Path) -> None:
     variables = {"WEIGHTS": tmp_path / "weights"}
-    stopped = train("by_steps.py", tmp_path, 2, STOP_AT=23, KILL_RANK=1, PAUSE=0.01, **variables)
+    stopped = train("by_steps.py", tmp_path, 2, STOP_AT=23, KILL_RANK=1, **variables)
     assert stopped.exit_codes == (75, 75), stopped.output
     steps = set(re.findall(r"interrupted: .* at step (\d+)", stopped.output))
     assert len(steps) == 1
@@ -69,7 +70,7 @@ def test_ranks_stop_together_at_one_step_and_go_on_from_it(undisturbed, tmp_path
 
 
 def test_a_truncated_checkpoint_is_passed_over_and_it_is_said(undisturbed, tmp_path: Path) -> None:
-    variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.02}
+    variables = {"WEIGHTS": tmp_path / "weights"}
     train("by_steps.py", tmp_path, 1, KILL_AT=48, **variables)
     complete = sorted(tmp_path.glob("runs/by_steps/1/checkpoints/*/manifest.json"))
     newest = complete[-1].parent
@@ -89,7 +90,7 @@ def test_a_truncated_checkpoint_is_passed_over_and_it_is_said(undisturbed, tmp_p
 def test_a_store_that_refuses_writes_for_a_while_does_not_stop_training(
     undisturbed, tmp_path: Path
 ) -> None:
-    ended = train("failing_store.py", tmp_path, 1, WEIGHTS=tmp_path / "weights", PAUSE=0.02)
+    ended = train("failing_store.py", tmp_path, 1, WEIGHTS=tmp_path / "weights")
     assert ended.exit_codes == (0,), ended.output
     assert ended.output.count("failed: ") == 2
     assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/1"])

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -258,6 +259,18 @@ def test_a_stop_after_the_last_step_of_an_epoch_leaves_what_follows_to_the_next_
     assert followed == []
     train(0)
     assert followed == [2, 4]
+
+
+@pytest.mark.parametrize(("options", "minutes"), [({}, 5), ({"checkpoint_every_minutes": 4.0}, 4)])
+def test_a_checkpoint_is_saved_every_so_many_minutes(options, minutes, monkeypatch) -> None:
+    clock = Mock(monotonic=Mock(return_value=0.0))
+    monkeypatch.setattr("drivetrain.training.time", clock)
+    with drivetrain.run(max_steps=2 * minutes + 1, **options) as run:
+        run.resume(state=State())
+        for number in run.steps():
+            wait_for_saves(run)
+            clock.monotonic.return_value = 60.0 * number
+    assert list(saved()) == [minutes, 2 * minutes, 2 * minutes + 1]
 
 
 class TestInAPod:

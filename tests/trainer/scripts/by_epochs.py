@@ -30,7 +30,7 @@ def main() -> None:
                 optimizer.step()
                 optimizer.zero_grad()
                 run.log(epoch=epoch.index)
-                strike(run)
+                strike(run, every=3)
             schedule.step()
             run.log(learning_rate=schedule.get_last_lr()[0], noise=torch.rand(1))
         if run.rank == 0:
