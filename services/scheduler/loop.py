@@ -3,8 +3,8 @@
 One round: look at the pods of live runs -> let the launcher act (launch, tell to stop, kill) -> one
 transaction under the writer lock that records what is proven, ends what is over, and grants what is
 free. The same round after a crash goes on where the last one was. Handlers only wake it; while runs
-live it polls, and it reads everything anew at least every `resync_seconds`. One scheduler leads at
-a time (a session lock); others stand by.
+live it polls, and it reads everything anew at least every `resync_seconds`. There is one replica; a
+session lock keeps its predecessor, while that still dies, from deciding as well.
 """
 
 import asyncio

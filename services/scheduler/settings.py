@@ -23,7 +23,10 @@ class NodeSetting(BaseModel):
 
 
 class SchedulerSettings(Settings):
-    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}]."""
+    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}].
+
+    For one replica: two would each hear a part of the reports only.
+    """
 
     nodes: tuple[NodeSetting, ...] = ()
     pods_directory: Path = Path("/var/lib/drivetrain/pods")
