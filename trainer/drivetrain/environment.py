@@ -4,6 +4,7 @@
 torchrun or alone only the ranks are known, and the run is a local one in `./runs`.
 """
 
+import fcntl
 import os
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from drivetrain_schemas.ids import DEFAULT_TENANT, job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 
 LOCAL_ROOT = Path("runs")
+_taken: dict[Path, int] = {}  # the open locks of local runs; closed, they would be given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +86,46 @@ def read(variables: Mapping[str, str]) -> Environment:
 
 
 def choose_local_directory(root: Path) -> Path:
-    """The newest local run that is not complete, else a new one.
+    """The newest local run that is neither complete nor going on, else a new one.
 
     A run is complete when its `result.json` is there; started again it would have nothing to do.
+    The directory belongs to this process until its end.
     """
     script = Path(sys.argv[0]).stem or "interactive"
     parent = root / script
     numbers = sorted(int(path.name) for path in parent.glob("*") if path.name.isdigit())
-    newest = numbers[-1] if numbers else 0
-    if newest == 0 or (parent / str(newest) / "result.json").exists():
-        newest += 1
-    directory = (parent / str(newest)).absolute()
+    for number in reversed(numbers):
+        directory = (parent / str(number)).absolute()
+        if _is_complete(directory):
+            break
+        if _take(directory):
+            return directory
+    number = numbers[-1] if numbers else 0
+    while True:
+        number += 1
+        directory = (parent / str(number)).absolute()
+        if not _is_complete(directory) and _take(directory):
+            return directory
+
+
+def _is_complete(directory: Path) -> bool:
+    return (directory / "result.json").exists()
+
+
+def _take(directory: Path) -> bool:
+    """False where another process has it."""
+    if directory in _taken:
+        return True
     directory.mkdir(parents=True, exist_ok=True)
-    return directory
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        # Of this process alone: a lock by flock goes on in workers that outlive a killed run.
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        return False
+    _taken[directory] = descriptor
+    return True
 
 
 def place(environment: Environment, directory: Path, attempt: int) -> Environment:

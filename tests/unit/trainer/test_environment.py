@@ -1,5 +1,7 @@
 """What a rank is told about its run."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,8 +53,20 @@ def test_a_local_run_keeps_its_checkpoints_below_its_directory() -> None:
 
 @pytest.mark.parametrize(
     ("existing", "complete", "want"),
-    [([], [], "1"), (["1", "2"], ["1"], "2"), (["1", "2"], ["1", "2"], "3"), (["notes"], [], "1")],
-    ids=["first", "goes on", "a new one after a complete one", "other names do not count"],
+    [
+        ([], [], "1"),
+        (["1", "2"], ["1"], "2"),
+        (["1", "2"], ["1", "2"], "3"),
+        (["1", "2"], ["2"], "3"),
+        (["notes"], [], "1"),
+    ],
+    ids=[
+        "first",
+        "goes on",
+        "a new one after a complete one",
+        "nothing before a complete one",
+        "other names do not count",
+    ],
 )
 def test_a_local_run_goes_on_until_it_is_complete(
     tmp_path: Path, monkeypatch, existing, complete, want
@@ -63,3 +77,29 @@ def test_a_local_run_goes_on_until_it_is_complete(
     for name in complete:
         (tmp_path / "train" / name / "result.json").touch()
     assert environment.choose_local_directory(tmp_path) == tmp_path / "train" / want
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from drivetrain import environment
+sys.argv = ["train.py"]
+print(environment.choose_local_directory(Path(sys.stdin.readline().strip())).name, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_local_runs_at_once_have_directories_of_their_own(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdin.write(f"{tmp_path}\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "1\n"
+        assert environment.choose_local_directory(tmp_path) == tmp_path / "train" / "2"
+        other.kill()
+    (tmp_path / "train" / "2").rename(tmp_path / "elsewhere")
+    assert environment.choose_local_directory(tmp_path) == tmp_path / "train" / "1"
