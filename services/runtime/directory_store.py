@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from services.runtime.errors import TemporaryError
 from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 _PARTIAL = ".partial-"
+_LEFT_SECONDS = 24 * 3600
 
 
 class DirectoryStore:
@@ -86,13 +88,23 @@ class DirectoryStore:
         for folder, _, names in os.walk(base):
             for name in names:
                 path = Path(folder, name)
+                if name.startswith(_PARTIAL):
+                    _remove_if_left(path)
+                    continue
                 key = path.relative_to(self._root).as_posix()
-                if key.startswith(prefix) and not name.startswith(_PARTIAL):
+                if key.startswith(prefix):
                     try:
                         found.append(ObjectInfo(key, path.stat().st_size))
                     except FileNotFoundError:
                         continue  # deleted meanwhile
         return sorted(found, key=lambda item: item.key)
+
+
+def _remove_if_left(partial: Path) -> None:
+    """A writer that was killed leaves its partial file; no living one takes that long."""
+    with contextlib.suppress(OSError):
+        if time.time() - partial.stat().st_mtime > _LEFT_SECONDS:
+            partial.unlink()
 
 
 def _make_directory(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Object storage: a directory on one machine, or any S3, behind one small protocol.
+"""Object storage as a port: one small protocol, behind which `stores` opens the real ones.
 
 Keys are relative (`checkpoints/default/job_.../manifest.json`), and none is also a folder (`x` and
 `x/y`). A write is whole or not there; what must be written once uses `put_if_absent`. Everything
@@ -7,11 +7,7 @@ that may go through later is a TemporaryError.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
-
-from services.runtime.errors import ConfigurationError
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -48,18 +44,3 @@ class ObjectStore(Protocol):
         """Deleting what is not there is no error."""
 
     async def close(self) -> None: ...
-
-
-def open_object_store(url: str, endpoint_url: str | None = None) -> ObjectStore:
-    """`file:///directory` or `s3://bucket/prefix`. Raises ConfigurationError."""
-    from services.runtime.directory_store import DirectoryStore
-    from services.runtime.s3_store import S3Store
-
-    parts = urlsplit(url)
-    if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
-        return DirectoryStore(Path(unquote(parts.path)))
-    if parts.scheme == "s3" and parts.netloc:
-        return S3Store(parts.netloc, parts.path.strip("/"), endpoint_url)
-    raise ConfigurationError(
-        f"DRIVETRAIN_OBJECT_STORE_URL: {url!r}: write file:///directory or s3://bucket/prefix"
-    )

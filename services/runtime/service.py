@@ -23,7 +23,7 @@ from services.runtime.consumer import Consumer
 from services.runtime.database import Database
 from services.runtime.errors import ConfigurationError, is_temporary
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
-from services.runtime.object_store import ObjectStore, open_object_store
+from services.runtime.object_store import ObjectStore
 from services.runtime.operations import ASGIApp, operations_app, serve, server
 from services.runtime.processing import (
     BatchHandler,
@@ -36,6 +36,7 @@ from services.runtime.processing import (
 )
 from services.runtime.relay import Relay
 from services.runtime.settings import Settings, from_process, masked
+from services.runtime.stores import open_object_store
 from services.runtime.transaction import Origin
 from services.runtime.watchdog import Stuck, watch
 

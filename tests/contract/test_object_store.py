@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from services.runtime.object_store import (
     NoSuchObject,
     ObjectInfo,
     ObjectStore,
-    open_object_store,
 )
 from services.runtime.s3_store import S3Store
+from services.runtime.stores import open_object_store
 from services.runtime.testing import InMemoryObjectStore
 from services.standalone.ports import free_port
 from tests import s3_server
@@ -147,6 +148,20 @@ async def test_a_write_that_fails_leaves_nothing_and_is_said(
     monkeypatch.undo()
     assert await store.get("a/old") == b"old"
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["old"]
+
+
+async def test_what_a_killed_writer_left_goes_once_it_is_old(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    await store.put("a/kept", b"1")
+    left, in_work = (tmp_path / "a" / f".partial-{name}" for name in ("left", "in-work"))
+    for path in (left, in_work):
+        path.write_bytes(b"half")
+    long_ago = time.time() - 25 * 3600
+    os.utime(left, (long_ago, long_ago))
+    os.utime(tmp_path / "a" / "kept", (long_ago, long_ago))
+    assert [info.key for info in await store.list("a/")] == ["a/kept"]
+    assert not left.exists()
+    assert in_work.exists()
 
 
 async def test_a_key_below_an_object_is_refused_in_a_directory(tmp_path: Path) -> None:

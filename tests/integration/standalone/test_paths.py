@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.object_store import open_object_store
+from services.runtime.stores import open_object_store
 from tests.unit.standalone.test_parts import make_plan
 
 
