@@ -75,7 +75,8 @@ def read(variables: Mapping[str, str]) -> Environment:
         attempt=int(variables["DRIVETRAIN_ATTEMPT"]),
         fence=int(variables["DRIVETRAIN_FENCE"]),
         init_method=variables.get("DRIVETRAIN_INIT_METHOD", "env://"),
-        job=JobSpec.model_validate_json(variables["DRIVETRAIN_JOB_SPEC"]),
+        # The platform may be newer than the package in the job's image.
+        job=JobSpec.model_validate_json(variables["DRIVETRAIN_JOB_SPEC"], extra="ignore"),
         directory=Path(variables["DRIVETRAIN_POD_DIRECTORY"]),
         checkpoint_url=variables["DRIVETRAIN_CHECKPOINT_URL"],
         store_url=variables["DRIVETRAIN_OBJECT_STORE_URL"],

@@ -1,5 +1,6 @@
 """What a rank is told about its run."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,13 @@ def test_a_rank_in_a_pod() -> None:
     assert read.job is not None
     assert read.job.seed == 5
     assert read.manifest_prefix == f"checkpoints/default/{JOB}/"
+
+
+def test_a_field_of_a_newer_platform_is_passed_over() -> None:
+    spec = json.loads(IN_A_POD["DRIVETRAIN_JOB_SPEC"]) | {"of_tomorrow": 1}
+    read = environment.read(IN_A_POD | {"DRIVETRAIN_JOB_SPEC": json.dumps(spec)})
+    assert read.job is not None
+    assert read.job.seed == 5
 
 
 def test_under_torchrun_a_run_is_local() -> None:
