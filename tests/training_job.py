@@ -8,6 +8,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.standalone_platform import StandalonePlatform, processes_with_marker
 from tests.waiting import wait_until
 
@@ -47,26 +49,53 @@ class TrainingJob:
         **changes: Any,
     ) -> "TrainingJob":
         """`changes` go over the common spec; `script` takes the place of `jobs/train.py`."""
+        spec = cls.spec(platform, request_id, script, **changes)
+        with platform.client() as client:
+            answer = client.post("/v1/jobs", json={"request_id": request_id, "spec": spec})
+        if answer.is_server_error:
+            answer.raise_for_status()
+        assert answer.status_code in (200, 201, 202), answer.text
+        return cls(platform, answer.json()["job_id"])
+
+    @classmethod
+    def submit_until_taken(cls, platform: StandalonePlatform, request_id: str) -> "TrainingJob":
+        """What clients do while a part is away: the same request again until it is answered."""
+
+        def try_it() -> "TrainingJob | None":
+            try:
+                return cls.submit(platform, request_id)
+            except httpx.TransportError as error:
+                print(f"no answer yet: {error!r}")
+            except httpx.HTTPStatusError as error:
+                if not error.response.is_server_error:
+                    raise
+                print(f"not yet: {error!r}")
+            return None
+
+        return wait_until(try_it, f"{request_id} is taken", seconds=180, every=0.2)
+
+    @staticmethod
+    def spec(
+        platform: StandalonePlatform, name: str, script: str | None = None, **changes: Any
+    ) -> dict[str, Any]:
+        """The common spec, its code uploaded, with the changes."""
         with platform.client() as client:
             code = client.post(
                 "/v1/code",
                 content=packed_code(script or SCRIPT.read_text()),
                 headers={"content-type": "application/gzip"},
             )
-            code.raise_for_status()
-            spec = {
-                "name": request_id,
-                "command": "python train.py",
-                "code": {key: code.json()[key] for key in ("uri", "sha256")},
-                "max_steps": MAX_STEPS,
-                "resources": {"devices": 2},
-                "checkpoint": {"every_steps": 40, "keep_last": 3},
-                "retries": {"limit": 5, "backoff_seconds": 0.5},
-                **changes,
-            }
-            answer = client.post("/v1/jobs", json={"request_id": request_id, "spec": spec})
-        assert answer.status_code in (200, 201, 202), answer.text
-        return cls(platform, answer.json()["job_id"])
+        code.raise_for_status()
+        return {
+            "name": name,
+            "command": "python train.py",
+            "code": {key: code.json()[key] for key in ("uri", "sha256")},
+            "max_steps": MAX_STEPS,
+            "resources": {"devices": 2},
+            "checkpoint": {"every_steps": 40, "keep_last": 3},
+            "retries": {"limit": 5, "backoff_seconds": 0.5},
+            **changes,
+        }
 
     def state(self) -> dict[str, Any]:
         content: dict[str, Any] = self.platform.get(f"/v1/jobs/{self.job_id}")

@@ -1,6 +1,6 @@
 """The training itself is struck: attempt 2, resumed from a checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -8,6 +8,7 @@ from tests.faults import strikes
 from tests.faults.conftest import CheckAll, Submit
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -27,6 +28,44 @@ def test_a_pod_is_killed(
     job.wait_for_strike()
     strike(job)
     check_all(job, attempts=2)
+
+
+@pytest.fixture
+def one_slot_each(platform: StandalonePlatform) -> Iterator[None]:
+    """Sleepers hold all but one slot of each node, so that two ranks are two pods."""
+
+    def sleep(devices: int) -> TrainingJob:
+        with platform.client() as client:
+            spec = {"name": "sleep", "command": "sleep 3600", "resources": {"devices": devices}}
+            answer = client.post("/v1/jobs", json={"spec": spec})
+        answer.raise_for_status()
+        sleeper = TrainingJob(platform, answer.json()["job_id"])
+        wait_until(lambda: sleeper.state()["state"] == "running", "a sleeper runs")
+        return sleeper
+
+    def end(sleeper: TrainingJob) -> None:
+        with platform.client() as client:
+            client.post(f"/v1/jobs/{sleeper.job_id}/cancel").raise_for_status()
+        assert sleeper.wait_final()["state"] == "cancelled"
+
+    # Each goes where it fits tightest: on the first node, all of the second, the first again.
+    first, whole, second = sleep(1), sleep(2), sleep(1)
+    end(whole)
+    last = sleep(1)
+    end(second)
+    yield
+    end(first)
+    end(last)
+
+
+@pytest.mark.usefixtures("one_slot_each")
+def test_a_rank_of_a_gang_of_two_pods_is_killed(submit: Submit, check_all: CheckAll) -> None:
+    job = submit()
+    job.wait_for_strike()
+    assert len(job.pods()) == 2
+    strikes.kill_rank(job)
+    check_all(job, attempts=2)
+    assert len(job.pods(attempt=2)) == 2
 
 
 def test_everything_is_killed_at_once(
