@@ -13,7 +13,7 @@ from services.scheduler.launchers.base import Launcher
 log = logs.get()
 
 SWEEP_SECONDS = 60.0
-MAX_PER_SWEEP = 20
+BATCH = 50
 
 
 class Sweeper:
@@ -33,11 +33,28 @@ class Sweeper:
             await platform.clock.sleep(SWEEP_SECONDS)
 
     async def sweep(self, platform: Platform) -> None:
-        async with platform.database.connection() as connection:
-            job_ids = await store.jobs_to_tidy(connection, self._num_kept, MAX_PER_SWEEP)
-        for job_id in job_ids:
+        """Everything that may go, in batches; what cannot be removed is tried again next time."""
+        num_removed = num_left = 0
+        while True:
+            async with platform.database.connection() as connection:
+                skipped = self._num_kept + num_left
+                job_ids = await store.jobs_to_tidy(connection, skipped, BATCH)
+            if not job_ids:
+                break
+            for job_id in job_ids:
+                if await self._remove(platform, job_id):
+                    num_removed += 1
+                else:
+                    num_left += 1
+        if num_removed:
+            log.info("pod directories removed", num_jobs=num_removed)
+
+    async def _remove(self, platform: Platform, job_id: str) -> bool:
+        try:
             await self._launcher.remove(job_id)
-            async with platform.database.transaction() as tx:
-                await store.set_tidied(tx.connection, job_id)
-        if job_ids:
-            log.info("pod directories removed", num_jobs=len(job_ids))
+        except OSError as error:
+            log.warning("pod directories not removed", job_id=job_id, error=repr(error))
+            return False
+        async with platform.database.transaction() as tx:
+            await store.set_tidied(tx.connection, job_id)
+        return True

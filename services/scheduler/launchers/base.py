@@ -52,4 +52,4 @@ class Launcher(Protocol):
         """Kill all that belongs to these pods; returns those confirmed gone."""
 
     async def remove(self, job_id: str) -> None:
-        """Remove what the pods of a finished job left behind."""
+        """Remove what the pods of a finished job left behind. Raises OSError."""

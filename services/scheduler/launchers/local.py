@@ -73,7 +73,8 @@ class LocalLauncher:
         return await asyncio.to_thread(self._kill, pods)
 
     async def remove(self, job_id: str) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._root / job_id, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            await asyncio.to_thread(shutil.rmtree, self._root / job_id)
 
     def _directory(self, pod: PodRef) -> PodDirectory:
         return PodDirectory(self._root, pod)

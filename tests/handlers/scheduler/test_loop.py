@@ -341,3 +341,20 @@ async def test_directories_of_old_jobs_are_removed_and_the_last_kept(world: Worl
     await sweeper.sweep(world.platform)
 
     assert sorted(world.launcher.removed) == sorted([JOB, OTHER])
+
+
+async def test_all_that_may_go_goes_and_what_cannot_is_tried_again(world: World, monkeypatch):
+    monkeypatch.setattr("services.scheduler.sweeper.BATCH", 2)
+    jobs = [job_id_for("default", f"r{number}") for number in range(6)]
+    for number, job_id in enumerate(jobs):
+        await world.submit(make_submit(f"r{number}"))
+        await world.cancel(job_id)
+    sweeper = Sweeper(world.launcher, num_kept=0)
+    world.launcher.unremovable = set(jobs[2:5])
+
+    await sweeper.sweep(world.platform)
+    assert sorted(world.launcher.removed) == sorted({*jobs} - world.launcher.unremovable)
+
+    world.launcher.unremovable = set()
+    await sweeper.sweep(world.platform)
+    assert sorted(world.launcher.removed) == sorted(jobs)

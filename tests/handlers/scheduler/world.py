@@ -61,6 +61,7 @@ class FakeLauncher:
         self.killed: list[str] = []
         self.unkillable: set[str] = set()
         self.removed: list[str] = []
+        self.unremovable: set[str] = set()
 
     def reserve_port(self) -> int:
         return 29_500
@@ -87,6 +88,8 @@ class FakeLauncher:
         return frozenset(pod.pod_id for pod in pods) - self.unkillable
 
     async def remove(self, job_id: str) -> None:
+        if job_id in self.unremovable:
+            raise PermissionError(job_id)
         self.removed.append(job_id)
 
     def end(self, pod_id: str, outcome: str = "succeeded", **facts) -> None:
