@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, InvalidPayload
 from drivetrain_schemas.ids import JobId, RequestId, job_id_for
 from drivetrain_schemas.jobs import (
@@ -150,10 +151,24 @@ async def refuse_invalid(tx: Tx, invalid: InvalidPayload) -> bool:
         detail=invalid.detail[:MAX_DETAIL],
         errors=invalid.errors,
     )
-    await tx.emit(rejected, tenant_id=attributes.tenant_id)
+    await tx.emit(rejected, tenant_id=attributes.tenant_id, cause=_cause(invalid))
     instruments.REQUESTS.labels(str(rejected.reason)).inc()
     log.info("job request rejected", job_id=job_id, reason=str(rejected.reason))
     return True
+
+
+def _cause(invalid: InvalidPayload) -> Event[Payload]:
+    """The command that could not be read: the answer names it and carries on its trace."""
+    attributes = invalid.attributes
+    return Event(
+        event_id=attributes.event_id,
+        source=attributes.source,
+        occurred_at=attributes.occurred_at,
+        tenant_id=attributes.tenant_id,
+        payload=invalid.payload_class.model_construct(),
+        correlation_id=attributes.correlation_id,
+        traceparent=attributes.traceparent,
+    )
 
 
 async def _reject(

@@ -39,8 +39,6 @@ class JobRow:
     num_runs: int
     num_failures: int
     num_self_interruptions: int
-    waiting_reason: str | None
-    waiting_position: int | None
     is_cancelled: bool
     cancel_reason: str
     queued_at: datetime
@@ -281,14 +279,17 @@ def _job(row: Any) -> JobRow:
         command_event_id=row["command_event_id"],
         correlation_id=row["correlation_id"],
         traceparent=row["traceparent"],
-        spec=JobSpec.model_validate_json(row["spec"]),
-        trial=None if row["trial"] is None else TrialOf.model_validate_json(row["trial"]),
+        # A newer version may have written more: what was accepted is not judged again.
+        spec=JobSpec.model_validate_json(row["spec"], extra="ignore"),
+        trial=(
+            None
+            if row["trial"] is None
+            else TrialOf.model_validate_json(row["trial"], extra="ignore")
+        ),
         state=JobState(row["state"]),
         num_runs=row["num_runs"],
         num_failures=row["num_failures"],
         num_self_interruptions=row["num_self_interruptions"],
-        waiting_reason=row["waiting_reason"],
-        waiting_position=row["waiting_position"],
         is_cancelled=row["cancel_requested_at"] is not None,
         cancel_reason=row["cancel_reason"] or "",
         queued_at=row["queued_at"],

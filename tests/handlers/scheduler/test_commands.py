@@ -8,7 +8,7 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, JobSubmit, RejectionReason
 from services.runtime.bus import Record
 from services.runtime.processing import EventProcessor
-from tests.events import handle, make_event, make_record, parked, process
+from tests.events import emitted, handle, make_event, make_record, parked, process
 from tests.handlers.scheduler.world import World, make_spec, make_submit
 
 JOB = job_id_for("default", "r1")
@@ -123,6 +123,26 @@ async def test_an_invalid_spec_is_answered_field_by_field(world: World):
     assert (rejected.job_id, rejected.request_id) == (JOB, "r1")
     assert rejected.command_event_id == event_id
     assert {error.field for error in rejected.errors} == {"spec.resources.devices", "spec.colour"}
+
+
+async def test_the_answer_to_an_unreadable_request_names_it_as_its_cause(world: World):
+    event_id = await _process_json(world, {"request_id": "r1", "spec": {"name": 7}})
+
+    (answer,) = await emitted(world.database, after=world._last)
+    assert answer.causation_id == answer.correlation_id == event_id
+
+
+async def test_a_job_that_a_newer_version_accepted_is_still_read(world: World):
+    await world.submit(make_submit())
+    async with world.database.transaction() as tx:
+        await tx.connection.execute(
+            """update jobs set spec = (spec::jsonb || '{"of_tomorrow": 1}')::text,
+                trial = '{"study_id": "study_aaaaaaaaaaaaaaaaaaaaaaaaaa", "number": 1, "x": 2}'"""
+        )
+
+    await world.rounds()
+
+    assert (await world.job(JOB)).state is JobState.RUNNING
 
 
 async def test_a_request_that_names_no_job_is_parked(world: World):
