@@ -8,7 +8,8 @@ import pytest
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
 from drivetrain_schemas.charges import ChargeRecorded
-from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
+from drivetrain_schemas.ids import allocation_id_for, charge_id_for, job_id_for, run_id_for
+from services.cost import store
 from services.cost.core.prices import Price, PriceBook
 from services.cost.handlers import handlers
 from tests.conftest import OpenDatabase
@@ -93,3 +94,24 @@ async def test_the_database_refuses_to_change_a_charge(database: OpenDatabase) -
             await connection.execute("update charges set amount_micro_usd = 0")
         with pytest.raises(asyncpg.RaiseError, match="append-only"):
             await connection.execute("delete from charges")
+
+
+async def test_the_database_refuses_a_second_charge_for_the_same_slots_and_price(
+    database: OpenDatabase,
+) -> None:
+    """Whatever id it comes under; what reverses it is another row, and may stand there once."""
+    db = await database("cost")
+    (charge,) = await handle(db, handlers(BOOK), make_event(released(timedelta(seconds=1))))
+    assert isinstance(charge, ChargeRecorded)
+    second = charge.model_copy(update={"charge_id": charge_id_for(charge.allocation_id, "other")})
+    async with db.connection() as connection:
+        with pytest.raises(asyncpg.UniqueViolationError, match="charges_once"):
+            await store.insert_charge(connection, second)
+        reverse = (
+            "insert into charges select $1, tenant_id, job_id, run_id, attempt, allocation_id, "
+            "pool, device_type, num_slots, starts_at, ends_at, price_id, "
+            "price_micro_usd_per_slot_hour, -amount_micro_usd, charge_id from charges"
+        )
+        await connection.execute(reverse, "reversal-1")
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await connection.execute(f"{reverse} where reverses_charge_id is null", "reversal-2")
