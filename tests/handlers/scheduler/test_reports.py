@@ -80,16 +80,20 @@ async def test_the_newest_heartbeat_of_a_pod_is_kept_at_most_once_a_second(world
     assert await rows(world) == [(POD, 5)]
 
 
-async def test_an_older_fence_and_a_run_that_is_over_are_ignored(world: World):
+async def test_another_fence_and_a_run_that_is_over_are_ignored(world: World):
     await running(world)
-    async with world.database.connection() as connection:
-        fence = (await store_runs.fences(connection, [RUN]))[RUN]
+    async with world.database.transaction() as tx:
+        await tx.connection.execute("update runs set fence = 7")
 
-    await hear(world, beat(1, fence=fence + 1))
-    await hear(world, beat(1, run_id=run_id_for(JOB, 9)))
-
+    await hear(world, beat(1, fence=6))
+    await hear(world, beat(1, fence=8))
+    await hear(world, beat(1, fence=7, run_id=run_id_for(JOB, 9)))
     assert await rows(world) == []
     assert not world.leases.is_heard(RUN)
+
+    await hear(world, beat(1, fence=7))
+    assert await rows(world) == [(POD, 1)]
+    assert world.leases.is_heard(RUN)
 
 
 async def test_silence_makes_a_run_suspect_and_a_heartbeat_takes_it_back(world: World):

@@ -1,6 +1,7 @@
 """Silence means something only while the scheduler hears itself."""
 
 import pytest
+from aiokafka.partitioner import DefaultPartitioner
 
 from services.scheduler.core.leases import Steadiness, hear_beacon, is_lapsed
 from services.scheduler.leases import partition_keys
@@ -35,4 +36,5 @@ def test_a_pause_of_the_beacon_starts_the_count_anew():
 def test_every_partition_gets_a_beacon_of_its_own():
     keys = partition_keys("beacon-x", 7)
 
-    assert len(set(keys)) == 7
+    partitioner, partitions = DefaultPartitioner(), list(range(7))
+    assert [partitioner(key.encode(), partitions, partitions) for key in keys] == partitions
