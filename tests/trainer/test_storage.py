@@ -1,5 +1,6 @@
 """A directory as object store; what it shares with S3 is in tests/contract."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,22 @@ def test_a_write_that_breaks_off_leaves_nothing(storage: DirectoryStorage, monke
         storage.put("a/one", b"new")
     assert storage.get("a/one") == b"old"
     assert storage.list() == ["a/one"]
+
+
+def test_each_directory_that_is_made_is_synced_into_the_one_above(
+    storage: DirectoryStorage, tmp_path: Path, monkeypatch
+) -> None:
+    synced = set()
+    fsync = os.fsync
+
+    def watch(descriptor: int) -> None:
+        synced.add(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", watch)
+    storage.put("a/b/c", b"")
+    root = tmp_path / "with a space"
+    assert {tmp_path, root, root / "a", root / "a" / "b"} <= synced
 
 
 def test_other_addresses_are_refused() -> None:

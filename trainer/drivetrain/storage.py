@@ -87,7 +87,7 @@ class DirectoryStorage:
     @contextlib.contextmanager
     def _written(self, key: str, data: bytes) -> Iterator[Path]:
         target = self._root / key
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_directory(target.parent)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with temporary.open("xb") as file:
@@ -106,6 +106,15 @@ def _walk(start: Path) -> Iterator[Path]:
 
     for directory, _, names in os.walk(start, onerror=complain):
         yield from (Path(directory, name) for name in names)
+
+
+def _make_directory(directory: Path) -> None:
+    """With those above it, each as lasting as what will lie in it."""
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync_directory(directory.parent)
 
 
 def _sync_directory(directory: Path) -> None:
