@@ -182,9 +182,44 @@ def test_what_cannot_be_stored_is_refused_with_its_path() -> None:
     def train() -> None:
         with drivetrain.run(max_steps=3) as run:
             run.resume(state=State(lambda: 0))
-            list(run.steps())
+            pytest.fail("training began")
 
     with pytest.raises(drivetrain.NotStorable, match=r"state\.value"):
+        train()
+
+
+def test_a_lazy_module_is_stored_once_it_has_shapes() -> None:
+    with drivetrain.run(max_steps=1) as run:
+        model = run.parallel(torch.nn.LazyLinear(2))
+        run.resume(state=model)
+        for _ in run.steps():
+            model(torch.ones(1, 3))
+    assert len(list(Path("runs/script/1/checkpoints").glob("*/manifest.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_steps": 0}, "max_steps=0: at least 1"),
+        ({"max_steps": -3}, "max_steps=-3: at least 1"),
+        ({"checkpoint_every_steps": 0}, "^checkpoint_every_steps is too small: write 1 or more$"),
+        ({"checkpoint_every_minutes": -1.0}, "^checkpoint_every_minutes is too small"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_refused_by_its_name(options, words) -> None:
+    with pytest.raises(drivetrain.DrivetrainError, match=words):
+        drivetrain.run(**options)
+    assert not Path("runs").exists()
+
+
+def test_a_second_walk_over_the_data_of_an_epoch_is_refused() -> None:
+    def train() -> None:
+        with drivetrain.run() as run:
+            for epoch in run.epochs(1):
+                assert list(epoch.steps([1, 2, 3])) == [1, 2, 3]
+                epoch.steps([4, 5, 6, 7])
+
+    with pytest.raises(drivetrain.DrivetrainError, match="chain the loaders"):
         train()
 
 

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -81,11 +82,13 @@ class Checkpointer:
         return self._writer is not None and self._writer.is_alive()
 
     def hold(self, things: Mapping[str, Any]) -> None:
-        """What checkpoints hold, by name."""
+        """What checkpoints hold, by name. What cannot be stored is refused before training."""
         for name, thing in things.items():
             if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
                 raise TypeError(f"{name}: it has no state_dict and load_state_dict")
             self._things[name] = unwrap(thing)
+            with suppress(ValueError):  # lazy modules have no shapes before their first batch
+                tree.encode(self._things[name].state_dict(), name, {})
 
     def begin(self, moment: Moment) -> None:
         """Stage now, write in the background. No save may be going on."""

@@ -3,14 +3,20 @@
 import logging
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from drivetrain import environment as environments
 from drivetrain import manifests
 from drivetrain.environment import Environment
+from drivetrain.errors import DrivetrainError
 from drivetrain.parallel import World
 from drivetrain.reporting import FileSink, ShimSink, Sink
 from drivetrain.samples import Standing
 from drivetrain.storage import open_storage
-from drivetrain_schemas.jobs import Goal
+from drivetrain_schemas.errors import field_errors
+from drivetrain_schemas.jobs import CheckpointPolicy, Goal
+
+_DEFAULT_EVERY_MINUTES = 5.0
 
 _logger = logging.getLogger("drivetrain")
 
@@ -26,6 +32,17 @@ def settle_local(environment: Environment, world: World) -> Environment:
         choice = (str(directory), manifests.highest_fence(keys) + 1)
     directory_, attempt = world.share(choice)
     return environments.place(environment, Path(directory_), attempt)
+
+
+def make_policy(every_steps: int | None, every_minutes: float | None) -> CheckpointPolicy:
+    """When a script wants to save; every five minutes where it does not say."""
+    if every_steps is None and every_minutes is None:
+        return CheckpointPolicy(every_minutes=_DEFAULT_EVERY_MINUTES)
+    try:
+        return CheckpointPolicy(every_steps=every_steps, every_minutes=every_minutes)
+    except ValidationError as error:
+        wrong = [f"checkpoint_{e.field} {e.message}: {e.fix}" for e in field_errors(error)]
+        raise DrivetrainError("; ".join(wrong)) from None
 
 
 def open_sink(environment: Environment) -> Sink:

@@ -34,7 +34,6 @@ from drivetrain_schemas.pods import StopNotice
 if TYPE_CHECKING:
     import torch
 
-_DEFAULT_EVERY_MINUTES = 5.0
 _FINAL_SAVE_SECONDS = 120.0
 _STOP_SAVE_SECONDS = 20.0
 _FLUSH_SECONDS = 5.0
@@ -57,9 +56,7 @@ def run(
     Outside the platform this is a local run in `./runs`, with the same checkpoints and resume.
     """
     environment = environments.read(os.environ)
-    policy = CheckpointPolicy(
-        every_steps=checkpoint_every_steps, every_minutes=checkpoint_every_minutes
-    )
+    policy = preparation.make_policy(checkpoint_every_steps, checkpoint_every_minutes)
     overrides: Mapping[str, hyper.Scalar] = {}
     if (job := environment.job) is not None:
         overrides = job.hyperparameters
@@ -67,8 +64,8 @@ def run(
         seed = seed if job.seed is None else job.seed
         if job.checkpoint.every_steps or job.checkpoint.every_minutes:
             policy = job.checkpoint
-    if not (policy.every_steps or policy.every_minutes):
-        policy = CheckpointPolicy(every_minutes=_DEFAULT_EVERY_MINUTES)
+    if max_steps is not None and max_steps < 1:
+        raise DrivetrainError(f"max_steps={max_steps}: at least 1, or leave it out")
     values = hyper.merge(hyperparameters or {}, overrides)
     return Run(environment, values, max_steps, seed, policy)
 
@@ -376,15 +373,22 @@ class Epoch:
         self.index = index
         self._run = run_
         self._count = count
+        self._has_begun = False
 
     def steps(self, loader: Iterable[Any], accumulate: int | None = None) -> Iterator[Any]:
         """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""
+        if self._has_begun:
+            raise DrivetrainError(
+                "epoch.steps() is there once in an epoch, because a checkpoint holds one place in "
+                "the data: chain the loaders into one, or count each pass as an epoch of its own"
+            )
+        if accumulate is not None and accumulate < 1:
+            raise ValueError("accumulate: at least 1")
+        self._has_begun = True
         run_ = self._run
         source = BatchSource(loader, run_.world_size, run_.seed, run_.rank)
         if run_.max_steps is None and source.num_batches is not None:
             run_._total_steps = -(-source.num_batches // (accumulate or 1)) * self._count
         if accumulate is None:
             return run_._pass(source)
-        if accumulate < 1:
-            raise ValueError("accumulate: at least 1")
         return run_._pass_accumulated(source, accumulate)
