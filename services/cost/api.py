@@ -11,18 +11,29 @@ from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
 from services.cost import store
-from services.cost.core.charges import Usage, total_micro_usd
+from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.prices import PriceBook
 from services.runtime.operations import ASGIApp
 from services.runtime.service import Platform
 
 
+class Unpriced(BaseModel):
+    """Slots of a kind that no price covers, though they were, or are, used."""
+
+    pool: str
+    device_type: str
+
+
 class Spend(BaseModel):
-    """Micro-dollars: charged for what was released, accruing for what is held now."""
+    """Micro-dollars: charged for what was released, accruing for what is held now.
+
+    What `unpriced` names counts 0 in them, because its price is not known, not because it is free.
+    """
 
     charged_micro_usd: int
     accruing_micro_usd: int
     total_micro_usd: int
+    unpriced: tuple[Unpriced, ...]
 
 
 class Estimate(BaseModel):
@@ -41,15 +52,17 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     async def spend_of_job(job_id: JobId) -> Spend:
         async with database.connection() as connection, store.one_moment(connection):
             charged = await store.charged_to_job(connection, job_id)
+            unpriced = await store.unpriced_of_job(connection, job_id)
             usages = await store.open_usages_of_job(connection, job_id)
-        return _spend(charged, usages, book)
+        return _spend(charged, unpriced, usages, book)
 
     @app.get("/spend/tenants/{tenant_id}")
     async def spend_of_tenant(tenant_id: TenantId) -> Spend:
         async with database.connection() as connection, store.one_moment(connection):
             charged = await store.charged_to_tenant(connection, tenant_id)
+            unpriced = await store.unpriced_of_tenant(connection, tenant_id)
             usages = await store.open_usages_of_tenant(connection, tenant_id)
-        return _spend(charged, usages, book)
+        return _spend(charged, unpriced, usages, book)
 
     @app.get("/estimate")
     async def estimate(
@@ -72,10 +85,14 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     return app
 
 
-def _spend(charged: int, usages: tuple[Usage, ...], book: PriceBook) -> Spend:
+def _spend(
+    charged: int, unpriced: set[tuple[str, str]], usages: tuple[Usage, ...], book: PriceBook
+) -> Spend:
     accruing = total_micro_usd(usages, book)
+    kinds = sorted(unpriced | unpriced_kinds(usages, book))
     return Spend(
         charged_micro_usd=charged,
         accruing_micro_usd=accruing,
         total_micro_usd=charged + accruing,
+        unpriced=tuple(Unpriced(pool=pool, device_type=kind) for pool, kind in kinds),
     )

@@ -9,6 +9,7 @@ import asyncpg
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
 from services.cost.core.charges import Usage
+from services.cost.core.prices import UNPRICED
 
 _PUT_ALLOCATION = """
 insert into allocations
@@ -27,6 +28,12 @@ _CHARGED_TO_JOB = "select coalesce(sum(amount_micro_usd), 0)::bigint from charge
 _CHARGED_TO_TENANT = (
     "select coalesce(sum(amount_micro_usd), 0)::bigint from charges where tenant_id = $1"
 )
+_UNPRICED_OF_JOB = """
+select distinct pool, device_type from charges where price_id = $2 and job_id = $1
+"""
+_UNPRICED_OF_TENANT = """
+select distinct pool, device_type from charges where price_id = $2 and tenant_id = $1
+"""
 _OPEN = """
 select allocation_id, pool, device_type, num_slots, granted_at, clock_timestamp() as now
 from allocations where released_at is null and {column} = $1 order by allocation_id
@@ -85,6 +92,19 @@ async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> int:
 
 async def charged_to_tenant(connection: asyncpg.Connection, tenant_id: str) -> int:
     return cast(int, await connection.fetchval(_CHARGED_TO_TENANT, tenant_id))
+
+
+async def unpriced_of_job(connection: asyncpg.Connection, job_id: str) -> set[tuple[str, str]]:
+    """The pools and device types that were charged nothing, because no price covered them."""
+    rows = await connection.fetch(_UNPRICED_OF_JOB, job_id, UNPRICED)
+    return {(row["pool"], row["device_type"]) for row in rows}
+
+
+async def unpriced_of_tenant(
+    connection: asyncpg.Connection, tenant_id: str
+) -> set[tuple[str, str]]:
+    rows = await connection.fetch(_UNPRICED_OF_TENANT, tenant_id, UNPRICED)
+    return {(row["pool"], row["device_type"]) for row in rows}
 
 
 async def open_usages_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[Usage, ...]:

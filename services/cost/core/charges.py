@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from drivetrain_schemas.ids import charge_id_for
-from services.cost.core.prices import Period, PriceBook
+from services.cost.core.prices import UNPRICED, Period, PriceBook
 
 HOUR_MICROSECONDS = 3_600_000_000
 
@@ -55,3 +55,13 @@ def amount_micro_usd(num_slots: int, period: Period) -> int:
 def total_micro_usd(usages: tuple[Usage, ...], book: PriceBook) -> int:
     """What all these would be charged."""
     return sum(charge.amount_micro_usd for usage in usages for charge in charges(usage, book))
+
+
+def unpriced_kinds(usages: tuple[Usage, ...], book: PriceBook) -> set[tuple[str, str]]:
+    """The pools and device types for which, all or part of the time, no price holds."""
+    return {
+        (usage.pool, usage.device_type)
+        for usage in usages
+        for charge in charges(usage, book)
+        if charge.period.price_id == UNPRICED
+    }

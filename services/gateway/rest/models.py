@@ -213,12 +213,23 @@ class CheckpointList(BaseModel):
     checkpoints: list[Checkpoint]
 
 
+class Unpriced(BaseModel):
+    """Slots that are used and that no price covers."""
+
+    pool: str
+    device_type: str
+
+
 class Spend(BaseModel):
-    """Charged for what was released, accruing for what is held now."""
+    """Charged for what was released, accruing for what is held now.
+
+    What `unpriced` names counts 0 in them, because its price is not known.
+    """
 
     charged_micro_usd: int
     accruing_micro_usd: int
     total_micro_usd: int
+    unpriced: list[Unpriced] = []
 
 
 class JobCost(Spend):

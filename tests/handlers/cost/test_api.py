@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import httpx
+import pytest
 import pytest_asyncio
 
+from drivetrain_schemas.ids import allocation_id_for
 from services.cost.api import read_api
 from services.cost.handlers import handlers
 from services.runtime.testing import ManualClock
@@ -50,9 +52,30 @@ async def test_what_is_held_accrues(api: Api) -> None:
 
 async def test_what_is_released_is_charged_and_accrues_no_more(api: Api) -> None:
     await api.hear(granted(), released(timedelta(seconds=1)))
-    want = {"charged_micro_usd": 20_000, "accruing_micro_usd": 0, "total_micro_usd": 20_000}
+    want = {
+        "charged_micro_usd": 20_000,
+        "accruing_micro_usd": 0,
+        "total_micro_usd": 20_000,
+        "unpriced": [],
+    }
     assert (await api.get(f"/spend/jobs/{JOB}")).json() == want
     assert (await api.get("/spend/tenants/default")).json() == want
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+async def test_spend_names_what_no_price_covers(api: Api, is_released: bool) -> None:
+    """Nothing is known of its price; that it costs nothing is not said."""
+    kind = {"device_type": "nvidia-h200", "allocation_id": allocation_id_for(JOB, 2)}
+    await api.hear(released(timedelta(seconds=1)))
+    await api.hear(
+        released(timedelta(seconds=1)).model_copy(update=kind)
+        if is_released
+        else granted().model_copy(update=kind)
+    )
+    for path in (f"/spend/jobs/{JOB}", "/spend/tenants/default"):
+        spend = (await api.get(path)).json()
+        assert spend["total_micro_usd"] == 20_000
+        assert spend["unpriced"] == [{"pool": "default", "device_type": "nvidia-h200"}]
 
 
 async def test_another_tenant_spent_nothing(api: Api) -> None:

@@ -200,7 +200,20 @@ def test_costs(cli: RunCli, platform: FakePlatform) -> None:
     assert "$1.234567" in whole
     assert "jobs; the sum" not in whole
     assert "the last 1 of 2,000 jobs; the sum is of all" in cli("cost", "show").out
-    assert "total     $0.010005" in cli("cost", "show", JOB_ID).out
+    shown = cli("cost", "show", JOB_ID).out
+    assert "total     $0.010005" in shown
+    assert "unpriced" not in shown
+
+
+def test_costs_say_what_no_price_covers(cli: RunCli, platform: FakePlatform) -> None:
+    zero = {"charged_micro_usd": 0, "accruing_micro_usd": 0, "total_micro_usd": 0}
+    spend = {**zero, "unpriced": [{"pool": "default", "device_type": "nvidia-h200"}]}
+    report = {"items": [], "num_jobs": 0, "charged_micro_usd": 0, "spend": spend}
+    platform.on("GET", "/v1/cost", report)
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/cost", spend)
+    for arguments in ([], [JOB_ID]):
+        shown = " ".join(cli("cost", "show", *arguments).out.split())
+        assert "unpriced nvidia-h200 in pool default: no price, counted as 0" in shown
 
 
 def test_nodes_tell_who_holds_them(cli: RunCli, platform: FakePlatform) -> None:

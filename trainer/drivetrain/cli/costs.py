@@ -1,6 +1,7 @@
 """`drivetrain cost`: show."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +46,7 @@ def show(
                 ("charged", amounts.money(spend["charged_micro_usd"])),
                 ("accruing", amounts.money(spend["accruing_micro_usd"])),
                 ("total", amounts.money(spend["total_micro_usd"])),
+                *_unpriced(spend),
             ]
             write_record(spend, output, rows)
             return
@@ -59,3 +61,13 @@ def show(
     write_line(f"charged {amounts.money(report['charged_micro_usd'])}")
     if report.get("spend"):
         write_line(f"accruing {amounts.money(report['spend']['accruing_micro_usd'])}")
+        for label, text in _unpriced(report["spend"]):
+            write_line(f"{label} {text}")
+
+
+def _unpriced(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the amounts leave out, because its price is not known."""
+    return [
+        ("unpriced", f"{kind['device_type']} in pool {kind['pool']}: no price, counted as 0")
+        for kind in spend.get("unpriced", ())
+    ]
