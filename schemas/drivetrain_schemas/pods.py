@@ -4,7 +4,6 @@ They lie in the pod's directory, never on a topic. `PodExit` alone says how a po
 """
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,8 +25,8 @@ def marker_of(directory: Path) -> str:
     Two platforms on one machine may give pods the same id, for it follows from the request's; their
     pods never lie in one place (`<place>/<job>/<attempt>/<pod>`).
     """
-    place = os.path.realpath(directory.parents[2])
-    return f"{directory.name}@{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
+    place = directory.parents[2].resolve()
+    return f"{directory.name}@{hashlib.sha256(bytes(place)).hexdigest()[:16]}"
 
 
 def _from_any_launcher(job: Any) -> JobSpec:
