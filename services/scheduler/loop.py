@@ -20,6 +20,7 @@ from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import fleet, instruments, store, store_runs, transitions
 from services.scheduler.core.cycle import Decision, decide
+from services.scheduler.core.fit import pool_capacities
 from services.scheduler.core.invariants import check
 from services.scheduler.core.outcome import conclude
 from services.scheduler.core.pods import PodState, Sight
@@ -34,7 +35,6 @@ from services.scheduler.settings import SchedulerSettings
 log = logs.get()
 
 STANDBY_SECONDS = 1.0
-MAX_TOLD = 200
 
 
 class Loop:
@@ -124,12 +124,15 @@ class Loop:
             decision = decide(snapshot, now)
             await self._grant(tx, decision)
             has_more = await _tell_waiting(tx, decision)
+            backoff_end = await store.next_backoff_end(tx.connection, now)
             lives = await load(tx.connection)
             after = await read_snapshot(tx.connection)
         self._lives = lives
         self._leases.watch_runs([live.run.run_id for live in lives if _is_started(live)])
-        self._set_next_due(platform, snapshot, now)
+        self._set_next_due(platform, backoff_end, now)
         report(after, lives, decision)
+        if has_more or decision.is_cut:
+            self._next_due = 0.0  # go on at once, whatever else happens
         return has_more or decision.is_cut or lives != before
 
     async def _record(self, tx: Tx, lives: Sequence[LiveRun], acted: Acted) -> None:
@@ -170,11 +173,13 @@ class Loop:
             port = self._pods.launcher.reserve_port()
             await transitions.grant(tx, jobs[grant.job_id], grant, port)
 
-    def _set_next_due(self, platform: Platform, snapshot: Snapshot, now: datetime) -> None:
+    def _set_next_due(
+        self, platform: Platform, backoff_end: datetime | None, now: datetime
+    ) -> None:
         """When to look at everything again: the next backoff that ends, or the resync."""
-        ends = [job.not_before for job in snapshot.waiting if job.not_before is not None]
-        seconds = [(end - now).total_seconds() for end in ends if end > now]
-        wait = min([self._settings.resync_seconds, *seconds])
+        wait = self._settings.resync_seconds
+        if backoff_end is not None:
+            wait = min(wait, max(0.0, (backoff_end - now).total_seconds()))
         self._next_due = platform.clock.monotonic() + wait
 
 
@@ -189,9 +194,10 @@ async def load(connection: asyncpg.Connection) -> tuple[LiveRun, ...]:
 
 
 async def read_snapshot(connection: asyncpg.Connection) -> Snapshot:
+    nodes = await store.nodes(connection)
     return Snapshot(
-        nodes=await store.nodes(connection),
-        waiting=await store.queue(connection),
+        nodes=nodes,
+        waiting=await store.queue(connection, pool_capacities(nodes)),
         holdings=await store_runs.holdings(connection),
     )
 
@@ -200,10 +206,10 @@ async def _tell_waiting(tx: Tx, decision: Decision) -> bool:
     """Tell what is news; True when some of it is left for the next round."""
     told = await store.told_waiting(tx.connection)
     news = [waiting for waiting in decision.waiting if is_news(told.get(waiting.job_id), waiting)]
-    jobs = await store.jobs(tx.connection, [waiting.job_id for waiting in news[:MAX_TOLD]])
-    for waiting in news[:MAX_TOLD]:
+    jobs = await store.jobs(tx.connection, [waiting.job_id for waiting in news[: store.MAX_TOLD]])
+    for waiting in news[: store.MAX_TOLD]:
         await transitions.wait(tx, jobs[waiting.job_id], waiting)
-    return len(news) > MAX_TOLD
+    return len(news) > store.MAX_TOLD
 
 
 def report(snapshot: Snapshot, lives: Sequence[LiveRun], decision: Decision) -> None:

@@ -15,12 +15,13 @@ from drivetrain_schemas.base import Value
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf
 from services.scheduler.core.model import Node, QueuedJob
-from services.scheduler.core.reasons import Waiting
+from services.scheduler.core.reasons import SET_ASIDE, Waiting
 
 # One key per schema, so that schedulers of different platforms in one Postgres do not meet.
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema() || '/writer', 0))"
 _LEAD = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/leader', 0))"
 MAX_WAITING = 2000
+MAX_TOLD = 200  # in one round
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +159,40 @@ async def insert_job(connection: asyncpg.Connection, job_id: str, event: Event[J
     )
 
 
-async def queue(connection: asyncpg.Connection) -> tuple[QueuedJob, ...]:
-    """The head of each pool's queue; what stands further back waits for its turn to be told."""
+async def queue(
+    connection: asyncpg.Connection, capacities: Mapping[tuple[str, str], int]
+) -> tuple[QueuedJob, ...]:
+    """The heads of each pool's queue: of those that may start, and of those that may not yet.
+
+    Apart, so that no number of jobs that block nobody hides one that could start. Of those further
+    back come some of which something else was told last than holds now, or nothing yet.
+    """
     rows = await connection.fetch(
-        """select job_id, pool, devices, submission, priority, device_type, not_before_at
-        from (select *, row_number() over (
-                partition by pool order by priority desc, submission, job_id) as place
-            from jobs where state = 'queued') as queued
-        where place <= $1""",
+        """with queued as (
+            select *,
+                (not_before_at is null or not_before_at <= clock_timestamp()) and exists (
+                    select from unnest($2::text[], $3::text[], $4::int[])
+                        as capacity (pool, device_type, slots)
+                    where capacity.pool = jobs.pool and capacity.slots >= jobs.devices
+                        and (jobs.device_type is null or jobs.device_type = capacity.device_type)
+                ) as is_ready,
+                row_number() over (
+                    partition by pool order by priority desc, submission, job_id) as place
+            from jobs where state = 'queued'
+        ), heads as (
+            select *, row_number() over (partition by pool, is_ready order by place) as number,
+                waiting_reason is null or is_ready = (waiting_reason = any($5)) as is_news
+            from queued
+        )
+        select * from heads where number <= $1
+        union all
+        (select * from heads where number > $1 and is_news order by pool, place limit $6)""",
         MAX_WAITING,
+        [pool for pool, _ in capacities],
+        [device_type for _, device_type in capacities],
+        list(capacities.values()),
+        [str(reason) for reason in SET_ASIDE],
+        MAX_TOLD + 1,
     )
     return tuple(
         QueuedJob(
@@ -177,9 +203,20 @@ async def queue(connection: asyncpg.Connection) -> tuple[QueuedJob, ...]:
             row["priority"],
             row["device_type"],
             row["not_before_at"],
+            row["place"],
         )
         for row in rows
     )
+
+
+async def next_backoff_end(connection: asyncpg.Connection, after: datetime) -> datetime | None:
+    """When the next job may start that backs off at that time."""
+    moment: datetime | None = await connection.fetchval(
+        """select min(not_before_at) from jobs
+        where state = 'queued' and not_before_at > $1""",
+        after,
+    )
+    return moment
 
 
 async def told_waiting(connection: asyncpg.Connection) -> Mapping[str, tuple[str, int]]:

@@ -19,6 +19,7 @@ from services.scheduler.core.model import Node, QueuedJob, Slot
 from services.scheduler.core.queue import in_order
 from services.scheduler.core.reasons import (
     MAX_HOLDERS,
+    SET_ASIDE,
     HolderOf,
     Waiting,
     cannot_ever_fit,
@@ -76,9 +77,10 @@ def _walk(
 ) -> list[Waiting] | None:
     """Grant from the head of one pool's queue; None when the limit of one cycle is reached."""
     waiting: list[Waiting] = []
+    num_granted = 0
     blocker: QueuedJob | None = None
     for job in queue:
-        position = len(waiting) + 1
+        position = job.place - num_granted if job.place else len(waiting) + 1
         # 3. Set aside what may not start yet and what never fits: neither blocks others.
         if job.not_before is not None and job.not_before > now:
             detail = "the last run failed; the next one waits before it starts"
@@ -104,6 +106,7 @@ def _walk(
         device_type, slots = placed
         for slot in slots:
             free[slot.node_id].remove(slot)
+        num_granted += 1
         grants.append(Grant(job.job_id, device_type, slots))
     return waiting
 
@@ -119,7 +122,7 @@ def _name_holders(
     result = []
     for entry in waiting:
         job = jobs[entry.job_id]
-        if entry.reason in (WaitingReason.BACKING_OFF, WaitingReason.POOL_WITHOUT_NODES):
+        if entry.reason in SET_ASIDE:
             result.append(entry)
             continue
         if job.device_type not in named:

@@ -3,6 +3,7 @@
 In: a job and the nodes. Out: nodes grouped by device type, because one allocation has one type.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from services.scheduler.core.model import Node, QueuedJob
@@ -21,6 +22,15 @@ def capacity(job: QueuedJob, nodes: Iterable[Node]) -> int:
     """The most slots of one device type that the job could hold if all were free."""
     groups = nodes_by_type(job, nodes).values()
     return max((sum(node.num_slots for node in group) for group in groups), default=0)
+
+
+def pool_capacities(nodes: Iterable[Node]) -> Mapping[tuple[str, str], int]:
+    """How many slots each pool has of each device type."""
+    slots: Counter[tuple[str, str]] = Counter()
+    for node in nodes:
+        if node.is_schedulable:
+            slots[(node.pool, node.device_type)] += node.num_slots
+    return slots
 
 
 def _may_use(job: QueuedJob, node: Node) -> bool:

@@ -39,7 +39,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job that waits. `submission` counts accepted jobs, so it orders equals."""
+    """A job that waits. `submission` counts accepted jobs, so it orders equals.
+
+    `place` is where it stands among all waiting jobs of its pool, from 1; 0 where all are at hand.
+    """
 
     job_id: str
     pool: str
@@ -48,6 +51,7 @@ class QueuedJob:
     priority: int = 0
     device_type: str | None = None
     not_before: datetime | None = None
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from services.scheduler.core.model import Node, QueuedJob
 
 MAX_HOLDERS = 8
 EXACT_POSITIONS = 20
+# Jobs that wait for these reasons block nobody and are not considered before that changes.
+SET_ASIDE = (WaitingReason.BACKING_OFF, WaitingReason.POOL_WITHOUT_NODES)
 COARSE_STEP = 10
 
 
