@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,13 @@ class StandalonePlatform:
         nodes: int = 2,
         slots: int = 2,
         outside: Mapping[str, str] | None = None,
+        interpreter: Sequence[str] = (sys.executable,),
     ) -> None:
         self.home = home
         self.output = home.with_name(f"{home.name}.output")
         self._outside = dict(outside or {})
         self._command = [
-            sys.executable, "-m", "services.standalone", "up",
+            *interpreter, "-m", "services.standalone", "up",
             "--home", str(home), "--nodes", str(nodes), "--slots", str(slots),
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
