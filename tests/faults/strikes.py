@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tests.standalone_platform import SERVICES, StandalonePlatform
 from tests.training_job import STRIKE_BEFORE, TrainingJob
@@ -16,12 +16,18 @@ def kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def kill_part_during(job: TrainingJob, part: str) -> None:
-    """Kill one part of the platform: the same ranks make steps while it is down."""
+def kill_part_during(
+    job: TrainingJob, part: str, meanwhile: Callable[[], object] = lambda: None
+) -> None:
+    """Kill one part of the platform: the same ranks make steps while it is down.
+
+    `meanwhile` is begun right after the kill and does not wait.
+    """
     ranks, step = job.ranks(), job.step()
     assert step < STRIKE_BEFORE, f"struck too late: step {step}"
     old = job.platform.pid(part)
     kill([old])
+    meanwhile()
     job.wait_step(step + 5)
     assert job.ranks() == ranks
     job.platform.wait_ready(part, other_than=old)
