@@ -1,0 +1,74 @@
+"""The examples are what they say: the script runs by itself, and the specs fit it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from drivetrain.cli.gateway import Gateway
+from drivetrain.cli.specs import load_job, load_study
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.studies import StudySpec
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPT = EXAMPLES / "01-digits" / "train.py"
+# The script as it is, but for the number of steps; says which hyperparameters it has.
+THREE_STEPS = """
+import json, runpy, sys, drivetrain
+run = drivetrain.run
+def run_shortly(**options):
+    print(json.dumps(options["hyperparameters"]))
+    return run(**options | {"max_steps": 3})
+drivetrain.run = run_shortly
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], dict[str, float]]:
+    """The hyperparameters of the script, and the metrics of three steps."""
+    directory = tmp_path_factory.mktemp("digits")
+    ended = subprocess.run(
+        [sys.executable, "-c", THREE_STEPS, str(SCRIPT)],
+        check=False,
+        cwd=directory,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads((directory / "runs" / "train" / "1" / "result.json").read_text())
+    assert result["step"] == 3
+    return json.loads(ended.stdout.splitlines()[0]), result["metrics"]
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    upload = Mock(return_value={"uri": "file:///code", "sha256": "0" * 64})
+    return Mock(spec=Gateway, upload=upload)
+
+
+def test_the_job_fits_its_script(trained, gateway: Gateway) -> None:
+    hyperparameters, metrics = trained
+    job = JobSpec.model_validate(load_job(str(SCRIPT.with_name("job.yaml")), [], gateway))
+    assert job.hyperparameters.keys() <= hyperparameters.keys()
+    assert job.metric is not None
+    assert job.metric.name in metrics
+
+
+def test_the_study_has_twelve_trials_and_fits_its_script(trained, gateway: Gateway) -> None:
+    hyperparameters, metrics = trained
+    file = EXAMPLES / "02-study" / "study.yaml"
+    study = StudySpec.model_validate(load_study(str(file), [], gateway))
+    assert study.max_trials == 12
+    assert study.job.command == ("python", SCRIPT.name)
+    assert study.job.code is not None
+    assert study.space.keys() <= hyperparameters.keys()
+    assert study.job.metric is not None
+    assert study.job.metric.name in metrics
