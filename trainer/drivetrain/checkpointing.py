@@ -86,9 +86,10 @@ class Checkpointer:
         for name, thing in things.items():
             if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
                 raise TypeError(f"{name}: it has no state_dict and load_state_dict")
-            self._things[name] = unwrap(thing)
-            with suppress(ValueError):  # lazy modules have no shapes before their first batch
-                tree.encode(self._things[name].state_dict(), name, {})
+            self._things[name] = thing = unwrap(thing)
+            if self._world.rank == 0 or not _is_replicated(thing):
+                with suppress(ValueError):  # lazy modules have no shapes before their first batch
+                    tree.encode(thing.state_dict(), name, {})
 
     def begin(self, moment: Moment) -> None:
         """Stage now, write in the background. No save may be going on."""
