@@ -140,12 +140,13 @@ def _name_holders(
 
 
 def _holders(snapshot: Snapshot, nodes: Sequence[Node], job: QueuedJob) -> tuple[HolderOf, ...]:
-    usable = {node.node_id for group in nodes_by_type(job, nodes).values() for node in group}
-    held = Counter(
-        holding.job_id
-        for holding in snapshot.holdings
-        for slot in holding.slots
-        if slot.node_id in usable
-    )
-    order = sorted(held.items(), key=lambda item: (-item[1], item[0]))
+    usable = [node for group in nodes_by_type(job, nodes).values() for node in group]
+    node_ids = {node.node_id for node in usable}
+    devices = {node.device_of(number) for node in usable for number in range(node.num_slots)}
+    held: Counter[str] = Counter()
+    for holding in snapshot.holdings:
+        num_slots = sum(slot.node_id in node_ids for slot in holding.slots)
+        # Granted by nodes that are cut otherwise now, and in the way all the same.
+        held[holding.job_id] += max(num_slots, len(devices.intersection(holding.devices)))
+    order = sorted((+held).items(), key=lambda item: (-item[1], item[0]))
     return tuple(HolderOf(job_id, num_slots) for job_id, num_slots in order[:MAX_HOLDERS])

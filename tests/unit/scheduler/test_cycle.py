@@ -4,7 +4,7 @@ import pytest
 
 from drivetrain_schemas.jobs import WaitingReason
 from services.scheduler.core.cycle import decide
-from services.scheduler.core.model import Slot
+from services.scheduler.core.model import Holding, Slot
 from services.scheduler.core.reasons import HolderOf, Waiting, is_news
 from tests.unit.scheduler.builders import (
     NOW,
@@ -164,3 +164,16 @@ def test_what_is_news(told, position, want):
     waiting = Waiting("job_a", WaitingReason.NO_FREE_DEVICES, "", position)
 
     assert is_news(told, waiting) is want
+
+
+def test_who_holds_the_devices_of_nodes_cut_anew_is_named():
+    gpus = make_node("n1", 4, device_type="gpu")
+    slots = (Slot("gone", 0), Slot("gone", 1))
+    held = Holding("job_h", "alloc_h_1", slots, devices=(2, 3))
+    other = Holding("job_o", "alloc_o_1", (Slot("far", 0),), devices=(7,))
+    snapshot = make_snapshot([gpus], [make_job("a", 3)], [held, other])
+
+    (waiting,) = decide(snapshot, NOW).waiting
+
+    assert waiting.reason is WaitingReason.GANG_INCOMPLETE
+    assert waiting.holders == (HolderOf("job_h", 2),)
