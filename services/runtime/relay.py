@@ -31,9 +31,12 @@ _LOCK = "select pg_try_advisory_lock(hashtextextended($1, 0))"
 # The first row always, then as many as fit.
 _UNPUBLISHED = """
 select id, topic, key, value, header_names, header_values from (
-    select *, sum(octet_length(value)) over (order by id) - octet_length(value) as bytes_before
-    from (select * from outbox where published_at is null order by id limit $1) waiting) w
-where coalesce(bytes_before, 0) < $2 order by id
+    select *, sum(size) over (order by id) - size as bytes_before from (
+        select *, coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)
+            + octet_length(array_to_string(header_names, ''))
+            + (select coalesce(sum(octet_length(it)), 0) from unnest(header_values) it) as size
+        from outbox where published_at is null order by id limit $1) waiting) w
+where bytes_before < $2 order by id
 """
 _MARK = "update outbox set published_at = clock_timestamp() where id = any($1::bigint[])"
 _SWEEP = """

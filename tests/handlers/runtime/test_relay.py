@@ -142,6 +142,22 @@ async def emit_and_fail(database: Database) -> None:
         await tx.connection.execute("select * from nothing")
 
 
+async def test_what_stands_in_headers_counts_too(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, broker = await database("cost"), Broker()
+    monkeypatch.setattr(relay_module, "BATCH_BYTES", 15_000)
+    await say(db, 1, 2, 3)
+    async with db.connection() as connection:
+        await connection.execute(
+            "update outbox set header_names = header_names || 'large'::text, "
+            "header_values = header_values || $1::bytea",
+            b"x" * 10_000,
+        )
+    await Relay(db, broker, SystemClock()).drain()
+    assert (broker.taken, broker.calls) == ([1, 2, 3], [2, 1])
+
+
 async def test_a_batch_is_bounded_in_bytes_but_never_empty(
     database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
