@@ -5,7 +5,7 @@ contract suite runs on both.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from services.runtime.errors import TemporaryError
@@ -20,7 +20,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it lies on a topic, bytes untouched."""
+    """One record as it lies on a topic, bytes untouched. Kafka allows a header without a value."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class Record:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OutRecord:
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = field(default=())
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class PublishFailed(TemporaryError):

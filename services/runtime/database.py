@@ -99,7 +99,7 @@ class Database:
             raise
 
     async def dedicated_connection(self) -> asyncpg.Connection:
-        """A connection outside the pool, for locks and LISTEN; the caller closes it."""
+        """A connection outside the pool, for locks; the caller closes it."""
         connection = await asyncpg.connect(self._dsn, **self._connect_options())
         await _set_codecs(connection)
         return cast(asyncpg.Connection, connection)

@@ -127,11 +127,17 @@ async def rebuild(service: Service) -> int:
         return EXIT_CONFIGURATION
     dsn = service.settings.postgres_dsn.get_secret_value()
     database = Database(dsn, service.name, service.origin)
-    connection = await database.dedicated_connection()
     try:
-        await connection.execute(f'drop schema if exists "{service.name}" cascade')
-    finally:
-        await connection.close()
+        connection = await database.dedicated_connection()
+        try:
+            await connection.execute(f'drop schema if exists "{service.name}" cascade')
+        finally:
+            await connection.close()
+    except Exception as error:
+        if not is_temporary(error):
+            raise
+        print(f"not rebuilt, Postgres does not answer: {error!r}", file=sys.stderr)
+        return EXIT_FAILED
     log.info("projection dropped", schema=service.name)
     return 0
 

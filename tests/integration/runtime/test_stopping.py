@@ -13,7 +13,7 @@ from services.cost.wiring import build
 from services.runtime import service as service_module
 from services.runtime.errors import ConfigurationError
 from services.runtime.kafka import KafkaAccess
-from services.runtime.service import Platform, Running, Service, run
+from services.runtime.service import Platform, Running, Service, rebuild, run
 from services.runtime.transaction import Tx
 from services.runtime.watchdog import Stuck
 from services.standalone.ports import free_port
@@ -36,6 +36,14 @@ async def stopped_after(service: Service, seconds: float) -> None:
 async def test_it_stops_while_it_waits_for_postgres() -> None:
     dsn = f"postgresql://drivetrain:secret@127.0.0.1:{free_port()}/drivetrain"
     await stopped_after(cost_at(free_port(), dsn), 0.2)
+
+
+async def test_a_rebuild_says_that_postgres_does_not_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    service = cost_at(1, f"postgresql://x:y@127.0.0.1:{free_port()}/z")
+    assert await rebuild(replace(service, is_projection=True)) == 1
+    assert "not rebuilt, Postgres does not answer" in capsys.readouterr().err
 
 
 async def test_it_stops_while_it_waits_for_kafka(postgres_dsn: str) -> None:
