@@ -19,7 +19,7 @@ from services.standalone.core.restarts import RestartPolicy
 from services.standalone.identity import ProcessIdentity, identify, is_alive, wait_gone
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
-from services.standalone.pods import live_pods, marked_processes, stop_pods
+from services.standalone.pods import kill_pod, live_pods, marked_processes, stop_pods
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05)
@@ -283,6 +283,18 @@ async def test_live_pods_are_asked_to_stop_and_the_deaf_are_killed(tmp_path: Pat
     assert notice == {"reason": "shutdown", "deadline_seconds": 0.5}
     assert not (over / "stop.json").exists()
     assert marked_processes(marker_of(tmp_path / "job" / "1" / "pod_deaf")) == ()
+
+
+async def test_killing_a_pod_leaves_that_of_the_same_name_elsewhere(tmp_path: Path) -> None:
+    ours = start_pod(tmp_path / "ours", "pod_same", hears=True)
+    theirs = start_pod(tmp_path / "theirs", "pod_same", hears=True)
+    await until(lambda: len(live_pods(tmp_path / "ours") + live_pods(tmp_path / "theirs")) == 2)
+    (pod,) = live_pods(tmp_path / "ours")
+    kill_pod(pod)
+    assert await asyncio.to_thread(ours.wait) == -signal.SIGKILL
+    assert len(live_pods(tmp_path / "theirs")) == 1
+    theirs.kill()
+    await asyncio.to_thread(theirs.wait)
 
 
 def reused_identity(pid: int) -> ProcessIdentity:
