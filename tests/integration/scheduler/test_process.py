@@ -104,18 +104,22 @@ class Scheduler:
 
 @pytest.fixture
 async def scheduler(kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path):
-    name = f"scheduler_{secrets.token_hex(4)}"
-    admin = await asyncpg.connect(postgres_dsn)
-    await admin.execute(f"create database {name}")
-    await admin.close()
-    dsn = urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl()
+    dsn = await new_database(postgres_dsn)
     async with running_scheduler(kafka, dsn, topic_prefix, tmp_path) as scheduler:
         yield scheduler
 
 
+async def new_database(postgres_dsn: str) -> str:
+    name = f"scheduler_{secrets.token_hex(4)}"
+    admin = await asyncpg.connect(postgres_dsn)
+    await admin.execute(f"create database {name}")
+    await admin.close()
+    return urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl()
+
+
 @asynccontextmanager
 async def running_scheduler(
-    kafka: KafkaAccess, dsn: str, topic_prefix: str, directory: Path
+    kafka: KafkaAccess, dsn: str, topic_prefix: str, directory: Path, **changes: str
 ) -> AsyncIterator[Scheduler]:
     await create_topics(kafka, topic_prefix)
     own = {
@@ -126,6 +130,7 @@ async def running_scheduler(
         "TOPIC_PREFIX": topic_prefix,
         "NODES": json.dumps(ONE_SLOT_NODES),
         "PODS_DIRECTORY": str(directory / "pods"),
+        **changes,
     }
     environment = {key: text for key, text in os.environ.items() if "DRIVETRAIN" not in key}
     environment |= {f"DRIVETRAIN_{key}": text for key, text in own.items()}
@@ -233,6 +238,22 @@ async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
     assert types(told)[4:] == ["run.lost", "allocation.released", "job.failed"]
     pods = {marker_of(tmp_path / "pods" / job / "1" / pod_id_for(job, 1, i)) for i in (0, 1)}
     assert not pods & processes.marked().keys()
+
+
+async def test_silence_is_suspected_while_every_partition_brings_the_beacons_back(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
+):
+    """The shim of these tests sends no heartbeat, and a beacon that missed a partition no word."""
+    dsn = await new_database(postgres_dsn)
+    lease = {"LEASE_SECONDS": "2", "BEACON_SECONDS": "0.3"}
+    job = job_id_for("default", "r1")
+    async with running_scheduler(kafka, dsn, topic_prefix, tmp_path, **lease) as scheduler:
+        await scheduler.send(submit("r1", ["sleep", "600"]))
+        told = await scheduler.until("run.suspected", job)
+        assert types(told)[-1] == "run.suspected"
+
+        await scheduler.send(JobCancel(job_id=job, reason="enough"))
+        assert types(await scheduler.until("job.cancelled", job))[-1] == "job.cancelled"
 
 
 async def test_a_killed_postgres_is_waited_for(
