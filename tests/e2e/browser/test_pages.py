@@ -57,6 +57,24 @@ async def test_the_list_of_jobs_follows_a_job(site: Site, browser: Browser) -> N
     await context.close()
 
 
+async def test_times_are_told_in_whole_seconds(site: Site, browser: Browser) -> None:
+    context, page = await site.sign_in(browser)
+    await page.goto(site.url)
+    told = await page.evaluate(
+        """() => [1, 7.4, 59.5, 61, 3700].map((age) => {
+            const time = document.createElement("time");
+            time.dataset.relative = "";
+            time.dateTime = new Date(Date.now() - 1000 * age).toISOString();
+            const root = document.createElement("p");
+            root.append(time);
+            times(root);
+            return time.textContent;
+        })"""
+    )
+    assert told == ["just now", "7 s ago", "59 s ago", "1 min ago", "1 h ago"]
+    await context.close()
+
+
 async def test_the_page_of_a_job_goes_on_after_the_server_was_restarted(
     site: Site, browser: Browser
 ) -> None:

@@ -21,7 +21,7 @@ function times(root = document) {
     const at = new Date(time.dateTime), age = (Date.now() - at) / 1000;
     time.title = at.toLocaleString();
     const far = age > 86400 ? at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : null;
-    time.textContent = far ?? (age < 5 ? "just now" : `${duration(Math.floor(age)).split(" ").slice(0, 2).join(" ")} ago`);
+    time.textContent = far ?? (age < 5 ? "just now" : `${age < 60 ? `${Math.floor(age)} s` : duration(age).split(" ").slice(0, 2).join(" ")} ago`);
   }
 }
 
