@@ -26,7 +26,7 @@ async def back_off(world: World) -> None:
     async with world.database.transaction() as tx:
         await tx.connection.execute(
             """update jobs set not_before_at = clock_timestamp() + interval '1 hour'
-            where state = 'queued'"""
+            where state = 'queued' and priority > 0"""
         )
 
 
@@ -52,6 +52,23 @@ async def test_jobs_that_back_off_do_not_hide_one_that_fits(world: World):
         job_id_for("default", name): (WaitingReason.BACKING_OFF, position)
         for position, name in enumerate(early, start=1)
     }
+
+
+async def test_nor_one_that_was_told_to_wait_before(world: World):
+    await submit(world, "holds", **WHOLE)
+    await world.rounds()
+    await submit(world, "fits")
+    await world.rounds()
+    await submit(world, *(f"early{number}" for number in range(7)), priority=5)
+    await back_off(world)
+    await world.rounds()
+    assert await state(world, "fits") is JobState.QUEUED
+
+    for pod_id in list(world.launcher.specs):
+        world.launcher.end(pod_id)
+    await world.rounds()
+
+    assert await state(world, "fits") is JobState.RUNNING
 
 
 async def test_jobs_that_never_fit_do_not_hide_one_that_fits(world: World):
