@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +26,9 @@ V = TypeVar("V", bound=Value)
 MAX_FILE_BYTES = 1 << 20
 # This machine's troubles, which say nothing about the pod; anything else is what lies there.
 _TROUBLES = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
+
+# A program of the pod may have put a link or a pipe here: neither is followed nor waited for.
+_AS_IT_LIES = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Unfit(Exception):
@@ -84,20 +88,32 @@ class PodDirectory:
         )
 
     def close(self) -> bool:
-        """Make sure that no shim starts here any more; False while one holds the lock."""
-        with open(self.path / "lock", "a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
+        """Make sure that no shim starts here any more; False while one may hold the lock.
+
+        Raises FileNotFoundError where there is no directory.
+        """
+        try:
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | _AS_IT_LIES, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno in _TROUBLES:
+                raise
+            return False  # what lies there cannot be locked, so a shim may still come
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self.path / "spec.json", self.path / "spec.closed.json")
             (self.path / "spec.closed.json").touch()
             return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
 
     def _write(self, name: str, value: Value) -> None:
-        partial = self.path / f".{name}.partial"
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        partial = self.path / f".{name}.{secrets.token_hex(8)}"
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(value.model_dump_json(exclude_none=True))
         os.rename(partial, self.path / name)
@@ -111,8 +127,7 @@ class PodDirectory:
     def _read_fitting(self, name: str, kind: type[V]) -> V | None:
         """None where there is no such file. Raises Unfit, and OSError when this machine fails."""
         try:
-            # Neither a link nor a pipe that a program of the pod has put here is followed.
-            descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(self.path / name, os.O_RDONLY | _AS_IT_LIES)
             try:
                 with open(descriptor, "rb", closefd=False) as file:
                     content = file.read(MAX_FILE_BYTES + 1) or b""

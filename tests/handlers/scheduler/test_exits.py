@@ -8,6 +8,7 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import Result
+from drivetrain_schemas.pods import StopNotice
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import local
 from services.scheduler.launchers.base import PodRef
@@ -88,6 +89,22 @@ def test_a_pipe_and_a_directory_in_its_place_do_not_hold_the_scheduler_up(direct
     path.mkdir()
     assert local._look(directory).exit.outcome == "failed"
     assert len(os.listdir("/proc/self/fd")) == num_open
+
+
+def test_a_pipe_in_place_of_the_lock_or_of_a_file_being_written_holds_nobody_up(tmp_path):
+    directory = PodDirectory(tmp_path, PodRef(JOB, 1, POD))
+    directory.create()
+    for name in ("lock", ".stop.json.partial", "stop.json"):
+        os.mkfifo(directory.path / name)
+    notice = StopNotice(reason="cancel", deadline_seconds=1)
+
+    directory.write_notice(notice)
+
+    assert directory.notice() == notice
+    assert directory.close()
+    (directory.path / "lock").unlink()
+    (directory.path / "lock").symlink_to("/etc/hostname")
+    assert not directory.close()
 
 
 def test_trouble_of_this_machine_says_nothing_about_the_pod(directory, monkeypatch):
