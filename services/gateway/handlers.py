@@ -29,6 +29,7 @@ from drivetrain_schemas.jobs import (
     JobRetrying,
     JobSucceeded,
     JobWaiting,
+    RejectionReason,
 )
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
@@ -57,6 +58,8 @@ from services.gateway.instruments import PROJECTED
 from services.runtime.processing import Handler, HandlerTable
 from services.runtime.transaction import Tx
 
+# Refusals of commands about a job; they make none.
+_OF_KNOWN_JOBS = (RejectionReason.NO_SUCH_JOB, RejectionReason.ALREADY_FINISHED)
 Projection = Callable[[Tx, Event[Any]], Awaitable[None]]
 
 
@@ -124,8 +127,10 @@ async def on_job_cancelled(tx: Tx, event: Event[JobCancelled]) -> None:
 
 
 async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> None:
+    """A request that no contract fits is known by its refusal alone, and listed at its time."""
     rejected = event.payload
-    await store.stub_job(tx.connection, rejected.job_id, event.tenant_id)
+    if rejected.reason not in _OF_KNOWN_JOBS:
+        await store.stub_job(tx.connection, rejected.job_id, event.tenant_id, event.occurred_at)
     await store_catalogue.insert_rejection(
         tx.connection,
         event,
@@ -259,7 +264,9 @@ async def on_study_started(tx: Tx, event: Event[StudyStarted]) -> None:
 
 async def on_study_request_rejected(tx: Tx, event: Event[StudyRequestRejected]) -> None:
     rejected = event.payload
-    await store_catalogue.stub_study(tx.connection, rejected.study_id, event.tenant_id)
+    await store_catalogue.stub_study(
+        tx.connection, rejected.study_id, event.tenant_id, event.occurred_at
+    )
     await store_catalogue.insert_rejection(
         tx.connection,
         event,

@@ -89,11 +89,17 @@ async def stub_submitted_job(connection: Connection, event: Event[JobSubmit], jo
     )
 
 
-async def stub_job(connection: Connection, job_id: str, tenant_id: str) -> None:
+async def stub_job(
+    connection: Connection, job_id: str, tenant_id: str, submitted_at: datetime | None = None
+) -> None:
     await connection.execute(
-        "insert into jobs (job_id, tenant_id) values ($1, $2) on conflict do nothing",
+        """
+        insert into jobs (job_id, tenant_id, submitted_at) values ($1, $2, $3)
+        on conflict do nothing
+        """,
         job_id,
         tenant_id,
+        submitted_at,
     )
 
 

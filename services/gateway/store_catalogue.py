@@ -238,11 +238,17 @@ async def upsert_alert(
     )
 
 
-async def stub_study(connection: Connection, study_id: str, tenant_id: str) -> None:
+async def stub_study(
+    connection: Connection, study_id: str, tenant_id: str, submitted_at: datetime | None = None
+) -> None:
     await connection.execute(
-        "insert into studies (study_id, tenant_id) values ($1, $2) on conflict do nothing",
+        """
+        insert into studies (study_id, tenant_id, submitted_at) values ($1, $2, $3)
+        on conflict do nothing
+        """,
         study_id,
         tenant_id,
+        submitted_at,
     )
 
 

@@ -100,8 +100,8 @@ def progress(row: Row) -> models.Progress | None:
     """None where nothing was reported and no end is known."""
     step, max_steps = row["step"], row["max_steps"]
     result = row["result"] or {}
-    if row["shown_state"] == "succeeded":
-        step = max(step or 0, result.get("step", 0))
+    if row["shown_state"] == "succeeded" and result.get("step") is not None:
+        step = max(step or 0, result["step"])
     if step is None and max_steps is None:
         return None
     is_live = row["finished_at"] is None

@@ -6,9 +6,15 @@ from typing import Any
 
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for
-from drivetrain_schemas.jobs import JobRequestRejected, JobSubmit, RejectionReason
+from drivetrain_schemas.jobs import (
+    JobRequestRejected,
+    JobSubmit,
+    JobSucceeded,
+    RejectionReason,
+)
 from drivetrain_schemas.runs import RunStarted
 from services.gateway import queries, store
+from services.gateway.rest import views
 from services.runtime.bus import Record
 from tests.conftest import OpenDatabase
 from tests.events import make_record
@@ -169,6 +175,48 @@ async def test_a_refused_request_is_shown_as_rejected_whichever_comes_first(
         row = await shown(one, job_id)
         assert (row["shown_state"], row["refused_reason"]) == ("rejected", "no_such_pool")
         assert row["name"] == "refused"
+
+
+async def test_a_refusal_without_a_readable_request_is_listed_at_its_time(model: Model) -> None:
+    story = Story()
+    story.job("older")
+    rejected = story.tell(
+        JobRequestRejected(
+            job_id=job_id_for(TENANT, "unreadable"),
+            request_id="unreadable",
+            command_event_id="cmd-1",
+            reason=RejectionReason.INVALID_SPEC,
+            detail="spec.max_steps: is too small",
+        )
+    )
+    await model.tell(*story.events)
+    async with model.database.connection() as connection:
+        newest, _ = await queries.jobs(connection, TENANT, None, None, 10)
+    assert (newest["shown_state"], newest["submitted_at"]) == ("rejected", rejected.occurred_at)
+
+
+async def test_a_refused_cancel_makes_no_job(model: Model) -> None:
+    story = Story()
+    rejected = JobRequestRejected(
+        job_id=job_id_for(TENANT, "nobody's"),
+        request_id=None,
+        command_event_id="cmd-1",
+        reason=RejectionReason.NO_SUCH_JOB,
+        detail="there is no such job",
+    )
+    await model.tell(story.tell(rejected))
+    assert await model.rows("select 1 from jobs") == []
+    assert len(await model.rows("select 1 from rejections")) == 1
+
+
+async def test_a_job_that_counts_no_steps_is_shown_without_them(model: Model) -> None:
+    story = Story()
+    job = story.job("shell", max_steps=None)
+    job.starts()
+    job.releases()
+    story.tell(JobSucceeded(job_id=job.job_id, attempts=1, result=None, finished_at=story.now))
+    await model.tell(*story.events)
+    assert views.progress(await shown(model, job.job_id)) is None
 
 
 async def test_refusals_of_two_producers_with_one_event_id_are_both_kept(model: Model) -> None:

@@ -55,6 +55,7 @@ async def test_a_refused_study_is_listed_and_shown_as_rejected_whichever_comes_f
         assert (listed["state"], shown["state"]) == ("rejected", "rejected")
         assert (shown["name"], shown["refusal"]["reason"]) == ("asked", "invalid_spec")
         assert all("rejected" in page for page in pages)
+        assert not any("trials</" in page or "is proposed yet" in page for page in pages)
 
 
 async def test_a_study_that_is_running_is_listed_with_its_best(model: Model) -> None:
