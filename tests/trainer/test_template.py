@@ -56,11 +56,13 @@ def test_an_interpreter_s_variables_get_an_interpreter(
     assert pod.wait_for_exit().last_log == "found False\n"
 
 
-def test_a_script_in_the_forked_process_finds_torch_loaded(
+def test_a_script_in_the_forked_process_finds_torch_and_the_loop_loaded(
     template: Path, make_pod: Callable[..., Pod], tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
-    script.write_text("import sys; print(__name__, __file__, 'torch' in sys.modules)")
+    script.write_text(
+        "import sys; print(__name__, __file__, {'torch', 'drivetrain.training'} <= {*sys.modules})"
+    )
     pod = make_pod(command=["python", str(script)])
     pod.start_warm(template)
     assert pod.wait_for_exit().last_log == f"__main__ {script} True\n"

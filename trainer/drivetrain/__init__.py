@@ -1,7 +1,10 @@
 """Drivetrain: the loop, checkpoints and metrics of a training script, and what runs it in a pod.
 
-Importing this package imports no torch. The names below are the public ones.
+Importing this package imports no torch, and what a loop needs only when it is asked for: the
+command line and the shim lie in it too. The names below are the public ones.
 """
+
+from typing import TYPE_CHECKING
 
 from drivetrain.errors import (
     CheckpointMismatch,
@@ -13,8 +16,6 @@ from drivetrain.errors import (
     NotStorable,
     StorageError,
 )
-from drivetrain.reporting import report
-from drivetrain.training import Epoch, Run, run
 
 __all__ = [
     "CheckpointMismatch",
@@ -30,3 +31,17 @@ __all__ = [
     "report",
     "run",
 ]
+
+if TYPE_CHECKING:
+    from drivetrain.reporting import report
+    from drivetrain.training import Epoch, Run, run
+else:
+    _MODULES = {"Epoch": "training", "Run": "training", "run": "training", "report": "reporting"}
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return found

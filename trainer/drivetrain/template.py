@@ -35,7 +35,7 @@ _PRELOADED = (
     "safetensors.torch",
     "numpy",
     "aiokafka",
-    "drivetrain.checkpointing",
+    "drivetrain.training",
     "drivetrain.pod.telemetry",
 )
 _PRELOADED_WHERE_INSTALLED = ("sklearn.datasets",)  # half as slow to import as torch
