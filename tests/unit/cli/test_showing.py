@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from drivetrain.cli import amounts, waiting
+from drivetrain.cli.job_view import rows_of
 from drivetrain.cli.output import is_lively
 from drivetrain.cli.waiting import Standing
 
@@ -65,3 +66,10 @@ def test_a_bar_shows_texts_of_the_platform_as_they_are(
         display.show(Standing("running", 10, 400, eta_seconds=61, note="[bold]not markup\x1b"))
     drawn = terminal.getvalue()
     assert "step 10/400, 1 min 1 s left, [bold]not markup" in drawn
+
+
+def test_a_job_shows_how_many_samples_were_dropped() -> None:
+    whole = {"job_id": "job_x", "state": "running", "num_dropped_samples": 0}
+    assert "dropped" not in dict(rows_of(whole, "page"))
+    lossy = dict(rows_of({**whole, "num_dropped_samples": 4000}, "page"))
+    assert lossy["dropped"] == "4,000 samples for want of room; training went on"
