@@ -157,7 +157,7 @@ class Story:
             "attempts": str(job["attempt"]),
             "checkpoints": f"{len(committed)} committed, "
             f"{sum(item['state'] == 'committed' for item in committed)} kept",
-            "cost": _dollars(await self._charged(job)),
+            "cost": await self._charged(job),
             "time": f"{seconds:.0f} s",
         }
         for name, value in rows.items():
@@ -165,14 +165,18 @@ class Story:
         if not is_good:
             self._say(f"  {job.get('detail') or ''}", style="red")
 
-    async def _charged(self, job: dict[str, Any]) -> int:
-        """The charges follow the last release within moments."""
+    async def _charged(self, job: dict[str, Any]) -> str:
+        """The charges follow the last release within moments. No price is not the price 0."""
         for _ in range(40):
             spend = await self._get(f"/v1/jobs/{job['job_id']}/cost")
-            if spend["accruing_micro_usd"] == 0 and spend["charged_micro_usd"] > 0:
+            unpriced = [f"no price for {it['device_type']}" for it in spend.get("unpriced", ())]
+            is_charged = spend["charged_micro_usd"] > 0 or unpriced
+            if spend["accruing_micro_usd"] == 0 and is_charged:
                 break
             await asyncio.sleep(POLL_SECONDS)
-        return int(spend["total_micro_usd"])
+        total = spend["total_micro_usd"]
+        priced = [] if unpriced and not total else [_dollars(total)]
+        return ", ".join([*priced, *unpriced])
 
     async def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
         """Ask again while a part of the platform is starting anew.

@@ -122,3 +122,14 @@ async def test_a_refused_submission_is_no_success(
     async with httpx.AsyncClient() as client:
         teller = story.Story(plan, client, Console(file=io.StringIO()))
         assert await teller.tell(stays=False) == 1
+
+
+async def test_what_no_price_covers_is_not_shown_as_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zero = {"charged_micro_usd": 0, "accruing_micro_usd": 0, "total_micro_usd": 0}
+    unpriced = [{"pool": "default", "device_type": "nvidia-h200"}]
+    monkeypatch.setitem(globals(), "SPEND", {**zero, "unpriced": unpriced})
+    _, said = await told(tmp_path, monkeypatch, job("succeeded"))
+    assert "no price for nvidia-h200" in said
+    assert "$0" not in said
