@@ -28,12 +28,12 @@ def boot_id() -> str:
 def identify(pid: int) -> ProcessIdentity | None:
     """The identity of a living process, or None."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command stands in parentheses and may hold anything, so fields count from the last one.
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in "ZX":
+    fields = stat.rpartition(b")")[2].split()
+    if fields[0] in b"ZX":
         return None
     return ProcessIdentity(pid, int(fields[19]), boot_id())
 

@@ -10,6 +10,7 @@ import pytest
 
 from drivetrain.pod import processes
 from services.scheduler.launchers import processes as launcher
+from services.standalone import identity as standalone
 
 NAMED = """
 import ctypes, time
@@ -35,6 +36,9 @@ def test_a_name_hides_nobody(named: subprocess.Popen[bytes]) -> None:
     seen = processes.descendants(os.getpid())
     assert named.pid in seen
     assert launcher.start_ticks(named.pid) == seen[named.pid]
+    identity = standalone.identify(named.pid)
+    assert identity is not None
+    assert identity.start_ticks == seen[named.pid]
 
 
 def test_a_number_that_another_process_has_by_now_is_left_alone(
