@@ -34,7 +34,8 @@ class LenientRecords(_MemoryRecordsPy):  # type: ignore[misc]
     def next_batch(self, *arguments: Any) -> Any:
         raw = self._next_slice
         batch = super().next_batch(*arguments)
-        return batch if raw is None or batch.magic < 2 else _Batch(batch, raw)
+        is_legacy = raw is None or raw[self.MAGIC_OFFSET] < 2  # those have no headers
+        return batch if is_legacy else _Batch(batch, raw)
 
 
 class _Batch:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchBuilderPy
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from services.runtime.decoding import UNDECODABLE, LenientRecords
 from tests.batches import NotUtf8
@@ -46,6 +47,13 @@ def test_a_header_name_that_is_no_text_costs_nothing_but_the_name(codec: int) ->
     names = [name for it in found for name, _ in it.headers]
     assert names == ["good", "\ufffd\ufffd\ufffd", *["good"] * 8]
     assert [text for _, text in found[1].headers] == [b"1"]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_formats_of_old_are_read_too(magic: int) -> None:
+    made = LegacyRecordBatchBuilder(magic, 0, 1 << 20)
+    made.append(0, timestamp=7, key=b"k", value=b"v")
+    assert [(it.key, it.value) for it in read(made.build())] == [(b"k", b"v")]
 
 
 @pytest.mark.parametrize("change", ["checksum", "codec", "count"])
