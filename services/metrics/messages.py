@@ -17,7 +17,7 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, InvalidEvent, InvalidRe
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from services.runtime.bus import Record
 
-# What a bigint column holds; the contract leaves these counts unbounded.
+# As the contract bounds what is counted from 0; of dropped bytes it would allow more.
 MAX_COUNT = 2**53
 
 _SamplesOrWord = list[float | Literal["nan", "inf", "-inf"]]
