@@ -41,6 +41,21 @@ def test_a_name_hides_nobody(named: subprocess.Popen[bytes]) -> None:
     assert identity.start_ticks == seen[named.pid]
 
 
+def test_parents_come_before_their_children() -> None:
+    nested = "sh -c 'sh -c \"sleep 600 & echo up; wait\" & wait' & wait"
+    top = subprocess.Popen(["sh", "-c", nested], stdout=subprocess.PIPE)
+    assert top.stdout is not None
+    top.stdout.readline()
+    seen = list(processes.descendants(os.getpid()))
+    below = list(processes.descendants(top.pid))
+    for pid in [*below, top.pid]:
+        os.kill(pid, signal.SIGKILL)
+    top.wait()
+    top.stdout.close()
+    assert len(below) == 3
+    assert [pid for pid in seen if pid in {top.pid, *below}] == [top.pid, *below]
+
+
 def test_a_number_that_another_process_has_by_now_is_left_alone(
     named: subprocess.Popen[bytes],
 ) -> None:

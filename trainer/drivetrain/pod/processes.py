@@ -39,7 +39,10 @@ def identify_self() -> PodIdentity:
 
 
 def descendants(root: int) -> dict[int, int]:
-    """All living processes below `root`, each with its start time."""
+    """All living processes below `root`, parents first, each with its start time.
+
+    Killed in this order no parent sees its child end, and reacts to it or starts another.
+    """
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -47,13 +50,13 @@ def descendants(root: int) -> dict[int, int]:
             with suppress(OSError, ValueError):
                 fields = _stat(name)
                 parents[int(name)], ticks[int(name)] = int(fields[1]), int(fields[19])
-    found = {root}
-    grew = True
-    while grew:
-        below = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= below
-        grew = bool(below)
-    return {pid: ticks[pid] for pid in found - {root}}
+    found: dict[int, int] = {}
+    level = {root}
+    while level:
+        known = {root, *found}
+        level = {pid for pid, parent in parents.items() if parent in level and pid not in known}
+        found |= {pid: ticks[pid] for pid in level}
+    return found
 
 
 def kill_descendants() -> None:
