@@ -6,6 +6,7 @@ instead, because a misspelt field that is silently dropped is a job that does so
 was asked. `EventKind.unknown_fields` says which rule `envelope.parse` reads by.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from drivetrain_schemas.topics import Topic
+
+
+def canonical_json(value: BaseModel) -> str:
+    """One text per meaning, whatever order and defaults it was written with.
+
+    Requests are compared by it: to Python 1, 1.0 and true are equal, to their reader they are not.
+    """
+    return json.dumps(value.model_dump(mode="json"), sort_keys=True)
 
 
 class Misfit(ValueError):

@@ -10,13 +10,13 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from drivetrain_schemas.base import Payload
+from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.checkpoints import CheckpointPin
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.studies import StudySpec, StudySubmit
-from services.gateway import queries, queries_studies, store
+from services.gateway import queries, queries_studies
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.rest.problems import Problem
@@ -213,11 +213,11 @@ async def _read(gateway: Gateway, query: Callable[..., Awaitable[T]], *arguments
 
 
 def _is_accepted(subject: Row | None, spec: JobSpec | StudySpec) -> bool:
-    return subject is not None and bool(subject["accepted_spec"] == store.canonical(spec))
+    return subject is not None and bool(subject["accepted_spec"] == canonical_json(spec))
 
 
 def _event_id(command: str, tenant_id: str, request_id: str, spec: JobSpec | StudySpec) -> str:
-    return f"cmd_{digest_id(command, tenant_id, request_id, store.canonical(spec))}"
+    return f"cmd_{digest_id(command, tenant_id, request_id, canonical_json(spec))}"
 
 
 def _event_id_of_key(command: str, tenant_id: str, subject_id: str, key: str | None) -> str:

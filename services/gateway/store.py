@@ -4,26 +4,19 @@ Moves of state carry the event's `seq` and change nothing when a newer event was
 (a parked event that is replayed comes late). Text that comes from outside is made storable here.
 """
 
-import json
 from datetime import datetime
 from typing import Any
 
 import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
-from drivetrain_schemas.base import Payload
+from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.jobs import JobQueued, JobSpec, JobSubmit, JobWaiting
+from drivetrain_schemas.jobs import JobQueued, JobSubmit, JobWaiting
 from drivetrain_schemas.runs import RunStarting
-from drivetrain_schemas.studies import StudySpec
 from services.gateway.core.progress import Progress
 
 Connection = asyncpg.Connection
-
-
-def canonical(spec: JobSpec | StudySpec) -> str:
-    """One text per meaning, whatever order and defaults it was written with."""
-    return json.dumps(spec.model_dump(mode="json"), sort_keys=True)
 
 
 async def next_cursor(connection: Connection) -> int:
@@ -128,7 +121,7 @@ async def upsert_queued_job(connection: Connection, event: Event[JobQueued]) -> 
         queued.queued_at,
         trial.study_id if trial else None,
         trial.number if trial else None,
-        canonical(queued.spec),
+        canonical_json(queued.spec),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import asyncpg
 
-from drivetrain_schemas.base import Payload
+from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.checkpoints import (
     CheckpointCommitted,
@@ -30,7 +30,6 @@ from drivetrain_schemas.studies import (
     TrialProposed,
 )
 from services.gateway.core.storable import storable_text
-from services.gateway.store import canonical
 from services.runtime.bus import Record
 
 Connection = asyncpg.Connection
@@ -294,7 +293,7 @@ async def upsert_study_started(connection: Connection, event: Event[StudyStarted
         started.spec.model_dump(mode="json"),
         started.num_trials,
         started.started_at,
-        canonical(started.spec),
+        canonical_json(started.spec),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from drivetrain_schemas.base import Payload
+from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.envelope import Event, InvalidPayload
 from drivetrain_schemas.ids import RequestId, study_id_for
 from drivetrain_schemas.jobs import (
@@ -44,7 +44,7 @@ async def on_study_submit(tx: Tx, event: Event[StudySubmit]) -> None:
         study_id=study_id,
         tenant_id=event.tenant_id,
         request_id=command.request_id,
-        spec=messages.canonical(command.spec),
+        spec=canonical_json(command.spec),
         num_trials=messages.to_search(command.spec).num_trials,
         progress=Progress(),
     )
@@ -138,7 +138,7 @@ async def _on_repeated_request(tx: Tx, event: Event[StudySubmit], asked: store.S
     """The same request again is the same study; another one under its id is refused."""
     known = await store.lock_study(tx.connection, asked.study_id)
     assert known is not None
-    if messages.canonical(messages.read_spec(known.spec)) == asked.spec:
+    if canonical_json(messages.read_spec(known.spec)) == asked.spec:
         _count_request(tx, "repeated")
         return
     detail = f"the request id {asked.request_id} is that of another study"

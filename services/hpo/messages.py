@@ -34,11 +34,6 @@ def metric_of(spec: StudySpec) -> Metric:
     return spec.job.metric
 
 
-def canonical(spec: StudySpec) -> str:
-    """Equal for equal requests, however they were written; all defaults are spelt out."""
-    return json.dumps(spec.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-
-
 def read_spec(text: str) -> StudySpec:
     """A spec from a row, which a newer version may have written."""
     return StudySpec.model_validate_json(text, extra="ignore")

@@ -3,7 +3,6 @@
 Whoever writes state first takes `lock`, the scheduler's one writer lock, for the transaction.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from drivetrain_schemas.base import Value
+from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf
 from services.scheduler.core.model import Node, QueuedJob
@@ -59,13 +58,6 @@ class JobRow:
             correlation_id=self.correlation_id,
             traceparent=self.traceparent,
         )
-
-
-def canonical(value: Value | JobSpec | TrialOf | None) -> str | None:
-    """One text per meaning, whatever order and defaults it was written with."""
-    if value is None:
-        return None
-    return json.dumps(value.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
 
 # -- locks and time ---------------------------------------------------------------------------
@@ -138,7 +130,7 @@ async def jobs(connection: asyncpg.Connection, job_ids: Collection[str]) -> dict
 
 async def insert_job(connection: asyncpg.Connection, job_id: str, event: Event[JobSubmit]) -> Any:
     """The time at which it was queued."""
-    spec = event.payload.spec
+    spec, trial = event.payload.spec, event.payload.trial
     return await connection.fetchval(
         """insert into jobs (job_id, tenant_id, request_id, command_event_id, correlation_id,
             traceparent, spec, trial, pool, device_type, devices, priority, state)
@@ -150,8 +142,8 @@ async def insert_job(connection: asyncpg.Connection, job_id: str, event: Event[J
         event.event_id,
         event.correlation_id,
         event.traceparent,
-        canonical(spec),
-        canonical(event.payload.trial),
+        canonical_json(spec),
+        None if trial is None else canonical_json(trial),
         spec.resources.pool,
         spec.resources.device_type,
         spec.resources.devices,
