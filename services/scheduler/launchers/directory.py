@@ -18,6 +18,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from drivetrain_schemas.base import Value
+from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.pods import PodExit, PodIdentity, PodSpec, StopNotice, marker_of
 from services.scheduler.launchers.base import PodRef
 
@@ -144,6 +145,5 @@ class PodDirectory:
         try:
             return kind.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])[:100]
-            raise Unfit(f"{name} does not fit: {where} {first['msg']:.200}".rstrip()) from error
+            first = field_errors(error)[0]
+            raise Unfit(f"{name} does not fit: {first.field} {first.message}") from error

@@ -23,6 +23,7 @@ from drivetrain.pod import outcome, processes
 from drivetrain.pod.fetching import fetch_code
 from drivetrain.pod.ranks import Rank, start_rank
 from drivetrain.results import make_result, write_atomically
+from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import Result
 from drivetrain_schemas.pods import PodExit, PodSpec
 
@@ -126,9 +127,8 @@ def _result_of(directory: Path, seen: "Supervision") -> tuple[Result | None, str
         if seen.reported.last:
             return make_result(seen.reported_step, seen.reported), ""
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])[:100]
-        return None, f"result: {where} {first['msg']:.200}"
+        first = field_errors(error)[0]
+        return None, f"result: {first.field} {first.message}"
     except (OSError, ValueError) as error:
         return None, f"result: {error}"
     return None, ""
