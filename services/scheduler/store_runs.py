@@ -14,7 +14,7 @@ import asyncpg
 from drivetrain_schemas.pods import PodExit
 from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import RunState
-from services.scheduler.core.model import Holding, Slot
+from services.scheduler.core.model import SHARED, Holding, Slot
 from services.scheduler.core.pods import PodState
 
 
@@ -176,9 +176,12 @@ async def insert_allocation(
     )
     await connection.executemany(
         """insert into allocation_slots (allocation_id, node_id, slot, device)
-        select $1, node_id, $3, case when device_type <> 'cpu' then first_device + $3 end
+        select $1, node_id, $3, case when device_type <> $4 then first_device + $3 end
         from nodes where node_id = $2""",
-        [(allocation.allocation_id, slot.node_id, slot.number) for slot in allocation.slots],
+        [
+            (allocation.allocation_id, slot.node_id, slot.number, SHARED)
+            for slot in allocation.slots
+        ],
     )
 
 

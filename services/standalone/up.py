@@ -19,7 +19,7 @@ from services.standalone.child import ChildGaveUp
 from services.standalone.connection import login_link, write_connection
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home, HomeHeld, locked
-from services.standalone.nodes import TooFewDevices, find_devices, virtual_nodes
+from services.standalone.nodes import find_devices, virtual_nodes
 from services.standalone.options import Options
 from services.standalone.parts import (
     PARTS,
@@ -30,7 +30,7 @@ from services.standalone.parts import (
     port_names,
 )
 from services.standalone.pods import kill_pod, live_pods, stop_pods
-from services.standalone.ports import PortTaken, choose_ports
+from services.standalone.ports import choose_ports
 from services.standalone.progress import Reporter
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
@@ -58,7 +58,7 @@ def up(options: Options, on_up: OnUp | None = None) -> int:
     except HomeHeld as error:
         reporter.failed(str(error))
         return EXIT_HELD
-    except (TooFewDevices, PortTaken, jars.JarUnavailable, OSError, RuntimeError) as error:
+    except (OSError, RuntimeError) as error:
         reporter.failed(str(error))
         return EXIT_FAILED
 

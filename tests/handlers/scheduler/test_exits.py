@@ -13,7 +13,7 @@ from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import local
 from services.scheduler.launchers.base import PodRef
 from services.scheduler.launchers.directory import MAX_FILE_BYTES, PodDirectory
-from tests.handlers.scheduler.world import World, make_submit
+from tests.handlers.scheduler.world import World, make_submit, start
 
 JOB = job_id_for("default", "r1")
 POD = pod_id_for(JOB, 1, 0)
@@ -53,9 +53,7 @@ UNFIT = {
 async def test_an_exit_that_does_not_fit_fails_the_run_and_stops_nothing(
     world: World, directory: PodDirectory, content: str
 ):
-    await world.submit(make_submit(retries={"limit": 0}))
-    await world.rounds()
-    await world.told()
+    await start(world, retries={"limit": 0})
     (directory.path / "exit.json").write_text(content)
 
     world.launcher.sights[POD] = local._look(directory)

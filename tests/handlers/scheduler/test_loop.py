@@ -10,7 +10,7 @@ from drivetrain_schemas.jobs import JobState, Result, WaitingReason
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import Observation
 from services.scheduler.sweeper import Sweeper
-from tests.handlers.scheduler.world import World, make_submit
+from tests.handlers.scheduler.world import World, make_submit, start
 
 JOB = job_id_for("default", "r1")
 OTHER = job_id_for("default", "r2")
@@ -19,12 +19,6 @@ GANG = {"resources": {"devices": 4}}
 AT_ONCE = {"retries": {"limit": 1, "backoff_seconds": 0}}
 DEAD = Observation(Sight.DEAD)
 ABSENT = Observation(Sight.ABSENT)
-
-
-async def start(world: World, **spec) -> None:
-    await world.submit(make_submit(**spec))
-    await world.rounds()
-    await world.told()
 
 
 async def test_the_story_of_a_job_that_succeeds(world: World):

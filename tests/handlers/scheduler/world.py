@@ -184,3 +184,10 @@ class World:
             *(make_event(payload) for payload in payloads),
             refusals=self.commands.refusals,
         )
+
+
+async def start(world: World, **spec) -> None:
+    """A job is submitted and runs; what was told up to there is heard."""
+    await world.submit(make_submit(**spec))
+    await world.rounds()
+    await world.told()
