@@ -1,4 +1,4 @@
-"""Samples and logs as they travel: batches in columns, unique by (run, rank, session, batch)."""
+"""Samples and logs as they are sent: batches in columns, unique by (run, rank, session, batch)."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -26,7 +26,7 @@ Session = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,32}$")]
 
 
 def _are_samples(values: Any) -> Any:
-    # By hand, since a union answers each bad value with two errors, and batches are long.
+    # Not a union: pydantic reports two errors for each bad value of a union, and batches are long.
     if not isinstance(values, list | tuple):
         raise Misfit("is not a list", fix="write a list")
     for index, value in enumerate(values):
@@ -45,7 +45,7 @@ class Column(Value):
     values: Annotated[
         tuple[SampleValue, ...],
         PlainValidator(_are_samples),
-        # Without this pydantic takes what it wrote for a value of the wrong type, and warns.
+        # Without this pydantic warns that the serialized value has the wrong type.
         PlainSerializer(list, return_type=list[Any]),
         WithJsonSchema(
             {
@@ -83,7 +83,7 @@ class SamplesRecorded(_Batch):
 
 @event("logs.written", topic=LOGS, producer="pod")
 class LogsWritten(_Batch):
-    """Whole lines of one rank's output; `num_dropped_bytes` counts what the rate limit left out."""
+    """Whole lines of one rank's output; `num_dropped_bytes`: left out by the rate limit."""
 
     stream: Literal["output"] = "output"
     first_line: Ordinal
@@ -93,7 +93,7 @@ class LogsWritten(_Batch):
 
 @event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")
 class AlertRaised(Payload):
-    """Something about a run wants a look; nothing is stopped for it."""
+    """Something about a run needs attention; nothing is stopped because of it."""
 
     tenant_id: TenantId
     job_id: JobId
@@ -107,7 +107,7 @@ class AlertRaised(Payload):
 
 @event("alert.cleared", topic=EVENTS_ALERTS, producer="metrics")
 class AlertCleared(Payload):
-    """What was alerted is over."""
+    """The condition of an alert has ended."""
 
     tenant_id: TenantId
     job_id: JobId

@@ -1,6 +1,6 @@
 """Alerts as events: each is raised once, and cleared when it is over.
 
-What stands is kept in the `alerts` table, in the transaction that emits the event.
+The current alerts are rows of `alerts`, written in the transaction that emits the event.
 """
 
 from drivetrain_schemas.base import Payload

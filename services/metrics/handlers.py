@@ -1,8 +1,8 @@
 """What the metrics service does with heartbeats and with the events of runs.
 
-Heartbeats move a run's progress; a stall and dropped samples follow from it. They are an upsert of
-one row, so their repetition needs no inbox. The events of runs say which runs are RUNNING, for no
-other run is alerted; what was alerted about a run's progress ends with the run.
+Heartbeats update a run's pace; alerts about a stall and about dropped samples follow from it. They
+are an upsert of one row, so a repeated one needs no inbox. The events of runs say which runs are
+RUNNING; only those are alerted, and an alert about a stall is cleared when the run ends.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ _STATES: dict[type[Payload], RunState] = {
 
 
 async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
-    """Keep the state of a run. An ended run stays ended."""
+    """Store the state of a run. The state of an ended run never changes."""
     payload = event.payload
     run = await store.lock_run(
         tx.connection, payload.run_id, payload.job_id, event.tenant_id, payload.attempt
@@ -72,7 +72,7 @@ HANDLERS: HandlerTable = dict.fromkeys(_STATES, on_run_moved)
 
 
 async def take_reports(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
-    """Move the progress of runs by their heartbeats. Other reports are not for this service."""
+    """Update the pace of runs by their heartbeats. Other reports are not for this service."""
     by_run: dict[str, list[PodHeartbeat]] = {}
     for record in records:
         if header(record.headers, "ce_type") not in (None, PodHeartbeat.kind.type):
@@ -80,17 +80,17 @@ async def take_reports(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
         try:
             payload = parse(record.headers, record.value).payload
         except InvalidEvent:
-            continue  # the scheduler parks what cannot be read on this topic
+            continue  # the scheduler parks the unreadable records of this topic
         if isinstance(payload, PodHeartbeat):
             by_run.setdefault(payload.run_id, []).append(payload)
     received_at = await store.now(tx.connection)
-    for run_id in sorted(by_run):  # rows are locked in one order by all
+    for run_id in sorted(by_run):  # all transactions lock rows in this order
         await _take_heartbeats(tx, by_run[run_id], received_at)
     return ()
 
 
 async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_at: float) -> None:
-    """Fold heartbeats of one run into its progress."""
+    """Fold heartbeats of one run into its pace."""
     last = heartbeats[-1]
     run = await store.lock_run(
         tx.connection, last.run_id, last.job_id, last.tenant_id, last.attempt
@@ -115,9 +115,9 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
         )
 
     if not is_stalled(progress):
-        await alerts.clear_stalled(tx, run, f"the run moves again: step {progress.step}")
+        await alerts.clear_stalled(tx, run, f"the run makes steps again: step {progress.step}")
     elif run.state == RunState.RUNNING:
-        detail = f"no step for {stall_limit(progress):.0f} s, though the run is heard"
+        detail = f"no step for {stall_limit(progress):.0f} s, though heartbeats arrive"
         await alerts.raise_once(tx, alert("stalled", detail), again=True)
     num_dropped = max(heartbeat.num_dropped_samples for heartbeat in heartbeats)
     if num_dropped:

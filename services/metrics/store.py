@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import asyncpg
 
-from services.metrics.core.alerts import Progress
+from services.metrics.core.alerts import Pace
 from services.metrics.core.series import Chunk
 from services.metrics.messages import BatchKey
 
@@ -91,7 +91,7 @@ class RunRow:
     tenant_id: str
     attempt: int
     state: str | None
-    progress: Progress | None
+    progress: Pace | None
 
 
 async def insert_batches(
@@ -286,7 +286,7 @@ async def lock_run(
     assert row is not None
     progress = None
     if row["heard_at"] is not None:
-        progress = Progress(
+        progress = Pace(
             heard_at=row["heard_at"],
             step=row["step"],
             moved_at=row["moved_at"],
@@ -304,7 +304,7 @@ async def set_state(
     )
 
 
-async def set_progress(connection: asyncpg.Connection, run_id: str, progress: Progress) -> None:
+async def set_progress(connection: asyncpg.Connection, run_id: str, progress: Pace) -> None:
     await connection.execute(
         """
         update runs set heard_at = $2, step = $3, moved_at = $4, still_seconds = $5,

@@ -1,7 +1,7 @@
-"""Samples and logs in batches, unique by (run, rank, session, batch): sent again, one adds nothing.
+"""Samples and logs in batches, unique by (run, rank, session, batch): a repeated one adds nothing.
 
-A batch handler gets the records of one poll in one transaction and hands back those that cannot be
-read. Fences are no concern here: samples of an older run stay under that run, and readers take the
+A batch handler receives the records of one poll in one transaction and returns those that cannot be
+read. Fences do not matter here: samples of an older run stay under that run, and readers take the
 highest attempt per step.
 """
 
@@ -23,7 +23,7 @@ B = TypeVar("B", SampleBatch, LogBatch)
 
 
 async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
-    """Store the samples of batches not seen before, and alert to values that are not finite."""
+    """Store the samples of new batches, and raise alerts for values that are not finite."""
     read, unfit = _read(read_samples, records)
     batches = await _not_seen(tx, "samples", read)
     chunks: list[ChunkRow] = []
@@ -56,7 +56,7 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
     if chunks:
         await store.insert_chunks(tx.connection, chunks)
         await store.add_to_series(tx.connection, list(sums.values()))
-    for _, alert in sorted(not_finite.items()):  # rows are locked in one order by all
+    for _, alert in sorted(not_finite.items()):  # all transactions lock rows in this order
         await alerts.raise_once(tx, alert)
     num_samples = sum(chunk.num_samples for chunk in chunks)
     tx.after_commit(lambda: SAMPLES.inc(num_samples))
@@ -71,7 +71,7 @@ async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
         by_job.setdefault(batch.job_id, []).append(batch)
     chunks = [
         chunk
-        for job_id in sorted(by_job)  # heads are locked in one order by all
+        for job_id in sorted(by_job)  # all transactions lock heads in this order
         for chunk in await _log_chunks(tx, job_id, by_job[job_id])
     ]
     if chunks:

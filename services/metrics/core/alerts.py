@@ -1,10 +1,10 @@
-"""When a run wants a look: its step stands still although its pods are heard.
+"""When a run is stalled: its step does not change although its pods send heartbeats.
 
-Each heartbeat is folded into the run's progress by the time it was received on our clock. Only
-time in which the run was heard counts as standing still: a gap between two heartbeats (a broker
-that was down, this service restarting, a pod cut off) adds at most `MAX_GAP_SECONDS`, so silence,
-which is the scheduler's to judge, never raises this alert. Steps before the first reported one do
-not count, because a program need not report steps at all.
+Each heartbeat is folded into the run's pace by the time it was received on our clock. Only time
+with heartbeats counts as time without a step: a gap between two heartbeats (a broker that was down,
+this service restarting, a pod cut off) adds at most `MAX_GAP_SECONDS`, so missing heartbeats, about
+which the scheduler decides, never raise this alert. Nothing counts before the first reported step,
+because a program need not report steps at all.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from statistics import median
 MAX_GAP_SECONDS = 5.0
 MIN_STALL_SECONDS = 60.0
 STALL_STEPS = 10
-# Fewer step times say little: the very stall that ended may be the only one.
+# Below this number the median means little: the only step time may be that of a stall.
 MIN_STEP_TIMES = 3
 MAX_STEP_TIMES = 15
 # In these phases a pod is expected to make no steps.
@@ -22,7 +22,7 @@ ENDING_PHASES = frozenset({"stopping", "ending"})
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a pod said of its progress; `received_at` in seconds of our clock."""
+    """The progress in one heartbeat; `received_at` in seconds of our clock."""
 
     received_at: float
     phase: str
@@ -30,8 +30,8 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come, and for how long it has been heard without moving."""
+class Pace:
+    """The last step of a run, and for how long heartbeats have come without a new one."""
 
     heard_at: float
     step: int | None = None
@@ -40,13 +40,13 @@ class Progress:
     step_seconds: tuple[float, ...] = ()
 
 
-def advance(progress: Progress | None, heartbeat: Heartbeat) -> Progress:
-    """The progress after this heartbeat; one of another pod of the gang may lag behind."""
+def advance(progress: Pace | None, heartbeat: Heartbeat) -> Pace:
+    """The pace after this heartbeat; one from another pod of the gang may be a step behind."""
     if progress is None:
-        progress = Progress(heard_at=heartbeat.received_at)
+        progress = Pace(heard_at=heartbeat.received_at)
     heard_at = max(progress.heard_at, heartbeat.received_at)
     if heartbeat.step is not None and (progress.step is None or heartbeat.step > progress.step):
-        return Progress(
+        return Pace(
             heard_at=heard_at,
             step=heartbeat.step,
             moved_at=heard_at,
@@ -59,18 +59,18 @@ def advance(progress: Progress | None, heartbeat: Heartbeat) -> Progress:
     return replace(progress, heard_at=heard_at, still_seconds=progress.still_seconds + gap)
 
 
-def stall_limit(progress: Progress) -> float:
+def stall_limit(progress: Pace) -> float:
     """Seconds without a step that are too many for this run."""
     if len(progress.step_seconds) < MIN_STEP_TIMES:
         return MIN_STALL_SECONDS
     return max(MIN_STALL_SECONDS, STALL_STEPS * median(progress.step_seconds))
 
 
-def is_stalled(progress: Progress) -> bool:
+def is_stalled(progress: Pace) -> bool:
     return progress.still_seconds > stall_limit(progress)
 
 
-def _with_step_time(progress: Progress, moved_at: float, step: int) -> tuple[float, ...]:
+def _with_step_time(progress: Pace, moved_at: float, step: int) -> tuple[float, ...]:
     if progress.step is None or progress.moved_at is None:
         return ()
     seconds = (moved_at - progress.moved_at) / (step - progress.step)
