@@ -60,6 +60,15 @@ class Event(Generic[P]):
         return self.payload.kind.version
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What led to an event: all of an earlier event that the later one carries on."""
+
+    event_id: str
+    correlation_id: str | None = None
+    traceparent: str | None = None
+
+
 class InvalidReason(StrEnum):
     EMPTY = "empty"
     TOO_LARGE = "too_large"

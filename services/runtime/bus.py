@@ -41,6 +41,18 @@ class OutRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+# Two lengths of at most five bytes each.
+_HEADER_BYTES = 10
+
+
+def size_bytes(record: Record | OutRecord) -> int:
+    """What a record takes on the wire, at most: key, value, headers and the headers' lengths."""
+    num_bytes = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        num_bytes += len(name.encode()) + len(value or b"") + _HEADER_BYTES
+    return num_bytes
+
+
 class PublishFailed(TemporaryError):
     """The first `num_acknowledged` records are on the bus; of the others nothing is known."""
 

@@ -80,6 +80,7 @@ class Database:
                 tx = Tx(cast(asyncpg.Connection, connection), self._origin)
                 async with connection.transaction():
                     yield tx
+                    await tx.write_outbox()
         except Exception as error:
             if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
                 await self.pool.expire_connections()

@@ -2,10 +2,12 @@
 
 PlatformError
 ├── TemporaryError      the same call may go through later: pause, back off, try again
+├── EventTooLarge       what would be emitted is over the limit: no retry can pass, a bug
 └── ConfigurationError  a setting is wrong: the process ends and names the setting and the fix
 
 What cannot be read is `drivetrain_schemas.envelope.InvalidEvent`: parked at once. Anything else is
-a bug: the process ends, is started again, and meets the event again (ARCHITECTURE.md, rule 12).
+a bug: the process ends, is started again, and reads the event again (docs/architecture.md, rule
+12).
 """
 
 import asyncpg
@@ -17,6 +19,10 @@ class PlatformError(Exception):
 
 class TemporaryError(PlatformError):
     """Something outside did not answer; nothing is wrong with the event."""
+
+
+class EventTooLarge(PlatformError):
+    """An event of ours is over the limit of every reader; its producer must bound its fields."""
 
 
 class ConfigurationError(PlatformError):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from drivetrain_schemas.ids import digest_id
 from drivetrain_schemas.topics import parked_topic
-from services.runtime.bus import OutRecord, Record
+from services.runtime.bus import OutRecord, Record, size_bytes
 from services.runtime.errors import PlatformError
 from services.runtime.transaction import Tx
 
@@ -57,18 +57,19 @@ def parked_headers(service: str, unfit: Unfit) -> list[tuple[str, bytes]]:
         "at": datetime.now(UTC).isoformat(),
         "service": service,
     }
-    size_bytes = _size_bytes(record)
-    if size_bytes > MAX_KEPT_BYTES:
-        facts["omitted"] = str(size_bytes)
+    num_bytes = size_bytes(_storable(record))
+    if num_bytes > MAX_KEPT_BYTES:
+        facts["omitted"] = str(num_bytes)
     return [(HEADER + name, text.encode("utf-8", "replace")) for name, text in facts.items()]
 
 
 async def park(tx: Tx, service: str, unfit: Unfit) -> None:
     """Set the record aside once `tx` commits."""
-    record = unfit.record
-    if _size_bytes(record) > MAX_KEPT_BYTES:
+    record = _storable(unfit.record)
+    facts = parked_headers(service, unfit)
+    if size_bytes(record) > MAX_KEPT_BYTES:
         record = replace(record, key=None, value=None, headers=())
-    await tx.forward(parked_topic(service).name, record, parked_headers(service, unfit))
+    tx.forward(parked_topic(service).name, replace(record, headers=(*record.headers, *facts)))
 
 
 def replay_header(name: str) -> tuple[str, bytes]:
@@ -92,6 +93,7 @@ def parked_fact(record: Record, name: str) -> str:
     return (found[-1] or b"").decode("utf-8", "replace") if found else ""
 
 
-def _size_bytes(record: Record) -> int:
-    fields = [record.key, record.value, *(text for _, text in record.headers)]
-    return sum(len(it or b"") for it in fields) + sum(len(name) for name, _ in record.headers)
+def _storable(record: Record) -> OutRecord:
+    """The record as its outbox row can hold it: Postgres takes no NUL in a text, Kafka does."""
+    headers = tuple((name.replace("\0", "\ufffd"), text) for name, text in record.headers)
+    return OutRecord(record.topic, record.key, record.value, headers)

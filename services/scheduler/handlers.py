@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from drivetrain_schemas.base import Payload, canonical_json
-from drivetrain_schemas.envelope import Event, InvalidPayload
+from drivetrain_schemas.base import canonical_json
+from drivetrain_schemas.envelope import Cause, Event, InvalidPayload
 from drivetrain_schemas.ids import JobId, RequestId, job_id_for
 from drivetrain_schemas.jobs import (
     FieldError,
@@ -157,18 +157,10 @@ async def refuse_invalid(tx: Tx, invalid: InvalidPayload) -> bool:
     return True
 
 
-def _cause(invalid: InvalidPayload) -> Event[Payload]:
+def _cause(invalid: InvalidPayload) -> Cause:
     """The command that could not be read: the answer names it and carries on its trace."""
     attributes = invalid.attributes
-    return Event(
-        event_id=attributes.event_id,
-        source=attributes.source,
-        occurred_at=attributes.occurred_at,
-        tenant_id=attributes.tenant_id,
-        payload=invalid.payload_class.model_construct(),
-        correlation_id=attributes.correlation_id,
-        traceparent=attributes.traceparent,
-    )
+    return Cause(attributes.event_id, attributes.correlation_id, attributes.traceparent)
 
 
 async def _reject(

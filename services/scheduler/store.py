@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from drivetrain_schemas.base import canonical_json
-from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf
 from services.scheduler.core.model import Node, QueuedJob
 from services.scheduler.core.reasons import SET_ASIDE, Waiting
@@ -44,20 +44,9 @@ class JobRow:
     queued_at: datetime
 
     @property
-    def cause(self) -> Event[JobSubmit]:
+    def cause(self) -> Cause:
         """The accepted command: what the scheduler decides about the job carries on its trace."""
-        payload = JobSubmit.model_construct(
-            request_id=self.request_id, spec=self.spec, trial=self.trial, job_id=self.job_id
-        )
-        return Event(
-            event_id=self.command_event_id,
-            source="",
-            occurred_at=self.queued_at,
-            tenant_id=self.tenant_id,
-            payload=payload,
-            correlation_id=self.correlation_id,
-            traceparent=self.traceparent,
-        )
+        return Cause(self.command_event_id, self.correlation_id, self.traceparent)
 
 
 # -- locks and time ---------------------------------------------------------------------------

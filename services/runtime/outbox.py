@@ -1,0 +1,67 @@
+"""Writes what a transaction emits into its service's outbox, by two statements however much it is.
+
+The first raises the counter of every (topic, key), in sorted order, so that two transactions cannot
+deadlock. The second inserts the rows in the order of emission; their ids are drawn while the
+counters' rows are locked, so ids of one key grow in commit order (docs/architecture.md, rule 2).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from services.runtime.bus import OutRecord
+
+SEQUENCE_HEADER = "ce_sequence"
+
+_RAISE_COUNTERS = """
+insert into outbox_counter (topic, key, seq)
+select topic, key, num_events
+from unnest($1::text[], $2::text[], $3::bigint[]) as raised (topic, key, num_events)
+order by topic collate "C", key collate "C"
+on conflict (topic, key) do update set seq = outbox_counter.seq + excluded.seq
+returning topic, key, seq
+"""
+_COLUMNS = ("topic", "key", "value", "header_names", "header_values")
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One record to be published; `counter` is the key under which it is numbered, if it is."""
+
+    record: OutRecord
+    counter: str | None = None
+
+
+async def write(connection: asyncpg.Connection, emitted: Sequence[Emitted]) -> None:
+    """Insert all of it. The last statement of a transaction: it holds the counters' locks."""
+    next_seq = await _raise_counters(connection, emitted)
+    rows = []
+    for item in emitted:
+        record = item.record
+        names = [name for name, _ in record.headers]
+        values = [value for _, value in record.headers]
+        if item.counter is not None:
+            place = (record.topic, item.counter)
+            names.append(SEQUENCE_HEADER)
+            values.append(str(next_seq[place]).encode())
+            next_seq[place] += 1
+        rows.append((record.topic, record.key, record.value, names, values))
+    await connection.copy_records_to_table("outbox", records=rows, columns=_COLUMNS)
+
+
+async def _raise_counters(
+    connection: asyncpg.Connection, emitted: Sequence[Emitted]
+) -> dict[tuple[str, str], int]:
+    """The first number of each (topic, key) that is now taken by this transaction."""
+    counts = Counter(
+        (item.record.topic, item.counter) for item in emitted if item.counter is not None
+    )
+    if not counts:
+        return {}
+    topics = [topic for topic, _ in counts]
+    keys = [key for _, key in counts]
+    rows = await connection.fetch(_RAISE_COUNTERS, topics, keys, list(counts.values()))
+    last = {(row["topic"], row["key"]): row["seq"] for row in rows}
+    return {place: last[place] - num_events + 1 for place, num_events in counts.items()}
