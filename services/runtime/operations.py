@@ -13,6 +13,8 @@ from typing import Any
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from services.runtime.http_limits import BoundedProtocol
+
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[[], Awaitable[str | None]]
 
@@ -37,6 +39,8 @@ def server(app: ASGIApp, host: str, port: int) -> Server:
         log_config=None,
         access_log=False,
         lifespan="off",
+        http=BoundedProtocol,
+        ws="none",
         timeout_graceful_shutdown=3,
         server_header=False,
     )
