@@ -9,6 +9,7 @@ transactions of 1,000. In turn, medians of all rounds.
 
 import asyncio
 import os
+import secrets
 import statistics
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from services.standalone.ports import free_port
 
 SERIES = ("loss", "accuracy", "learning_rate", "gradient_norm")
 PREFIX = "benchmark."
+READ_TOKEN = secrets.token_hex(16)
 NUM_COMMITTED = 2000
 MAX_SECONDS = 120.0
 TARGET = 5.0
@@ -99,7 +101,9 @@ async def ours(kafka: RunningKafka, url: str, number: int, num_steps: int) -> fl
     await asyncio.to_thread(_log, reporter, num_steps)
     async with (
         asyncio.timeout(MAX_SECONDS),
-        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+        httpx.AsyncClient(
+            base_url=url, headers={"Authorization": f"Bearer {READ_TOKEN}"}, trust_env=False
+        ) as client,
     ):
         while await _num_queryable(client, job_id) < num_steps * len(SERIES):
             assert reporter.num_dropped == 0, "the benchmark logs more than a rank's buffer holds"
@@ -208,6 +212,7 @@ async def metrics_service(kafka: RunningKafka, dsn: str, log: Path) -> AsyncIter
         "TOPIC_PREFIX": PREFIX,
         "POSTGRES_DSN": dsn,
         "HTTP_PORT": str(http_port),
+        "READ_TOKEN": READ_TOKEN,
         "OPS_PORT": str(ops_port),
     }
     kept = {name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")}

@@ -13,6 +13,8 @@ from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 from services.runtime.service import Running, Service
 
+READ_TOKEN = "a-read-token-of-the-tests"
+
 
 def service_environment(kafka: KafkaAccess, dsn: str, prefix: str) -> dict[str, Any]:
     """Settings values that point a service at the session's servers."""
@@ -23,6 +25,7 @@ def service_environment(kafka: KafkaAccess, dsn: str, prefix: str) -> dict[str, 
         "postgres_dsn": dsn,
         "topic_prefix": prefix,
         "object_store_url": "file:///tmp/unused",
+        "read_token": READ_TOKEN,
     }
 
 

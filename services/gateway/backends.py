@@ -1,7 +1,7 @@
 """Reads that other services answer over their own tables: metrics (samples, logs) and cost (spend).
 
-Two seconds and eight megabytes at most; a service that does not answer in them is a missing part,
-told as such, never waited for.
+Two seconds and eight megabytes at most; a service that does not answer within them is reported as
+unavailable.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,14 @@ log = logs.get()
 
 LIMIT_SECONDS = 2.0
 MAX_BYTES = 8 * 1024 * 1024
+# The read token or the address is wrong: for operators to fix, not the caller's mistake.
+_MISCONFIGURED = (401, 421)
 
 Parameters = Mapping[str, str | int | float | None]
 
 
 class PartUnavailable(Exception):
-    """The service behind this part of the answer did not answer."""
+    """The service behind this part of the answer is unavailable."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -29,7 +31,7 @@ class PartUnavailable(Exception):
 
 
 class PartRefused(Exception):
-    """The service answered, and refused: its problem or its words."""
+    """The service refused the request; `detail` is its reason."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -38,13 +40,20 @@ class PartRefused(Exception):
 
 
 class Backends:
-    """The two services, by name."""
+    """The read ports of other services, by the service's name."""
 
-    def __init__(self, metrics_url: str | None, cost_url: str | None) -> None:
-        self._urls = {"metrics": metrics_url, "cost": cost_url}
+    def __init__(
+        self,
+        urls: Mapping[str, str | None],
+        read_token: str | None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._urls = urls
         # Loopback and cluster addresses must never go through a proxy of the environment.
         self._client = httpx.AsyncClient(
             timeout=LIMIT_SECONDS,
+            transport=transport,
+            headers={"Authorization": f"Bearer {read_token}"} if read_token else {},
             trust_env=False,
             follow_redirects=False,
             limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
@@ -58,7 +67,8 @@ class Backends:
         given = {name: value for name, value in (parameters or {}).items() if value is not None}
         try:
             response = await self._client.get(base.rstrip("/") + path, params=given)
-            if len(response.content) > MAX_BYTES or response.status_code >= 500:
+            is_useless = response.status_code >= 500 or response.status_code in _MISCONFIGURED
+            if len(response.content) > MAX_BYTES or is_useless:
                 raise ValueError(f"status {response.status_code}, {len(response.content)} bytes")
             answer = response.json()
         except (httpx.HTTPError, ValueError) as error:

@@ -13,10 +13,6 @@ class GatewaySettings(Settings):
     cookie_secret: SecretStr | None = Field(
         default=None, min_length=16, description="signs sessions; derived from api_token if absent"
     )
-    allowed_hosts: tuple[str, ...] = Field(
-        default=(),
-        description='further values of the Host header to answer to: ["drivetrain.example.com"]',
-    )
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     cost_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     assets_directory: Path | None = None

@@ -20,5 +20,6 @@ def build(settings: GatewaySettings) -> Service:
         streams=projection_streams(live.announce, live.wake),
         tasks=(live.follow,),
         http=partial(http_app, live),
+        http_guards_itself=True,
         is_projection=True,
     )

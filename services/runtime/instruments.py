@@ -25,4 +25,7 @@ HANDLING_SECONDS = Histogram(
 )
 PUBLISHED = Counter("drivetrain_outbox_published_total", "Outbox rows acknowledged by Kafka.")
 PUBLISH_FAILURES = Counter("drivetrain_outbox_failures_total", "Publications without an answer.")
+HTTP_REFUSED = Counter(
+    "drivetrain_http_refused_total", "Requests that a read port refused, by reason.", ["reason"]
+)
 OUTBOX_WAITING = Gauge("drivetrain_outbox_waiting_rows", "Outbox rows not yet acknowledged.")

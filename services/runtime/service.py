@@ -18,6 +18,7 @@ from typing import TypeVar
 from drivetrain_schemas.topics import Topic
 from services.runtime import logs, replay
 from services.runtime.bus import Publisher
+from services.runtime.callers import ReadGuard
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.consumer import Consumer
 from services.runtime.database import Database
@@ -78,6 +79,8 @@ class Service:
     streams: Mapping[Topic, BatchHandler] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
     http: Callable[[Platform], ASGIApp] | None = None
+    # Only the gateway does: people call it. Every other `http` is a read port behind a token.
+    http_guards_itself: bool = False
     # Rebuilt from its topics, every event of which it handles.
     is_projection: bool = False
 
@@ -168,6 +171,11 @@ class Running:
 
     def __init__(self, service: Service, stopping: asyncio.Event) -> None:
         settings = service.settings
+        if service.http and not service.http_guards_itself and settings.read_token is None:
+            raise ConfigurationError(
+                "DRIVETRAIN_READ_TOKEN is not set: the read port is served to callers that send "
+                "it only; give this service and the gateway the same random value"
+            )
         self._service = service
         self._access = KafkaAccess.of(settings)
         self._is_ready = False
@@ -278,7 +286,10 @@ class Running:
     async def _serve_http(self, group: asyncio.TaskGroup) -> None:
         assert self._service.http is not None
         settings = self.platform.settings
-        running = server(self._service.http(self.platform), settings.http_host, settings.http_port)
+        app = self._service.http(self.platform)
+        if not self._service.http_guards_itself:
+            app = ReadGuard(app, settings)
+        running = server(app, settings.http_host, settings.http_port)
         group.create_task(serve(running, self.platform.stopping))
 
     async def _own(self, task: Task) -> None:

@@ -38,6 +38,13 @@ class Settings(BaseSettings):
     ops_port: int = Field(default=0, ge=0, le=65535)
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=0, ge=0, le=65535)
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        description='further values of the Host header to answer to: ["drivetrain.example.com"]',
+    )
+    read_token: SecretStr | None = Field(
+        default=None, min_length=16, description="bearer token of the services' read ports"
+    )
     shutdown_seconds: float = Field(default=20.0, gt=0)
 
 

@@ -4,6 +4,7 @@ Kafka (SASL), Postgres (scram-sha-256), the gateway's API (bearer token) and its
 their own. They stay the same over restarts: Kafka and Postgres keep theirs in their data.
 """
 
+import hmac
 import json
 import secrets
 from dataclasses import asdict, dataclass
@@ -21,6 +22,11 @@ class Credentials:
     postgres_password: str
     api_token: str
     cookie_secret: str
+
+    @property
+    def read_token(self) -> str:
+        """For the services' read ports. Derived, so that the file of an older release is enough."""
+        return hmac.digest(self.api_token.encode(), b"read ports", "sha256").hex()
 
 
 def load_or_create(path: Path) -> Credentials:

@@ -176,6 +176,7 @@ def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan:
         variables = connection_environment(plan) | {
             "DRIVETRAIN_OPS_PORT": str(ops_port),
             "DRIVETRAIN_HTTP_PORT": str(plan.ports[f"{name}.http"]),
+            "DRIVETRAIN_READ_TOKEN": plan.credentials.read_token,
         }
         return _python(
             name,

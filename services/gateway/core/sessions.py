@@ -1,4 +1,4 @@
-"""Proof of who asks: the bearer token, one-time codes for links, and signed session cookies.
+"""Proof of identity in a browser: one-time codes for links, and signed session cookies.
 
 In: secrets, texts and the time. Out: signed values, or whether one holds. Nothing secret stands in
 a cookie: it carries when it ends and a signature over that, and ends with the secret's change.
@@ -43,16 +43,8 @@ def holds(secret: bytes, cookie: str, now: datetime) -> bool:
     return now < datetime.fromtimestamp(int(parts[1]), UTC)
 
 
-def is_token(api_token: str, authorization: str) -> bool:
-    """True for `Bearer TOKEN`, compared in constant time."""
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer":
-        return False
-    return hmac.compare_digest(token.strip().encode(), api_token.encode())
-
-
 def code_digest(code: str) -> str:
-    """What is stored of a code: reading the table lets nobody in."""
+    """What is stored of a code: reading the table gives no access."""
     return hashlib.sha256(code.encode()).hexdigest()
 
 

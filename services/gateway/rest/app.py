@@ -31,7 +31,10 @@ def http_app(live: Live, runtime: Platform) -> ASGIApp:
         settings=settings,
         platform=runtime,
         live=live,
-        backends=Backends(settings.metrics_url, settings.cost_url),
+        backends=Backends(
+            {"metrics": settings.metrics_url, "cost": settings.cost_url},
+            settings.read_token.get_secret_value() if settings.read_token else None,
+        ),
     )
     return gated(build_app(gateway), gateway)
 

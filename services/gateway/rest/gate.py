@@ -14,11 +14,12 @@ from starlette.requests import cookie_parser
 
 from drivetrain_schemas import strict_json
 from drivetrain_schemas.jobs import FieldError
-from services.gateway.core.hosts import SAFE_METHODS, Refusal, check_host, check_origin
-from services.gateway.core.sessions import cookie_name, holds, is_token
+from services.gateway.core.origins import SAFE_METHODS, Refusal, check_origin
+from services.gateway.core.sessions import cookie_name, holds
 from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
 from services.gateway.rest.problems import Problem, respond
 from services.gateway.settings import GatewaySettings
+from services.runtime.callers import is_bearer, is_own_host
 from services.runtime.clock import Clock
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -74,8 +75,10 @@ class Gate:
         method, path = scope["method"], scope["path"]
         server = scope.get("server")
         port = server[1] if server else None
-        _refuse(421, check_host(tuple(headers.getlist("host")), port, self._allowed))
-        has_token = is_token(self._token, headers.get("authorization", ""))
+        hosts = tuple(headers.getlist("host"))
+        if not is_own_host(hosts, port, self._allowed):
+            raise _foreign_host(hosts)
+        has_token = is_bearer(self._token, headers.get("authorization", ""))
         has_session = self._has_session(headers)
         is_stranger = "authorization" not in headers and not has_session
         refusal = check_origin(
@@ -127,6 +130,15 @@ class _Observed:
             REQUESTS.labels(known, route, str(message["status"])).inc()
             REQUEST_SECONDS.labels(route).observe(monotonic() - self._started)
         await self._send(message)
+
+
+def _foreign_host(hosts: tuple[str, ...]) -> Problem:
+    named = f"{hosts[0]:.120}" if len(hosts) == 1 else f"{len(hosts)} Host headers"
+    detail = f"this server does not answer to {named}"
+    fix = "open it under the address it printed, or add this name to DRIVETRAIN_ALLOWED_HOSTS"
+    return Problem(
+        421, "foreign_host", detail, (FieldError(field="Host", message=detail, fix=fix),)
+    )
 
 
 def _refuse(status: int, refusal: Refusal | None) -> None:

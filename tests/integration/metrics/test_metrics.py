@@ -6,16 +6,20 @@ from typing import Any
 
 import asyncpg
 import httpx
+import pytest
 
 from drivetrain_schemas.metrics import AlertRaised
 from services.metrics.settings import MetricsSettings
 from services.metrics.wiring import build
 from services.runtime.bus import OutRecord
+from services.runtime.errors import ConfigurationError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.service import Running
 from services.runtime.topics import create_topics
 from tests.events import make_event
 from tests.handlers.metrics.builders import JOB, make_heartbeat, make_logs, make_samples
 from tests.platform_service import (
+    READ_TOKEN,
     produce,
     read_events,
     read_topic,
@@ -40,7 +44,10 @@ async def answer(
     given: MetricsSettings, path: str, wanted: Any, *, at: str, **query: Any
 ) -> dict[str, Any]:
     """Ask until the field `at` of the answer is as wanted."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{given.http_port}") as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{given.http_port}",
+        headers={"Authorization": f"Bearer {READ_TOKEN}"},
+    ) as client:
         async with asyncio.timeout(30):
             while True:
                 found = (await client.get(path, params={"job_id": JOB, **query})).json()
@@ -91,3 +98,21 @@ async def test_garbage_is_parked_with_its_bytes_and_alerts_go_out(
         "not_finite",
         "samples_dropped",
     }
+
+
+async def test_the_read_port_answers_the_gateway_only(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    given = await settings(kafka, postgres_dsn, topic_prefix)
+    known = {"Authorization": f"Bearer {READ_TOKEN}"}
+    url = f"http://127.0.0.1:{given.http_port}/series?job_id={JOB}"
+    async with running(build(given)), httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(url, headers=known)).status_code == 200
+        assert (await client.get(url)).status_code == 401
+        assert (await client.get(url, headers=known | {"Host": "evil.example"})).status_code == 421
+
+
+def test_a_read_port_without_a_token_does_not_start(kafka: KafkaAccess, postgres_dsn: str) -> None:
+    environment = service_environment(kafka, postgres_dsn, "unused.") | {"read_token": None}
+    with pytest.raises(ConfigurationError, match="DRIVETRAIN_READ_TOKEN"):
+        Running(build(MetricsSettings(**environment)), asyncio.Event())

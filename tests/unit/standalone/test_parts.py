@@ -34,6 +34,7 @@ def test_a_service_is_told_the_connections_and_nothing_more() -> None:
         "DRIVETRAIN_OBJECT_STORE_URL",
         "DRIVETRAIN_OPS_PORT",
         "DRIVETRAIN_HTTP_PORT",
+        "DRIVETRAIN_READ_TOKEN",
     }
 
 

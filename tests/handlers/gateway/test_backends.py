@@ -1,0 +1,40 @@
+"""What the gateway makes of the answers of other services' read ports."""
+
+import httpx
+import pytest
+
+from services.gateway.backends import Backends, PartRefused, PartUnavailable
+
+
+def backends(answer: httpx.Response) -> tuple[Backends, list[httpx.Request]]:
+    seen: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return answer
+
+    made = Backends({"cost": "http://cost"}, "a-read-token", httpx.MockTransport(respond))
+    return made, seen
+
+
+async def test_reads_carry_the_read_token() -> None:
+    made, seen = backends(httpx.Response(200, json={"total": 1}))
+    assert await made.get("cost", "/spend") == {"total": 1}
+    assert seen[0].headers["authorization"] == "Bearer a-read-token"
+    await made.close()
+
+
+@pytest.mark.parametrize("status", [401, 421, 500, 503])
+async def test_a_part_that_refuses_the_gateway_itself_is_unavailable(status: int) -> None:
+    """Passed on, a 401 would send the user to look for a mistake in a correct token."""
+    made, _ = backends(httpx.Response(status, json={"detail": "no"}))
+    with pytest.raises(PartUnavailable):
+        await made.get("cost", "/spend")
+    await made.close()
+
+
+async def test_a_refusal_of_the_request_is_passed_on() -> None:
+    made, _ = backends(httpx.Response(404, json={"detail": "no price"}))
+    with pytest.raises(PartRefused, match="no price"):
+        await made.get("cost", "/estimate")
+    await made.close()
