@@ -1,13 +1,14 @@
 """Checkpoints: committed training state, the manifest that makes it complete, and its life."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import CheckpointId, JobId, RunId, TenantId
 from drivetrain_schemas.specs import LastValues
+from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_CHECKPOINTS, REPORTS
 from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal, Rank, Seconds, Step
 
@@ -45,12 +46,27 @@ class Manifest(Value):
     written_at: UtcTime
 
 
+Detail = Annotated[str, StringConstraints(max_length=512), AS_PRINTED]
+
+
 class RejectedReason(StrEnum):
     MANIFEST_UNREADABLE = "manifest_unreadable"
     SHARD_MISSING = "shard_missing"
     SIZE_DIFFERS = "size_differs"
     HASH_DIFFERS = "hash_differs"
     STALE_FENCE = "stale_fence"
+
+
+class SaveFailure(StrEnum):
+    """Why a run has no new checkpoint."""
+
+    STORE_UNAVAILABLE = "store_unavailable"
+    STORE_READ_ONLY = "store_read_only"
+    STORE_FULL = "store_full"
+    STORE_ERROR = "store_error"
+    RANK_MISSING = "rank_missing"  # a rank did not write its part in time
+    OVERDUE = "overdue"  # the job's policy asks for one by now, and none has arrived
+    OTHER = "other"
 
 
 class _OfCheckpoint(Payload):
@@ -65,7 +81,10 @@ class _OfCheckpoint(Payload):
 
 @event("checkpoint.committed", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointCommitted(_OfCheckpoint):
-    """Complete and verified: training can be resumed from it. `manifest_key` is in the store."""
+    """Complete and verified: training can be resumed from it. `manifest_key` is in the store.
+
+    `verified_by`: its bytes were read, or so far only the size of each shard was compared.
+    """
 
     manifest_key: Key
     size_bytes: Bytes
@@ -74,6 +93,7 @@ class CheckpointCommitted(_OfCheckpoint):
     metrics: LastValues
     is_latest: bool
     is_best: bool
+    verified_by: Literal["read", "size"] = "read"
 
 
 @event("checkpoint.rejected", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
@@ -87,12 +107,16 @@ class CheckpointRejected(_OfCheckpoint):
 
 @event("checkpoint.restored", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointRestored(_OfCheckpoint):
-    """A run took up training from this checkpoint; `rejected`: newer ones, unfit."""
+    """A run resumed from this checkpoint. `rejected`: newer ones that did not verify.
+
+    At most 20 are listed; `num_rejected_omitted` counts the others.
+    """
 
     resumed_by_run_id: RunId
     resumed_by_attempt: Attempt
     load_seconds: Seconds
     rejected: tuple[str, ...] = ()
+    num_rejected_omitted: Ordinal = 0
 
 
 @event("checkpoint.deleted", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
@@ -110,7 +134,7 @@ class CheckpointPinned(_OfCheckpoint):
 
 @event("checkpoint.pin", topic=COMMANDS_JOBS, producer="any")
 class CheckpointPin(Payload):
-    """Keep this checkpoint whatever retention says."""
+    """Keep this checkpoint whatever retention decides."""
 
     job_id: JobId
     checkpoint_id: CheckpointId
@@ -139,6 +163,49 @@ class CheckpointWritten(Payload):
     manifest_key: Key
     save_seconds: Seconds
     blocked_seconds: Seconds
+
+
+@event("checkpoint.write_failed", topic=REPORTS, producer="pod")
+class CheckpointWriteFailed(Payload):
+    """A rank could not save its part of the checkpoint of this step; training goes on."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    step: Step
+    reason: SaveFailure
+    detail: Detail
+
+
+class _OfSaving(Payload):
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+
+
+@event("checkpointing.failed", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointingFailed(_OfSaving):
+    """The run trains on without new checkpoints: more steps would be repeated with every one.
+
+    It holds until `checkpointing.recovered` or the end of the run. `last_step` is that of the
+    job's newest good checkpoint, `failed_step` that of the save which failed.
+    """
+
+    reason: SaveFailure
+    detail: Detail
+    last_step: Step | None = None
+    failed_step: Step | None = None
+
+
+@event("checkpointing.recovered", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointingRecovered(_OfSaving):
+    """The run has a new checkpoint again, of this step."""
+
+    step: Step
 
 
 @event("run.resumed", topic=REPORTS, producer="pod")
