@@ -193,6 +193,19 @@ def _checkpoint_deleted(p: Fields) -> Sentence:
     return Sentence(f"Checkpoint at step {p['step']:,} was removed: {p['reason']}")
 
 
+def _checkpointing_failed(p: Fields) -> Sentence:
+    since = f"since step {p['last_step']:,}" if p.get("last_step") is not None else "at all"
+    return Sentence(
+        f"Attempt {p['attempt']} has saved no checkpoint {since}: {p['detail']}", Tone.BAD
+    )
+
+
+def _checkpointing_recovered(p: Fields) -> Sentence:
+    return Sentence(
+        f"Attempt {p['attempt']} saves checkpoints again: step {p['step']:,}", Tone.GOOD
+    )
+
+
 def _checkpoint_pinned(p: Fields) -> Sentence:
     return Sentence(f"Checkpoint at step {p['step']:,} is pinned and will be kept")
 
@@ -300,6 +313,8 @@ _TELLERS: Mapping[str, Callable[[Fields], Sentence]] = {
     "checkpoint.restored": _checkpoint_restored,
     "checkpoint.deleted": _checkpoint_deleted,
     "checkpoint.pinned": _checkpoint_pinned,
+    "checkpointing.failed": _checkpointing_failed,
+    "checkpointing.recovered": _checkpointing_recovered,
     "checkpoint.pin_rejected": _pin_rejected,
     "alert.raised": _alert_raised,
     "alert.cleared": _alert_cleared,
