@@ -2,7 +2,8 @@
 
 Only the contiguous done prefix of a partition is committed, after its transactions. A temporary
 failure seeks back, pauses that partition and backs off while the loop goes on polling, so the group
-membership lives. A bug ends the process; a partition on which the process died twice at the same
+membership lives. A batch that fails is rolled back and done again one by one, so that a bug ends
+the process at the very record; a partition on which the process died twice at the same
 offset is then handled one record at a time, and the record that kills it a third time is parked.
 """
 
@@ -18,7 +19,7 @@ from services.runtime.bus import Partition, Record, RecordSource
 from services.runtime.clock import Clock
 from services.runtime.database import Database
 from services.runtime.errors import PlatformError, TemporaryError, is_temporary
-from services.runtime.instruments import HANDLING_SECONDS, PAUSED, RETRIES
+from services.runtime.instruments import BATCHES_SPLIT, HANDLING_SECONDS, PAUSED, RETRIES
 from services.runtime.processing import Processor, Work
 
 log = logs.get()
@@ -64,6 +65,10 @@ class SchemaReplaced(PlatformError):
     """What this process remembers of its positions belongs to a schema that is no more."""
 
 
+class FailedAtRecord(PlatformError):
+    """A bug ended the consumer at a record whose position is recorded; the cause is the bug."""
+
+
 @dataclass(slots=True)
 class _Pause:
     failures: int
@@ -94,6 +99,8 @@ class Consumer:
         self._counted: set[Partition] = set()
         self._standing: set[Partition] = set()
         self._alone: dict[Partition, int] = {}
+        # Partitions with a batch that failed, and the end of that batch.
+        self._one_by_one: dict[Partition, int] = {}
         self._rewound: set[Partition] = set()
         self._schema: int | None = None
 
@@ -198,15 +205,14 @@ class Consumer:
                 done[partition] += 1
                 records = records[1:]
             while records and not stopping.is_set():
-                size = 1 if partition in self._alone else self._processor.max_batch
-                batch, records = records[:size], records[size:]
-                await self._process(partition, batch)
-                done[partition] = batch[-1].offset + 1
+                batch = records[: self._size(partition, records[0])]
+                if await self._process(partition, batch):
+                    done[partition] = batch[-1].offset + 1
+                    records = records[len(batch) :]
             await self._forget(partition, done[partition])
         except Exception as error:
             if not is_temporary(error):
-                await self._died_at(partition, done[partition])
-                raise
+                raise await self._died_at(partition, done[partition], error) from error
             self._back_off(partition, done[partition], error)
             await self._survived(partition)
             return
@@ -214,15 +220,45 @@ class Consumer:
         if records:  # stopping: the rest is left to the next owner
             self.source.seek(partition, done[partition])
 
-    async def _process(self, partition: Partition, batch: Sequence[Record]) -> None:
+    def _size(self, partition: Partition, first: Record) -> int:
+        """How many records, from `first` on, share the next transaction."""
+        if partition in self._alone or first.offset < self._one_by_one.get(partition, 0):
+            return 1
+        return self._processor.max_batch
+
+    async def _process(self, partition: Partition, batch: Sequence[Record]) -> bool:
+        """False where the batch failed and is done again, each record in its own transaction."""
         if partition in self._alone:
             # Should the process die now, it died on this very record.
             await self._stands_at(partition, batch[0].offset, STARTS_BEFORE_ALONE)
             await self.source.commit({partition: batch[0].offset})
-        work = self._processor.plan(batch)
-        if work is not None:
-            await self._transact(work)
-        self._moved()
+        try:
+            work = self._processor.plan(batch)
+            if work is not None:
+                await self._transact(work)
+        except Exception as error:
+            if len(batch) == 1:
+                raise
+            self._one_by_one[partition] = batch[-1].offset + 1
+            if is_temporary(error):
+                raise  # a batch may be what takes too long, or what runs into a deadlock
+            self._note_failed(partition, batch, error)
+            return False
+        finally:
+            self._moved()
+        return True
+
+    def _note_failed(self, partition: Partition, batch: Sequence[Record], error: Exception) -> None:
+        BATCHES_SPLIT.labels(self.group).inc()
+        log.warning(
+            "batch failed, its records are handled one by one",
+            group=self.group,
+            topic=partition.topic,
+            partition=partition.number,
+            offset=batch[0].offset,
+            num_records=len(batch),
+            error=repr(error),
+        )
 
     async def _transact(self, work: Work) -> None:
         with HANDLING_SECONDS.labels(self.group).time():
@@ -282,11 +318,14 @@ class Consumer:
             log.error("records are handled alone", group=self.group, topic=partition.topic)
         return is_deadly
 
-    async def _died_at(self, partition: Partition, offset: int) -> None:
+    async def _died_at(self, partition: Partition, offset: int, error: Exception) -> Exception:
+        """Record where `error` ends the process. Returns what to raise."""
         try:
             await self._stands_at(partition, offset, 1)
-        except Exception as error:
-            log.warning("death is not recorded", group=self.group, error=repr(error))
+        except Exception as problem:
+            log.warning("crash offset not saved", group=self.group, error=repr(problem))
+            return error
+        return FailedAtRecord(f"{partition.topic}/{partition.number}/{offset}: {error!r}")
 
     async def _survived(self, partition: Partition) -> None:
         """The record failed and did not kill: a restart meanwhile is no crash on it."""

@@ -18,6 +18,11 @@ SEQUENCE_GAPS = Counter(
 RETRIES = Counter(
     "drivetrain_consumer_retries_total", "Batches put back because something was away.", ["group"]
 )
+BATCHES_SPLIT = Counter(
+    "drivetrain_consumer_batches_split_total",
+    "Batches that failed and were done again one by one.",
+    ["group"],
+)
 PAUSED = Gauge("drivetrain_consumer_paused_partitions", "Partitions that back off.", ["group"])
 LAG = Gauge("drivetrain_consumer_lag_records", "Records not yet handled.", ["group"])
 HANDLING_SECONDS = Histogram(

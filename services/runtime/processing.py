@@ -1,14 +1,15 @@
 """What a service does with records, inside one transaction: handle events, or take batches.
 
-`EventProcessor` gives each event to its handler once: the inbox row is inserted in the handler's
-own transaction, so a redelivery finds it and does nothing. `BatchProcessor` gives many records of
-one topic to one function, which is idempotent by its own keys (rule 1). What cannot be read is
-parked by the one service that the topic names for it, and skipped by the others.
+`EventProcessor` gives each event to its handler once: the inbox rows are inserted in the handlers'
+own transaction, so a redelivery finds them and does nothing. `BatchProcessor` gives many records of
+one topic to one function, which is idempotent by its own keys (docs/architecture.md, rule 1). What
+cannot be read is parked by the one service that the topic names for it, and skipped by the others.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from itertools import groupby
+from typing import Any, NamedTuple, Protocol, cast
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import (
@@ -21,6 +22,7 @@ from drivetrain_schemas.envelope import (
 from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs, sequence
 from services.runtime.bus import Record
+from services.runtime.errors import PlatformError
 from services.runtime.instruments import DUPLICATES, HANDLED, PARKED, SKIPPED
 from services.runtime.parking import Unfit, park
 from services.runtime.transaction import Tx
@@ -32,12 +34,24 @@ HandlerTable = Mapping[type[Payload], Handler]
 # Answers a request whose payload is invalid; False when there is nobody to answer.
 Refusal = Callable[[Tx, InvalidPayload], Awaitable[bool]]
 RefusalTable = Mapping[type[Payload], Refusal]
+# Takes new events of one transaction, in order.
+EventBatchHandler = Callable[[Tx, Sequence[Event[Any]]], Awaitable[None]]
 # Takes one batch; returns the records that cannot be read.
 BatchHandler = Callable[[Tx, Sequence[Record]], Awaitable[Sequence[Unfit]]]
 
+
+class NotTogether(PlatformError):
+    """These records cannot share a transaction: each needs its own."""
+
+
+# How many events of one partition share one transaction at most.
+MAX_EVENTS = 200
+
 _REMEMBER = """
-insert into inbox (source, event_id, topic, partition, "offset") values ($1, $2, $3, $4, $5)
-on conflict do nothing returning 1
+insert into inbox (source, event_id, topic, partition, "offset")
+select source, event_id, $3, $4, "offset"
+from unnest($1::text[], $2::text[], $5::bigint[]) as new (source, event_id, "offset")
+on conflict do nothing returning source, event_id
 """
 _FORGET = "delete from inbox where source = $1 and event_id = $2"
 
@@ -66,17 +80,42 @@ class _Parks:
 
     async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
         log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
-        PARKED.labels(reason).inc()
+        tx.after_commit(PARKED.labels(reason).inc)
         await park(tx, self._service, Unfit(record, reason, detail))
 
 
+class _Accepted(NamedTuple):
+    """A record with an event that this service handles."""
+
+    record: Record
+    event: Event[Payload]
+
+
+class _Refused(NamedTuple):
+    """A record with a request whose payload is invalid, and who answers it."""
+
+    record: Record
+    invalid: InvalidPayload
+    refusal: Refusal
+
+
+class _Unreadable(NamedTuple):
+    """A record that this service parks."""
+
+    record: Record
+    invalid: InvalidEvent
+
+
+_Item = _Accepted | _Refused | _Unreadable
+
+
 class EventProcessor(_Parks):
-    """One event, one handler, one transaction.
+    """Up to `max_batch` events of one partition in one transaction, each with its effects once.
 
-    `hears_all`: there is a handler for every type of the topics read, so that a gap is a loss.
+    `handle_batch` takes the new events in order, in place of the per-type handlers; the keys of
+    `handlers` still say which types are read. `reads_all`: there is a handler for every type of the
+    topics read, so that a gap is a loss.
     """
-
-    max_batch = 1
 
     def __init__(
         self,
@@ -84,59 +123,66 @@ class EventProcessor(_Parks):
         prefix: str,
         handlers: HandlerTable,
         refusals: RefusalTable,
-        hears_all: bool = False,
+        *,
+        reads_all: bool = False,
+        handle_batch: EventBatchHandler | None = None,
+        max_batch: int = MAX_EVENTS,
     ) -> None:
         super().__init__(service)
+        self.max_batch = max_batch
         self._handlers = handlers
         self._refusals = refusals
-        self._hears_all = hears_all
+        self._reads_all = reads_all
+        self._handle_batch = handle_batch or self._handle_each
         self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
 
     def plan(self, records: Sequence[Record]) -> Work | None:
-        (record,) = records
+        items = [item for record in records if (item := self._read(record)) is not None]
+        return partial(self._process, items=items) if items else None
+
+    def _read(self, record: Record) -> _Item | None:
         try:
             event = read_event(record)
-        except InvalidPayload as invalid:
+        except InvalidEvent as invalid:
+            return self._answer(record, invalid)
+        return _Accepted(record, event) if type(event.payload) in self._handlers else None
+
+    def _answer(self, record: Record, invalid: InvalidEvent) -> _Item | None:
+        if isinstance(invalid, InvalidPayload):
             refusal = self._refusals.get(invalid.payload_class)
             if refusal is not None:
-                return partial(self._refuse, record=record, invalid=invalid, refusal=refusal)
-            return self._unreadable(record, invalid)
-        except InvalidEvent as invalid:
-            return self._unreadable(record, invalid)
-        handler = self._handlers.get(type(event.payload))
-        if handler is None:
-            return None
-        return partial(self._handle, record=record, event=event, handler=handler)
+                return _Refused(record, invalid, refusal)
+        if self._parked_by.get(record.topic) == self._service:
+            return _Unreadable(record, invalid)
+        SKIPPED.labels(str(invalid.reason)).inc()
+        return None
 
-    async def _handle(
-        self, tx: Tx, record: Record, event: Event[Payload], handler: Handler
-    ) -> None:
-        if not await _is_new(tx, record, event.source, event.event_id):
-            DUPLICATES.labels(event.type).inc()
-            return
-        if self._hears_all:
-            await sequence.hear(tx, event)
-        await handler(tx, event)
-        HANDLED.labels(event.type).inc()
+    async def _process(self, tx: Tx, items: Sequence[_Item]) -> None:
+        new = await _new_items(tx, items)
+        accepted = [item.event for item in new if isinstance(item, _Accepted)]
+        if self._reads_all:
+            await sequence.note(tx, accepted)
+        for is_accepted, group in groupby(new, lambda item: isinstance(item, _Accepted)):
+            if is_accepted:
+                await self._handle_batch(tx, [cast(_Accepted, item).event for item in group])
+                continue
+            for item in group:
+                await self._set_aside_or_refuse(tx, item)
+        tx.after_commit(partial(_count, accepted))
 
-    async def _refuse(
-        self, tx: Tx, record: Record, invalid: InvalidPayload, refusal: Refusal
-    ) -> None:
-        attributes = invalid.attributes
-        if not await _is_new(tx, record, attributes.source, attributes.event_id):
-            DUPLICATES.labels(attributes.type).inc()
-            return
-        if not await refusal(tx, invalid):
+    async def _handle_each(self, tx: Tx, events: Sequence[Event[Any]]) -> None:
+        for event in events:
+            await self._handlers[type(event.payload)](tx, event)
+
+    async def _set_aside_or_refuse(self, tx: Tx, item: _Item) -> None:
+        record, invalid = item.record, cast(_Unreadable, item).invalid
+        if isinstance(item, _Refused):
+            if await item.refusal(tx, item.invalid):
+                return
             # Not handled: a replay must find it new, for a later version may be able to read it.
+            attributes = item.invalid.attributes
             await tx.connection.execute(_FORGET, attributes.source, attributes.event_id)
-            await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
-
-    def _unreadable(self, record: Record, invalid: InvalidEvent) -> Work | None:
-        reason = str(invalid.reason)
-        if self._parked_by.get(record.topic) != self._service:
-            SKIPPED.labels(reason).inc()
-            return None
-        return partial(self.set_aside, record=record, reason=reason, detail=invalid.detail)
+        await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
 
 
 class BatchProcessor(_Parks):
@@ -156,14 +202,59 @@ class BatchProcessor(_Parks):
         topic = records[0].topic
         for unfit in await self._streams[topic](tx, records):
             await self.set_aside(tx, unfit.record, unfit.reason, unfit.detail)
-        HANDLED.labels(topic).inc(len(records))
+        tx.after_commit(partial(HANDLED.labels(topic).inc, len(records)))
 
 
-async def _is_new(tx: Tx, record: Record, source: str, event_id: str) -> bool:
-    row = await tx.connection.fetchval(
-        _REMEMBER, source, event_id, record.topic, record.partition, record.offset
+async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
+    """The items that were not handled before, in order; each event id comes once."""
+    firsts: dict[tuple[str, str], int] = {}
+    for place, item in enumerate(items):
+        identity = _identity(item)
+        if identity is None:
+            continue
+        first = firsts.setdefault(identity, place)
+        if first != place and isinstance(items[first], _Refused):
+            # A request that nobody can answer leaves its id free for the next one.
+            raise NotTogether(f"a refused request and another record have the id {identity}")
+    if not firsts:
+        return list(items)
+    record = items[0].record  # all are of one partition
+    rows = await tx.connection.fetch(
+        _REMEMBER,
+        [source for source, _ in firsts],
+        [event_id for _, event_id in firsts],
+        record.topic,
+        record.partition,
+        [items[place].record.offset for place in firsts.values()],
     )
-    return row is not None
+    new = {firsts[row["source"], row["event_id"]] for row in rows}
+    kept: list[_Item] = []
+    for place, item in enumerate(items):
+        if isinstance(item, _Unreadable) or place in new:
+            kept.append(item)
+        else:
+            DUPLICATES.labels(_type(item)).inc()
+    return kept
+
+
+def _identity(item: _Item) -> tuple[str, str] | None:
+    """What makes an event one; None for a record that is parked whatever it is."""
+    match item:
+        case _Accepted(_, event):
+            return event.source, event.event_id
+        case _Refused(_, invalid, _):
+            return invalid.attributes.source, invalid.attributes.event_id
+        case _Unreadable():
+            return None
+
+
+def _type(item: _Accepted | _Refused) -> str:
+    return item.event.type if isinstance(item, _Accepted) else item.invalid.attributes.type
+
+
+def _count(events: Sequence[Event[Any]]) -> None:
+    for event in events:
+        HANDLED.labels(event.type).inc()
 
 
 def read_event(record: Record) -> Event[Payload]:

@@ -20,7 +20,7 @@ from services.runtime import logs, replay
 from services.runtime.bus import Publisher
 from services.runtime.callers import ReadGuard
 from services.runtime.clock import Clock, SystemClock
-from services.runtime.consumer import Consumer
+from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
 from services.runtime.errors import ConfigurationError, is_temporary
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
@@ -29,6 +29,7 @@ from services.runtime.operations import ASGIApp, operations_app, serve, server
 from services.runtime.processing import (
     BatchHandler,
     BatchProcessor,
+    EventBatchHandler,
     EventProcessor,
     HandlerTable,
     Processor,
@@ -46,6 +47,9 @@ log = logs.get()
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 EXIT_STUCK = 70
+# Ended at a record whose position is recorded: the third such end parks it. A supervisor starts the
+# process again and does not count this towards giving up (docs/architecture.md, rule 12).
+EXIT_AT_RECORD = 71
 LIVE_SECONDS = 120.0
 MAX_POLL_RECORDS = 200
 
@@ -76,6 +80,9 @@ class Service:
     package: str
     handlers: HandlerTable = field(default_factory=dict)
     refusals: RefusalTable = field(default_factory=dict)
+    # Takes the new events of one transaction, in order, in place of the handlers, whose keys still
+    # say which types are read. Called again in one transaction after a request that is refused.
+    handle_batch: EventBatchHandler | None = None
     streams: Mapping[Topic, BatchHandler] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
     http: Callable[[Platform], ASGIApp] | None = None
@@ -160,9 +167,12 @@ async def run(service: Service) -> int:
     except* ConfigurationError as wrong:
         log.error("setting is wrong, the process ends", error=str(wrong.exceptions[0]))
         code = EXIT_CONFIGURATION
+    except* FailedAtRecord:
+        log.exception("a record cannot be handled, the process ends")
+        code = EXIT_AT_RECORD
     except* Exception:
         log.exception("service failed, the process ends")
-        code = code or EXIT_FAILED
+        code = EXIT_FAILED if code == EXIT_AT_RECORD else code or EXIT_FAILED
     return code
 
 
@@ -248,7 +258,12 @@ class Running:
         service, platform = self._service, self.platform
         prefix = platform.settings.topic_prefix
         events = EventProcessor(
-            service.name, prefix, service.handlers, service.refusals, service.is_projection
+            service.name,
+            prefix,
+            service.handlers,
+            service.refusals,
+            reads_all=service.is_projection,
+            handle_batch=service.handle_batch,
         )
         batches = BatchProcessor(service.name, prefix, service.streams)
         plans: list[tuple[str, list[Topic], Processor]] = [

@@ -12,7 +12,7 @@ from typing import Any
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event, encode
 from services.runtime.bus import OutRecord, Partition
-from services.runtime.consumer import Consumer
+from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
 from services.runtime.processing import EventProcessor
 from services.runtime.testing import InMemoryBus, ManualClock
@@ -34,6 +34,7 @@ class Adder:
     clock: ManualClock = field(default_factory=ManualClock)
     misbehave: Behaviour | None = None
     service: str = "gateway"
+    max_batch: int = 200
 
     async def handle(self, tx: Tx, event: Event[ChargeRecorded]) -> None:
         await tx.connection.execute(
@@ -44,7 +45,13 @@ class Adder:
         await tx.emit(event.payload, tenant_id=event.tenant_id, cause=event)
 
     def consumer(self) -> Consumer:
-        processor = EventProcessor(self.service, "drivetrain.", {ChargeRecorded: self.handle}, {})
+        processor = EventProcessor(
+            self.service,
+            "drivetrain.",
+            {ChargeRecorded: self.handle},
+            {},
+            max_batch=self.max_batch,
+        )
         source = self.bus.source(GROUP, [TOPIC])
         return Consumer(GROUP, source, processor, self.database, self.clock)
 
@@ -62,7 +69,9 @@ class Adder:
         """A process that is expected to end by the handler's bug, or by what `kind` says."""
         async with self.running(**options) as task:
             await asyncio.wait({task})
-        assert isinstance(task.exception(), kind or Bug), task.exception()
+        error = task.exception()
+        cause = error.__cause__ if isinstance(error, FailedAtRecord) else error
+        assert isinstance(cause, kind or Bug), error
 
     async def heard(self) -> list[int]:
         async with self.database.connection() as connection:
@@ -85,12 +94,12 @@ class Killed(BaseException):
     """Ends the consumer as `kill -9` would: nothing catches it, nothing is tidied."""
 
 
-async def make_adder(database: Database, num_partitions: int = 1) -> Adder:
+async def make_adder(database: Database, num_partitions: int = 1, **options: Any) -> Adder:
     async with database.connection() as connection:
         await connection.execute(
             "create table if not exists heard (id bigserial primary key, amount bigint not null)"
         )
-    return Adder(InMemoryBus(num_partitions), database)
+    return Adder(InMemoryBus(num_partitions), database, **options)
 
 
 async def say(bus: InMemoryBus, *amounts: int, tenant_id: str = "default") -> None:

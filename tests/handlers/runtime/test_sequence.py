@@ -32,12 +32,14 @@ def gaps() -> float:
     )
 
 
-async def heard(db: Database, *events: Event[ChargeRecorded], hears_all: bool = True) -> float:
+async def heard(db: Database, *events: Event[ChargeRecorded], reads_all: bool = True) -> float:
     """The alarms that these events raise."""
 
     async def handle(tx: Tx, event: Event[ChargeRecorded]) -> None: ...
 
-    processor = EventProcessor("cost", "drivetrain.", {ChargeRecorded: handle}, {}, hears_all)
+    processor = EventProcessor(
+        "cost", "drivetrain.", {ChargeRecorded: handle}, {}, reads_all=reads_all
+    )
     before = gaps()
     for event in events:
         async with db.transaction() as tx:
@@ -68,7 +70,7 @@ async def test_a_key_may_begin_anywhere(db: Database) -> None:
 
 
 async def test_who_does_not_hear_all_types_raises_no_alarm(db: Database) -> None:
-    assert await heard(db, numbered(1), numbered(9), hears_all=False) == 0
+    assert await heard(db, numbered(1), numbered(9), reads_all=False) == 0
 
 
 async def test_what_is_rolled_back_was_not_heard(db: Database) -> None:
@@ -77,7 +79,7 @@ async def test_what_is_rolled_back_was_not_heard(db: Database) -> None:
     async def fail(tx: Tx, event: Event[ChargeRecorded]) -> None:
         raise ValueError("bug")
 
-    processor = EventProcessor("cost", "drivetrain.", {ChargeRecorded: fail}, {}, True)
+    processor = EventProcessor("cost", "drivetrain.", {ChargeRecorded: fail}, {}, reads_all=True)
     before = gaps()
     with pytest.raises(ValueError, match="bug"):
         async with db.transaction() as tx:
