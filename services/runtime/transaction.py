@@ -35,7 +35,7 @@ class Tx:
         self._origin = origin
         self._emitted: list[outbox.Emitted] = []
         self._callbacks: list[Callable[[], None]] = []
-        self._traceparent: str | None = None
+        self._traceparents: dict[str, str] = {}  # by the id of the cause
 
     @property
     def has_emitted(self) -> bool:
@@ -91,8 +91,12 @@ class Tx:
 
     def _trace(self, cause: Event[Payload] | Cause | None) -> str:
         """W3C trace context: the trace of the cause continues, each event is a span of its own."""
-        parent = (cause.traceparent if cause else None) or self._traceparent
+        # The events of a batch share a transaction and not a trace.
+        cause_id = cause.event_id if cause else ""
+        parent = (cause.traceparent if cause else None) or self._traceparents.get(cause_id)
         _, trace_id, _, flags = parent.split("-") if parent else ("", "", "", "01")
         trace_id = trace_id or secrets.token_hex(16)
-        self._traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
-        return self._traceparent
+        traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
+        # What is emitted next without a cause belongs to this trace.
+        self._traceparents[cause_id] = self._traceparents[""] = traceparent
+        return traceparent

@@ -154,3 +154,14 @@ async def test_a_parked_record_is_put_back_byte_by_byte(database: OpenDatabase) 
     assert (back.topic, back.key, back.value, back.headers[:-1]) == want  # the last says its id
     with pytest.raises(ValueError, match="missing"):
         parse([(name, value) for name, value in back.headers], b"{}")
+
+
+async def test_two_causes_in_one_transaction_are_two_traces(database: OpenDatabase) -> None:
+    db = await database("cost")
+    one, other = make_event(charge(1)), make_event(charge(2))
+    async with db.transaction() as tx:
+        for cause in (one, other, one):
+            await tx.emit(cause.payload, tenant_id="default", cause=cause)
+    first, second, third = (event.traceparent.split("-")[1] for event in await emitted(db))
+    assert first != second
+    assert first == third
