@@ -170,8 +170,7 @@ class Loop:
     async def _grant(self, tx: Tx, decision: Decision) -> None:
         jobs = await store.jobs(tx.connection, [grant.job_id for grant in decision.grants])
         for grant in decision.grants:
-            port = self._pods.launcher.reserve_port()
-            await transitions.grant(tx, jobs[grant.job_id], grant, port)
+            await transitions.grant(tx, jobs[grant.job_id], grant, self._pods.launcher.is_port_free)
 
     def _set_next_due(
         self, platform: Platform, backoff_end: datetime | None, now: datetime
