@@ -32,6 +32,7 @@ from services.standalone.parts import (
 from services.standalone.pods import kill_pod, live_pods, record_stop, stop_pods
 from services.standalone.ports import choose_ports
 from services.standalone.progress import Reporter
+from services.standalone.roles import READER
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 EXIT_FAILED = 1
@@ -181,10 +182,10 @@ async def show_address(plan: Plan, reporter: Reporter) -> None:
         )
         reporter.line(f"  nodes       {slots}")
     else:
-        connection = plan.kafka_connection
+        connection = plan.kafka_connection()
         reporter.headline("Kafka and Postgres are up.")
         reporter.line(f"  kafka       {connection.bootstrap_servers} (SASL/PLAIN)")
-        reporter.line(f"  postgres    {plan.postgres_dsn.rpartition('@')[2]}")
+        reporter.line(f"  postgres    {plan.postgres_dsn(READER).rpartition('@')[2]}")
     reporter.line(f"  credentials {plan.home.connection}")
     reporter.line("  stop        Ctrl-C")
 
