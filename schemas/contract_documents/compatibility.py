@@ -1,9 +1,10 @@
-"""Full-transitive compatibility: the only change a released event type may see is a new optional
-field.
+"""Full-transitive compatibility: a released event type may only gain optional fields.
 
-`violations` compares the schema of today with the released one and names every other change:
-both wider and narrower types, since old readers meet new events and new readers meet old ones.
-The relation is transitive, so comparing with the last release is comparing with all of them.
+`violations` compares the current schema with the released one and names every other change: both
+wider and narrower types, since old readers meet new events and new readers meet old ones. The value
+of a default may change too: every writer writes its defaults out, so no stored record depends on
+one (docs/decisions/0009-defaults.md). The relation is transitive, so comparing with the last release
+is comparing with all of them.
 """
 
 from typing import Any
@@ -15,12 +16,12 @@ _INNER = ("items", "additionalProperties", "propertyNames")
 
 
 def violations(released: Schema, current: Schema) -> list[str]:
-    """Every change that readers or writers of the released schema cannot bear."""
+    """Every change that breaks readers or writers of the released schema."""
     return _compare(_inlined(released, released), _inlined(current, current), "")
 
 
 def _inlined(node: Any, root: Schema) -> Any:
-    """Without references and without what is only said to people. Schemas here do not recur."""
+    """References resolved, descriptions left out. Schemas here are not recursive."""
     if isinstance(node, list):
         return [_inlined(item, root) for item in node]
     if not isinstance(node, dict):
@@ -45,6 +46,8 @@ def _compare(old: Any, new: Any, path: str) -> list[str]:
     found = _compare_fields(old, new, path)
     for key in sorted(old.keys() | new.keys()):
         if key in ("properties", "required"):
+            continue
+        if key == "default" and key in old and key in new:
             continue
         if key in _INNER and key in old and key in new:
             found += _compare(old[key], new[key], f"{path}[]" if key != "propertyNames" else path)

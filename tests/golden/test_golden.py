@@ -86,6 +86,16 @@ def test_optional_fields_may_be_absent(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_every_default_is_written_out(path: Path) -> None:
+    """So a default may change later: no stored record depends on it (decision 0009)."""
+    record, schema = read(path), read(GOLDEN / "schemas" / path.name)
+    record["value"] = {name: record["value"][name] for name in schema["required"]}
+    written = json.loads(encode_payload(parse(headers_of(record), value_of(record)).payload))
+    with_default = {name for name, field in schema["properties"].items() if "default" in field}
+    assert with_default <= written.keys()
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
 def test_each_required_field_is_demanded(path: Path) -> None:
     for name in read(GOLDEN / "schemas" / path.name)["required"]:
         record = read(path)

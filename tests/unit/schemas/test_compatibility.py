@@ -59,9 +59,14 @@ BREAKING: list[tuple[str, Change, str]] = [
         "count: type 'integer' became 'number'",
     ),
     (
-        "another default",
-        lambda s: s["properties"]["count"].update(default=4),
-        "count: default 3 became 4",
+        "a default added",
+        lambda s: s["properties"]["word"].update(default="a"),
+        "word: default None became 'a'",
+    ),
+    (
+        "a default removed",
+        lambda s: s["properties"]["count"].pop("default"),
+        "count: default 3 became None",
     ),
     (
         "another pattern",
@@ -110,6 +115,10 @@ HARMLESS: list[tuple[str, Change]] = [
     (
         "a new optional nested field",
         lambda s: s["$defs"]["Part"]["properties"].update(new={"type": "string"}),
+    ),
+    (
+        "another value of a default",
+        lambda s: s["properties"]["count"].update(default=4),
     ),
     ("other words for people", lambda s: s.update(description="Better said.")),
     (
