@@ -3,8 +3,8 @@
 `violations` compares the current schema with the released one and names every other change: both
 wider and narrower types, since old readers meet new events and new readers meet old ones. The value
 of a default may change too: every writer writes its defaults out, so no stored record depends on
-one (docs/decisions/0009-defaults.md). The relation is transitive, so comparing with the last release
-is comparing with all of them.
+one (docs/decisions/0009-defaults.md). The relation is transitive, so comparing with the last
+release is comparing with all of them.
 """
 
 from typing import Any

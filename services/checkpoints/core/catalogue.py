@@ -3,7 +3,7 @@
 Only good ones (verified, not rejected since, not being deleted) come in here. Their order is
 highest fence, then step. The latest is the highest one that may lead: a checkpoint recorded when a
 higher fence was already granted is good, and a resume may use it, but the head of the job does not
-move for it (rule 4).
+move for it (docs/architecture.md, rule 4).
 """
 
 from collections.abc import Iterable, Sequence

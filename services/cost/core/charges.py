@@ -1,6 +1,6 @@
 """What an allocation costs: one charge per price period, in integer micro-dollars.
 
-amount = slots x time x price, exact, rounded once, half to even (ARCHITECTURE.md, rule 13).
+amount = slots x time x price, exact, rounded once, half to even (docs/architecture.md, rule 13).
 """
 
 from dataclasses import dataclass
