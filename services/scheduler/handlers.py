@@ -1,194 +1,163 @@
-"""Commands about jobs: submit and cancel, and the answer to a request that cannot be read.
+"""Commands about jobs: submit and cancel.
 
-Each handler: load -> decide -> save -> emit, under the writer lock, and then wake the loop. A
-refusal is a `job_request.rejected` that names the command; it changes no job.
+A batch of commands is one transaction under the writer lock: load -> decide -> save -> emit, and
+then the loop is woken. N submissions use as many statements as one. A refusal is a
+`job_request.rejected` that names the command; it changes no job.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from drivetrain_schemas.base import canonical_json
-from drivetrain_schemas.envelope import Cause, Event, InvalidPayload
-from drivetrain_schemas.ids import JobId, RequestId, job_id_for
-from drivetrain_schemas.jobs import (
-    FieldError,
-    JobCancel,
-    JobCancelling,
-    JobQueued,
-    JobRequestRejected,
-    JobState,
-    JobSubmit,
-    RejectionReason,
-)
-from drivetrain_schemas.runs import RunState
+from drivetrain_schemas.envelope import Cause, Event
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import JobCancel, JobQueued, JobSubmit, RejectionReason
 from services.runtime import logs
+from services.runtime.errors import TemporaryError
 from services.runtime.processing import HandlerTable, RefusalTable
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, store, store_runs, transitions
-from services.scheduler.core.admission import Refusal, Request, refuse
-from services.scheduler.core.model import QueuedJob
-from services.scheduler.store import JobRow
+from services.scheduler import cancels, instruments, store
+from services.scheduler.answers import refuse_invalid, reject
+from services.scheduler.core.admission import Offer, Refusal, Request, refuse
+from services.scheduler.store import KnownRequest, NewJob
 
 log = logs.get()
 
-MAX_DETAIL = 1000
-_JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
-_REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
+# The first lead of a new process follows its start at once, unless its predecessor still ends.
+REGISTERED_SECONDS = 5.0
 
 
 class Commands:
-    """The handlers of one scheduler. `wake` shortens the loop's wait."""
+    """The handlers of one scheduler. `wake` shortens the loop's wait.
 
-    def __init__(self, wake: Callable[[], None], *, can_run_images: bool) -> None:
+    A command is handled only once the nodes are `registered`: before that every pool is unknown.
+    """
+
+    def __init__(
+        self, wake: Callable[[], None], registered: asyncio.Event, *, can_run_images: bool
+    ) -> None:
         self._wake = wake
+        self._registered = registered
         self._can_run_images = can_run_images
 
     @property
     def handlers(self) -> HandlerTable:
-        return {JobSubmit: self.on_submit, JobCancel: self.on_cancel}
+        return {JobSubmit: self.on_command, JobCancel: self.on_command}
 
     @property
     def refusals(self) -> RefusalTable:
         return {JobSubmit: refuse_invalid, JobCancel: refuse_invalid}
 
-    async def on_submit(self, tx: Tx, event: Event[JobSubmit]) -> None:
-        """Accept the request, know it again, or refuse it."""
+    async def on_command(self, tx: Tx, event: Event[Any]) -> None:
+        await self.on_batch(tx, [event])
+
+    async def on_batch(self, tx: Tx, events: Sequence[Event[Any]]) -> None:
+        """Handle these commands in order."""
+        try:
+            async with asyncio.timeout(REGISTERED_SECONDS):
+                await self._registered.wait()
+        except TimeoutError:
+            raise TemporaryError("the scheduler does not lead yet, its nodes are unknown") from None
+        await store.lock(tx.connection)
+        for is_submit, group in groupby(events, lambda event: isinstance(event.payload, JobSubmit)):
+            if is_submit:
+                await self._submit(tx, list(group))
+                continue
+            for event in group:
+                await cancels.handle(tx, event)
+        tx.after_commit(self._wake)
+
+    async def _submit(self, tx: Tx, events: Sequence[Event[JobSubmit]]) -> None:
+        """Accept each request, recognise it, or refuse it."""
+        ids = [job_id_for(event.tenant_id, event.payload.request_id) for event in events]
+        known = await store.known_requests(tx.connection, set(ids))
+        offer = Offer(await store.capacities(tx.connection), self._can_run_images)
+        answers = judge(list(zip(ids, events, strict=True)), known, offer)
+        accepted = [NewJob(it.job_id, it.event) for it in answers if it.refusal is None]
+        queued_at = await store.insert_jobs(tx.connection, accepted) if accepted else {}
+        for answer in answers:
+            job_id, event = answer.job_id, answer.event
+            if answer.refusal is not None:
+                cause = Cause(event.event_id, event.correlation_id, event.traceparent)
+                request_id = event.payload.request_id
+                await reject(tx, cause, event.tenant_id, job_id, answer.refusal, request_id)
+                continue
+            queued = JobQueued(
+                job_id=job_id,
+                request_id=event.payload.request_id,
+                spec=event.payload.spec,
+                trial=event.payload.trial,
+                queued_at=queued_at[job_id],
+            )
+            await tx.emit(queued, tenant_id=event.tenant_id, cause=event)
+            log.info("job queued", job_id=job_id, tenant_id=event.tenant_id)
+        _count(tx, "accepted", len(accepted))
+        _count(tx, "known", len(events) - len(answers))
+        await cancels.apply_early(tx, [job.job_id for job in accepted])
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A submission that is answered; without a refusal it was accepted."""
+
+    job_id: str
+    event: Event[JobSubmit]
+    refusal: Refusal | None = None
+
+
+def judge(
+    requests: Sequence[tuple[str, Event[JobSubmit]]],
+    known: Mapping[str, KnownRequest],
+    offer: Offer,
+) -> Sequence[Answer]:
+    """The answers in order. A request that is known already, also from earlier in the batch, and
+    asks for the same is not answered again."""
+    known = dict(known)
+    answers = []
+    for job_id, event in requests:
         payload = event.payload
-        job_id = job_id_for(event.tenant_id, payload.request_id)
-        await store.lock(tx.connection)
-        known = await store.job(tx.connection, job_id)
+        before = known.get(job_id)
         if payload.job_id not in (None, job_id):
-            await _reject(tx, event, job_id, _wrong_job_id(job_id))
-        elif known is not None and _is_same(known, payload):
-            instruments.REQUESTS.labels("known").inc()
-        elif known is not None:
-            await _reject(tx, event, job_id, _conflict(known))
-        else:
-            await self._accept_or_refuse(tx, event, job_id)
-
-    async def on_cancel(self, tx: Tx, event: Event[JobCancel]) -> None:
-        """End a waiting job at once; tell a running one to stop."""
-        job_id = event.payload.job_id
-        await store.lock(tx.connection)
-        job = await store.job(tx.connection, job_id)
-        if job is None or job.tenant_id != event.tenant_id:
-            refusal = Refusal(RejectionReason.NO_SUCH_JOB, f"there is no job {job_id}", "job_id")
-            await _reject(tx, event, job_id, refusal)
-        elif job.state.is_final:
-            detail = f"the job has finished: {job.state}"
-            refusal = Refusal(RejectionReason.ALREADY_FINISHED, detail, "job_id")
-            await _reject(tx, event, job_id, refusal)
-        elif not job.is_cancelled:
-            await self._cancel(tx, event, job_id)
-
-    async def _accept_or_refuse(self, tx: Tx, event: Event[JobSubmit], job_id: str) -> None:
-        spec = event.payload.spec
-        request = Request(
-            job=QueuedJob(
-                job_id,
-                spec.resources.pool,
-                spec.resources.devices,
-                submission=0,
-                device_type=spec.resources.device_type,
-            ),
-            has_image=spec.image is not None,
-            num_spec_bytes=len(spec.model_dump_json().encode()),
-        )
-        nodes = await store.nodes(tx.connection)
-        refusal = refuse(request, nodes, can_run_images=self._can_run_images)
-        if refusal is not None:
-            await _reject(tx, event, job_id, refusal)
-            return
-        queued_at = await store.insert_job(tx.connection, job_id, event)
-        queued = JobQueued(
-            job_id=job_id,
-            request_id=event.payload.request_id,
-            spec=spec,
-            trial=event.payload.trial,
-            queued_at=queued_at,
-        )
-        await tx.emit(queued, tenant_id=event.tenant_id, cause=event)
-        tx.after_commit(self._wake)
-        instruments.REQUESTS.labels("accepted").inc()
-        log.info("job queued", job_id=job_id, tenant_id=event.tenant_id)
-
-    async def _cancel(self, tx: Tx, event: Event[JobCancel], job_id: str) -> None:
-        reason = event.payload.reason
-        await store.set_cancelled(tx.connection, job_id, reason)
-        cancelling = JobCancelling(job_id=job_id, reason=reason)
-        await tx.emit(cancelling, tenant_id=event.tenant_id, cause=event)
-        job = await store.job(tx.connection, job_id)
-        assert job is not None
-        run = await store_runs.live_run(tx.connection, job_id)
-        if job.state is JobState.QUEUED:
-            await transitions.cancel_queued(tx, job)
-        elif run is not None and run.state is not RunState.STOPPING:
-            await transitions.stop(tx, run, "cancel")
-        tx.after_commit(self._wake)
-        instruments.REQUESTS.labels("cancelled").inc()
+            answers.append(Answer(job_id, event, _wrong_job_id(job_id)))
+        elif before is not None and not _is_same(before, payload):
+            answers.append(Answer(job_id, event, _conflict(before)))
+        elif before is None:
+            refusal = refuse(_request(payload), offer)
+            answers.append(Answer(job_id, event, refusal))
+            if refusal is None:
+                known[job_id] = KnownRequest(
+                    payload.request_id, event.event_id, payload.spec, payload.trial
+                )
+    return answers
 
 
-async def refuse_invalid(tx: Tx, invalid: InvalidPayload) -> bool:
-    """Answer a request whose payload does not fit; False when it does not say which job it means.
-
-    The runtime then parks the record.
-    """
-    attributes = invalid.attributes
-    request_id = _valid(_REQUEST_ID, invalid.data, "request_id")
-    if invalid.payload_class is JobSubmit and request_id is not None:
-        job_id: str | None = job_id_for(attributes.tenant_id, request_id)
-    else:
-        job_id = _valid(_JOB_ID, invalid.data, "job_id")
-    if job_id is None:
-        return False
-    rejected = JobRequestRejected(
-        job_id=job_id,
-        request_id=request_id,
-        command_event_id=attributes.event_id,
-        reason=RejectionReason.INVALID_SPEC,
-        detail=invalid.detail[:MAX_DETAIL],
-        errors=invalid.errors,
+def _request(payload: JobSubmit) -> Request:
+    spec = payload.spec
+    return Request(
+        pool=spec.resources.pool,
+        devices=spec.resources.devices,
+        device_type=spec.resources.device_type,
+        has_image=spec.image is not None,
+        num_spec_bytes=len(spec.model_dump_json().encode()),
     )
-    await tx.emit(rejected, tenant_id=attributes.tenant_id, cause=_cause(invalid))
-    instruments.REQUESTS.labels(str(rejected.reason)).inc()
-    log.info("job request rejected", job_id=job_id, reason=str(rejected.reason))
-    return True
 
 
-def _cause(invalid: InvalidPayload) -> Cause:
-    """The command that could not be read: the answer names it and carries on its trace."""
-    attributes = invalid.attributes
-    return Cause(attributes.event_id, attributes.correlation_id, attributes.traceparent)
+def _count(tx: Tx, answer: str, number: int) -> None:
+    counter = instruments.REQUESTS.labels(answer)
+    tx.after_commit(lambda: counter.inc(number))
 
 
-async def _reject(
-    tx: Tx, event: Event[JobSubmit] | Event[JobCancel], job_id: str, refusal: Refusal
-) -> None:
-    error = FieldError(field=refusal.field, message=refusal.detail, fix=refusal.fix)
-    payload = event.payload
-    rejected = JobRequestRejected(
-        job_id=job_id,
-        request_id=payload.request_id if isinstance(payload, JobSubmit) else None,
-        command_event_id=event.event_id,
-        reason=refusal.reason,
-        detail=refusal.detail,
-        errors=(error,) if refusal.field else (),
-    )
-    await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
-    instruments.REQUESTS.labels(str(refusal.reason)).inc()
-    log.info("job request rejected", job_id=job_id, reason=str(refusal.reason))
-
-
-def _is_same(known: JobRow, payload: JobSubmit) -> bool:
+def _is_same(known: KnownRequest, payload: JobSubmit) -> bool:
     # A trial has nothing that Python and its reader compare differently.
     return known.trial == payload.trial and (
         canonical_json(known.spec) == canonical_json(payload.spec)
     )
 
 
-def _conflict(known: JobRow) -> Refusal:
+def _conflict(known: KnownRequest) -> Refusal:
     detail = (
         f"request_id {known.request_id!r} was used with another payload "
         f"by the event {known.command_event_id}"
@@ -202,12 +171,3 @@ def _wrong_job_id(job_id: str) -> Refusal:
     return Refusal(
         RejectionReason.INVALID_SPEC, detail, "job_id", f"leave it out, or write {job_id}"
     )
-
-
-def _valid(adapter: TypeAdapter[str], data: Any, name: str) -> str | None:
-    if not isinstance(data, dict):
-        return None
-    try:
-        return adapter.validate_python(data.get(name))
-    except ValidationError:
-        return None

@@ -4,7 +4,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 REQUESTS = Counter(
     "drivetrain_scheduler_requests_total",
-    "Commands about jobs, by what became of them.",
+    "Commands about jobs, by answer.",
     ["answer"],
 )
 GRANTS = Counter("drivetrain_scheduler_grants_total", "Allocations granted.")
@@ -18,11 +18,20 @@ LAUNCH_FAILURES = Counter("drivetrain_scheduler_launch_failures_total", "Launche
 KILLS = Counter("drivetrain_scheduler_kills_total", "Pods killed by the launcher.")
 STALE_HEARTBEATS = Counter(
     "drivetrain_scheduler_stale_heartbeats_total",
-    "Heartbeats that name no pod of a live run, or another run or fence than the pod's; ignored.",
+    "Heartbeats of runs that are over or of an older fence; ignored.",
 )
 BEACON_FAILURES = Counter("drivetrain_scheduler_beacon_failures_total", "Beacons not published.")
 BROKEN_INVARIANTS = Counter(
     "drivetrain_scheduler_broken_invariants_total", "Invariants found broken after a cycle."
+)
+STATE_DIFFERENCES = Counter(
+    "drivetrain_scheduler_state_differences_total",
+    "Jobs and allocations of which the state in memory was not what Postgres holds; healed.",
+)
+EARLY_CANCELS = Counter(
+    "drivetrain_scheduler_early_cancels_total",
+    "Cancels that came before the request for their job, by what became of them.",
+    ["outcome"],
 )
 ROUND_SECONDS = Histogram(
     "drivetrain_scheduler_round_seconds",

@@ -1,10 +1,11 @@
 """The reconcile loop: what is recorded, what is seen, what follows; again and again.
 
-One round: look at the pods of live runs -> let the launcher act (launch, tell to stop, kill) -> one
+One round: look at the pods of live runs -> let the launcher act (launch, stop notice, kill) -> one
 transaction under the writer lock that records what is proven, ends what is over, and grants what is
-free. The same round after a crash goes on where the last one was. Handlers only wake it; while runs
-live it polls, and it reads everything anew at least every `resync_seconds`. There is one replica; a
-session lock keeps its predecessor, while that still dies, from deciding as well.
+free. The same round after a crash continues where the last one was. Handlers only wake it; while
+runs live it polls. What it decides on is kept in memory (`state`), brought up to date at the start
+of each transaction and compared with the tables every `resync_seconds`. There is one replica; a
+session lock keeps its predecessor, while that still ends, from deciding as well.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from datetime import datetime
 
 import asyncpg
 
+from drivetrain_schemas.jobs import JobSpec, WaitingReason
 from drivetrain_schemas.runs import RunState
 from services.runtime import logs
 from services.runtime.errors import TemporaryError, is_temporary
@@ -20,39 +22,49 @@ from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import fleet, instruments, store, store_runs, transitions
 from services.scheduler.core.cycle import Decision, decide
-from services.scheduler.core.fit import pool_capacities
 from services.scheduler.core.invariants import check
 from services.scheduler.core.outcome import conclude
 from services.scheduler.core.pods import PodState, Sight
-from services.scheduler.core.reasons import is_news
+from services.scheduler.core.reasons import holders
 from services.scheduler.core.reconcile import moves
-from services.scheduler.core.snapshot import Snapshot
 from services.scheduler.leases import Leases
 from services.scheduler.pods import Acted, Pods
 from services.scheduler.projection import LiveRun, is_alive
 from services.scheduler.settings import SchedulerSettings
+from services.scheduler.state import State, differences, read, refresh
 
 log = logs.get()
 
 STANDBY_SECONDS = 1.0
+MAX_ANNOUNCED = 200  # in one round
+# Only jobs that nothing blocks wait for the holders themselves.
+_WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLETE)
 
 
 class Loop:
-    """The one writer of runs and allocations. `wake` may be called from anywhere in the process."""
+    """The one writer of runs and allocations. `wake` may be called from anywhere in the process.
+
+    `state` is what was read and committed last; None before the first round, and after a
+    transaction that failed, for then it is not known what holds. `registered` is set once the
+    nodes are in the database.
+    """
 
     def __init__(self, settings: SchedulerSettings, pods: Pods, leases: Leases) -> None:
+        self.state: State | None = None
+        self.decision = Decision()
+        self.registered = asyncio.Event()
         self._settings = settings
         self._pods = pods
         self._leases = leases
         self._woken = asyncio.Event()
-        self._lives: tuple[LiveRun, ...] = ()
-        self._next_due: float = 0.0
+        self._next_due = 0.0
+        self._next_resync = 0.0
 
     def wake(self) -> None:
         self._woken.set()
 
     async def run(self, platform: Platform) -> None:
-        """A task of the service. What is away for a while is waited for."""
+        """A task of the service. Temporary failures are waited out."""
         while not platform.stopping.is_set():
             try:
                 await self._lead(platform)
@@ -68,12 +80,13 @@ class Loop:
             while not await store.try_lead(connection):
                 await platform.clock.sleep(STANDBY_SECONDS)
             log.info("scheduler leads")
-            # Another one may have led meanwhile: what was known is read anew before any act.
-            self._lives = ()
+            # Another one may have led meanwhile: everything is read again before any act.
+            self.state = None
             self._next_due = 0.0
             async with platform.database.transaction() as tx:
                 await store.lock(tx.connection)
                 await fleet.register(tx, fleet.nodes_of(self._settings))
+            self.registered.set()
             while not platform.stopping.is_set():
                 if connection.is_closed():
                     raise TemporaryError("the leader's connection is lost, and its lock with it")
@@ -86,7 +99,7 @@ class Loop:
 
     async def _wait(self, platform: Platform) -> None:
         left = max(0.0, self._next_due - platform.clock.monotonic())
-        timeout = min(left, self._settings.poll_seconds) if self._lives else left
+        timeout = min(left, self._settings.poll_seconds) if self._lives() else left
         try:
             async with asyncio.timeout(timeout):
                 await self._woken.wait()
@@ -97,62 +110,114 @@ class Loop:
         """True when something moved, so that the next round should come at once."""
         is_due = self._woken.is_set() or platform.clock.monotonic() >= self._next_due
         self._woken.clear()
-        has_changed = await self._pods.look(self._lives)
-        acted = await self._pods.act(self._lives)
-        if not (is_due or has_changed or acted or self._has_lease_news()):
+        lives = self._lives()
+        has_changed = await self._pods.look(lives)
+
+        async def read_specs(job_ids: Sequence[str]) -> dict[str, JobSpec]:
+            async with platform.database.connection() as connection:
+                return await store.specs(connection, job_ids)
+
+        acted = await self._pods.act(self._restless(lives), read_specs)
+        if not (is_due or has_changed or acted or any(map(self._has_lease_news, lives))):
             return False
         has_moved = await self._apply(platform, acted)
         return has_moved or bool(acted)
 
-    def _has_lease_news(self) -> bool:
-        return any(
-            (live.run.state is RunState.RUNNING and self._leases.is_lapsed(live.run.run_id))
-            or (live.run.state is RunState.SUSPECT and self._leases.is_heard(live.run.run_id))
-            for live in self._lives
+    def _lives(self) -> Sequence[LiveRun]:
+        return () if self.state is None else tuple(self.state.lives.values())
+
+    def _restless(self, lives: Sequence[LiveRun]) -> list[LiveRun]:
+        """The runs about which there may be something to do; most run on and need nothing."""
+        return [
+            live for live in lives if not self._pods.is_settled(live) or self._has_lease_news(live)
+        ]
+
+    def _has_lease_news(self, live: LiveRun) -> bool:
+        run = live.run
+        return (run.state is RunState.RUNNING and self._leases.is_lapsed(run.run_id)) or (
+            run.state is RunState.SUSPECT and self._leases.is_heard(run.run_id)
         )
 
     async def _apply(self, platform: Platform, acted: Acted) -> bool:
-        before = self._lives
+        """The round's transaction. True when something moved."""
+        before, self.state = self.state, None
         async with platform.database.transaction() as tx:
-            await store.lock(tx.connection)
-            await self._record(tx, await load(tx.connection), acted)
-            for live in await load(tx.connection):
-                await self._move(tx, live)
-            # Read after the moves, so that what was put back without a wait starts at once.
-            now = await store.now(tx.connection)
-            snapshot = await read_snapshot(tx.connection)
-            decision = decide(snapshot, now)
-            await self._grant(tx, decision)
-            has_more = await _tell_waiting(tx, decision)
-            backoff_end = await store.next_backoff_end(tx.connection, now)
-            lives = await load(tx.connection)
-            after = await read_snapshot(tx.connection)
-        self._lives = lives
+            connection = tx.connection
+            await store.lock(connection)
+            state = await self._load(platform, connection, before)
+            state = await refresh(connection, state, await self._record(tx, state, acted))
+            state = await refresh(connection, state, await self._move(tx, state))
+            # After the moves, so that what was put back without a wait starts at once.
+            now = await store.now(connection)
+            decision = decide(state.snapshot, now)
+            await self._grant(tx, state, decision)
+            has_more = await self._announce(tx, state, decision)
+            state = await refresh(connection, state)
+        self.state = state  # committed, so this holds
+        self.decision = decision
+        lives = self._lives()
         self._leases.watch_runs([live.run.run_id for live in lives if _is_started(live)])
-        self._set_next_due(platform, backoff_end, now)
-        report(after, lives, decision)
+        self._set_next_due(platform, state, now)
+        report(state, decision)
         if has_more or decision.is_cut:
-            self._next_due = 0.0  # go on at once, whatever else happens
-        return has_more or decision.is_cut or lives != before
+            self._next_due = 0.0  # at once, whatever else happens
+        return has_more or decision.is_cut or before is None or state.lives != before.lives
 
-    async def _record(self, tx: Tx, lives: Sequence[LiveRun], acted: Acted) -> None:
-        """What the launcher did and saw, on the pods' rows."""
+    async def _load(
+        self, platform: Platform, connection: asyncpg.Connection, before: State | None
+    ) -> State:
+        """The state as of now; at a resync and after a failure from all rows."""
+        known = None if before is None else await refresh(connection, before)
+        if known is not None and platform.clock.monotonic() < self._next_resync:
+            return known
+        state = await read(connection)
+        self._next_resync = platform.clock.monotonic() + self._settings.resync_seconds
+        for broken in check(state.snapshot):
+            instruments.BROKEN_INVARIANTS.inc()
+            log.error("invariant broken", invariant=broken)
+        wrong = () if known is None else differences(known, state)
+        if known is None or wrong:
+            if wrong:
+                instruments.STATE_DIFFERENCES.inc(len(wrong))
+                log.error("state in memory was wrong, read again", differs=wrong[:20])
+            return state
+        return known
+
+    async def _record(self, tx: Tx, state: State, acted: Acted) -> set[str]:
+        """What the launcher did and saw, on the pods' rows. The jobs touched."""
+        touched: set[str] = set()
+        alive: list[str] = []
         if acted.launched:
             await store_runs.set_launched(tx.connection, acted.launched)
-        alive: list[str] = []
-        for pod in (pod for live in lives for pod in live.pods if pod.finished_at is None):
-            seen = self._pods.observations.get(pod.pod_id)
-            if seen is not None and is_alive(seen) and not pod.was_alive:
-                alive.append(pod.pod_id)
-            if seen is not None and seen.sight is Sight.ENDED:
-                await store_runs.finish_pod(tx.connection, pod.pod_id, PodState.ENDED, seen.exit)
-            elif pod.pod_id in acted.gone:
-                await store_runs.finish_pod(tx.connection, pod.pod_id, PodState.LOST, None)
+        for live in self._restless(tuple(state.lives.values())):
+            for pod in (pod for pod in live.pods if pod.finished_at is None):
+                seen = self._pods.observations.get(pod.pod_id)
+                if pod.pod_id in acted.launched:
+                    touched.add(live.job.job_id)
+                if seen is not None and is_alive(seen) and not pod.was_alive:
+                    alive.append(pod.pod_id)
+                    touched.add(live.job.job_id)
+                if seen is not None and seen.sight is Sight.ENDED:
+                    end, end_state = seen.exit, PodState.ENDED
+                elif pod.pod_id in acted.gone:
+                    end, end_state = None, PodState.LOST
+                else:
+                    continue
+                await store_runs.finish_pod(tx.connection, pod.pod_id, end_state, end)
+                touched.add(live.job.job_id)
         if alive:
             await store_runs.set_alive(tx.connection, alive)
+        return touched
 
-    async def _move(self, tx: Tx, live: LiveRun) -> None:
-        """The changes of one run that are proven."""
+    async def _move(self, tx: Tx, state: State) -> set[str]:
+        """The changes of runs that are proven. The jobs touched."""
+        touched: set[str] = set()
+        for live in self._restless(tuple(state.lives.values())):
+            if await self._move_one(tx, live):
+                touched.add(live.job.job_id)
+        return touched
+
+    async def _move_one(self, tx: Tx, live: LiveRun) -> bool:
         proven = moves(self._pods.view(live))
         if proven.is_started:
             live = await transitions.start(tx, live)
@@ -166,60 +231,52 @@ class Loop:
             await transitions.suspect(tx, live.job, live.run)
         elif live.run.state is RunState.SUSPECT and self._leases.is_heard(live.run.run_id):
             await transitions.hear(tx, live.job, live.run)
+        else:
+            return proven.is_started
+        return True
 
-    async def _grant(self, tx: Tx, decision: Decision) -> None:
-        jobs = await store.jobs(tx.connection, [grant.job_id for grant in decision.grants])
+    async def _grant(self, tx: Tx, state: State, decision: Decision) -> None:
         for grant in decision.grants:
-            await transitions.grant(tx, jobs[grant.job_id], grant, self._pods.launcher.is_port_free)
+            port = self._pods.launcher.reserve_port()
+            await transitions.grant(tx, state.jobs[grant.job_id], grant, port)
 
-    def _set_next_due(
-        self, platform: Platform, backoff_end: datetime | None, now: datetime
-    ) -> None:
+    async def _announce(self, tx: Tx, state: State, decision: Decision) -> bool:
+        """Emit new reasons for which jobs wait; True when some are left for the next round."""
+        granted = [state.jobs[grant.job_id].queued for grant in decision.grants]
+        queue = state.snapshot.queue.changed(granted, ())
+        announced: dict[str, WaitingReason] = {}
+        for waiting in decision.waiting:
+            for job in waiting.unannounced():
+                if len(announced) == MAX_ANNOUNCED:
+                    await store.set_announced(tx.connection, announced)
+                    return True
+                held = waiting.reason in _WAITS_FOR_HOLDERS
+                await transitions.wait(
+                    tx,
+                    state.jobs[job.job_id],
+                    waiting,
+                    queue.position(job),
+                    holders(job.kind, state.snapshot.occupancy) if held else (),
+                )
+                announced[job.job_id] = waiting.reason
+        if announced:
+            await store.set_announced(tx.connection, announced)
+        return False
+
+    def _set_next_due(self, platform: Platform, state: State, now: datetime) -> None:
         """When to look at everything again: the next backoff that ends, or the resync."""
         wait = self._settings.resync_seconds
+        backoff_end = state.snapshot.queue.next_delay_end(now)
         if backoff_end is not None:
             wait = min(wait, max(0.0, (backoff_end - now).total_seconds()))
         self._next_due = platform.clock.monotonic() + wait
 
 
-async def load(connection: asyncpg.Connection) -> tuple[LiveRun, ...]:
-    """Every live run with its job and pods."""
-    runs = await store_runs.live_runs(connection)
-    if not runs:
-        return ()
-    jobs = await store.jobs(connection, [run.job_id for run in runs])
-    pods = await store_runs.live_pods(connection)
-    return tuple(LiveRun(jobs[run.job_id], run, pods.get(run.run_id, ())) for run in runs)
-
-
-async def read_snapshot(connection: asyncpg.Connection) -> Snapshot:
-    nodes = await store.nodes(connection)
-    return Snapshot(
-        nodes=nodes,
-        waiting=await store.queue(connection, pool_capacities(nodes)),
-        holdings=await store_runs.holdings(connection),
-    )
-
-
-async def _tell_waiting(tx: Tx, decision: Decision) -> bool:
-    """Tell what is news; True when some of it is left for the next round."""
-    told = await store.told_waiting(tx.connection)
-    news = [waiting for waiting in decision.waiting if is_news(told.get(waiting.job_id), waiting)]
-    jobs = await store.jobs(tx.connection, [waiting.job_id for waiting in news[: store.MAX_TOLD]])
-    for waiting in news[: store.MAX_TOLD]:
-        await transitions.wait(tx, jobs[waiting.job_id], waiting)
-    return len(news) > store.MAX_TOLD
-
-
-def report(snapshot: Snapshot, lives: Sequence[LiveRun], decision: Decision) -> None:
-    """Gauges, and the invariants: broken ones are counted and logged."""
-    instruments.LIVE.set(len(lives))
+def report(state: State, decision: Decision) -> None:
+    instruments.LIVE.set(len(state.lives))
     instruments.WAITING.clear()
     for waiting in decision.waiting:
-        instruments.WAITING.labels(str(waiting.reason)).inc()
-    for broken in check(snapshot):
-        instruments.BROKEN_INVARIANTS.inc()
-        log.error("invariant broken", invariant=broken)
+        instruments.WAITING.labels(str(waiting.reason)).inc(len(waiting.jobs))
 
 
 def _is_started(live: LiveRun) -> bool:

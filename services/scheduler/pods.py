@@ -5,9 +5,10 @@ notices and kills, and returns what was done, to be recorded. What fails is coun
 in the next round.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
 from services.runtime import logs
 from services.runtime.clock import Clock
@@ -15,11 +16,14 @@ from services.scheduler import instruments
 from services.scheduler.core.pods import RunView
 from services.scheduler.core.reconcile import Acts, Limits, acts
 from services.scheduler.launchers.base import Launcher, Observation, PodRef
-from services.scheduler.projection import LiveRun, Seen, view
+from services.scheduler.projection import LiveRun, Seen, is_settled, view
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.store_runs import PodRow
 
 log = logs.get()
+
+# The specs of these jobs, by id.
+ReadSpecs = Callable[[Sequence[str]], Awaitable[Mapping[str, JobSpec]]]
 
 # A process that SIGKILL does not end hangs in the kernel; the loop must not hang on it as well.
 KILL_AGAIN_SECONDS = 10.0
@@ -56,17 +60,23 @@ class Pods:
     def view(self, live: LiveRun) -> RunView:
         return view(live, self.observations, self._seen, self._clock.monotonic())
 
-    async def act(self, lives: Sequence[LiveRun]) -> Acted:
+    def is_settled(self, live: LiveRun) -> bool:
+        """There is nothing to do about this run and nothing to record until it looks different."""
+        return is_settled(live, self.observations)
+
+    async def act(self, lives: Sequence[LiveRun], read_specs: ReadSpecs) -> Acted:
+        wants = [(live, acts(self.view(live), self._limits)) for live in lives]
+        to_launch = [live.job.job_id for live, wanted in wants if wanted.launch]
+        specs = await read_specs(to_launch) if to_launch else {}
         launched: list[str] = []
         notified: list[str] = []
         gone: list[str] = []
         doomed: list[PodRef] = []
-        for live in lives:
-            wanted = acts(self.view(live), self._limits)
+        for live, wanted in wants:
             refs = {ref.pod_id: ref for ref in live.refs()}
             for pod in live.pods:
                 if pod.pod_id in wanted.launch:
-                    await self._launch(live, pod)
+                    await self._launch(live, pod, specs[live.job.job_id])
                     launched.append(pod.pod_id)
             for pod_id in wanted.notify:
                 if await self._notify(refs[pod_id], wanted):
@@ -76,9 +86,9 @@ class Pods:
         gone += await self._kill(doomed)
         return Acted(tuple(launched), tuple(notified), tuple(gone))
 
-    async def _launch(self, live: LiveRun, pod: PodRow) -> None:
+    async def _launch(self, live: LiveRun, pod: PodRow, job: JobSpec) -> None:
         try:
-            await self.launcher.launch(pod_spec(live, pod, self.launcher, self._settings))
+            await self.launcher.launch(pod_spec(live, pod, job, self.launcher, self._settings))
         except OSError as error:
             # Recorded as launched all the same: a pod that never appears is lost, and retried.
             instruments.LAUNCH_FAILURES.inc()
@@ -93,7 +103,6 @@ class Pods:
         except OSError as error:
             log.error("stop notice not given", pod_id=ref.pod_id, error=str(error))
             return False
-        self._seen.set_notice(ref.pod_id, wanted.reason, self._clock.monotonic())
         log.info("stop notice given", pod_id=ref.pod_id, reason=wanted.reason)
         return True
 
@@ -129,7 +138,7 @@ def limits_of(settings: SchedulerSettings) -> Limits:
 
 
 def pod_spec(
-    live: LiveRun, pod: PodRow, launcher: Launcher, settings: SchedulerSettings
+    live: LiveRun, pod: PodRow, job: JobSpec, launcher: Launcher, settings: SchedulerSettings
 ) -> PodSpec:
     """All that the pod's shim is told."""
     run = live.run
@@ -148,7 +157,7 @@ def pod_spec(
         world_size=sum(each.num_ranks for each in live.pods),
         device_type=run.device_type,
         devices=pod.devices,
-        job=live.job.spec,
+        job=job,
         kafka=_kafka_access(settings),
         object_store_url=settings.object_store_url,
         object_store_endpoint_url=settings.object_store_endpoint_url,

@@ -1,6 +1,7 @@
 """The scheduler's tables of jobs and nodes: one function per statement, typed, no rules.
 
 Whoever writes state first takes `lock`, the scheduler's one writer lock, for the transaction.
+No statement that a decision needs reads a spec.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,41 +13,62 @@ import asyncpg
 
 from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.envelope import Cause, Event
-from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf
-from services.scheduler.core.model import Node, QueuedJob
-from services.scheduler.core.reasons import SET_ASIDE, Waiting
+from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf, WaitingReason
+from services.scheduler.core.model import Kind, Node, QueuedJob
+from services.scheduler.core.retries import Tries
 
 # One key per schema, so that schedulers of different platforms in one Postgres do not meet.
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema() || '/writer', 0))"
 _LEAD = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/leader', 0))"
-MAX_WAITING = 2000
-MAX_TOLD = 200  # in one round
+_COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, traceparent, trial,
+    pool, device_type, devices, priority, submission, state, num_runs, retry_limit,
+    backoff_seconds, backoff_limit_seconds, num_failures, num_self_interruptions, not_before_at,
+    waiting_reason, cancel_requested_at, cancel_reason, change"""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job as it is stored."""
+    """A job as it is stored, without its spec. `change` grows with each change of it."""
 
     job_id: str
     tenant_id: str
     request_id: str
-    command_event_id: str
-    correlation_id: str | None
-    traceparent: str | None
-    spec: JobSpec
+    cause: Cause
     trial: TrialOf | None
+    kind: Kind
+    submission: int
     state: JobState
     num_runs: int
-    num_failures: int
-    num_self_interruptions: int
+    tries: Tries
+    not_before_at: datetime | None
+    announced: WaitingReason | None
     is_cancelled: bool
     cancel_reason: str
-    queued_at: datetime
+    change: int
 
     @property
-    def cause(self) -> Cause:
-        """The accepted command: what the scheduler decides about the job carries on its trace."""
-        return Cause(self.command_event_id, self.correlation_id, self.traceparent)
+    def queued(self) -> QueuedJob:
+        return QueuedJob(
+            self.job_id, self.kind, self.submission, self.not_before_at, self.announced
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """An accepted request: what a repeated one is compared with."""
+
+    request_id: str
+    command_event_id: str
+    spec: JobSpec
+    trial: TrialOf | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """An accepted request that becomes a job; `event` is the command."""
+
+    job_id: str
+    event: Event[JobSubmit]
 
 
 # -- locks and time ---------------------------------------------------------------------------
@@ -83,6 +105,18 @@ async def nodes(connection: asyncpg.Connection) -> tuple[Node, ...]:
     )
 
 
+async def capacities(connection: asyncpg.Connection) -> Mapping[str, Mapping[str, int]]:
+    """By pool: its slots of each device type."""
+    rows = await connection.fetch(
+        """select pool, device_type, sum(num_slots) as num_slots from nodes
+        where removed_at is null group by pool, device_type"""
+    )
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["pool"], {})[row["device_type"]] = row["num_slots"]
+    return found
+
+
 async def put_node(connection: asyncpg.Connection, node: Node) -> None:
     await connection.execute(
         """insert into nodes (node_id, pool, device_type, num_slots, first_device)
@@ -108,113 +142,112 @@ async def remove_node(connection: asyncpg.Connection, node_id: str) -> None:
 
 
 async def job(connection: asyncpg.Connection, job_id: str) -> JobRow | None:
-    row = await connection.fetchrow("select * from jobs where job_id = $1", job_id)
+    row = await connection.fetchrow(f"select {_COLUMNS} from jobs where job_id = $1", job_id)
     return None if row is None else _job(row)
 
 
-async def jobs(connection: asyncpg.Connection, job_ids: Collection[str]) -> dict[str, JobRow]:
-    rows = await connection.fetch("select * from jobs where job_id = any($1)", list(job_ids))
-    return {row["job_id"]: _job(row) for row in rows}
-
-
-async def insert_job(connection: asyncpg.Connection, job_id: str, event: Event[JobSubmit]) -> Any:
-    """The time at which it was queued."""
-    spec, trial = event.payload.spec, event.payload.trial
-    return await connection.fetchval(
-        """insert into jobs (job_id, tenant_id, request_id, command_event_id, correlation_id,
-            traceparent, spec, trial, pool, device_type, devices, priority, state)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'queued')
-        returning queued_at""",
-        job_id,
-        event.tenant_id,
-        event.payload.request_id,
-        event.event_id,
-        event.correlation_id,
-        event.traceparent,
-        canonical_json(spec),
-        None if trial is None else canonical_json(trial),
-        spec.resources.pool,
-        spec.resources.device_type,
-        spec.resources.devices,
-        spec.priority,
-    )
-
-
-async def queue(
-    connection: asyncpg.Connection, capacities: Mapping[tuple[str, str], int]
-) -> tuple[QueuedJob, ...]:
-    """The heads of each pool's queue: of those that may start, and of those that may not yet.
-
-    Apart, so that no number of jobs that block nobody hides one that could start. Of those further
-    back come some of which something else was told last than holds now, or nothing yet.
-    """
+async def jobs(connection: asyncpg.Connection, job_ids: Collection[str]) -> list[JobRow]:
     rows = await connection.fetch(
-        """with queued as (
-            select *,
-                (not_before_at is null or not_before_at <= clock_timestamp()) and exists (
-                    select from unnest($2::text[], $3::text[], $4::int[])
-                        as capacity (pool, device_type, slots)
-                    where capacity.pool = jobs.pool and capacity.slots >= jobs.devices
-                        and (jobs.device_type is null or jobs.device_type = capacity.device_type)
-                ) as is_ready,
-                row_number() over (
-                    partition by pool order by priority desc, submission, job_id) as place
-            from jobs where state = 'queued'
-        ), heads as (
-            select *, row_number() over (partition by pool, is_ready order by place) as number,
-                waiting_reason is null or is_ready = (waiting_reason = any($5)) as is_news
-            from queued
-        )
-        select * from heads where number <= $1
-        union all
-        (select * from heads where number > $1 and is_news order by pool, place limit $6)""",
-        MAX_WAITING,
-        [pool for pool, _ in capacities],
-        [device_type for _, device_type in capacities],
-        list(capacities.values()),
-        [str(reason) for reason in SET_ASIDE],
-        MAX_TOLD + 1,
+        f"select {_COLUMNS} from jobs where job_id = any($1)", list(job_ids)
     )
-    return tuple(
-        QueuedJob(
-            row["job_id"],
-            row["pool"],
-            row["devices"],
-            row["submission"],
-            row["priority"],
-            row["device_type"],
-            row["not_before_at"],
-            row["place"],
+    return [_job(row) for row in rows]
+
+
+async def live_jobs(connection: asyncpg.Connection) -> list[JobRow]:
+    """Every job that is not finished."""
+    rows = await connection.fetch(
+        f"""select {_COLUMNS} from jobs where state = 'queued'
+        union all
+        select {_COLUMNS} from jobs where job_id in (
+            select job_id from runs where ended_at is null)"""
+    )
+    return [_job(row) for row in rows]
+
+
+async def last_change(connection: asyncpg.Connection) -> int:
+    number: int = await connection.fetchval("select coalesce(max(change), 0) from jobs")
+    return number
+
+
+async def jobs_changed(connection: asyncpg.Connection, after: int) -> list[JobRow]:
+    """Those whose change number is higher."""
+    rows = await connection.fetch(f"select {_COLUMNS} from jobs where change > $1", after)
+    return [_job(row) for row in rows]
+
+
+async def specs(connection: asyncpg.Connection, job_ids: Collection[str]) -> dict[str, JobSpec]:
+    """For the launch of pods."""
+    rows = await connection.fetch(
+        "select job_id, spec from jobs where job_id = any($1)", list(job_ids)
+    )
+    return {row["job_id"]: _spec(row["spec"]) for row in rows}
+
+
+async def known_requests(
+    connection: asyncpg.Connection, job_ids: Collection[str]
+) -> dict[str, KnownRequest]:
+    """Of these jobs the ones that exist, by id."""
+    rows = await connection.fetch(
+        "select job_id, request_id, command_event_id, spec, trial from jobs where job_id = any($1)",
+        list(job_ids),
+    )
+    return {
+        row["job_id"]: KnownRequest(
+            row["request_id"], row["command_event_id"], _spec(row["spec"]), _trial(row["trial"])
         )
         for row in rows
-    )
+    }
 
 
-async def next_backoff_end(connection: asyncpg.Connection, after: datetime) -> datetime | None:
-    """When the next job may start that backs off at that time."""
-    moment: datetime | None = await connection.fetchval(
-        """select min(not_before_at) from jobs
-        where state = 'queued' and not_before_at > $1""",
-        after,
-    )
-    return moment
-
-
-async def told_waiting(connection: asyncpg.Connection) -> Mapping[str, tuple[str, int]]:
-    """What was last said of each waiting job."""
+async def insert_jobs(
+    connection: asyncpg.Connection, jobs: Sequence[NewJob]
+) -> Mapping[str, datetime]:
+    """Queue these jobs in this order. The time at which each was queued."""
+    requests = [(job, job.event.payload, job.event.payload.spec) for job in jobs]
     rows = await connection.fetch(
-        """select job_id, waiting_reason, waiting_position from jobs
-        where state = 'queued' and waiting_reason is not null"""
+        """insert into jobs (job_id, tenant_id, request_id, command_event_id, correlation_id,
+            traceparent, spec, trial, pool, device_type, devices, priority, retry_limit,
+            backoff_seconds, backoff_limit_seconds, state)
+        select job_id, tenant_id, request_id, event_id, correlation_id, traceparent, spec, trial,
+            pool, device_type, devices, priority, retry_limit, backoff_seconds,
+            backoff_limit_seconds, 'queued'
+        from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+            $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[],
+            $14::float[], $15::float[]) with ordinality
+            as new (job_id, tenant_id, request_id, event_id, correlation_id, traceparent, spec,
+                trial, pool, device_type, devices, priority, retry_limit, backoff_seconds,
+                backoff_limit_seconds, place)
+        order by place
+        returning job_id, queued_at""",
+        [job.job_id for job in jobs],
+        [job.event.tenant_id for job in jobs],
+        [payload.request_id for _, payload, _ in requests],
+        [job.event.event_id for job in jobs],
+        [job.event.correlation_id for job in jobs],
+        [job.event.traceparent for job in jobs],
+        [canonical_json(spec) for _, _, spec in requests],
+        [payload.trial and canonical_json(payload.trial) for _, payload, _ in requests],
+        [spec.resources.pool for _, _, spec in requests],
+        [spec.resources.device_type for _, _, spec in requests],
+        [spec.resources.devices for _, _, spec in requests],
+        [spec.priority for _, _, spec in requests],
+        [spec.retries.limit for _, _, spec in requests],
+        [float(spec.retries.backoff_seconds) for _, _, spec in requests],
+        [float(spec.retries.backoff_limit_seconds) for _, _, spec in requests],
     )
-    return {row["job_id"]: (row["waiting_reason"], row["waiting_position"]) for row in rows}
+    return {row["job_id"]: row["queued_at"] for row in rows}
 
 
-async def set_waiting(connection: asyncpg.Connection, waiting: Waiting) -> None:
+async def set_announced(
+    connection: asyncpg.Connection, reasons: Mapping[str, WaitingReason]
+) -> None:
+    """By job id: the reason that is announced now."""
     await connection.execute(
-        "update jobs set waiting_reason = $2, waiting_position = $3 where job_id = $1",
-        waiting.job_id,
-        str(waiting.reason),
-        waiting.position,
+        """update jobs set waiting_reason = announced.reason
+        from unnest($1::text[], $2::text[]) as announced (job_id, reason)
+        where jobs.job_id = announced.job_id""",
+        list(reasons),
+        [str(reason) for reason in reasons.values()],
     )
 
 
@@ -222,7 +255,7 @@ async def set_job_starting(connection: asyncpg.Connection, job_id: str, state: J
     """The next attempt's number."""
     attempt: int = await connection.fetchval(
         """update jobs set state = $2, num_runs = num_runs + 1, not_before_at = null,
-            waiting_reason = null, waiting_position = null where job_id = $1 returning num_runs""",
+            waiting_reason = null where job_id = $1 returning num_runs""",
         job_id,
         str(state),
     )
@@ -244,11 +277,7 @@ async def finish_job(connection: asyncpg.Connection, job_id: str, state: JobStat
 
 
 async def requeue_job(
-    connection: asyncpg.Connection,
-    job_id: str,
-    num_failures: int,
-    num_self_interruptions: int,
-    backoff_seconds: float,
+    connection: asyncpg.Connection, job_id: str, tries: Tries, backoff_seconds: float
 ) -> datetime:
     """When the next run may start at the earliest."""
     moment: datetime = await connection.fetchval(
@@ -256,8 +285,8 @@ async def requeue_job(
             not_before_at = clock_timestamp() + make_interval(secs => $4)
         where job_id = $1 returning not_before_at""",
         job_id,
-        num_failures,
-        num_self_interruptions,
+        tries.num_failures,
+        tries.num_self_interruptions,
         backoff_seconds,
     )
     return moment
@@ -290,25 +319,38 @@ async def set_tidied(connection: asyncpg.Connection, job_id: str) -> None:
 
 
 def _job(row: Any) -> JobRow:
+    reason = row["waiting_reason"]
     return JobRow(
         job_id=row["job_id"],
         tenant_id=row["tenant_id"],
         request_id=row["request_id"],
-        command_event_id=row["command_event_id"],
-        correlation_id=row["correlation_id"],
-        traceparent=row["traceparent"],
-        # A newer version may have written more: what was accepted is not judged again.
-        spec=JobSpec.model_validate_json(row["spec"], extra="ignore"),
-        trial=(
-            None
-            if row["trial"] is None
-            else TrialOf.model_validate_json(row["trial"], extra="ignore")
-        ),
+        cause=Cause(row["command_event_id"], row["correlation_id"], row["traceparent"]),
+        trial=_trial(row["trial"]),
+        kind=Kind(row["pool"], row["device_type"], row["devices"], row["priority"]),
+        submission=row["submission"],
         state=JobState(row["state"]),
         num_runs=row["num_runs"],
-        num_failures=row["num_failures"],
-        num_self_interruptions=row["num_self_interruptions"],
+        tries=Tries(
+            row["retry_limit"],
+            row["backoff_seconds"],
+            row["backoff_limit_seconds"],
+            row["num_failures"],
+            row["num_self_interruptions"],
+        ),
+        not_before_at=row["not_before_at"],
+        announced=None if reason is None else WaitingReason(reason),
         is_cancelled=row["cancel_requested_at"] is not None,
         cancel_reason=row["cancel_reason"] or "",
-        queued_at=row["queued_at"],
+        change=row["change"],
     )
+
+
+# A newer version may have written more: what was accepted is not judged again.
+
+
+def _spec(text: str) -> JobSpec:
+    return JobSpec.model_validate_json(text, extra="ignore")
+
+
+def _trial(text: str | None) -> TrialOf | None:
+    return None if text is None else TrialOf.model_validate_json(text, extra="ignore")

@@ -74,23 +74,6 @@ async def next_fence(connection: asyncpg.Connection) -> int:
     return fence
 
 
-async def free_ports(
-    connection: asyncpg.Connection, first: int, num_ports: int, start: int, limit: int
-) -> list[int]:
-    """Ports of the range `first`, `num_ports` that no live run holds, from `start` on, in turn."""
-    rows = await connection.fetch(
-        """select port from (
-            select $1::int + ($3::int - $1 + generate_series(0, $2::int - 1)) % $2 as port) as ports
-        where not exists (select from runs where ended_at is null and master_port = port)
-        limit $4""",
-        first,
-        num_ports,
-        start,
-        limit,
-    )
-    return [row["port"] for row in rows]
-
-
 async def insert_run(connection: asyncpg.Connection, run: RunRow, granted_at: datetime) -> None:
     await connection.execute(
         """insert into runs
@@ -107,16 +90,12 @@ async def insert_run(connection: asyncpg.Connection, run: RunRow, granted_at: da
     )
 
 
-async def live_runs(connection: asyncpg.Connection) -> tuple[RunRow, ...]:
-    rows = await connection.fetch("select * from runs where ended_at is null order by run_id")
-    return tuple(_run(row) for row in rows)
-
-
-async def live_run(connection: asyncpg.Connection, job_id: str) -> RunRow | None:
-    row = await connection.fetchrow(
-        "select * from runs where job_id = $1 and ended_at is null", job_id
+async def live_runs(connection: asyncpg.Connection, job_ids: Collection[str]) -> tuple[RunRow, ...]:
+    """The live run of each of these jobs that has one."""
+    rows = await connection.fetch(
+        "select * from runs where ended_at is null and job_id = any($1)", list(job_ids)
     )
-    return None if row is None else _run(row)
+    return tuple(_run(row) for row in rows)
 
 
 async def start_run(connection: asyncpg.Connection, run_id: str, state: RunState) -> datetime:
@@ -170,13 +149,8 @@ def _run(row: Any) -> RunRow:
 async def grant_time(connection: asyncpg.Connection, slots: Sequence[Slot]) -> datetime:
     """Now, but not before the last release of any of these slots."""
     moment: datetime = await connection.fetchval(
-        """select greatest(clock_timestamp(), max(last.released_at))
-        from unnest($1::text[], $2::int[]) as wanted (node_id, slot)
-        left join lateral (
-            select released_at from allocation_slots
-            where allocation_slots.node_id = wanted.node_id and allocation_slots.slot = wanted.slot
-                and released_at is not null
-            order by released_at desc limit 1) as last on true""",
+        """select greatest(clock_timestamp(), max(released_at)) from allocation_slots
+        where (node_id, slot) in (select * from unnest($1::text[], $2::int[]))""",
         [slot.node_id for slot in slots],
         [slot.number for slot in slots],
     )
@@ -231,16 +205,30 @@ async def release(connection: asyncpg.Connection, run_id: str) -> AllocationRow:
     )
 
 
+_HOLDINGS = """
+select allocation_id, job_id,
+    array_agg(node_id order by node_id, slot) filter (where node_id is not null) as nodes,
+    array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers,
+    array_agg(device order by device) filter (where device is not null) as devices
+from allocations left join allocation_slots using (allocation_id)
+where allocations.released_at is null {of_jobs} group by allocation_id, job_id
+"""
+
+
 async def holdings(connection: asyncpg.Connection) -> tuple[Holding, ...]:
-    rows = await connection.fetch(
-        """select allocation_id, job_id,
-            array_agg(node_id order by node_id, slot) filter (where node_id is not null) as nodes,
-            array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers,
-            array_agg(device order by device) filter (where device is not null) as devices
-        from allocations left join allocation_slots using (allocation_id)
-        where allocations.released_at is null group by allocation_id, job_id
-        order by allocation_id"""
-    )
+    """Everything that is held."""
+    return _holdings(await connection.fetch(_HOLDINGS.format(of_jobs="")))
+
+
+async def holdings_of(
+    connection: asyncpg.Connection, job_ids: Collection[str]
+) -> tuple[Holding, ...]:
+    """What these jobs hold."""
+    statement = _HOLDINGS.format(of_jobs="and job_id = any($1)")
+    return _holdings(await connection.fetch(statement, list(job_ids)))
+
+
+def _holdings(rows: Sequence[Any]) -> tuple[Holding, ...]:
     return tuple(
         Holding(
             row["job_id"],
@@ -266,16 +254,18 @@ async def insert_pods(connection: asyncpg.Connection, pods: Sequence[PodRow]) ->
     )
 
 
-async def live_pods(connection: asyncpg.Connection) -> Mapping[str, tuple[PodRow, ...]]:
-    """The pods of every live run, finished ones among them, by run and in order."""
+async def pods_of(
+    connection: asyncpg.Connection, run_ids: Collection[str]
+) -> Mapping[str, tuple[PodRow, ...]]:
+    """The pods of these runs, finished ones among them, by run and in order."""
     rows = await connection.fetch(
         """select pods.*, array(
                 select device from allocations join allocation_slots using (allocation_id)
                 where allocations.run_id = pods.run_id and node_id = pods.node_id
                     and device is not null
                 order by device) as devices
-        from pods join runs using (run_id) where runs.ended_at is null
-        order by run_id, index"""
+        from pods where run_id = any($1) order by run_id, index""",
+        list(run_ids),
     )
     found: dict[str, tuple[PodRow, ...]] = {}
     for row in rows:
@@ -330,21 +320,15 @@ def _pod(row: Any) -> PodRow:
 # -- heartbeats -------------------------------------------------------------------------------
 
 
-async def live_fences(
-    connection: asyncpg.Connection, pod_ids: Collection[str]
-) -> Mapping[str, tuple[str, int]]:
-    """The run and the fence of each of these pods whose run is live."""
+async def fences(connection: asyncpg.Connection, run_ids: Collection[str]) -> Mapping[str, int]:
+    """The fence of each of these runs that is live."""
     rows = await connection.fetch(
-        """select pod_id, run_id, fence from pods join runs using (run_id)
-        where ended_at is null and pod_id = any($1)""",
-        list(pod_ids),
+        "select run_id, fence from runs where ended_at is null and run_id = any($1)", list(run_ids)
     )
-    return {row["pod_id"]: (row["run_id"], row["fence"]) for row in rows}
+    return {row["run_id"]: row["fence"] for row in rows}
 
 
-async def put_heartbeats(
-    connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat]
-) -> None:
+async def hear(connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat]) -> None:
     """Keep the newest heartbeat of each pod, at most one a second."""
     await connection.executemany(
         """insert into heartbeats (pod_id, run_id, phase, step) values ($1, $2, $3, $4)
@@ -355,11 +339,7 @@ async def put_heartbeats(
     )
 
 
-async def delete_heartbeats(connection: asyncpg.Connection, run_id: str) -> None:
-    await connection.execute("delete from heartbeats where run_id = $1", run_id)
-
-
-async def last_heartbeat_at(connection: asyncpg.Connection, run_id: str) -> datetime | None:
+async def last_heard(connection: asyncpg.Connection, run_id: str) -> datetime | None:
     moment: datetime | None = await connection.fetchval(
         "select max(heard_at) from heartbeats where run_id = $1", run_id
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.clock import SystemClock
 from services.runtime.service import Service
+from services.scheduler import cancels
 from services.scheduler.handlers import Commands
 from services.scheduler.launchers.local import SHIM, LocalLauncher
 from services.scheduler.leases import Leases
@@ -19,14 +20,15 @@ def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
     launcher = LocalLauncher(settings.pods_directory, settings.template_socket, shim)
     leases = Leases(clock, lease=settings.lease_seconds, interval=settings.beacon_seconds)
     loop = Loop(settings, Pods(launcher, settings, clock), leases)
-    commands = Commands(loop.wake, can_run_images=launcher.can_run_images)
+    commands = Commands(loop.wake, loop.registered, can_run_images=launcher.can_run_images)
     sweeper = Sweeper(launcher, settings.kept_pod_directories)
     return Service(
         name="scheduler",
         settings=settings,
         package="services.scheduler",
         handlers=commands.handlers,
+        handle_batch=commands.on_batch,
         refusals=commands.refusals,
         streams={REPORTS: leases.on_reports},
-        tasks=(loop.run, leases.send_beacons, sweeper.run),
+        tasks=(loop.run, leases.send_beacons, sweeper.run, cancels.expire),
     )

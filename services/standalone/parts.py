@@ -10,13 +10,12 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
 import services
-from drivetrain_schemas.access import POD
 from services.standalone import jars, kafka, postgres
 from services.standalone.child import ChildSpec, Launch, Probe
 from services.standalone.credentials import Credentials
@@ -35,9 +34,6 @@ PASSED_ON = (
     "DRIVETRAIN_TOPIC_REPLICATION_FACTOR",
     "DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL",
 )
-
-# Of an outside broker: the user of the pods, where its operator has made one.
-PODS_LOGIN = ("DRIVETRAIN_PODS_KAFKA_USERNAME", "DRIVETRAIN_PODS_KAFKA_PASSWORD")
 
 
 class Layer(IntEnum):
@@ -63,8 +59,12 @@ class Plan:
 
     @property
     def broker(self) -> kafka.Broker:
-        return kafka.Broker.of(
-            self.home.kafka, self.ports["kafka"], self.ports["kafka.controller"], self.credentials
+        return kafka.Broker(
+            self.home.kafka,
+            self.ports["kafka"],
+            self.ports["kafka.controller"],
+            self.credentials.kafka_username,
+            self.credentials.kafka_password,
         )
 
     @property
@@ -73,22 +73,20 @@ class Plan:
             self.home.postgres, self.ports["postgres"], self.credentials.postgres_password
         )
 
-    def kafka_connection(self, user: str | None = None) -> kafka.KafkaConnection:
-        """This user's, or the administrator's; an outside broker has one user for all."""
+    @property
+    def kafka_connection(self) -> kafka.KafkaConnection:
         servers = self.outside.get("DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS")
         if servers is None:
-            return self.broker.connection_of(user) if user else self.broker.connection
+            return self.broker.connection
         return kafka.KafkaConnection(
             servers,
             self.outside.get("DRIVETRAIN_KAFKA_SASL_USERNAME", ""),
             self.outside.get("DRIVETRAIN_KAFKA_SASL_PASSWORD", ""),
         )
 
-    def postgres_dsn(self, role: str) -> str:
-        """This role's; an outside server has one for all."""
-        return self.outside.get("DRIVETRAIN_POSTGRES_DSN") or self.server.dsn_of(
-            role, self.credentials.postgres_roles[role]
-        )
+    @property
+    def postgres_dsn(self) -> str:
+        return self.outside.get("DRIVETRAIN_POSTGRES_DSN") or self.server.dsn
 
     @property
     def object_store_url(self) -> str:
@@ -118,17 +116,14 @@ class Part:
     replaced_by: str = ""
 
 
-def service_environment(plan: Plan, name: str) -> dict[str, str]:
-    """The settings that every service has, with this one's own user and role."""
-    return _kafka_environment(plan, name) | {
-        "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn(name),
+def connection_environment(plan: Plan) -> dict[str, str]:
+    """What every service is told."""
+    connection = plan.kafka_connection
+    variables = {
+        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": connection.bootstrap_servers,
+        "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn,
         "DRIVETRAIN_OBJECT_STORE_URL": plan.object_store_url,
     }
-
-
-def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
-    connection = plan.kafka_connection(user)
-    variables = {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": connection.bootstrap_servers}
     if connection.username:
         variables["DRIVETRAIN_KAFKA_SASL_USERNAME"] = connection.username
         variables["DRIVETRAIN_KAFKA_SASL_PASSWORD"] = connection.password
@@ -153,23 +148,7 @@ def build_postgres(plan: Plan) -> ChildSpec:
 
 def build_topics(plan: Plan) -> ChildSpec:
     """A one-shot: creates what the schemas declare, and ends."""
-    variables = _kafka_environment(plan, None)
-    return _python("topics", ("services.runtime.topics",), plan, variables, None)
-
-
-def build_access(plan: Plan) -> ChildSpec:
-    """A one-shot: users and roles get their rights on the parts that are ours."""
-    embedded = [
-        option
-        for option, replaced_by in (
-            ("--kafka", "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"),
-            ("--postgres", "DRIVETRAIN_POSTGRES_DSN"),
-        )
-        if replaced_by not in plan.outside
-    ]
-    command = ("services.standalone.access", "--home", str(plan.home.root), *embedded)
-    passed_on = {name: plan.outside[name] for name in PASSED_ON if name in plan.outside}
-    return _python("access", command, plan, passed_on, None)
+    return _python("topics", "services.runtime.topics", plan, connection_environment(plan), None)
 
 
 def build_template(plan: Plan) -> ChildSpec:
@@ -194,30 +173,25 @@ def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan:
 
     def build(plan: Plan) -> ChildSpec:
         ops_port = plan.ports[f"{name}.ops"]
-        variables = service_environment(plan, name) | {
+        variables = connection_environment(plan) | {
             "DRIVETRAIN_OPS_PORT": str(ops_port),
             "DRIVETRAIN_HTTP_PORT": str(plan.ports[f"{name}.http"]),
             "DRIVETRAIN_READ_TOKEN": plan.credentials.read_token,
         }
         return _python(
             name,
-            (f"services.{name}",),
+            f"services.{name}",
             plan,
             variables | settings(plan),
             lambda: answers_http(ops_port, "/readyz"),
         )
 
     ports = (f"{name}.http", f"{name}.ops")
-    return Part(name, Layer.SERVICE, ports, ("kafka", "postgres", "topics", "access"), build)
+    return Part(name, Layer.SERVICE, ports, ("kafka", "postgres", "topics"), build)
 
 
 def scheduler_settings(plan: Plan) -> dict[str, str]:
-    if "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" in plan.outside:
-        pods = {name: plan.outside[name] for name in PODS_LOGIN if name in plan.outside}
-    else:
-        login = plan.broker.connection_of(POD)
-        pods = dict(zip(PODS_LOGIN, (login.username, login.password), strict=True))
-    return pods | {
+    return {
         "DRIVETRAIN_PODS_DIRECTORY": str(plan.home.pods),
         "DRIVETRAIN_TEMPLATE_SOCKET": str(plan.template_socket),
         "DRIVETRAIN_NODES": json.dumps([asdict(node) for node in plan.nodes]),
@@ -250,7 +224,6 @@ PARTS = (
     ),
     Part("postgres", Layer.GROUND, ("postgres",), (), build_postgres, "DRIVETRAIN_POSTGRES_DSN"),
     Part("topics", Layer.GROUND, (), ("kafka",), build_topics),
-    Part("access", Layer.GROUND, (), ("kafka", "postgres"), build_access),
     Part("template", Layer.TEMPLATE, (), (), build_template),
     service("scheduler", scheduler_settings),
     service("checkpoints"),
@@ -268,14 +241,10 @@ def port_names() -> tuple[str, ...]:
 
 
 def _python(
-    name: str,
-    command: Sequence[str],
-    plan: Plan,
-    variables: Mapping[str, str],
-    probe: Probe | None,
+    name: str, module: str, plan: Plan, variables: Mapping[str, str], probe: Probe | None
 ) -> ChildSpec:
     launch = Launch(
-        (sys.executable, "-m", *command),
+        (sys.executable, "-m", module),
         {**base_environment(), **variables},
         # `services` is no installed package: it is found where the process starts. Not by
         # PYTHONPATH, which pods would inherit.

@@ -48,11 +48,7 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        """The administrator's."""
-        return self.dsn_of(USERNAME, self.password)
-
-    def dsn_of(self, role: str, password: str) -> str:
-        return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/{DATABASE}"
+        return f"postgresql://{USERNAME}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
 
     @property
     def data(self) -> Path:

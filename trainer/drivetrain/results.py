@@ -1,7 +1,6 @@
 """`result.json`: what a run says of itself at its end, the only thing that a search ranks by."""
 
 import os
-import secrets
 from pathlib import Path
 
 from drivetrain.samples import Standing
@@ -23,9 +22,8 @@ def write(directory: Path, step: int, standing: Standing) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    # A name that no program of the pod can have put a pipe or a link at.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with temporary.open("x") as file:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

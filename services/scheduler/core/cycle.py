@@ -1,34 +1,32 @@
 """One decision over the whole queue: `decide(snapshot, now) -> Decision`.
 
-Strict order per pool: the first job that does not fit blocks those behind it, so a large job is
-never starved by small ones (backfill comes with its own rules later). Two kinds of job block
-nobody: one that backs off after a failed run, and one that the pool is too small for.
-Every job of the snapshot is either granted, told why it waits, or left for the next cycle
+Strict order for each pool and device type: a job that does not fit blocks the device types that it
+could use for every job behind it, so a large job is never starved by small ones (backfill comes
+with its own rules later). A job that names no device type could use each type of which the pool has
+enough; it waits behind others only while all of those are blocked. Two kinds of job block nothing:
+one that backs off after a failed run, and one that the pool is too small for.
+
+Jobs of one kind fit or do not fit alike, so the cost is that of the kinds and the grants, not of
+the queue's length. Every job of the snapshot is granted, in a `Waiting`, or left for the next cycle
 (`is_cut`, after `max_grants`).
 """
 
-from collections import Counter
-from collections.abc import Sequence
+import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from drivetrain_schemas.jobs import WaitingReason
-from services.scheduler.core.fit import nodes_by_type
 from services.scheduler.core.gang import place_job
-from services.scheduler.core.model import Node, QueuedJob, Slot
-from services.scheduler.core.queue import in_order
-from services.scheduler.core.reasons import (
-    MAX_HOLDERS,
-    SET_ASIDE,
-    HolderOf,
-    Waiting,
-    cannot_ever_fit,
-    why_behind,
-    why_not_placed,
-)
+from services.scheduler.core.model import Kind, QueuedJob, Slot
+from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.core.reasons import Waiting, why_behind, why_never, why_not_placed
 from services.scheduler.core.snapshot import Snapshot
 
 MAX_GRANTS = 64
+_BACKING_OFF = "the last run failed; the next one waits before it starts"
+
+Lines = Mapping[Kind, tuple[QueuedJob, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,104 +47,111 @@ class Decision:
 
 def decide(snapshot: Snapshot, now: datetime, max_grants: int = MAX_GRANTS) -> Decision:
     """Same snapshot and time, same decision."""
-    # 1. One queue per pool, in the total order.
-    queues: dict[str, list[QueuedJob]] = {}
-    for job in in_order(snapshot.waiting):
-        queues.setdefault(job.pool, []).append(job)
-    # 2. What is free, once; each grant takes from it.
-    free = {node.node_id: list(snapshot.free_slots(node)) for node in snapshot.nodes}
-    grants: list[Grant] = []
-    waiting: list[Waiting] = []
-    for pool in sorted(queues):
-        nodes = tuple(node for node in snapshot.nodes if node.pool == pool)
-        pool_waiting = _walk(queues[pool], nodes, free, grants, now, max_grants)
-        if pool_waiting is None:
-            return Decision(tuple(grants), (), is_cut=True)
-        # 6. Who holds what each waiting job could use.
-        waiting.extend(_name_holders(snapshot, nodes, queues[pool], pool_waiting))
-    return Decision(tuple(grants), tuple(waiting))
+    # 1. Set aside what blocks nothing: jobs that may not start yet, kinds that never fit.
+    lines, aside = _set_aside(snapshot, now)
+    # 2. Serve the rest in order, until each kind is used up or does not fit.
+    service = _Service(snapshot.occupancy, lines)
+    is_cut = not service.serve(max_grants)
+    if is_cut:
+        return Decision(tuple(service.grants), (), is_cut=True)
+    # 3. What was not served waits, for one reason per kind.
+    return Decision(tuple(service.grants), (*aside, *service.waiting))
 
 
-def _walk(
-    queue: Sequence[QueuedJob],
-    nodes: Sequence[Node],
-    free: dict[str, list[Slot]],
-    grants: list[Grant],
-    now: datetime,
-    max_grants: int,
-) -> list[Waiting] | None:
-    """Grant from the head of one pool's queue; None when the limit of one cycle is reached."""
-    waiting: list[Waiting] = []
-    num_granted = 0
-    blocker: QueuedJob | None = None
-    for job in queue:
-        position = job.place - num_granted if job.place else len(waiting) + 1
-        # 3. Set aside what may not start yet and what never fits: neither blocks others.
-        if job.not_before is not None and job.not_before > now:
-            detail = "the last run failed; the next one waits before it starts"
-            waiting.append(Waiting(job.job_id, WaitingReason.BACKING_OFF, detail, position))
-            continue
-        never = cannot_ever_fit(job, nodes)
-        if never is not None:
-            reason = WaitingReason.POOL_WITHOUT_NODES
-            waiting.append(Waiting(job.job_id, reason, never, position))
-            continue
-        # 4. Behind a blocked job nothing starts.
-        if blocker is not None:
-            waiting.append(Waiting(job.job_id, *why_behind(job, blocker), position))
-            continue
-        # 5. All slots of the gang, or none.
-        placed = place_job(job, nodes, free)
-        if placed is None:
-            blocker = job
-            waiting.append(Waiting(job.job_id, *why_not_placed(job, nodes, free), position))
-            continue
-        if len(grants) == max_grants:
-            return None
-        device_type, slots = placed
-        for slot in slots:
-            free[slot.node_id].remove(slot)
-        num_granted += 1
-        grants.append(Grant(job.job_id, device_type, slots))
-    return waiting
+def _set_aside(snapshot: Snapshot, now: datetime) -> tuple[Lines, list[Waiting]]:
+    lines = dict(snapshot.queue.lines)
+    aside: list[Waiting] = []
+    delayed = [job for job in snapshot.queue.delayed.values() if _is_early(job, now)]
+    for kind in {job.kind for job in delayed}:
+        early = tuple(job for job in lines[kind] if _is_early(job, now))
+        aside.append(Waiting(early, WaitingReason.BACKING_OFF, _BACKING_OFF))
+        lines[kind] = tuple(job for job in lines[kind] if not _is_early(job, now))
+    for kind, line in list(lines.items()):
+        if not snapshot.occupancy.usable_types(kind):
+            if line:
+                aside.append(Waiting(line, *why_never(kind, snapshot.occupancy)))
+            del lines[kind]
+    return lines, aside
 
 
-def _name_holders(
-    snapshot: Snapshot,
-    nodes: Sequence[Node],
-    queue: Sequence[QueuedJob],
-    waiting: Sequence[Waiting],
-) -> list[Waiting]:
-    jobs = {job.job_id: job for job in queue}
-    named: dict[str | None, tuple[HolderOf, ...]] = {}
-    result = []
-    for entry in waiting:
-        job = jobs[entry.job_id]
-        if entry.reason in SET_ASIDE:
-            result.append(entry)
-            continue
-        if job.device_type not in named:
-            named[job.device_type] = _holders(snapshot, nodes, job)
-        result.append(
-            Waiting(
-                entry.job_id,
-                entry.reason,
-                entry.detail,
-                entry.position,
-                named[job.device_type],
-            )
+def _is_early(job: QueuedJob, now: datetime) -> bool:
+    return job.not_before is not None and job.not_before > now
+
+
+class _Service:
+    """One walk through the queue: what is still free, what is blocked, who got what.
+
+    `blockers` names for each pool and device type the first job that waits for it.
+    """
+
+    def __init__(self, occupancy: Occupancy, lines: Lines) -> None:
+        self.grants: list[Grant] = []
+        self.waiting: list[Waiting] = []
+        self._occupancy = occupancy
+        self._lines = lines
+        self._free = {place: dict(nodes) for place, nodes in occupancy.free.items()}
+        self._blockers: dict[tuple[str, str], QueuedJob] = {}
+
+    def serve(self, max_grants: int) -> bool:
+        """False when more jobs could have been granted than one cycle may."""
+        heads = [(line[0].order, 0, kind) for kind, line in self._lines.items() if line]
+        # The order ends with the job's id, so no two entries compare their kinds.
+        heapq.heapify(heads)
+        while heads:
+            _, number, kind = heads[0]
+            line = self._lines[kind]
+            placed = self._place(kind, line[number])
+            if placed is None:
+                self._wait(kind, line[number:])
+                heapq.heappop(heads)
+                continue
+            if len(self.grants) == max_grants:
+                return False
+            self._grant(kind, line[number], placed)
+            if number + 1 < len(line):
+                heapq.heapreplace(heads, (line[number + 1].order, number + 1, kind))
+            else:
+                heapq.heappop(heads)
+        return True
+
+    def _open_types(self, kind: Kind) -> tuple[str, ...]:
+        """The device types that a job of this kind could use and that no earlier job waits for."""
+        return tuple(
+            device_type
+            for device_type in self._occupancy.usable_types(kind)
+            if (kind.pool, device_type) not in self._blockers
         )
-    return result
 
+    def _place(self, kind: Kind, job: QueuedJob) -> tuple[str, tuple[Slot, ...]] | None:
+        """All slots of the gang on one open device type, or None."""
+        open_types = self._open_types(kind)
+        free = {name: self._free.get((kind.pool, name), {}) for name in open_types}
+        return place_job(kind.devices, free)
 
-def _holders(snapshot: Snapshot, nodes: Sequence[Node], job: QueuedJob) -> tuple[HolderOf, ...]:
-    usable = [node for group in nodes_by_type(job, nodes).values() for node in group]
-    node_ids = {node.node_id for node in usable}
-    devices = {node.device_of(number) for node in usable for number in range(node.num_slots)}
-    held: Counter[str] = Counter()
-    for holding in snapshot.holdings:
-        num_slots = sum(slot.node_id in node_ids for slot in holding.slots)
-        # Granted by nodes that are cut otherwise now, and in the way all the same.
-        held[holding.job_id] += max(num_slots, len(devices.intersection(holding.devices)))
-    order = sorted((+held).items(), key=lambda item: (-item[1], item[0]))
-    return tuple(HolderOf(job_id, num_slots) for job_id, num_slots in order[:MAX_HOLDERS])
+    def _grant(self, kind: Kind, job: QueuedJob, placed: tuple[str, tuple[Slot, ...]]) -> None:
+        device_type, slots = placed
+        nodes = self._free[kind.pool, device_type]
+        for node_id in {slot.node_id for slot in slots}:
+            left = tuple(slot for slot in nodes[node_id] if slot not in slots)
+            if left:
+                nodes[node_id] = left
+            else:
+                del nodes[node_id]
+        self.grants.append(Grant(job.job_id, device_type, slots))
+
+    def _wait(self, kind: Kind, line: tuple[QueuedJob, ...]) -> None:
+        """The rest of this kind waits: behind its own head, or behind whom the head waits for."""
+        open_types = self._open_types(kind)
+        if open_types:
+            head, line = line[0], line[1:]
+            num_free = max(self._num_free(kind.pool, name) for name in open_types)
+            self.waiting.append(Waiting((head,), *why_not_placed(kind, num_free)))
+            for name in open_types:
+                self._blockers[kind.pool, name] = head
+        if line:
+            places = [(kind.pool, name) for name in self._occupancy.usable_types(kind)]
+            blocker = min((self._blockers[place] for place in places), key=lambda job: job.order)
+            self.waiting.append(Waiting(line, *why_behind(kind, blocker)))
+
+    def _num_free(self, pool: str, device_type: str) -> int:
+        return sum(map(len, self._free.get((pool, device_type), {}).values()))

@@ -7,19 +7,18 @@ whole for large jobs; the node's id decides between equals.
 
 from collections.abc import Mapping, Sequence
 
-from services.scheduler.core.fit import nodes_by_type
-from services.scheduler.core.model import Node, QueuedJob, Slot
+from services.scheduler.core.model import Slot
 
 FreeSlots = Mapping[str, Sequence[Slot]]
 
 
 def place_job(
-    job: QueuedJob, nodes: Sequence[Node], free: FreeSlots
+    devices: int, free_by_type: Mapping[str, FreeSlots]
 ) -> tuple[str, tuple[Slot, ...]] | None:
     """The device type and the slots for the job; fewest nodes first, then the type's name."""
     best: tuple[int, str, tuple[Slot, ...]] | None = None
-    for device_type, group in nodes_by_type(job, nodes).items():
-        slots = place(job.devices, {node.node_id: free[node.node_id] for node in group})
+    for device_type, free in free_by_type.items():
+        slots = place(devices, free)
         if slots is None:
             continue
         candidate = (len({slot.node_id for slot in slots}), device_type, slots)
@@ -29,9 +28,9 @@ def place_job(
 
 def place(devices: int, free: FreeSlots) -> tuple[Slot, ...] | None:
     """`devices` of the free slots, in order of node and number."""
-    if sum(len(slots) for slots in free.values()) < devices:
+    if sum(map(len, free.values())) < devices:
         return None
-    left = {node_id: tuple(slots) for node_id, slots in free.items() if slots}
+    left = {node_id: slots for node_id, slots in free.items() if slots}
     chosen: list[Slot] = []
     missing = devices
     while missing > 0:

@@ -1,7 +1,7 @@
 """What must hold in every snapshot: `check(snapshot)` returns what does not, as sentences.
 
-Called by tests, by the simulation, and after every cycle in production, where each broken
-invariant is counted and logged. The database forbids double allocation on its own as well.
+Called by tests, by the simulation, and at every resync in production, where each broken invariant
+is counted and logged. The database forbids double allocation on its own as well.
 """
 
 from collections import Counter
@@ -11,19 +11,20 @@ from services.scheduler.core.snapshot import Snapshot
 
 def check(snapshot: Snapshot) -> tuple[str, ...]:
     broken: list[str] = []
-    slots = Counter(slot for holding in snapshot.holdings for slot in holding.slots)
+    holdings = snapshot.occupancy.holdings.values()
+    slots = Counter(slot for holding in holdings for slot in holding.slots)
     broken += [
         f"slot {slot.number} of {slot.node_id} is held {count} times"
         for slot, count in sorted(slots.items())
         if count > 1
     ]
-    devices = Counter(device for holding in snapshot.holdings for device in holding.devices)
+    devices = Counter(device for holding in holdings for device in holding.devices)
     broken += [
         f"device {device} is held {count} times"
         for device, count in sorted(devices.items())
         if count > 1
     ]
-    holders = Counter(holding.job_id for holding in snapshot.holdings)
+    holders = Counter(holding.job_id for holding in holdings)
     broken += [
         f"{job_id} holds {count} allocations"
         for job_id, count in sorted(holders.items())
@@ -31,21 +32,19 @@ def check(snapshot: Snapshot) -> tuple[str, ...]:
     ]
     broken += [
         f"{job.job_id} waits although it holds slots"
-        for job in snapshot.waiting
+        for job in snapshot.queue
         if job.job_id in holders
     ]
     broken += [
-        f"{holding.allocation_id} holds no slot"
-        for holding in snapshot.holdings
-        if not holding.slots
+        f"{holding.allocation_id} holds no slot" for holding in holdings if not holding.slots
     ]
-    known = {node.node_id for node in snapshot.nodes}
+    known = {node.node_id for node in snapshot.occupancy.nodes}
     broken += [
         f"{holding.allocation_id} holds slots of the unknown node {node_id}"
-        for holding in snapshot.holdings
+        for holding in holdings
         for node_id in sorted({slot.node_id for slot in holding.slots} - known)
     ]
-    ids = Counter(job.job_id for job in snapshot.waiting)
+    ids = Counter(job.job_id for job in snapshot.queue)
     broken += [
         f"{job_id} waits {count} times" for job_id, count in sorted(ids.items()) if count > 1
     ]

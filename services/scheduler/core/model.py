@@ -7,7 +7,9 @@ Frozen values only. A `Slot` is the unit that is granted; its id is (node, numbe
 from dataclasses import dataclass
 from datetime import datetime
 
-SHARED = "cpu"  # the one device type whose slots are no devices of their own
+from drivetrain_schemas.jobs import WaitingReason
+
+SHARED = "cpu"  # the one device type whose slots are not devices of their own
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,27 +40,39 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """What decides where a job fits. Jobs of one kind differ only in their order."""
+
+    pool: str
+    device_type: str | None
+    devices: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueuedJob:
     """A job that waits. `submission` counts accepted jobs, so it orders equals.
 
-    `place` is where it stands among all waiting jobs of its pool, from 1; 0 where all are at hand.
+    `announced` is the reason that the last `job.waiting` gave.
     """
 
     job_id: str
-    pool: str
-    devices: int
+    kind: Kind
     submission: int
-    priority: int = 0
-    device_type: str | None = None
     not_before: datetime | None = None
-    place: int = 0
+    announced: WaitingReason | None = None
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Sorts higher priority first, then earlier submission; the id decides between equals."""
+        return (-self.kind.priority, self.submission, self.job_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """Slots that a job's run holds: granted and not yet released.
 
-    `devices` are what they were on the machine at the grant; its nodes may have been cut anew.
+    `devices` are what they were on the machine at the grant; its nodes may have been cut again.
     """
 
     job_id: str

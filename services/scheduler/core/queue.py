@@ -1,17 +1,71 @@
-"""The order in which waiting jobs are considered: priority, then submission, then id.
+"""The jobs that wait, in their total order: priority, then submission, then id.
 
-A total order, so the same jobs always stand in the same places, whatever order they came in.
+Kept by kind, because jobs of one kind fit or do not fit together: a cycle looks at the head of each
+kind, however many jobs wait behind it. A `Queue` is a value; `changed` makes the next one and
+shares every line that did not change.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import attrgetter
 
-from services.scheduler.core.model import QueuedJob
+from services.scheduler.core.model import Kind, QueuedJob
+
+_order = attrgetter("order")
 
 
-def queue_key(job: QueuedJob) -> tuple[int, int, str]:
-    """Sorts higher priority first, then earlier submission; the id decides between equals."""
-    return (-job.priority, job.submission, job.job_id)
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """`lines`: the jobs of each kind, in order. `delayed`: those with a time before which they may
+    not start, also in `lines`."""
 
+    lines: Mapping[Kind, tuple[QueuedJob, ...]] = field(default_factory=dict)
+    delayed: Mapping[str, QueuedJob] = field(default_factory=dict)
 
-def in_order(jobs: Iterable[QueuedJob]) -> tuple[QueuedJob, ...]:
-    return tuple(sorted(jobs, key=queue_key))
+    @classmethod
+    def of(cls, jobs: Iterable[QueuedJob]) -> "Queue":
+        lines: dict[Kind, list[QueuedJob]] = {}
+        delayed = {}
+        for job in jobs:
+            lines.setdefault(job.kind, []).append(job)
+            if job.not_before is not None:
+                delayed[job.job_id] = job
+        return cls({kind: tuple(sorted(line, key=_order)) for kind, line in lines.items()}, delayed)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.lines.values()))
+
+    def __iter__(self) -> Iterator[QueuedJob]:
+        for line in self.lines.values():
+            yield from line
+
+    def changed(self, removed: Iterable[QueuedJob], added: Iterable[QueuedJob]) -> "Queue":
+        """Without `removed`, which are in it, and with `added`."""
+        lines: dict[Kind, list[QueuedJob]] = {}
+        delayed = dict(self.delayed)
+        for job in removed:
+            line = lines.setdefault(job.kind, list(self.lines[job.kind]))
+            del line[bisect_left(line, job.order, key=_order)]
+            delayed.pop(job.job_id, None)
+        for job in added:
+            line = lines.setdefault(job.kind, list(self.lines.get(job.kind, ())))
+            insort(line, job, key=_order)
+            if job.not_before is not None:
+                delayed[job.job_id] = job
+        merged = {**self.lines, **{kind: tuple(line) for kind, line in lines.items()}}
+        return Queue({kind: line for kind, line in merged.items() if line}, delayed)
+
+    def position(self, job: QueuedJob) -> int:
+        """The job's place among all that wait in its pool, from 1."""
+        return 1 + sum(
+            bisect_left(line, job.order, key=_order)
+            for kind, line in self.lines.items()
+            if kind.pool == job.kind.pool
+        )
+
+    def next_delay_end(self, now: datetime) -> datetime | None:
+        """When the next job may start that may not start now."""
+        ends = (job.not_before for job in self.delayed.values())
+        return min((end for end in ends if end is not None and end > now), default=None)

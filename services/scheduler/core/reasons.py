@@ -1,21 +1,17 @@
 """Why a job waits, in a closed list of reasons with a sentence for people.
 
-The words come from the contract (`WaitingReason`); this module alone says which one applies.
+The reasons are the contract's (`WaitingReason`); this module alone decides which one applies.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drivetrain_schemas.jobs import WaitingReason
-from services.scheduler.core.fit import capacity, nodes_by_type
-from services.scheduler.core.gang import FreeSlots
-from services.scheduler.core.model import Node, QueuedJob
+from services.scheduler.core.model import Kind, QueuedJob
+from services.scheduler.core.occupancy import Occupancy
 
 MAX_HOLDERS = 8
-EXACT_POSITIONS = 20
-# Jobs that wait for these reasons block nobody and are not considered before that changes.
-SET_ASIDE = (WaitingReason.BACKING_OFF, WaitingReason.POOL_WITHOUT_NODES)
-COARSE_STEP = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,44 +24,39 @@ class HolderOf:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One waiting job, its place in the pool's queue (from 1) and why it stands there."""
+    """Jobs of one kind, in order, that wait for one reason."""
 
-    job_id: str
+    jobs: tuple[QueuedJob, ...]
     reason: WaitingReason
     detail: str
-    position: int
-    holders: tuple[HolderOf, ...] = ()
+
+    def unannounced(self) -> Iterator[QueuedJob]:
+        """Those whose last announced reason is another one, or that had none."""
+        return (job for job in self.jobs if job.announced is not self.reason)
 
 
-def cannot_ever_fit(job: QueuedJob, nodes: Sequence[Node]) -> str | None:
-    """What is missing for good until a node is added; None where the pool is large enough."""
-    most = capacity(job, nodes)
-    if most >= job.devices:
-        return None
-    kind = f"{job.device_type} devices" if job.device_type else "devices of one type"
-    return f"pool {job.pool} has {most} {kind} and the job needs {job.devices}"
+def why_never(kind: Kind, occupancy: Occupancy) -> tuple[WaitingReason, str]:
+    """What is missing until a node is added."""
+    what = f"{kind.device_type} devices" if kind.device_type else "devices of one type"
+    detail = f"pool {kind.pool} has {occupancy.most_slots(kind)} {what}, {kind.devices} are needed"
+    return WaitingReason.POOL_WITHOUT_NODES, detail
 
 
-def why_not_placed(
-    job: QueuedJob, nodes: Sequence[Node], free: FreeSlots
-) -> tuple[WaitingReason, str]:
-    """Why the first job of the queue cannot start now, though the pool is large enough."""
-    num_free = max(
-        sum(len(free[node.node_id]) for node in group)
-        for group in nodes_by_type(job, nodes).values()
-    )
+def why_not_placed(kind: Kind, num_free: int) -> tuple[WaitingReason, str]:
+    """Why a job that nothing blocks cannot start now; `num_free` of the best device type."""
     if num_free == 0:
-        return WaitingReason.NO_FREE_DEVICES, f"all devices of pool {job.pool} are held"
-    detail = f"{num_free} of the {job.devices} devices are free; all are granted together"
+        what = f"{kind.device_type} devices" if kind.device_type else "devices"
+        return WaitingReason.NO_FREE_DEVICES, f"all {what} of pool {kind.pool} are in use"
+    detail = f"{num_free} of the {kind.devices} devices are free; a gang starts only as a whole"
     return WaitingReason.GANG_INCOMPLETE, detail
 
 
-def why_behind(job: QueuedJob, blocker: QueuedJob) -> tuple[WaitingReason, str]:
-    """Why a job waits behind the blocked job at the head of its pool's queue."""
-    if blocker.priority > job.priority:
+def why_behind(kind: Kind, blocker: QueuedJob) -> tuple[WaitingReason, str]:
+    """Why a job waits behind a blocked job that needs the same devices."""
+    if blocker.kind.priority > kind.priority:
         return (
             WaitingReason.BEHIND_HIGHER_PRIORITY,
-            f"{blocker.job_id} has priority {blocker.priority} and waits for devices",
+            f"{blocker.job_id} has priority {blocker.kind.priority} and waits for devices",
         )
     return (
         WaitingReason.BEHIND_EARLIER_SUBMISSION,
@@ -73,14 +64,20 @@ def why_behind(job: QueuedJob, blocker: QueuedJob) -> tuple[WaitingReason, str]:
     )
 
 
-def is_news(told: tuple[str, int] | None, waiting: Waiting) -> bool:
-    """Whether the waiting job must be told anew: another reason, or another place in the queue.
-
-    Far back, places are told in steps of ten, or each grant would speak to the whole queue.
-    """
-    if told is None or told[0] != waiting.reason:
-        return True
-    before, position = told[1], waiting.position
-    if before == position:
-        return False
-    return position <= EXACT_POSITIONS or abs(before - position) >= COARSE_STEP
+def holders(kind: Kind, occupancy: Occupancy) -> tuple[HolderOf, ...]:
+    """Who holds most of the slots that a job of this kind could use."""
+    types = occupancy.usable_types(kind)
+    usable = [
+        node
+        for node in occupancy.nodes
+        if node.is_schedulable and node.pool == kind.pool and node.device_type in types
+    ]
+    node_ids = {node.node_id for node in usable}
+    devices = {node.device_of(number) for node in usable for number in range(node.num_slots)}
+    held: Counter[str] = Counter()
+    for holding in occupancy.holdings.values():
+        num_slots = sum(slot.node_id in node_ids for slot in holding.slots)
+        # Granted by nodes that are cut otherwise now, and still not free.
+        held[holding.job_id] += max(num_slots, len(devices.intersection(holding.devices)))
+    order = sorted((+held).items(), key=lambda item: (-item[1], item[0]))
+    return tuple(HolderOf(job_id, num_slots) for job_id, num_slots in order[:MAX_HOLDERS])

@@ -42,15 +42,10 @@ class LocalLauncher:
         self._shim = tuple(shim)
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def is_port_free(self, port: int) -> bool:
+    def reserve_port(self) -> int:
         with socket.socket() as probe:
-            # As a listening socket sets it: a closed connection's rest does not hold the port.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                return False
-        return True
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
 
     def rendezvous_file(self, job_id: str, attempt: int) -> str:
         return str(self._root / job_id / str(attempt) / "rendezvous")
@@ -153,6 +148,8 @@ def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
 def _look(directory: PodDirectory) -> Observation:
     if not directory.exists():
         return Observation(Sight.ABSENT)
+    notice = directory.notice()
+    reason = None if notice is None else str(notice.reason)
     identity = directory.identity()
     is_alive = identity is not None and processes.is_alive(identity)
     # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
@@ -162,11 +159,11 @@ def _look(directory: PodDirectory) -> Observation:
         # While the shim lives its own may still come.
         end = None if is_alive else directory.failed_exit(str(unfit))
     if end is not None:
-        return Observation(Sight.ENDED, end)
+        return Observation(Sight.ENDED, end, reason)
     if is_alive:
-        return Observation(Sight.ALIVE)
+        return Observation(Sight.ALIVE, notice=reason)
     is_dead = identity is not None or directory.is_closed()
-    return Observation(Sight.DEAD if is_dead else Sight.CREATED)
+    return Observation(Sight.DEAD if is_dead else Sight.CREATED, notice=reason)
 
 
 def _with_leftovers(

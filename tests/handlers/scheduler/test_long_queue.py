@@ -1,10 +1,10 @@
-"""Queues longer than one look: nobody is overlooked, and everybody is told why they wait."""
+"""Queues longer than one round announces: no job is overlooked, and each gets its reason."""
 
 import pytest
 
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobState, WaitingReason
-from services.scheduler import fleet, store
+from services.scheduler import fleet, loop
 from services.scheduler.core.model import Node
 from tests.handlers.scheduler.world import World, make_submit
 
@@ -12,9 +12,8 @@ WHOLE = {"resources": {"devices": 4}}
 
 
 @pytest.fixture(autouse=True)
-def short_looks(monkeypatch):
-    monkeypatch.setattr(store, "MAX_WAITING", 2)
-    monkeypatch.setattr(store, "MAX_TOLD", 2)
+def short_rounds(monkeypatch):
+    monkeypatch.setattr(loop, "MAX_ANNOUNCED", 2)
 
 
 async def submit(world: World, *request_ids: str, **spec) -> None:
@@ -54,7 +53,7 @@ async def test_jobs_that_back_off_do_not_hide_one_that_fits(world: World):
     }
 
 
-async def test_nor_one_that_was_told_to_wait_before(world: World):
+async def test_nor_one_that_waited_before(world: World):
     await submit(world, "holds", **WHOLE)
     await world.rounds()
     await submit(world, "fits")
@@ -76,6 +75,7 @@ async def test_jobs_that_never_fit_do_not_hide_one_that_fits(world: World):
     await submit(world, *too_large, **WHOLE)
     async with world.database.transaction() as tx:
         await fleet.register(tx, [Node("n1", "default", "cpu", 2)])
+    world.restart()
     await submit(world, "fits")
 
     await world.rounds()
@@ -85,7 +85,7 @@ async def test_jobs_that_never_fit_do_not_hide_one_that_fits(world: World):
     assert reasons == {WaitingReason.POOL_WITHOUT_NODES}
 
 
-async def test_everybody_in_a_long_queue_is_told_their_place(world: World):
+async def test_every_job_of_a_long_queue_gets_its_reason(world: World):
     await submit(world, "holds", **WHOLE)
     await world.rounds()
     names = [f"r{number}" for number in range(9)]
@@ -97,14 +97,29 @@ async def test_everybody_in_a_long_queue_is_told_their_place(world: World):
     assert [told[job_id_for("default", name)][1] for name in names] == list(range(1, 10))
 
 
-async def test_the_end_of_a_backoff_is_met_though_the_job_is_not_looked_at(world: World):
+async def test_a_grant_in_front_of_a_long_queue_is_no_news_for_those_behind(world: World):
+    await submit(world, "holds", **WHOLE)
+    await world.rounds()
+    await submit(world, *(f"r{number}" for number in range(9)), **WHOLE)
+    await world.rounds()
+    await world.told()
+
+    for pod_id in list(world.launcher.specs):
+        world.launcher.end(pod_id)
+    await world.rounds()
+
+    # The next one starts, and the one behind it now waits for the devices themselves.
+    assert await state(world, "r0") is JobState.RUNNING
+    assert list(await waiting(world)) == [job_id_for("default", "r1")]
+
+
+async def test_the_end_of_a_backoff_is_met(world: World):
     await submit(world, *(f"r{number}" for number in range(4)), priority=5)
     await back_off(world)
     await submit(world, "last")
     async with world.database.transaction() as tx:
         await tx.connection.execute(
-            """update jobs set waiting_reason = 'backing_off', waiting_position = 5,
-                not_before_at = clock_timestamp() + interval '9 seconds'
+            """update jobs set not_before_at = clock_timestamp() + interval '9 seconds'
             where request_id = 'last'"""
         )
 

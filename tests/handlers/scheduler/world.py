@@ -62,10 +62,9 @@ class FakeLauncher:
         self.unkillable: set[str] = set()
         self.removed: list[str] = []
         self.unremovable: set[str] = set()
-        self.busy_ports: set[int] = set()
 
-    def is_port_free(self, port: int) -> bool:
-        return port not in self.busy_ports
+    def reserve_port(self) -> int:
+        return 29_500
 
     def rendezvous_file(self, job_id: str, attempt: int) -> str:
         return f"/pods/{job_id}/{attempt}/rendezvous"
@@ -81,6 +80,8 @@ class FakeLauncher:
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         self.notices[pod.pod_id] = notice
+        seen = self.sights[pod.pod_id]
+        self.sights[pod.pod_id] = Observation(seen.sight, seen.exit, str(notice.reason))
 
     async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
         self.killed += [pod.pod_id for pod in pods]
@@ -110,7 +111,8 @@ class FakeLauncher:
                 **facts,
             }
         )
-        self.sights[pod_id] = Observation(Sight.ENDED, end)
+        notice = self.sights[pod_id].notice
+        self.sights[pod_id] = Observation(Sight.ENDED, end, notice)
 
 
 class World:
@@ -138,7 +140,8 @@ class World:
         self.leases = Leases(self.clock, lease=self.settings.lease_seconds, interval=2)
         pods = Pods(self.launcher, self.settings, self.clock)
         self.loop = Loop(self.settings, pods, self.leases)
-        self.commands = Commands(self.loop.wake, can_run_images=False)
+        self.loop.registered.set()
+        self.commands = Commands(self.loop.wake, self.loop.registered, can_run_images=False)
 
     async def register(self) -> "World":
         async with self.database.transaction() as tx:
@@ -173,6 +176,10 @@ class World:
     async def job(self, job_id: str):
         async with self.database.connection() as connection:
             return await store.job(connection, job_id)
+
+    async def spec(self, job_id: str) -> JobSpec:
+        async with self.database.connection() as connection:
+            return (await store.specs(connection, [job_id]))[job_id]
 
     async def _handle(self, *payloads) -> list:
         await self.told()

@@ -1,8 +1,9 @@
 """A seeded scheduler in trouble: real decisions, real Postgres, pods and crashes by chance.
 
 `Chaos(seed)` drives jobs, pods and time at random, kills the scheduler before, inside and after its
-transactions and its acts, and delivers commands twice. `verdict` then lists what must not have
-happened; the seed alone repeats it.
+transactions and its acts, cuts its connection around commits, so that it lives on without knowing
+whether they were made, and delivers commands twice. After each step the state in memory is compared
+with the tables. `verdict` then lists what must not have happened; the seed alone repeats it.
 """
 
 import itertools
@@ -14,11 +15,12 @@ from random import Random
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSubmit
 from services.runtime.database import Database
+from services.runtime.errors import TemporaryError
 from services.runtime.transaction import Tx
 from services.scheduler.core.invariants import check
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import Observation, PodRef
-from services.scheduler.loop import read_snapshot
+from services.scheduler.state import differences, read, refresh
 from tests.events import emitted, make_event
 from tests.events import handle as deliver
 from tests.handlers.scheduler.world import NODES, FakeLauncher, World, make_submit
@@ -32,6 +34,10 @@ class Crash(Exception):
     """kill -9 of the scheduler at this very place."""
 
 
+class ConnectionCut(TemporaryError):
+    """The connection to Postgres breaks here; the process lives on."""
+
+
 class Trouble:
     """Whether to crash here; quiet once the storm is over."""
 
@@ -43,9 +49,13 @@ class Trouble:
         if self.is_on and self.random.random() < probability:
             raise Crash
 
+    def strike_connection(self, probability: float) -> None:
+        if self.is_on and self.random.random() < probability:
+            raise self.random.choice([Crash, ConnectionCut])
+
 
 class TroubledDatabase(Database):
-    """Crashes before a commit, or right after it, when nobody has heard of it yet."""
+    """Crashes, or is cut off, before a commit or right after it, when it is not known here."""
 
     trouble: Trouble
 
@@ -53,8 +63,8 @@ class TroubledDatabase(Database):
     async def transaction(self) -> AsyncIterator[Tx]:
         async with super().transaction() as tx:
             yield tx
-            self.trouble.strike(0.05)
-        self.trouble.strike(0.05)
+            self.trouble.strike_connection(0.08)
+        self.trouble.strike_connection(0.08)
 
 
 class TroubledLauncher(FakeLauncher):
@@ -65,9 +75,9 @@ class TroubledLauncher(FakeLauncher):
         self.trouble = trouble
         self.complaints: list[str] = []
 
-    def is_port_free(self, port: int) -> bool:
+    def reserve_port(self) -> int:
         self.trouble.strike(0.03)
-        return super().is_port_free(port)
+        return super().reserve_port()
 
     async def launch(self, spec) -> None:
         self.trouble.strike(0.05)
@@ -131,8 +141,11 @@ class Chaos:
                 await self._step()
             except Crash:
                 self.world.restart()
+            except ConnectionCut:
+                pass  # the next round is that of the same process
             await self._check()
         await self._calm()
+        await self._check()
 
     async def _step(self) -> None:
         act = self.random.choices(
@@ -153,16 +166,12 @@ class Chaos:
         pod = self.random.choice(pods)
         seen = self.launcher.sights[pod]
         if seen.sight is Sight.CREATED:
-            self.launcher.sights[pod] = Observation(Sight.ALIVE)
+            self.launcher.sights[pod] = Observation(Sight.ALIVE, notice=seen.notice)
         elif seen.sight is Sight.ALIVE:
-            outcomes = (
-                ["interrupted"]
-                if pod in self.launcher.notices
-                else ["succeeded"] * 3 + ["failed", "dead"]
-            )
+            outcomes = ["interrupted"] if seen.notice else ["succeeded"] * 3 + ["failed", "dead"]
             outcome = self.random.choice(outcomes)
             if outcome == "dead":
-                self.launcher.sights[pod] = Observation(Sight.DEAD)
+                self.launcher.sights[pod] = Observation(Sight.DEAD, notice=seen.notice)
             else:
                 self.launcher.end(pod, outcome)
 
@@ -195,8 +204,14 @@ class Chaos:
         await deliver(self.world.database, commands.handlers, event, refusals=commands.refusals)
 
     async def _check(self) -> None:
+        """No invariant is broken, and what is in memory is what is in the tables."""
         async with self.world.database.connection() as connection:
-            self.broken += check(await read_snapshot(connection))
+            true = await read(connection)
+            self.broken += check(true.snapshot)
+            known = self.world.loop.state
+            if known is not None:
+                wrong = differences(await refresh(connection, known), true)
+                self.broken += [f"in memory {item} is not as in the tables" for item in wrong]
 
     async def _calm(self) -> None:
         """No more trouble: every command is delivered, every pod ends well, time passes."""
@@ -209,8 +224,8 @@ class Chaos:
             pods = self.launcher.occupying()
             for pod in pods:
                 if self.launcher.sights[pod].sight is not Sight.DEAD:
-                    is_notified = pod in self.launcher.notices
-                    self.launcher.end(pod, "interrupted" if is_notified else "succeeded")
+                    notice = self.launcher.sights[pod].notice
+                    self.launcher.end(pod, "interrupted" if notice else "succeeded")
             async with self.world.database.connection() as connection:
                 left = await connection.fetchval(
                     "select count(*) from jobs where finished_at is null"

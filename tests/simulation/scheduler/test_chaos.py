@@ -2,10 +2,12 @@
 
 import os
 
+import asyncpg
 import pytest
 
-from services.scheduler import handlers, store_runs
+from services.scheduler import loop, store, store_runs, transitions
 from services.scheduler.core.pods import PodState, PodView, Sight
+from services.scheduler.state import refresh
 from tests.conftest import OpenDatabase
 from tests.simulation.scheduler.chaos import Chaos, verdict
 
@@ -39,20 +41,61 @@ def plant_fence_that_stands_still(monkeypatch):
 
 def plant_cancel_that_forgets_the_run(monkeypatch):
     """A running job is called cancelled before its pods are gone."""
-    original = handlers.transitions.stop
+    original = transitions.stop
 
     async def stop(tx, run, reason):
         await original(tx, run, reason)
-        job = await handlers.store.job(tx.connection, run.job_id)
-        await handlers.transitions.cancel_queued(tx, job)
+        job = await store.job(tx.connection, run.job_id)
+        await transitions.cancel_queued(tx, job)
 
-    monkeypatch.setattr(handlers.transitions, "stop", stop)
+    monkeypatch.setattr(transitions, "stop", stop)
+
+
+def plant_memory_ahead_of_the_commit(monkeypatch):
+    """What a transaction read is kept, though it failed."""
+    last = []
+    original = loop.Loop._apply
+
+    async def refresh_and_keep(connection, state, touched=()):
+        last[:] = [await refresh(connection, state, touched)]
+        return last[0]
+
+    async def apply(self, platform, acted):
+        try:
+            return await original(self, platform, acted)
+        except Exception:
+            self.state = last[0] if last else None
+            raise
+
+    monkeypatch.setattr(loop, "refresh", refresh_and_keep)
+    monkeypatch.setattr(loop.Loop, "_apply", apply)
+
+
+def plant_memory_without_its_own_changes(monkeypatch):
+    """The loop forgets which pods and allocations it changed itself."""
+
+    async def refresh_changed(connection, state, touched=()):
+        return await refresh(connection, state)
+
+    monkeypatch.setattr(loop, "refresh", refresh_changed)
+
+
+def plant_memory_without_the_changes_of_handlers(monkeypatch):
+    """What others commit is read at a resync only."""
+
+    async def jobs_changed(connection, after):
+        return []
+
+    monkeypatch.setattr(store, "jobs_changed", jobs_changed)
 
 
 PLANTED = [
     plant_release_without_proof,
     plant_fence_that_stands_still,
     plant_cancel_that_forgets_the_run,
+    plant_memory_ahead_of_the_commit,
+    plant_memory_without_its_own_changes,
+    plant_memory_without_the_changes_of_handlers,
 ]
 
 
@@ -63,8 +106,8 @@ async def test_a_planted_bug_is_found(database: OpenDatabase, monkeypatch, plant
         chaos = Chaos(await database("scheduler"), seed)
         try:
             await chaos.run()
-        except AssertionError:
-            return  # one of the scheduler's own checks has found it
+        except (AssertionError, asyncpg.UniqueViolationError):
+            return  # one of the scheduler's own checks, or a constraint, has found it
         if await verdict(chaos):
             return
     raise AssertionError("the planted bug was not found in 20 seeds")

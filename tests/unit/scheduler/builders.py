@@ -3,8 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 from drivetrain_schemas.runs import RunState
-from services.scheduler.core.model import Holding, Node, QueuedJob, Slot
+from services.scheduler.core.model import Holding, Kind, Node, QueuedJob, Slot
+from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.pods import Exit, PodState, PodView, RunView, Sight
+from services.scheduler.core.queue import Queue
 from services.scheduler.core.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -19,20 +21,21 @@ def make_node(node_id: str = "n1", slots: int = 2, **changes) -> Node:
 
 
 def make_job(name: str = "a", devices: int = 1, submission: int = 1, **changes) -> QueuedJob:
-    return QueuedJob(
-        f"job_{name}", **{"pool": "default", **changes}, devices=devices, submission=submission
-    )
+    facts = {"pool": "default", "device_type": None, "priority": 0, "devices": devices}
+    kind = Kind(**{key: changes.pop(key, default) for key, default in facts.items()})
+    return QueuedJob(f"job_{name}", kind, submission, **changes)
 
 
-def make_holding(name: str, *slots: tuple[str, int]) -> Holding:
-    return Holding(f"job_{name}", f"alloc_{name}_1", tuple(Slot(*slot) for slot in slots))
+def make_holding(name: str, *slots: tuple[str, int], attempt: int = 1) -> Holding:
+    return Holding(f"job_{name}", f"alloc_{name}_{attempt}", tuple(Slot(*slot) for slot in slots))
 
 
 NODES = (make_node(),)
 
 
 def make_snapshot(nodes=NODES, waiting=(), holdings=()) -> Snapshot:
-    return Snapshot(tuple(nodes), tuple(waiting), tuple(holdings))
+    by_id = {holding.allocation_id: holding for holding in holdings}
+    return Snapshot(Occupancy(tuple(nodes), by_id), Queue.of(waiting))
 
 
 def make_exit(outcome: str = "succeeded", **changes) -> Exit:

@@ -1,37 +1,44 @@
 """What cannot ever run is refused at once, naming the fix."""
 
+from dataclasses import replace
+
 import pytest
 
 from drivetrain_schemas.jobs import RejectionReason
-from services.scheduler.core.admission import MAX_SPEC_BYTES, Request, refuse
-from tests.unit.scheduler.builders import make_job, make_node
+from services.scheduler.core.admission import MAX_SPEC_BYTES, Offer, Request, refuse
 
-NODES = [
-    make_node("n1", 2),
-    make_node("n2", 2),
-    make_node("n3", 8, is_schedulable=False),
-    make_node("n4", 1, device_type="gpu"),
-]
+OFFER = Offer({"default": {"cpu": 4, "gpu": 1}})
+
+
+def make_request(devices: int = 1, **changes) -> Request:
+    facts = {"pool": "default", "device_type": None, "has_image": False, "num_spec_bytes": 100}
+    return Request(devices=devices, **{**facts, **changes})
+
+
 CASES = {
-    "all of the pool": (Request(make_job("a", 4), False, 100), None),
+    "all of the pool": (make_request(4), None),
     "more than the pool": (
-        Request(make_job("a", 5), False, 100),
+        make_request(5),
         (RejectionReason.MORE_DEVICES_THAN_POOL, "ask for at most 4"),
     ),
     "more than there are of the type": (
-        Request(make_job("a", 2, device_type="gpu"), False, 100),
+        make_request(2, device_type="gpu"),
         (RejectionReason.MORE_DEVICES_THAN_POOL, "ask for at most 1"),
     ),
+    "a type that the pool lacks": (
+        make_request(1, device_type="tpu"),
+        (RejectionReason.MORE_DEVICES_THAN_POOL, "leave device_type out"),
+    ),
     "an unknown pool": (
-        Request(make_job("a", pool="other"), False, 100),
+        make_request(pool="other"),
         (RejectionReason.NO_SUCH_POOL, "name one of: default"),
     ),
     "an image": (
-        Request(make_job("a"), True, 100),
+        make_request(has_image=True),
         (RejectionReason.UNSUPPORTED, "give code instead of image"),
     ),
     "a spec that no environment variable holds": (
-        Request(make_job("a"), False, MAX_SPEC_BYTES + 1),
+        make_request(num_spec_bytes=MAX_SPEC_BYTES + 1),
         (RejectionReason.TOO_LARGE, "put large values into files of the job's code"),
     ),
 }
@@ -39,10 +46,10 @@ CASES = {
 
 @pytest.mark.parametrize(("request_", "want"), CASES.values(), ids=CASES.keys())
 def test_refuse(request_, want):
-    refusal = refuse(request_, NODES, can_run_images=False)
+    refusal = refuse(request_, OFFER)
 
     assert (refusal and (refusal.reason, refusal.fix)) == want
 
 
 def test_a_launcher_that_runs_images_takes_them():
-    assert refuse(Request(make_job("a"), True, 100), NODES, can_run_images=True) is None
+    assert refuse(make_request(has_image=True), replace(OFFER, can_run_images=True)) is None

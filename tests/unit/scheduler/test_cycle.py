@@ -1,11 +1,11 @@
-"""Who starts, and what those who wait are told."""
+"""Which jobs start, and why the others wait."""
 
 import pytest
 
 from drivetrain_schemas.jobs import WaitingReason
-from services.scheduler.core.cycle import decide
+from services.scheduler.core.cycle import Decision, decide
 from services.scheduler.core.model import Holding, Slot
-from services.scheduler.core.reasons import HolderOf, Waiting, is_news
+from services.scheduler.core.reasons import HolderOf, Waiting, holders
 from tests.unit.scheduler.builders import (
     NOW,
     after,
@@ -84,8 +84,12 @@ def test_decide(holdings, waiting, want_granted, want_reasons):
     decision = decide(make_snapshot([NODE], waiting, holdings), NOW)
 
     assert [grant.job_id for grant in decision.grants] == want_granted
-    assert {entry.job_id: entry.reason for entry in decision.waiting} == want_reasons
+    assert reasons(decision) == want_reasons
     assert not decision.is_cut
+
+
+def reasons(decision: Decision) -> dict[str, WaitingReason]:
+    return {job.job_id: entry.reason for entry in decision.waiting for job in entry.jobs}
 
 
 def test_one_pool_does_not_block_another():
@@ -129,14 +133,14 @@ def test_a_removed_node_takes_nothing_new():
     assert [grant.slots for grant in decision.grants] == [(Slot("n2", 0),)]
 
 
-def test_who_waits_is_told_its_place_and_who_holds_what():
-    holdings = [make_holding("h", ("n1", 0)), make_holding("g", ("n1", 1), ("n1", 2))]
-    waiting = [make_job("a", 3, 1), make_job("b", 1, 2)]
+def test_the_holders_of_what_a_job_could_use_are_named_largest_first():
+    held = [make_holding("h", ("n1", 0)), make_holding("g", ("n1", 1), ("n1", 2))]
+    snapshot = make_snapshot([NODE], [], held)
 
-    decision = decide(make_snapshot([NODE], waiting, holdings), NOW)
-
-    assert [entry.position for entry in decision.waiting] == [1, 2]
-    assert decision.waiting[0].holders == (HolderOf("job_g", 2), HolderOf("job_h", 1))
+    assert holders(make_job(devices=3).kind, snapshot.occupancy) == (
+        HolderOf("job_g", 2),
+        HolderOf("job_h", 1),
+    )
 
 
 def test_one_cycle_is_bounded_and_says_that_it_was_cut():
@@ -149,24 +153,82 @@ def test_one_cycle_is_bounded_and_says_that_it_was_cut():
     assert decision.is_cut
 
 
-NEWS = {
-    "never told": (None, 3, True),
-    "nothing changed": (("no_free_devices", 3), 3, False),
-    "another reason": (("gang_incomplete", 3), 3, True),
-    "one place ahead, near the front": (("no_free_devices", 4), 3, True),
-    "one place ahead, far back": (("no_free_devices", 101), 100, False),
-    "ten places ahead, far back": (("no_free_devices", 110), 100, True),
+def test_only_a_new_reason_is_announced():
+    first = make_job("a", announced=WaitingReason.NO_FREE_DEVICES)
+    jobs = (first, make_job("b"), make_job("c", announced=WaitingReason.BACKING_OFF))
+    waiting = Waiting(jobs, WaitingReason.NO_FREE_DEVICES, "")
+
+    assert [job.job_id for job in waiting.unannounced()] == ["job_b", "job_c"]
+
+
+MIXED = [make_node("n1", 2), make_node("g1", 4, device_type="gpu")]
+CPUS = make_holding("h", ("n1", 0), ("n1", 1))
+GPUS = make_holding("g", ("g1", 0), ("g1", 1), ("g1", 2))
+BY_TYPE = {
+    "a job that waits for one type does not block another": (
+        [CPUS],
+        [make_job("a", 1, 1, device_type="cpu"), make_job("b", 1, 2, device_type="gpu")],
+        ["job_b"],
+        {"job_a": WaitingReason.NO_FREE_DEVICES},
+    ),
+    "but every later job of its own": (
+        [CPUS, GPUS],
+        [make_job("a", 2, 1, device_type="gpu"), make_job("b", 1, 2, device_type="gpu")],
+        [],
+        {
+            "job_a": WaitingReason.GANG_INCOMPLETE,
+            "job_b": WaitingReason.BEHIND_EARLIER_SUBMISSION,
+        },
+    ),
+    "a job of any type takes the type that nobody earlier waits for": (
+        [CPUS],
+        [make_job("a", 1, 1, device_type="cpu"), make_job("b", 1, 2)],
+        ["job_b"],
+        {"job_a": WaitingReason.NO_FREE_DEVICES},
+    ),
+    "a job of any type that waits blocks every type it could use": (
+        [CPUS, GPUS],
+        [make_job("a", 2, 1), make_job("b", 1, 2, device_type="gpu")],
+        [],
+        {
+            "job_a": WaitingReason.GANG_INCOMPLETE,
+            "job_b": WaitingReason.BEHIND_EARLIER_SUBMISSION,
+        },
+    ),
+    "but not a type of which the pool has too few for it": (
+        [GPUS],
+        [make_job("a", 3, 1), make_job("b", 1, 2, device_type="cpu")],
+        ["job_b"],
+        {"job_a": WaitingReason.GANG_INCOMPLETE},
+    ),
+    "a job of any type is behind once each of its types is waited for": (
+        [CPUS, GPUS],
+        [
+            make_job("a", 1, 1, device_type="cpu"),
+            make_job("b", 2, 2, device_type="gpu"),
+            make_job("c", 1, 3),
+        ],
+        [],
+        {
+            "job_a": WaitingReason.NO_FREE_DEVICES,
+            "job_b": WaitingReason.GANG_INCOMPLETE,
+            "job_c": WaitingReason.BEHIND_EARLIER_SUBMISSION,
+        },
+    ),
 }
 
 
-@pytest.mark.parametrize(("told", "position", "want"), NEWS.values(), ids=NEWS.keys())
-def test_what_is_news(told, position, want):
-    waiting = Waiting("job_a", WaitingReason.NO_FREE_DEVICES, "", position)
+@pytest.mark.parametrize(
+    ("holdings", "waiting", "want_granted", "want_reasons"), BY_TYPE.values(), ids=BY_TYPE.keys()
+)
+def test_blocking_is_by_device_type(holdings, waiting, want_granted, want_reasons):
+    decision = decide(make_snapshot(MIXED, waiting, holdings), NOW)
 
-    assert is_news(told, waiting) is want
+    assert [grant.job_id for grant in decision.grants] == want_granted
+    assert reasons(decision) == want_reasons
 
 
-def test_who_holds_the_devices_of_nodes_cut_anew_is_named():
+def test_the_holder_of_devices_of_nodes_that_were_cut_again_is_named():
     gpus = make_node("n1", 4, device_type="gpu")
     slots = (Slot("gone", 0), Slot("gone", 1))
     held = Holding("job_h", "alloc_h_1", slots, devices=(2, 3))
@@ -176,4 +238,4 @@ def test_who_holds_the_devices_of_nodes_cut_anew_is_named():
     (waiting,) = decide(snapshot, NOW).waiting
 
     assert waiting.reason is WaitingReason.GANG_INCOMPLETE
-    assert waiting.holders == (HolderOf("job_h", 2),)
+    assert holders(waiting.jobs[0].kind, snapshot.occupancy) == (HolderOf("job_h", 2),)

@@ -14,7 +14,7 @@ CASES = {
     ),
     "a job with two allocations": (
         make_snapshot(
-            holdings=[make_holding("a", ("n1", 0)), make_holding("a", ("n1", 1))],
+            holdings=[make_holding("a", ("n1", 0)), make_holding("a", ("n1", 1), attempt=2)],
         ),
         "job_a holds 2 allocations",
     ),
@@ -42,7 +42,7 @@ def test_found(snapshot, want):
     assert want in check(snapshot)
 
 
-def test_a_sound_snapshot_has_nothing_to_tell():
+def test_a_sound_snapshot_breaks_nothing():
     snapshot = make_snapshot([make_node()], [make_job("b")], [make_holding("a", ("n1", 1))])
 
     assert check(snapshot) == ()

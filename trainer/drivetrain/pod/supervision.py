@@ -173,10 +173,7 @@ class Supervision:
         if self._is_gone.is_set():
             self._is_told.set()
             return
-        notice = read_notice(self._directory)
-        if notice == self.notice:
-            return  # given again, by a scheduler that was restarted
-        self.notice = notice
+        self.notice = read_notice(self._directory)
         _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
         self._kill_in(self.notice.deadline_seconds)
         for pid, rank in self._ranks.items():

@@ -1,0 +1,76 @@
+"""Which slots exist and who holds them. What follows from that is computed once and kept.
+
+An `Occupancy` is a value: it stays the same as long as no node and no allocation changes, so a
+round in which only the queue changed computes none of this again.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from services.scheduler.core.model import Holding, Kind, Node, Slot
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """`holdings` by allocation id."""
+
+    nodes: tuple[Node, ...] = ()
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+
+    @cached_property
+    def capacities(self) -> Mapping[str, Mapping[str, int]]:
+        """By pool: how many slots it has of each device type."""
+        pools: dict[str, Counter[str]] = {}
+        for node in self.nodes:
+            if node.is_schedulable:
+                pools.setdefault(node.pool, Counter())[node.device_type] += node.num_slots
+        return pools
+
+    @cached_property
+    def free(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Slot, ...]]]:
+        """By pool and device type: the free slots of each node that has some, lowest number first.
+
+        A device counts as held whatever node it was granted by.
+        """
+        held = {slot for holding in self.holdings.values() for slot in holding.slots}
+        devices = {device for holding in self.holdings.values() for device in holding.devices}
+        found: dict[tuple[str, str], dict[str, tuple[Slot, ...]]] = {}
+        for node in sorted(self.nodes, key=lambda node: node.node_id):
+            slots = _free_slots(node, held, devices)
+            if slots:
+                found.setdefault((node.pool, node.device_type), {})[node.node_id] = slots
+        return found
+
+    def usable_types(self, kind: Kind) -> tuple[str, ...]:
+        """The device types of which the pool has enough for the gang, were all of them free."""
+        capacities = self.capacities.get(kind.pool, {})
+        return tuple(
+            sorted(
+                device_type
+                for device_type, num_slots in capacities.items()
+                if num_slots >= kind.devices and kind.device_type in (None, device_type)
+            )
+        )
+
+    def most_slots(self, kind: Kind) -> int:
+        """The most slots of one device type that a job of this kind could hold."""
+        return most_slots(self.capacities.get(kind.pool, {}), kind.device_type)
+
+
+def most_slots(capacities: Mapping[str, int], device_type: str | None) -> int:
+    """Of a pool's slots by device type: the most that one allocation could hold."""
+    if device_type is not None:
+        return capacities.get(device_type, 0)
+    return max(capacities.values(), default=0)
+
+
+def _free_slots(node: Node, held: set[Slot], devices: set[int]) -> tuple[Slot, ...]:
+    if not node.is_schedulable:
+        return ()
+    return tuple(
+        slot
+        for slot in (Slot(node.node_id, number) for number in range(node.num_slots))
+        if slot not in held and node.device_of(slot.number) not in devices
+    )

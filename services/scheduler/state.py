@@ -1,0 +1,145 @@
+"""What the loop decides on, in memory: every job that is not finished, as Postgres has it.
+
+A `State` is a frozen value. `read` makes one from all rows; `refresh` makes the next one from the
+jobs that changed, and shares what did not. A round keeps a new one only after its transaction has
+committed, so memory never runs ahead of the database; README.md says why it cannot fall behind.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import asyncpg
+
+from drivetrain_schemas.jobs import JobState
+from services.scheduler import store, store_runs
+from services.scheduler.core.model import Holding, QueuedJob
+from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.core.snapshot import Snapshot
+from services.scheduler.projection import LiveRun
+from services.scheduler.store import JobRow
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`jobs`: all that are not finished; `lives`: the runs among them; both by job id.
+
+    `change` is the highest change number that was read.
+    """
+
+    change: int = 0
+    jobs: Mapping[str, JobRow] = field(default_factory=dict)
+    lives: Mapping[str, LiveRun] = field(default_factory=dict)
+    snapshot: Snapshot = field(default_factory=Snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read of some jobs."""
+
+    jobs: Mapping[str, JobRow]
+    lives: Mapping[str, LiveRun]
+    holdings: tuple[Holding, ...]
+
+
+async def read(connection: asyncpg.Connection) -> State:
+    """Everything, from the tables. The caller holds the writer lock."""
+    empty = State(
+        change=await store.last_change(connection),
+        snapshot=Snapshot(Occupancy(await store.nodes(connection))),
+    )
+    found = await _complete(connection, await store.live_jobs(connection))
+    held = await store_runs.holdings(connection)
+    return replaced(empty, replace(found, holdings=held))
+
+
+async def refresh(
+    connection: asyncpg.Connection, state: State, touched: Collection[str] = ()
+) -> State:
+    """The state with what changed since it was read, and with these jobs read again.
+
+    The caller holds the writer lock and names the jobs whose runs, pods or allocations it changed.
+    """
+    changed = {job.job_id: job for job in await store.jobs_changed(connection, state.change)}
+    left = set(touched) - changed.keys()
+    if left:
+        changed |= {job.job_id: job for job in await store.jobs(connection, left)}
+    if not changed:
+        return state
+    return replaced(state, await _complete(connection, changed.values()))
+
+
+def replaced(state: State, found: Found) -> State:
+    """The state in which `found` stands for all that was known of the jobs in it."""
+    ids = found.jobs.keys()
+    unfinished = {job_id: job for job_id, job in found.jobs.items() if not job.state.is_final}
+    known = [state.jobs[job_id] for job_id in ids if job_id in state.jobs]
+    return State(
+        change=max((state.change, *(job.change for job in found.jobs.values()))),
+        jobs=_merged(state.jobs, ids, unfinished),
+        lives=_merged(state.lives, ids, found.lives),
+        snapshot=Snapshot(
+            _occupied(state.snapshot.occupancy, ids, found.holdings),
+            state.snapshot.queue.changed(_queued(known), _queued(unfinished.values())),
+        ),
+    )
+
+
+def differences(state: State, true: State) -> tuple[str, ...]:
+    """Where the state is not what the tables hold: the ids of jobs and nodes, for the log."""
+    ids = state.jobs.keys() | true.jobs.keys() | state.lives.keys() | true.lives.keys()
+    wrong = [
+        job_id
+        for job_id in sorted(ids)
+        if state.jobs.get(job_id) != true.jobs.get(job_id)
+        or state.lives.get(job_id) != true.lives.get(job_id)
+    ]
+    held, truly_held = state.snapshot.occupancy, true.snapshot.occupancy
+    wrong += sorted(
+        allocation_id
+        for allocation_id in held.holdings.keys() | truly_held.holdings.keys()
+        if held.holdings.get(allocation_id) != truly_held.holdings.get(allocation_id)
+    )
+    if state.snapshot.queue != true.snapshot.queue:
+        wrong.append("the queue")
+    if held.nodes != truly_held.nodes:
+        wrong.append("the nodes")
+    return tuple(wrong)
+
+
+async def _complete(connection: asyncpg.Connection, jobs: Iterable[JobRow]) -> Found:
+    """The runs, pods and allocations of these jobs. Only a started job has some."""
+    rows = {job.job_id: job for job in jobs}
+    started = [
+        job_id
+        for job_id, job in rows.items()
+        if job.state is not JobState.QUEUED and not job.state.is_final
+    ]
+    if not started:
+        return Found(rows, {}, ())
+    runs = await store_runs.live_runs(connection, started)
+    pods = await store_runs.pods_of(connection, [run.run_id for run in runs])
+    lives = {run.job_id: LiveRun(rows[run.job_id], run, pods.get(run.run_id, ())) for run in runs}
+    return Found(rows, lives, await store_runs.holdings_of(connection, started))
+
+
+def _merged(before: Mapping[str, V], ids: Collection[str], after: Mapping[str, V]) -> dict[str, V]:
+    """What is known, with the entries of these ids replaced."""
+    merged = dict(before)
+    for job_id in ids:
+        merged.pop(job_id, None)
+    merged.update(after)
+    return merged
+
+
+def _occupied(before: Occupancy, ids: Collection[str], holdings: tuple[Holding, ...]) -> Occupancy:
+    """The same value where no allocation changed: what is computed from it is kept."""
+    kept = {key: held for key, held in before.holdings.items() if held.job_id not in ids}
+    after = {**kept, **{holding.allocation_id: holding for holding in holdings}}
+    return before if after == before.holdings else Occupancy(before.nodes, after)
+
+
+def _queued(jobs: Iterable[JobRow]) -> list[QueuedJob]:
+    return [job.queued for job in jobs if job.state is JobState.QUEUED]

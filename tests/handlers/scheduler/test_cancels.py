@@ -1,0 +1,98 @@
+"""Cancels that come before the request for their job."""
+
+from datetime import timedelta
+
+import pytest
+
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import JobCancel, JobState, RejectionReason
+from services.scheduler import cancels
+from services.scheduler.instruments import EARLY_CANCELS
+from tests.events import handle, make_event
+from tests.handlers.scheduler.world import World, make_submit
+
+JOB = job_id_for("default", "r1")
+
+
+async def expire(world: World, age: timedelta = timedelta(0)) -> list:
+    await world.told()
+    async with world.database.transaction() as tx:
+        await cancels.expire_once(tx, age)
+    return await world.told()
+
+
+async def test_it_is_applied_when_the_job_comes(world: World):
+    event = make_event(JobCancel(job_id=JOB, reason="too early"))
+    assert await handle(world.database, world.commands.handlers, event) == []
+
+    told = await world.submit(make_submit())
+
+    assert [payload.kind.type for payload in told] == [
+        "job.queued",
+        "job.cancelling",
+        "job.cancelled",
+    ]
+    assert told[1].reason == told[2].reason == "too early"
+    assert (await world.job(JOB)).state is JobState.CANCELLED
+    assert await expire(world) == []
+
+
+async def test_the_round_after_it_grants_nothing(world: World):
+    await world.cancel(JOB)
+    await world.submit(make_submit())
+
+    await world.rounds()
+
+    assert world.launcher.launches == []
+
+
+async def test_it_is_refused_when_no_job_comes_in_time(world: World):
+    event = make_event(JobCancel(job_id=JOB))
+    await handle(world.database, world.commands.handlers, event)
+    assert await expire(world, cancels.KEPT) == []
+
+    (rejected,) = await expire(world)
+
+    assert rejected.reason is RejectionReason.NO_SUCH_JOB
+    assert rejected.command_event_id == event.event_id
+    assert await expire(world) == []
+    await world.submit(make_submit())
+    assert (await world.job(JOB)).state is JobState.QUEUED
+
+
+async def test_another_tenant_cannot_cancel_a_job_before_it_comes(world: World):
+    stranger = make_event(JobCancel(job_id=JOB), tenant_id="stranger")
+    await handle(world.database, world.commands.handlers, stranger)
+
+    queued, rejected = await world.submit(make_submit())
+
+    assert queued.kind.type == "job.queued"
+    assert rejected.reason is RejectionReason.NO_SUCH_JOB
+    assert not (await world.job(JOB)).is_cancelled
+
+
+async def test_their_number_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cancels, "MAX_KEPT", 2)
+    before = EARLY_CANCELS.labels("too_many")._value.get()
+    ids = [job_id_for("default", f"r{number}") for number in range(3)]
+
+    answers = [await world.cancel(job_id) for job_id in ids]
+
+    assert [len(answer) for answer in answers] == [0, 0, 1]
+    assert answers[2][0].reason is RejectionReason.NO_SUCH_JOB
+    assert EARLY_CANCELS.labels("too_many")._value.get() == before + 1
+
+
+async def test_two_of_one_job_cancel_it_once(world: World):
+    await world.cancel(JOB)
+    await world.cancel(JOB)
+
+    told = await world.submit(make_submit())
+
+    assert [payload.kind.type for payload in told] == [
+        "job.queued",
+        "job.cancelling",
+        "job.cancelled",
+        "job_request.rejected",
+    ]
+    assert told[3].reason is RejectionReason.ALREADY_FINISHED
