@@ -165,7 +165,7 @@ async def _publish(gateway: Gateway, record: OutRecord) -> None:
         async with asyncio.timeout(SEND_SECONDS):
             await gateway.platform.publisher.publish([record])
     except TimeoutError as error:
-        raise PublishFailed(0, f"no acknowledgement within {SEND_SECONDS:g} s") from error
+        raise PublishFailed((), f"no acknowledgement within {SEND_SECONDS:g} s") from error
 
 
 async def _word(

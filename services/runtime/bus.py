@@ -4,8 +4,9 @@
 contract suite runs on both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from services.runtime.errors import TemporaryError
@@ -53,17 +54,53 @@ def size_bytes(record: Record | OutRecord) -> int:
     return num_bytes
 
 
-class PublishFailed(TemporaryError):
-    """The first `num_acknowledged` records are on the bus; of the others nothing is known."""
+class Outcome(Enum):
+    """What became of a record that was to be written.
 
-    def __init__(self, num_acknowledged: int, detail: str) -> None:
+    Unknown: it may be on the bus or not, now or later; send it again. Refused: the bus will never
+    take it as it is.
+    """
+
+    ACKNOWLEDGED = "acknowledged"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The outcome of one record, and why."""
+
+    outcome: Outcome
+    detail: str = ""
+
+
+DELIVERED = Delivery(Outcome.ACKNOWLEDGED)
+# Receives the index of a record and what became of it.
+OnSettled = Callable[[int, Delivery], None]
+
+
+class PublishFailed(TemporaryError):
+    """Some records are not acknowledged; `deliveries` holds the outcome of each, in their order."""
+
+    def __init__(self, deliveries: Sequence[Delivery], detail: str) -> None:
         super().__init__(detail)
-        self.num_acknowledged = num_acknowledged
+        self.deliveries = tuple(deliveries)
+
+
+class BusUnavailable(PublishFailed):
+    """There is no connection, so nothing was sent."""
 
 
 class Publisher(Protocol):
-    async def publish(self, records: Sequence[OutRecord]) -> None:
-        """Write in order and wait for every acknowledgement. Raises PublishFailed."""
+    async def publish(
+        self, records: Sequence[OutRecord], on_settled: OnSettled | None = None
+    ) -> None:
+        """Write the records of each key in order, and wait for every acknowledgement.
+
+        `on_settled` is called once for each record, as soon as its outcome is known. Raises
+        PublishFailed unless all are acknowledged. Calls may overlap; only within one call does a
+        key keep its order.
+        """
 
     async def close(self) -> None: ...
 

@@ -33,4 +33,10 @@ PUBLISH_FAILURES = Counter("drivetrain_outbox_failures_total", "Publications wit
 HTTP_REFUSED = Counter(
     "drivetrain_http_refused_total", "Requests that a read port refused, by reason.", ["reason"]
 )
+OUTBOX_HELD_KEYS = Gauge(
+    "drivetrain_outbox_held_keys", "Keys whose events wait for an earlier one to be acknowledged."
+)
+OUTBOX_REFUSED = Counter(
+    "drivetrain_outbox_refused_total", "Outbox rows that Kafka will never take.", ["topic"]
+)
 OUTBOX_WAITING = Gauge("drivetrain_outbox_waiting_rows", "Outbox rows not yet acknowledged.")

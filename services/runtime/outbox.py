@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from services.runtime.bus import OutRecord
+from services.runtime.bus import OutRecord, size_bytes
 
 SEQUENCE_HEADER = "ce_sequence"
 
@@ -23,7 +23,9 @@ order by topic collate "C", key collate "C"
 on conflict (topic, key) do update set seq = outbox_counter.seq + excluded.seq
 returning topic, key, seq
 """
-_COLUMNS = ("topic", "key", "value", "header_names", "header_values")
+_COLUMNS = ("topic", "key", "value", "header_names", "header_values", "size_bytes")
+# The header that carries the number, at most.
+_SEQUENCE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Emitted:
 
     record: OutRecord
     counter: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return size_bytes(self.record) + (_SEQUENCE_BYTES if self.counter is not None else 0)
 
 
 async def write(connection: asyncpg.Connection, emitted: Sequence[Emitted]) -> None:
@@ -47,7 +53,7 @@ async def write(connection: asyncpg.Connection, emitted: Sequence[Emitted]) -> N
             names.append(SEQUENCE_HEADER)
             values.append(str(next_seq[place]).encode())
             next_seq[place] += 1
-        rows.append((record.topic, record.key, record.value, names, values))
+        rows.append((record.topic, record.key, record.value, names, values, item.size_bytes))
     await connection.copy_records_to_table("outbox", records=rows, columns=_COLUMNS)
 
 

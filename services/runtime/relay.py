@@ -1,50 +1,81 @@
-"""The outbox relay: what was committed is published, in the order of the rows' ids.
+"""The outbox relay: what was committed is published, the rows of each key in order of their ids.
 
-One relay per service, held by a session lock in Postgres. A row is marked after Kafka's
-acknowledgement; after a failure the relay begins again at the first row that is not marked, so an
-event may come twice, with the same id, and never too late. There is no position watermark: ids
-become visible out of order. Polling is the truth; a transaction of this process wakes the relay at
-once. (NOTIFY would wake it for other replicas too, at a third of a handler's whole time.)
+One relay per service, held by a session lock in Postgres. Many rows are in flight at once; each is
+deleted after its own acknowledgement. A row whose outcome is unknown is sent again, and the later
+rows of its key wait for it (`flow`); the other keys go on. A row that Kafka will never take is set
+aside and reported. An event may come twice, with the same id, and never too late. There is no
+position watermark: ids become visible out of order. Polling is the truth; a transaction of this
+process wakes the relay at once. (NOTIFY would wake it for other replicas too, at a third of a
+handler's whole time.)
 """
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import asyncpg
 
 from services.runtime import logs
-from services.runtime.bus import OutRecord, Publisher, PublishFailed
+from services.runtime.bus import (
+    BusUnavailable,
+    Delivery,
+    Outcome,
+    OutRecord,
+    Publisher,
+    PublishFailed,
+)
 from services.runtime.clock import Clock
 from services.runtime.database import Database
 from services.runtime.errors import is_temporary
-from services.runtime.instruments import OUTBOX_WAITING, PUBLISH_FAILURES, PUBLISHED
+from services.runtime.flow import Flow, Key
+from services.runtime.instruments import (
+    OUTBOX_HELD_KEYS,
+    OUTBOX_REFUSED,
+    OUTBOX_WAITING,
+    PUBLISH_FAILURES,
+    PUBLISHED,
+)
 
 log = logs.get()
 
 POLL_SECONDS = 0.25
 RETRY_SECONDS = 1.0
-SWEEP_SECONDS = 10.0
+COUNT_SECONDS = 10.0
 BATCH_ROWS = 500
-BATCH_BYTES = 4_000_000
+BATCH_BYTES = 1_000_000
+# While keys are held, a search reads past their rows: at most this part of the time.
+SEARCH_SHARE = 0.25
+MIN_SEARCH_SECONDS = 0.02
 
 _LOCK = "select pg_try_advisory_lock(hashtextextended($1, 0))"
 # The first row always, then as many as fit.
-_UNPUBLISHED = """
-select id, topic, key, value, header_names, header_values from (
-    select *, sum(size) over (order by id) - size as bytes_before from (
-        select *, coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)
-            + octet_length(array_to_string(header_names, ''))
-            + (select coalesce(sum(octet_length(it)), 0) from unnest(header_values) it) as size
-        from outbox where published_at is null order by id limit $1) waiting) w
+_NEXT = """
+select id, topic, key, value, header_names, header_values, size_bytes from (
+    select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from (
+        select * from outbox where refused_at is null
+        and (topic, coalesce(key, '')) {} (select * from unnest($3::text[], $4::bytea[]))
+        order by id limit $1) waiting) w
 where bytes_before < $2 order by id
 """
-_MARK = "update outbox set published_at = clock_timestamp() where id = any($1::bigint[])"
-_SWEEP = """
-delete from outbox where id in (
-    select id from outbox where published_at < clock_timestamp() - interval '1 hour'
-    order by published_at limit 5000)
+_UNLESS = _NEXT.format("not in")
+_ONLY = _NEXT.format("in")
+_DELETE = "delete from outbox where id = any($1::bigint[])"
+_REFUSE = """
+update outbox set refused_at = clock_timestamp(), refusal = refused.detail
+from unnest($1::bigint[], $2::text[]) as refused (id, detail) where outbox.id = refused.id
 """
-_WAITING = "select count(*) from (select 1 from outbox where published_at is null limit 10000) w"
+_WAITING = "select count(*) from (select 1 from outbox where refused_at is null limit 10000) w"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row in flight."""
+
+    id: int
+    key: Key
+    size_bytes: int
 
 
 class Relay:
@@ -55,7 +86,13 @@ class Relay:
         self._publisher = publisher
         self._clock = clock
         self._wake = asyncio.Event()
-        self._swept_at = clock.monotonic()
+        self._flow = Flow()
+        # What is known and not recorded yet.
+        self._settled: list[tuple[_Row, Delivery]] = []
+        self._calls: set[asyncio.Task[None]] = set()
+        self._is_bus_available = True
+        self._quiet_until = 0.0
+        self._counted_at = clock.monotonic()
         database.on_emitted = self._wake.set
 
     async def run(self) -> None:
@@ -69,14 +106,18 @@ class Relay:
             await self._clock.sleep(RETRY_SECONDS)
 
     async def drain(self) -> None:
-        """Publish what is there and return.
+        """Publish what can be published now and return.
 
         Another replica may relay the same rows meanwhile: each sends in id order, so of every event
         the first copy still comes in order.
         """
         async with self._database.connection() as connection:
-            while await self._publish_some(connection):
-                pass
+            while True:
+                if await self._step(connection):
+                    continue
+                if self._flow.is_idle:
+                    return
+                await self._wait()
 
     async def _relay(self) -> None:
         connection = await self._database.dedicated_connection()
@@ -85,41 +126,146 @@ class Relay:
             if not await connection.fetchval(_LOCK, name):
                 return  # another replica relays
             while True:
-                self._wake.clear()
-                num_rows = await self._publish_some(connection)
-                if self._clock.monotonic() - self._swept_at >= SWEEP_SECONDS:
-                    self._swept_at = self._clock.monotonic()
-                    await connection.execute(_SWEEP)
+                if self._clock.monotonic() - self._counted_at >= COUNT_SECONDS:
+                    self._counted_at = self._clock.monotonic()
                     OUTBOX_WAITING.set(await connection.fetchval(_WAITING))
-                if num_rows == 0:
+                if not await self._step(connection):
                     await self._wait()
         finally:
             connection.terminate()
 
-    async def _publish_some(self, connection: asyncpg.Connection) -> int:
-        """Returns how many rows were tried."""
-        rows = await connection.fetch(_UNPUBLISHED, BATCH_ROWS, BATCH_BYTES)
+    async def _step(self, connection: asyncpg.Connection) -> bool:
+        """Record what is settled, send what may be sent. True where something was sent."""
+        self._wake.clear()
+        await self._record(connection)
+        now = self._clock.monotonic()
+        if now < self._quiet_until or not self._flow.has_room():
+            return False
+        if not self._is_bus_available and not self._flow.is_idle:
+            return False  # one call at a time tries it again
+        probed = self._flow.due(now)
+        if probed:
+            rows = await self._fetch(connection, _ONLY, probed)
+            self._flow.forget(set(probed) - {_key(row) for row in rows})
+            self._send(rows)
+        rows = await self._fetch(connection, _UNLESS, self._flow.excluded())
+        self._send(rows)
+        took = self._clock.monotonic() - now
+        if self._flow.num_held and took > MIN_SEARCH_SECONDS:
+            self._quiet_until = now + took / SEARCH_SHARE
+        return bool(rows)
+
+    async def _fetch(
+        self, connection: asyncpg.Connection, statement: str, keys: Sequence[Key]
+    ) -> list[Any]:
+        topics, texts = [key.topic for key in keys], [key.key for key in keys]
+        rows: list[Any] = await connection.fetch(statement, BATCH_ROWS, BATCH_BYTES, topics, texts)
+        return rows
+
+    def _send(self, rows: Sequence[Any]) -> None:
         if not rows:
-            return 0
-        num_acknowledged = len(rows)
+            return
+        sent = [_Row(row["id"], _key(row), row["size_bytes"]) for row in rows]
+        self._flow.send([row.key for row in sent], sum(row.size_bytes for row in sent))
+        call = asyncio.create_task(self._publish(sent, [_out_record(row) for row in rows]))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _publish(self, rows: Sequence[_Row], records: Sequence[OutRecord]) -> None:
+        unknown = dict.fromkeys(range(len(rows)), Delivery(Outcome.UNKNOWN))
+        detail = ""
         try:
-            await self._publisher.publish([_out_record(row) for row in rows])
+            await self._publisher.publish(records, partial(self._on_settled, rows, unknown))
+        except BusUnavailable as failure:
+            detail = str(failure)
+            self._is_bus_available = False
+            self._quiet_until = self._clock.monotonic() + RETRY_SECONDS
         except PublishFailed as failure:
-            num_acknowledged = failure.num_acknowledged
+            detail = str(failure)
+        except Exception as error:
+            detail = repr(error)
+            log.exception("publication failed")
+        if unknown:
             PUBLISH_FAILURES.inc()
-            log.warning("publication is not acknowledged", error=str(failure), rows=len(rows))
-        await connection.execute(_MARK, [row["id"] for row in rows[:num_acknowledged]])
-        PUBLISHED.inc(num_acknowledged)
-        if num_acknowledged < len(rows):
-            await self._clock.sleep(RETRY_SECONDS)
-        return len(rows)
+            log.warning("records are not acknowledged", error=detail, records=len(unknown))
+            self._settled += [(rows[index], delivery) for index, delivery in unknown.items()]
+            self._wake.set()
+
+    def _on_settled(
+        self, rows: Sequence[_Row], unknown: dict[int, Delivery], index: int, delivery: Delivery
+    ) -> None:
+        if delivery.outcome is Outcome.UNKNOWN:
+            unknown[index] = delivery  # recorded with the end of the call
+            return
+        del unknown[index]
+        self._is_bus_available = True
+        self._settled.append((rows[index], delivery))
+        self._wake.set()
+
+    async def _record(self, connection: asyncpg.Connection) -> None:
+        """Write down what is settled; only then may the next rows of its keys be sent."""
+        settled = self._settled[:]
+        if not settled:
+            return
+        by_outcome: dict[Outcome, list[tuple[_Row, str]]] = {outcome: [] for outcome in Outcome}
+        for row, delivery in settled:
+            by_outcome[delivery.outcome].append((row, delivery.detail))
+        done = [row for row, _ in by_outcome[Outcome.ACKNOWLEDGED]]
+        if done:
+            await connection.execute(_DELETE, [row.id for row in done])
+            PUBLISHED.inc(len(done))
+        refused = by_outcome[Outcome.REFUSED]
+        if refused:
+            await self._set_aside(connection, refused)
+        del self._settled[: len(settled)]
+        now = self._clock.monotonic()
+        for row, _ in settled:
+            self._flow.settle(row.key, row.size_bytes)
+        self._flow.release({row.key for row in done} | {row.key for row, _ in refused}, now)
+        self._hold(by_outcome[Outcome.UNKNOWN], now)
+        OUTBOX_HELD_KEYS.set(self._flow.num_held)
+
+    def _hold(self, unknown: Sequence[tuple[_Row, str]], now: float) -> None:
+        if not self._is_bus_available:
+            return  # nothing was sent, and all keys wait
+        held = [(row, detail) for row, detail in unknown if self._flow.hold(row.key, now)]
+        for row, detail in held[:1]:
+            log.warning(
+                "keys are held back",
+                num_keys=len(held),
+                topic=row.key.topic,
+                key=row.key.key.decode(errors="replace"),
+                error=detail,
+            )
+
+    async def _set_aside(
+        self, connection: asyncpg.Connection, refused: Sequence[tuple[_Row, str]]
+    ) -> None:
+        await connection.execute(
+            _REFUSE, [row.id for row, _ in refused], [detail for _, detail in refused]
+        )
+        for row, detail in refused:
+            OUTBOX_REFUSED.labels(row.key.topic).inc()
+            log.error(
+                "outbox row is refused by Kafka and set aside",
+                id=row.id,
+                topic=row.key.topic,
+                key=row.key.key.decode(errors="replace"),
+                size_bytes=row.size_bytes,
+                error=detail,
+            )
 
     async def _wait(self) -> None:
+        quiet = self._quiet_until - self._clock.monotonic()
         try:
-            async with asyncio.timeout(POLL_SECONDS):
+            async with asyncio.timeout(min(POLL_SECONDS, quiet) if quiet > 0 else POLL_SECONDS):
                 await self._wake.wait()
         except TimeoutError:
             pass
+
+
+def _key(row: Any) -> Key:
+    return Key(row["topic"], row["key"] or b"")
 
 
 def _out_record(row: Any) -> OutRecord:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from services.runtime.bus import OutRecord, Partition, Record
+from services.runtime.bus import DELIVERED, OnSettled, OutRecord, Partition, Record
 from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 
@@ -57,7 +57,9 @@ class InMemoryBus:
         self._committed: dict[tuple[str, Partition], int] = {}
         self._written = asyncio.Condition()
 
-    async def publish(self, records: Sequence[OutRecord]) -> None:
+    async def publish(
+        self, records: Sequence[OutRecord], on_settled: OnSettled | None = None
+    ) -> None:
         async with self._written:
             for record in records:
                 number = zlib.crc32(record.key or b"") % self._num_partitions
@@ -74,6 +76,9 @@ class InMemoryBus:
                     )
                 )
             self._written.notify_all()
+        if on_settled is not None:
+            for index in range(len(records)):
+                on_settled(index, DELIVERED)
 
     async def close(self) -> None:
         return None

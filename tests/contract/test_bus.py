@@ -10,7 +10,14 @@ import pytest
 import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from services.runtime.bus import OutRecord, Partition, Publisher, Record, RecordSource
+from services.runtime.bus import (
+    Outcome,
+    OutRecord,
+    Partition,
+    Publisher,
+    Record,
+    RecordSource,
+)
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 from services.runtime.testing import InMemoryBus
 
@@ -129,6 +136,22 @@ async def test_the_records_of_a_key_keep_their_order_and_their_partition(
     for number in range(NUM_PARTITIONS):
         offsets = [record.offset for record in records if record.partition == number]
         assert offsets == list(range(len(offsets)))
+
+
+async def test_the_outcome_of_each_record_is_reported_once(bus: Bus) -> None:
+    settled: list[tuple[int, Outcome]] = []
+    records = [OutRecord(bus.topic, key, b"1") for key in KEYS]
+    await bus.publisher.publish(
+        records, lambda index, delivery: settled.append((index, delivery.outcome))
+    )
+    assert sorted(settled) == [(index, Outcome.ACKNOWLEDGED) for index in range(len(KEYS))]
+
+
+async def test_calls_that_overlap_are_all_written(bus: Bus, group: str) -> None:
+    calls = ([OutRecord(bus.topic, key, b"1")] * 10 for key in KEYS)
+    await asyncio.gather(*(bus.publisher.publish(records) for records in calls))
+    async with bus.member(group) as source:
+        await read(source, 10 * len(KEYS))
 
 
 async def test_nothing_to_read_is_an_empty_answer(bus: Bus, group: str) -> None:

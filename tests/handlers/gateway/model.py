@@ -23,7 +23,7 @@ from services.gateway.live import Live
 from services.gateway.rest.app import build_app, gated
 from services.gateway.settings import GatewaySettings
 from services.gateway.streams import projection_streams
-from services.runtime.bus import OutRecord, Record
+from services.runtime.bus import OnSettled, OutRecord, Record
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.database import Database
 from services.runtime.parking import Unfit, parked_headers
@@ -108,8 +108,10 @@ class AnsweringBus(InMemoryBus):
         self._model = model
         self._answer = answer
 
-    async def publish(self, records: Sequence[OutRecord]) -> None:
-        await super().publish(records)
+    async def publish(
+        self, records: Sequence[OutRecord], on_settled: OnSettled | None = None
+    ) -> None:
+        await super().publish(records, on_settled)
         for record in records:
             if self._answer is not None and record.topic.startswith(f"{PREFIX}commands."):
                 await self._model.tell(*self._answer(parse(record.headers, record.value)))

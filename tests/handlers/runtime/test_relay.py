@@ -1,40 +1,71 @@
 """The outbox relay on a real Postgres: in order, never too late, never left behind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
 
 from drivetrain_schemas.envelope import parse
+from services.runtime import flow as flow_module
 from services.runtime import relay as relay_module
-from services.runtime.bus import OutRecord, PublishFailed
+from services.runtime.bus import (
+    DELIVERED,
+    BusUnavailable,
+    Delivery,
+    OnSettled,
+    Outcome,
+    OutRecord,
+    PublishFailed,
+)
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.errors import is_temporary
+from services.runtime.instruments import OUTBOX_REFUSED
 from services.runtime.relay import Relay
 from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.handlers.runtime.charges import charge
 from tests.handlers.runtime.service import until
 
+UNKNOWN = Delivery(Outcome.UNKNOWN, "no answer")
+REFUSED = Delivery(Outcome.REFUSED, "too large")
+
 
 class Broker:
-    """Takes records; acknowledges only the next `num_acks` of them while that is set."""
+    """Takes records, and answers for each by `answer`: None leaves it open until `give_up`."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.calls: list[int] = []
-        self.num_acks: int | None = None
+        self.is_available = True
+        self.answer: Callable[[int], Delivery | None] = lambda amount: DELIVERED
+        self.give_up = asyncio.Event()
 
-    async def publish(self, records: Sequence[OutRecord]) -> None:
+    async def publish(
+        self, records: Sequence[OutRecord], on_settled: OnSettled | None = None
+    ) -> None:
+        assert on_settled is not None
         self.calls.append(len(records))
-        self.taken += [
-            parse(record.headers, record.value).payload.amount_micro_usd for record in records
-        ]
-        if self.num_acks is not None:
-            raise PublishFailed(min(self.num_acks, len(records)), "no answer")
+        if not self.is_available:
+            for index in range(len(records)):
+                on_settled(index, UNKNOWN)
+            raise BusUnavailable([UNKNOWN] * len(records), "connection refused")
+        amounts = [parse(it.headers, it.value).payload.amount_micro_usd for it in records]
+        self.taken += amounts
+        answers = [self.answer(amount) for amount in amounts]
+        for index, answer in enumerate(answers):
+            if answer is not None:
+                on_settled(index, answer)
+        if None in answers:
+            await self.give_up.wait()
+            for index, answer in enumerate(answers):
+                if answer is None:
+                    on_settled(index, UNKNOWN)
+        deliveries = [answer or UNKNOWN for answer in answers]
+        if any(it is not DELIVERED for it in deliveries):
+            raise PublishFailed(deliveries, "no answer")
 
     async def close(self) -> None: ...
 
@@ -59,10 +90,10 @@ async def say(database: Database, *amounts: int, tenant_id: str = "default") -> 
 
 async def waiting(database: Database) -> int:
     async with database.connection() as connection:
-        return await connection.fetchval("select count(*) from outbox where published_at is null")
+        return await connection.fetchval("select count(*) from outbox where refused_at is null")
 
 
-async def test_rows_are_published_in_order_and_marked(database: OpenDatabase) -> None:
+async def test_rows_are_published_in_order_and_deleted(database: OpenDatabase) -> None:
     db, broker = await database("cost"), Broker()
     await say(db, 1, 2, 3)
     await Relay(db, broker, SystemClock()).drain()
@@ -79,16 +110,130 @@ async def test_what_is_written_meanwhile_follows(database: OpenDatabase) -> None
         await until(lambda: broker.taken == [1, 2])
 
 
-async def test_after_a_failure_it_begins_at_the_first_that_is_not_acknowledged(
+async def emit(database: Database, **amounts: int) -> None:
+    """One event per keyword: its key, with digits to tell the events of a key apart, and amount."""
+    for key, amount in amounts.items():
+        tenant_id = key.rstrip("0123456789")
+        async with database.transaction() as tx:
+            await tx.emit(charge(amount, tenant_id), tenant_id=tenant_id)
+
+
+async def test_after_a_failure_a_key_begins_at_its_first_that_is_not_acknowledged(
     database: OpenDatabase,
 ) -> None:
     db, broker, clock = await database("cost"), Broker(), ManualClock()
     await say(db, 1, 2, 3)
-    broker.num_acks = 1
+    broker.answer = lambda amount: DELIVERED if amount == 1 else UNKNOWN
     async with relaying(db, broker, clock):
         await until(lambda: len(broker.calls) == 1)
-        broker.num_acks = None
+        broker.answer = lambda amount: DELIVERED
         await until(lambda: broker.taken == [1, 2, 3, 2, 3], clock)
+        await until_async_zero(db)
+
+
+async def test_a_key_that_is_not_acknowledged_holds_back_nothing_but_itself(
+    database: OpenDatabase,
+) -> None:
+    """One topic or partition that is unavailable; each acknowledged row is deleted at once."""
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await emit(db, lost1=1, fine1=2, lost2=3, fine2=4)
+    broker.answer = lambda amount: UNKNOWN if amount % 2 else DELIVERED
+    async with relaying(db, broker, clock):
+        await until(lambda: broker.taken == [1, 2, 3, 4])
+        await until(lambda: has_waiting(db, 2))
+        await emit(db, lost3=5, fine3=6, other1=8)
+        await until(lambda: broker.taken[4:] == [6, 8])
+        await until(lambda: has_waiting(db, 3))
+        broker.answer = lambda amount: DELIVERED
+        await until(lambda: broker.taken[6:] == [1, 3, 5], clock)
+        await until_async_zero(db)
+
+
+async def has_waiting(database: Database, want: int) -> bool:
+    return await waiting(database) == want
+
+
+async def test_other_keys_go_on_while_an_acknowledgement_is_waited_for(
+    database: OpenDatabase,
+) -> None:
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await emit(db, slow1=1, fine1=2)
+    broker.answer = lambda amount: None if amount == 1 else DELIVERED
+    async with relaying(db, broker, clock):
+        await until(lambda: has_waiting(db, 1))
+        await emit(db, slow2=3, fine2=4)
+        await until(lambda: has_waiting(db, 2))
+        assert broker.taken == [1, 2, 4], "the later row of the slow key waits"
+        broker.answer = lambda amount: DELIVERED
+        broker.give_up.set()
+        await until(lambda: broker.taken == [1, 2, 4, 1, 3], clock)
+        await until_async_zero(db)
+
+
+async def test_held_keys_are_probed_in_turn_and_released_together(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many keys one unavailable partition has, one that is available again is found."""
+    monkeypatch.setattr(flow_module, "MAX_PROBED_KEYS", 2)
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await emit(db, a=1, b=2, c=3, d=4, e=5)
+    broker.answer = lambda amount: UNKNOWN
+    async with relaying(db, broker, clock):
+        await until(lambda: broker.taken == [1, 2, 3, 4, 5])
+        broker.answer = lambda amount: DELIVERED if amount >= 4 else UNKNOWN
+        await until(lambda: has_waiting(db, 3), clock)
+        assert broker.taken[5:9] == [1, 2, 3, 4]
+        broker.answer = lambda amount: DELIVERED
+        await until(lambda: has_waiting(db, 0), clock)
+
+
+async def test_a_bus_that_is_unavailable_is_tried_by_one_call_at_a_time(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "BATCH_ROWS", 1)
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    broker.is_available = False
+    async with relaying(db, broker, clock):
+        await emit(db, a=1)
+        await until(lambda: broker.calls == [1])
+        await emit(db, b=2, c=3)
+        await until(lambda: len(broker.calls) == 3, clock)
+        assert broker.taken == []
+        broker.is_available = True
+        await until(lambda: broker.taken == [1, 2, 3], clock)
+        await until_async_zero(db)
+
+
+async def test_a_row_that_kafka_will_never_take_is_set_aside_and_its_key_goes_on(
+    database: OpenDatabase,
+) -> None:
+    db, broker = await database("cost"), Broker()
+    await say(db, 1, 2, 3)
+    broker.answer = lambda amount: REFUSED if amount == 2 else DELIVERED
+    before = OUTBOX_REFUSED.labels("drivetrain.events.charges")._value.get()
+    async with relaying(db, broker):
+        await until_async_zero(db)
+        await say(db, 4)
+        await until(lambda: broker.taken == [1, 2, 3, 4])
+        await until_async_zero(db)
+    async with db.connection() as connection:
+        (row,) = await connection.fetch("select * from outbox")
+    assert (row["refusal"], row["refused_at"] is None) == ("too large", False)
+    assert OUTBOX_REFUSED.labels("drivetrain.events.charges")._value.get() == before + 1
+
+
+async def test_a_publisher_that_raises_anything_else_ends_nothing(database: OpenDatabase) -> None:
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await say(db, 1)
+
+    def bug(amount: int) -> Delivery:
+        raise KeyError("batch")
+
+    broker.answer = bug
+    async with relaying(db, broker, clock):
+        await until(lambda: broker.taken == [1])
+        broker.answer = lambda amount: DELIVERED
+        await until(lambda: broker.taken == [1, 1], clock)
         await until_async_zero(db)
 
 
@@ -142,30 +287,24 @@ async def emit_and_fail(database: Database) -> None:
         await tx.connection.execute("select * from nothing")
 
 
-async def test_what_stands_in_headers_counts_too(
-    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    db, broker = await database("cost"), Broker()
-    monkeypatch.setattr(relay_module, "BATCH_BYTES", 15_000)
-    await say(db, 1, 2, 3)
-    async with db.connection() as connection:
-        await connection.execute(
-            "update outbox set header_names = header_names || 'large'::text, "
-            "header_values = header_values || $1::bytea",
-            b"x" * 10_000,
-        )
-    await Relay(db, broker, SystemClock()).drain()
-    assert (broker.taken, broker.calls) == ([1, 2, 3], [2, 1])
-
-
 async def test_a_batch_is_bounded_in_bytes_but_never_empty(
     database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay_module, "BATCH_BYTES", 1)
     db, broker = await database("cost"), Broker()
-    await say(db, 1, 2)
+    await emit(db, a=1, b=2)
     await Relay(db, broker, SystemClock()).drain()
     assert (broker.taken, broker.calls) == ([1, 2], [1, 1])
+
+
+async def test_the_bytes_of_headers_count_as_they_are_encoded(database: OpenDatabase) -> None:
+    db = await database("cost")
+    record = OutRecord("", b"key", b"value", (("\ufffd" * 1000, b"x" * 1000), ("none", None)))
+    async with db.transaction() as tx:
+        tx.forward("parked.cost", record)
+    async with db.connection() as connection:
+        num_bytes = await connection.fetchval("select size_bytes from outbox")
+    assert num_bytes == len(b"key") + len(b"value") + 4000 + len("none") + 20
 
 
 async def test_two_replicas_do_not_relay_at_once(database: OpenDatabase) -> None:
@@ -208,28 +347,3 @@ async def _said_again(database: Database) -> bool:
             raise
         return False
     return True
-
-
-async def test_the_sweep_takes_what_was_published_long_ago(database: OpenDatabase) -> None:
-    db, broker, clock = await database("cost"), Broker(), ManualClock()
-    await say(db, 1, 2, 3)
-    await Relay(db, broker, clock).drain()
-    await say(db, 4)
-    async with db.connection() as connection:
-        await connection.execute(
-            "update outbox set published_at = published_at - interval '2 hours' where id < 3"
-        )
-
-    async def ids() -> list[int]:
-        async with db.connection() as connection:
-            return [
-                row["id"] for row in await connection.fetch("select id from outbox order by id")
-            ]
-
-    broker.num_acks = 0  # what waits is never swept
-    async with relaying(db, broker, clock):
-
-        async def is_swept() -> bool:
-            return await ids() == [3, 4]
-
-        await until(is_swept, clock)

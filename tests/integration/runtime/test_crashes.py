@@ -148,3 +148,21 @@ async def test_a_record_as_large_as_the_broker_takes_is_parked_and_stops_nothing
         await read_events(kafka, topic_prefix + "events.charges", at_least=1)
     assert parked_fact(parked, "reason") == "too_large"
     assert parked.value == large.value
+
+
+async def test_a_header_name_of_900_000_nul_bytes_is_parked_and_stops_nothing(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    """Postgres takes no NUL in a text; what replaces it is three bytes, more than Kafka takes."""
+    service = await cost(kafka, postgres_dsn, topic_prefix)
+    service = replace(service, name="gateway", package="services.cost")  # it parks events.jobs
+    topic = topic_prefix + "events.jobs"
+    wide = OutRecord(topic, b"k", b"{}", (("\0" * 900_000, b"1"),))
+    small = OutRecord(topic, b"k", b"not JSON")
+    publisher = KafkaPublisher(kafka, "tests")
+    await publisher.publish([wide, small])
+    await publisher.close()
+    async with running(service):
+        parked = await read_topic(kafka, topic_prefix + "parked.gateway", at_least=2)
+    assert [parked_fact(record, "omitted") != "" for record in parked] == [True, False]
+    assert parked[1].value == small.value

@@ -70,13 +70,13 @@ async def test_a_producer_out_of_sequence_is_replaced(kafka: KafkaAccess, topic:
     publisher = KafkaPublisher(kafka, "tests")
     try:
         await publisher.publish([OutRecord(topic, b"k", b"0")])
-        producer = publisher._producer
+        producer = publisher._current.producer
         for number in range(4):
             producer._txn_manager.increment_sequence_number(TopicPartition(topic, number), 500)
         with pytest.raises(PublishFailed):
             await publisher.publish([OutRecord(topic, b"k", b"1")])
         await publisher.publish([OutRecord(topic, b"k", b"1")])
-        assert publisher._producer is not producer
+        assert publisher._current.producer is not producer
     finally:
         await publisher.close()
     assert [record.value for record in await read_topic(kafka, topic, at_least=2)] == [b"0", b"1"]

@@ -15,7 +15,7 @@ BUSY = asyncpg.InterfaceError("cannot perform operation: another operation is in
     "error",
     [
         TemporaryError("away"),
-        PublishFailed(0, "no answer"),
+        PublishFailed((), "no answer"),
         ConnectionRefusedError(),
         TimeoutError(),
         CLOSED,

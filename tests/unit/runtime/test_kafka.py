@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import KafkaConnectionError, MessageSizeTooLargeError, OutOfOrderSequenceNumber
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 
 from services.runtime import kafka
-from services.runtime.bus import OutRecord, PublishFailed
+from services.runtime.bus import BusUnavailable, Delivery, Outcome, OutRecord, PublishFailed
 from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 
@@ -124,7 +131,7 @@ async def test_one_producer_serves_every_call(publisher: KafkaPublisher) -> None
     assert producer.sent == [record.value for record in RECORDS] * 2
 
 
-async def test_after_a_fatal_error_the_producer_is_built_anew(
+async def test_after_a_fatal_error_the_producer_is_replaced(
     publisher: KafkaPublisher, play: Callable[[Answer], None]
 ) -> None:
     play(fail_from(0, OutOfOrderSequenceNumber()))
@@ -137,35 +144,60 @@ async def test_after_a_fatal_error_the_producer_is_built_anew(
     assert len(fresh.sent) == len(RECORDS)
 
 
-async def test_only_the_acknowledged_front_counts(
+def outcomes(failed: pytest.ExceptionInfo[PublishFailed]) -> list[str]:
+    return [delivery.outcome.value for delivery in failed.value.deliveries]
+
+
+async def test_each_record_has_its_own_outcome(
     publisher: KafkaPublisher, play: Callable[[Answer], None]
 ) -> None:
     def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
-        if record.value == b"2":
+        if record.value == b"1":
             ack.set_exception(KafkaConnectionError())
+        elif record.value == b"2":
+            ack.set_exception(RecordListTooLargeError())
         else:
             ack.set_result(None)
 
     play(answer)
+    settled: list[int] = []
     with pytest.raises(PublishFailed) as failed:
-        await publisher.publish(RECORDS)
-    assert failed.value.num_acknowledged == 2
+        await publisher.publish(RECORDS, lambda index, delivery: settled.append(index))
+    assert outcomes(failed) == ["acknowledged", "unknown", "refused", "acknowledged"]
+    assert sorted(settled) == [0, 1, 2, 3]
 
 
-async def test_what_was_sent_before_a_refused_record_counts(
+async def test_a_record_refused_before_it_is_sent_costs_the_others_nothing(
     publisher: KafkaPublisher, play: Callable[[Answer], None]
 ) -> None:
-    """Else one record that is always refused would have the ones before it sent for ever."""
-
     def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
-        if record.value == b"3":
+        if record.value == b"1":
             raise MessageSizeTooLargeError()
         asyncio.get_running_loop().call_soon(ack.set_result, None)
 
     play(answer)
     with pytest.raises(PublishFailed, match="TooLarge") as failed:
         await publisher.publish(RECORDS)
-    assert failed.value.num_acknowledged == 3
+    assert outcomes(failed) == ["acknowledged", "refused", "acknowledged", "acknowledged"]
+
+
+async def test_what_follows_a_record_that_could_not_be_sent_is_not_sent_before_it(
+    publisher: KafkaPublisher, play: Callable[[Answer], None]
+) -> None:
+    """On its own topic; another topic goes on."""
+
+    def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
+        if record.topic == "t" and record.value == b"1":
+            raise UnknownTopicOrPartitionError()
+        ack.set_result(None)
+
+    play(answer)
+    other = [OutRecord("u", b"k", b"%d" % number) for number in range(2)]
+    with pytest.raises(PublishFailed, match="UnknownTopic") as failed:
+        await publisher.publish([*RECORDS, *other])
+    assert outcomes(failed) == ["acknowledged", *["unknown"] * 3, *["acknowledged"] * 2]
+    (producer,) = PlayedProducer.made
+    assert sorted(producer.sent) == [b"0", b"0", b"1"]
 
 
 async def test_an_acknowledgement_that_never_comes_is_given_up(
@@ -175,7 +207,59 @@ async def test_an_acknowledgement_that_never_comes_is_given_up(
     play(lambda record, ack: acknowledge(record, ack) if record.value == b"0" else None)
     with pytest.raises(PublishFailed, match="TimeoutError") as failed:
         await publisher.publish(RECORDS)
-    assert failed.value.num_acknowledged == 1
+    assert outcomes(failed) == ["acknowledged", "unknown", "unknown", "unknown"]
+
+
+async def test_an_acknowledgement_after_the_time_limit_changes_nothing(
+    publisher: KafkaPublisher, play: Callable[[Answer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "ACK_SECONDS", 0.01)
+    play(lambda record, ack: None)
+    settled: list[Delivery] = []
+    with pytest.raises(PublishFailed):
+        await publisher.publish(RECORDS[:1], lambda index, delivery: settled.append(delivery))
+    PlayedProducer.made[0].acks[0].set_result(None)
+    await asyncio.sleep(0)
+    assert [delivery.outcome for delivery in settled] == [Outcome.UNKNOWN]
+
+
+async def test_without_a_connection_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(producer: AIOKafkaProducer) -> None:
+        raise KafkaConnectionError("nobody listens")
+
+    monkeypatch.setattr(AIOKafkaProducer, "start", refuse)
+    with pytest.raises(BusUnavailable, match="nobody listens") as failed:
+        await KafkaPublisher(ACCESS, "tests").publish(RECORDS)
+    assert outcomes(failed) == ["unknown"] * 4
+
+
+@pytest.mark.parametrize("where", ["send", "acknowledgement", "stop"])
+async def test_any_exception_of_the_producer_is_an_unknown_outcome_and_replaces_it(
+    publisher: KafkaPublisher,
+    play: Callable[[Answer], None],
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+) -> None:
+    """aiokafka's sender ends with a KeyError where a batch is failed while it waits to be sent."""
+
+    def answer(record: OutRecord, ack: "asyncio.Future[Any]") -> None:
+        if where == "send":
+            raise KeyError("batch")
+        ack.set_exception(KeyError("batch") if where == "acknowledgement" else KafkaTimeoutError())
+
+    async def stop(producer: PlayedProducer) -> None:
+        raise KeyError("batch")
+
+    play(answer)
+    with monkeypatch.context() as patched:
+        if where == "stop":
+            patched.setattr(PlayedProducer, "stop", stop)
+        with pytest.raises(PublishFailed) as failed:
+            await publisher.publish(RECORDS)
+    assert outcomes(failed) == ["unknown"] * 4
+    play(acknowledge)
+    await publisher.publish(RECORDS)
+    assert len(PlayedProducer.made) == 2
 
 
 async def test_a_cancelled_call_leaves_the_producers_futures_alone(
@@ -191,10 +275,10 @@ async def test_a_cancelled_call_leaves_the_producers_futures_alone(
     assert not any(ack.cancelled() for ack in PlayedProducer.made[0].acks)
 
 
-async def test_a_failure_drops_only_its_own_producer(
+async def test_a_failed_call_ends_its_producer_only_after_the_other_calls(
     publisher: KafkaPublisher, play: Callable[[Answer], None]
 ) -> None:
-    """Two calls share a producer; the second to fail must not drop the successor of the first."""
+    """Two calls share a producer: what fails in one must not lose the other its answer."""
     play(lambda record, ack: None)
     first, second = (asyncio.create_task(publisher.publish(RECORDS[:1])) for _ in range(2))
     while not (PlayedProducer.made and len(PlayedProducer.made[0].acks) == 2):
@@ -205,11 +289,12 @@ async def test_a_failure_drops_only_its_own_producer(
         await first
     play(acknowledge)
     await publisher.publish(RECORDS[:1])
-    shared.acks[1].set_exception(KafkaConnectionError())
-    with pytest.raises(PublishFailed):
-        await second
+    assert (len(PlayedProducer.made), shared.is_stopped) == (2, False)
+    shared.acks[1].set_result(None)
+    await second
+    assert shared.is_stopped
     await publisher.publish(RECORDS[:1])
-    assert len(PlayedProducer.made) == 2
+    assert len(PlayedProducer.made) == 2, "the successor is left alone"
 
 
 async def test_nothing_waits_for_what_a_given_up_producer_still_holds() -> None:

@@ -1,0 +1,91 @@
+"""Which rows of the outbox may be sent: a pure account of what is in flight and what is held back.
+
+The rows of one key are sent in order: while some are in flight, its other rows wait. A key whose
+row was not acknowledged is *held*: after a while it is *probed* by its first rows, apart from the
+others, so that a topic or partition that is unavailable costs the rest nothing. One that passes is
+released, and so all held keys are due at once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+RETRY_SECONDS = 1.0
+MAX_ROWS = 10_000
+MAX_BYTES = 16_000_000
+MAX_PROBED_KEYS = 100
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Records of one topic with one key: their order is kept."""
+
+    topic: str
+    key: bytes
+
+
+class Flow:
+    """Rows in flight by key, and held keys with the time of their next try (monotonic)."""
+
+    def __init__(self) -> None:
+        self._in_flight: Counter[Key] = Counter()
+        self._num_rows = 0
+        self._num_bytes = 0
+        self._held: dict[Key, float] = {}
+        self._probed: set[Key] = set()
+
+    @property
+    def num_held(self) -> int:
+        return len(self._held)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight
+
+    def has_room(self) -> bool:
+        return self._num_rows < MAX_ROWS and self._num_bytes < MAX_BYTES
+
+    def excluded(self) -> list[Key]:
+        """Keys whose rows must wait."""
+        return list(self._in_flight.keys() | self._held.keys())
+
+    def due(self, now: float) -> list[Key]:
+        """Held keys to be tried again; none while others are being tried."""
+        if self._probed:
+            return []
+        waiting = ((key, at) for key, at in self._held.items() if key not in self._in_flight)
+        return list(islice((key for key, retry_at in waiting if retry_at <= now), MAX_PROBED_KEYS))
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Held keys that have no row any more."""
+        for key in keys:
+            self._held.pop(key, None)
+
+    def send(self, keys: Sequence[Key], num_bytes: int) -> None:
+        """One key for each row that is sent."""
+        self._in_flight.update(keys)
+        self._probed |= self._held.keys() & keys
+        self._num_rows += len(keys)
+        self._num_bytes += num_bytes
+
+    def settle(self, key: Key, num_bytes: int) -> None:
+        """The outcome of a row is recorded, whatever it is."""
+        self._in_flight[key] -= 1
+        if not self._in_flight[key]:
+            del self._in_flight[key]
+            self._probed.discard(key)
+        self._num_rows -= 1
+        self._num_bytes -= num_bytes
+
+    def hold(self, key: Key, now: float) -> bool:
+        """After a row whose outcome is unknown. True where the key was not held before."""
+        is_new = self._held.pop(key, None) is None
+        self._held[key] = now + RETRY_SECONDS  # behind those that were tried longer ago
+        return is_new
+
+    def release(self, keys: Iterable[Key], now: float) -> None:
+        """These were acknowledged after they had been held: maybe all can pass again."""
+        passed = [key for key in keys if self._held.pop(key, None) is not None]
+        if passed:
+            self._held = dict.fromkeys(self._held, now)
