@@ -16,7 +16,7 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.studies import StudySpec, StudySubmit
-from services.gateway import queries, queries_studies
+from services.gateway import parked_queries, queries
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.rest.problems import Problem
@@ -47,7 +47,7 @@ async def submit_job(
     Raises Problem where it was refused.
     """
     job_id = job_id_for(tenant_id, request_id)
-    known = await _read(gateway, queries.job, tenant_id, job_id)
+    known = await _read(gateway, queries.jobs.find, tenant_id, job_id)
     if _is_accepted(known, spec):
         return 200, known
     event_id = _event_id("job.submit", tenant_id, request_id, spec)
@@ -58,7 +58,7 @@ async def submit_job(
 
     async def word() -> Row | None:
         await _raise_refusal(gateway, event_id, job_id)
-        job = await _read(gateway, queries.job, tenant_id, job_id)
+        job = await _read(gateway, queries.jobs.find, tenant_id, job_id)
         return job if _is_accepted(job, spec) else None
 
     job = await _word(gateway, command, word)
@@ -70,7 +70,7 @@ async def submit_study(
 ) -> tuple[int, Row | None]:
     """As `submit_job`, for a study."""
     study_id = study_id_for(tenant_id, request_id)
-    known = await _read(gateway, queries_studies.study, tenant_id, study_id)
+    known = await _read(gateway, queries.studies.find, tenant_id, study_id)
     if _is_accepted(known, spec):
         return 200, known
     event_id = _event_id("study.submit", tenant_id, request_id, spec)
@@ -83,7 +83,7 @@ async def submit_study(
 
     async def word() -> Row | None:
         await _raise_refusal(gateway, event_id, study_id)
-        study = await _read(gateway, queries_studies.study, tenant_id, study_id)
+        study = await _read(gateway, queries.studies.find, tenant_id, study_id)
         return study if _is_accepted(study, spec) else None
 
     study = await _word(gateway, command, word)
@@ -100,7 +100,7 @@ async def cancel_job(
 
     async def word() -> bool | None:
         await _raise_refusal(gateway, event_id, job_id)
-        job = await _read(gateway, queries.job, tenant_id, job_id)
+        job = await _read(gateway, queries.jobs.find, tenant_id, job_id)
         is_heard = job is not None and (job["is_cancelling"] or job["state"] == "cancelled")
         return True if is_heard else None
 
@@ -118,7 +118,7 @@ async def pin_checkpoint(
 
     async def word() -> bool | None:
         await _raise_refusal(gateway, event_id, checkpoint_id)
-        found = await _read(gateway, queries.checkpoint, tenant_id, checkpoint_id)
+        found = await _read(gateway, queries.checkpoints.find, tenant_id, checkpoint_id)
         return True if found is not None and found["is_pinned"] else None
 
     return bool(await _word(gateway, command, word))
@@ -135,7 +135,8 @@ async def replay(gateway: Gateway, parked: Row) -> None:
     )
     await _publish(gateway, record)
     async with gateway.platform.database.connection() as connection:
-        await queries.insert_replay(connection, parked["parked_id"], gateway.platform.clock.now())
+        now = gateway.platform.clock.now()
+        await parked_queries.insert_replay(connection, parked["parked_id"], now)
 
 
 def _as_record(gateway: Gateway, tenant_id: str, event_id: str, command: Payload) -> OutRecord:
@@ -189,7 +190,7 @@ async def _word(
 
 
 async def _raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> None:
-    refusal = await _read(gateway, queries.rejection, event_id, subject_id)
+    refusal = await _read(gateway, queries.rejections.find, event_id, subject_id)
     if refusal is None:
         return
     statuses = {

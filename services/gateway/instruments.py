@@ -2,9 +2,6 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-PROJECTED = Counter(
-    "drivetrain_gateway_events_projected_total", "Events written into the read model", ["type"]
-)
 STREAM_CLIENTS = Gauge("drivetrain_gateway_stream_clients", "Open live streams")
 STREAM_DROPPED = Counter(
     "drivetrain_gateway_stream_clients_dropped_total", "Live streams ended for being too slow"

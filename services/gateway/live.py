@@ -144,11 +144,13 @@ class Live:
 
     async def _read_timeline(self, platform: Platform) -> None:
         async with platform.database.connection() as connection:
-            generation, head = await queries.stream_head(connection)
+            generation, head = await queries.timeline.head(connection)
             if generation != self._generation:
                 self._begin_generation(generation, head)
             while self._cursor < head:
-                rows = await queries.timeline_after(connection, self._cursor, head, None, PAGE_ROWS)
+                rows = await queries.timeline.after_cursor(
+                    connection, self._cursor, head, None, PAGE_ROWS
+                )
                 for row in rows:
                     self._hand_out(timeline_message(row))
                 self._cursor = rows[-1]["cursor"] if len(rows) == PAGE_ROWS else head
@@ -166,7 +168,7 @@ class Live:
 
     async def _read_progress(self, platform: Platform) -> None:
         async with platform.database.connection() as connection:
-            rows = await queries.live_progress(connection, MAX_LIVE_JOBS)
+            rows = await queries.jobs.live_progress(connection, MAX_LIVE_JOBS)
         seen = {}
         for row in rows:
             key = (row["attempt"], row["step"], row["max_steps"], row["phase"])
@@ -194,7 +196,7 @@ async def messages(
         cursor = resume[1]
         while cursor < caught_up:
             async with platform.database.connection() as connection:
-                rows = await queries.timeline_after(
+                rows = await queries.timeline.after_cursor(
                     connection, cursor, caught_up, listener.job_id, PAGE_ROWS
                 )
             for row in rows:

@@ -1,370 +1,136 @@
-"""Writes of the read model about jobs, runs, slots and the timeline: one function per statement.
+"""Reads and writes views as rows: one statement to load those of a noun, one to save them.
 
-Moves of state carry the event's `seq` and change nothing when a newer event was applied before
-(a parked event that is replayed comes late). Text that comes from outside is made storable here.
+A view's fields are the columns of its table; a column's type follows from the field's annotation.
 """
 
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, Protocol, get_args, get_type_hints
 
 import asyncpg
 
-from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
-from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.jobs import JobQueued, JobSubmit, JobWaiting
-from drivetrain_schemas.runs import RunStarting
-from services.gateway.core.progress import Progress
 
 Connection = asyncpg.Connection
+Key = tuple[Any, ...]
+
+_TYPES: Mapping[type, str] = {
+    str: "text",
+    int: "bigint",
+    float: "double precision",
+    bool: "boolean",
+    datetime: "timestamptz",
+}
 
 
-async def next_cursor(connection: Connection) -> int:
-    """Draw the next cursor; its row stays locked until the transaction ends."""
-    cursor: int = await connection.fetchval(
-        """
-        insert into stream (last_cursor) values (1)
-        on conflict (singleton) do update set last_cursor = stream.last_cursor + 1
-        returning last_cursor
-        """
+class Stored(Hashable, Protocol):
+    """A kind of view, its table, and the columns that identify a row."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def view(self) -> type: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+
+
+async def load(connection: Connection, kind: Stored, keys: Iterable[Key]) -> dict[Key, Any]:
+    """The views that exist of these."""
+    rows = await connection.fetch(_select(kind), *map(list, zip(*keys, strict=True)))
+    views = (kind.view(*row.values()) for row in rows)
+    return {tuple(getattr(view, name) for name in kind.key): view for view in views}
+
+
+async def save(connection: Connection, kind: Stored, views: Sequence[Any]) -> None:
+    """Insert these views, or replace those that exist."""
+    columns = [
+        [_encoded(type_, getattr(view, name)) for view in views]
+        for name, type_ in _columns(kind.view).items()
+    ]
+    await connection.execute(_upsert(kind), *columns)
+
+
+async def advance(connection: Connection, number: int) -> int:
+    """Draw this many cursors and return the last one. The row stays locked until the commit.
+
+    So one batch commits at a time over all processes, and cursors become visible in their order.
+    """
+    last: int = await connection.fetchval(
+        "update stream set last_cursor = last_cursor + $1 returning last_cursor", number
     )
-    return cursor
+    return last
 
 
-async def insert_timeline(connection: Connection, cursor: int, event: Event[Payload]) -> None:
-    payload = event.payload
+async def insert_timeline(
+    connection: Connection, first_cursor: int, events: Sequence[Event[Any]]
+) -> None:
+    payloads = [event.payload for event in events]
+    subjects = ("job_id", "study_id", "node_id")
     await connection.execute(
         """
         insert into timeline (cursor, source, event_id, type, tenant_id, job_id, study_id, node_id,
             occurred_at, seq, payload)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-        on conflict (source, event_id) do nothing
+        select $1 + place - 1, source, event_id, type, tenant_id, job_id, study_id, node_id,
+            occurred_at, seq, payload::jsonb
+        from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+            $8::text[], $9::timestamptz[], $10::bigint[], $11::text[]) with ordinality
+            as new (source, event_id, type, tenant_id, job_id, study_id, node_id,
+                occurred_at, seq, payload, place)
         """,
-        cursor,
-        event.source,
-        event.event_id,
-        event.type,
-        event.tenant_id,
-        getattr(payload, "job_id", None),
-        getattr(payload, "study_id", None),
-        getattr(payload, "node_id", None),
-        event.occurred_at,
-        event.seq or 0,
-        payload.model_dump(mode="json", exclude_none=True),
+        first_cursor,
+        [event.source for event in events],
+        [event.event_id for event in events],
+        [event.type for event in events],
+        [event.tenant_id for event in events],
+        *([getattr(it, name, None) for it in payloads] for name in subjects),
+        [event.occurred_at for event in events],
+        [event.seq or 0 for event in events],
+        [payload.model_dump_json(exclude_none=True) for payload in payloads],
     )
 
 
-async def stub_submitted_job(connection: Connection, event: Event[JobSubmit], job_id: str) -> None:
-    """A request was made; what the scheduler says of the job counts for more."""
-    submit = event.payload
-    trial = submit.trial
-    await connection.execute(
-        """
-        insert into jobs (job_id, tenant_id, request_id, name, spec, submitted_at, study_id,
-            trial_number)
-        values ($1, $2, $3, $4, $5, $6, $7, $8)
-        on conflict (job_id) do update set
-            submitted_at = least(jobs.submitted_at, excluded.submitted_at),
-            request_id = coalesce(jobs.request_id, excluded.request_id),
-            name = coalesce(jobs.name, excluded.name),
-            spec = coalesce(jobs.spec, excluded.spec),
-            study_id = coalesce(jobs.study_id, excluded.study_id),
-            trial_number = coalesce(jobs.trial_number, excluded.trial_number)
-        """,
-        job_id,
-        event.tenant_id,
-        submit.request_id,
-        submit.spec.name,
-        submit.spec.model_dump(mode="json"),
-        event.occurred_at,
-        trial.study_id if trial else None,
-        trial.number if trial else None,
+@cache
+def _columns(view: type) -> Mapping[str, str]:
+    """The columns of a view and their types, in the order of its fields."""
+    hints = get_type_hints(view)
+    return {field.name: _type(hints[field.name]) for field in fields(view)}
+
+
+def _type(hint: Any) -> str:
+    parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return _TYPES.get(parts[0], "jsonb")
+
+
+@cache
+def _select(kind: Stored) -> str:
+    columns = _columns(kind.view)
+    keys = ", ".join(f"${at}::{columns[name]}[]" for at, name in enumerate(kind.key, start=1))
+    names = ", ".join(kind.key)
+    return (
+        f"select {', '.join(columns)} from {kind.table} "
+        f"join unnest({keys}) as wanted ({names}) using ({names})"
     )
 
 
-async def stub_job(
-    connection: Connection, job_id: str, tenant_id: str, submitted_at: datetime | None = None
-) -> None:
-    await connection.execute(
-        """
-        insert into jobs (job_id, tenant_id, submitted_at) values ($1, $2, $3)
-        on conflict do nothing
-        """,
-        job_id,
-        tenant_id,
-        submitted_at,
-    )
+def _encoded(type_: str, value: Any) -> Any:
+    """asyncpg would take a list for another dimension of the array."""
+    return json.dumps(value) if type_ == "jsonb" and value is not None else value
 
 
-async def upsert_queued_job(connection: Connection, event: Event[JobQueued]) -> None:
-    queued = event.payload
-    trial = queued.trial
-    await connection.execute(
-        """
-        insert into jobs (job_id, tenant_id, request_id, name, spec, state, state_seq, state_at,
-            queued_at, study_id, trial_number, accepted_spec)
-        values ($1, $2, $3, $4, $5, 'queued', $6, $7, $7, $8, $9, $10)
-        on conflict (job_id) do update set
-            tenant_id = excluded.tenant_id, request_id = excluded.request_id, name = excluded.name,
-            spec = excluded.spec, queued_at = excluded.queued_at, study_id = excluded.study_id,
-            trial_number = excluded.trial_number, accepted_spec = excluded.accepted_spec,
-            state = case when jobs.state_seq < $6 then 'queued' else jobs.state end,
-            state_at = case when jobs.state_seq < $6 then $7 else jobs.state_at end,
-            state_seq = greatest(jobs.state_seq, $6)
-        """,
-        queued.job_id,
-        event.tenant_id,
-        queued.request_id,
-        queued.spec.name,
-        queued.spec.model_dump(mode="json"),
-        event.seq or 0,
-        queued.queued_at,
-        trial.study_id if trial else None,
-        trial.number if trial else None,
-        canonical_json(queued.spec),
-    )
-
-
-async def set_job_state(
-    connection: Connection, job_id: str, seq: int, state: str, at: datetime
-) -> bool:
-    """Move the job; False when a newer event has moved it already."""
-    moved = await connection.fetchval(
-        """
-        update jobs set state = $3, state_seq = $2, state_at = $4, waiting_reason = null,
-            waiting_detail = null, queue_position = null, holders = null, not_before_at = null
-        where job_id = $1 and state_seq < $2
-        returning true
-        """,
-        job_id,
-        seq,
-        state,
-        at,
-    )
-    return bool(moved)
-
-
-async def set_job_waiting(
-    connection: Connection, waiting: JobWaiting, seq: int, at: datetime
-) -> None:
-    await connection.execute(
-        """
-        update jobs set state = 'queued', state_seq = $2, state_at = $3, waiting_reason = $4,
-            waiting_detail = $5, queue_position = $6, holders = $7
-        where job_id = $1 and state_seq < $2
-        """,
-        waiting.job_id,
-        seq,
-        at,
-        waiting.reason.value,
-        waiting.detail,
-        waiting.queue_position,
-        [holder.model_dump(mode="json") for holder in waiting.holders],
-    )
-
-
-async def set_job_retry(
-    connection: Connection, job_id: str, detail: str, not_before_at: datetime
-) -> None:
-    await connection.execute(
-        """
-        update jobs set waiting_reason = 'backing_off', waiting_detail = $2, not_before_at = $3
-        where job_id = $1
-        """,
-        job_id,
-        detail,
-        not_before_at,
-    )
-
-
-async def set_job_cancelling(connection: Connection, job_id: str) -> None:
-    await connection.execute(
-        "update jobs set is_cancelling = true where job_id = $1 and finished_at is null", job_id
-    )
-
-
-async def set_job_run(connection: Connection, job_id: str, run_id: str, attempt: int) -> None:
-    await connection.execute(
-        """
-        update jobs set run_id = $2, attempt = $3
-        where job_id = $1 and coalesce(attempt, 0) <= $3
-        """,
-        job_id,
-        run_id,
-        attempt,
-    )
-
-
-async def set_job_started(connection: Connection, job_id: str, at: datetime) -> None:
-    """Remember when the first run of the job ran."""
-    await connection.execute(
-        "update jobs set started_at = least(started_at, $2) where job_id = $1", job_id, at
-    )
-
-
-async def set_job_finished(
-    connection: Connection, job_id: str, at: datetime, detail: str, result: Any
-) -> None:
-    await connection.execute(
-        """
-        update jobs set finished_at = $2, detail = $3, result = $4, is_cancelling = false
-        where job_id = $1
-        """,
-        job_id,
-        at,
-        detail,
-        result,
-    )
-
-
-async def upsert_progress(connection: Connection, word: Progress) -> None:
-    await connection.execute(
-        """
-        insert into job_progress (job_id, run_id, attempt, fence, phase, step, max_steps, epoch,
-            num_dropped_samples, num_dropped_log_bytes, first_step, first_step_at, step_at,
-            heard_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-        on conflict (job_id) do update set
-            run_id = excluded.run_id, attempt = excluded.attempt, fence = excluded.fence,
-            phase = excluded.phase, step = excluded.step, max_steps = excluded.max_steps,
-            epoch = excluded.epoch, num_dropped_samples = excluded.num_dropped_samples,
-            num_dropped_log_bytes = excluded.num_dropped_log_bytes,
-            first_step = excluded.first_step, first_step_at = excluded.first_step_at,
-            step_at = excluded.step_at, heard_at = excluded.heard_at
-        """,
-        word.job_id,
-        word.run_id,
-        word.attempt,
-        word.fence,
-        word.phase,
-        word.step,
-        word.max_steps,
-        word.epoch,
-        word.num_dropped_samples,
-        word.num_dropped_log_bytes,
-        word.first_step,
-        word.first_step_at,
-        word.step_at,
-        word.heard_at,
-    )
-
-
-async def lock_progress(connection: Connection, job_id: str) -> Progress | None:
-    """The job's progress so far, locked until the transaction ends."""
-    row = await connection.fetchrow(
-        """
-        select job_id, run_id, attempt, fence, phase, step, max_steps, epoch, num_dropped_samples,
-            num_dropped_log_bytes, first_step, first_step_at, step_at, heard_at
-        from job_progress where job_id = $1 for update
-        """,
-        job_id,
-    )
-    return None if row is None else Progress(**dict(row))
-
-
-async def insert_run(connection: Connection, starting: RunStarting, seq: int, at: datetime) -> None:
-    await connection.execute(
-        """
-        insert into runs (run_id, job_id, attempt, fence, state, state_seq, allocation_id, num_pods,
-            starting_at)
-        values ($1, $2, $3, $4, 'starting', $5, $6, $7, $8)
-        on conflict (run_id) do update set allocation_id = excluded.allocation_id,
-            num_pods = excluded.num_pods, starting_at = excluded.starting_at
-        """,
-        starting.run_id,
-        starting.job_id,
-        starting.attempt,
-        starting.fence,
-        seq,
-        starting.allocation_id,
-        starting.num_pods,
-        at,
-    )
-
-
-async def set_run_state(connection: Connection, run: Any, seq: int, state: str) -> bool:
-    """Move the run (an event of it); False when a newer event has moved it already."""
-    moved = await connection.fetchval(
-        """
-        insert into runs (run_id, job_id, attempt, fence, state, state_seq)
-        values ($1, $2, $3, $4, $5, $6)
-        on conflict (run_id) do update set state = excluded.state, state_seq = excluded.state_seq
-        where runs.state_seq < excluded.state_seq
-        returning true
-        """,
-        run.run_id,
-        run.job_id,
-        run.attempt,
-        run.fence,
-        state,
-        seq,
-    )
-    return bool(moved)
-
-
-async def set_run_started(connection: Connection, run_id: str, at: datetime) -> None:
-    await connection.execute("update runs set started_at = $2 where run_id = $1", run_id, at)
-
-
-async def set_run_ended(connection: Connection, run_id: str, at: datetime, detail: str) -> None:
-    await connection.execute(
-        "update runs set ended_at = $2, detail = $3 where run_id = $1",
-        run_id,
-        at,
-        detail,
-    )
-
-
-async def set_run_failure(connection: Connection, failed: Any) -> None:
-    await connection.execute(
-        """
-        update runs set exit_code = $2, signal = $3, rank = $4, last_log = $5 where run_id = $1
-        """,
-        failed.run_id,
-        failed.exit_code,
-        failed.signal,
-        failed.rank,
-        failed.last_log,
-    )
-
-
-async def upsert_allocation(
-    connection: Connection,
-    allocation: AllocationGranted | AllocationReleased,
-    released_at: datetime | None,
-) -> None:
-    """A release is final, whichever of the two comes first."""
-    await connection.execute(
-        """
-        insert into allocations (allocation_id, tenant_id, job_id, run_id, attempt, pool,
-            device_type, num_slots, granted_at, released_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-        on conflict (allocation_id) do update
-            set released_at = coalesce(allocations.released_at, excluded.released_at)
-        """,
-        allocation.allocation_id,
-        allocation.tenant_id,
-        allocation.job_id,
-        allocation.run_id,
-        allocation.attempt,
-        allocation.pool,
-        allocation.device_type,
-        len(allocation.slots),
-        allocation.granted_at,
-        released_at,
-    )
-
-
-async def insert_slots(
-    connection: Connection, allocation_id: str, slots: tuple[SlotRef, ...]
-) -> None:
-    await connection.execute(
-        """
-        insert into allocation_slots (allocation_id, node_id, slot)
-        select $1, node_id, slot from unnest($2::text[], $3::integer[]) as held (node_id, slot)
-        on conflict do nothing
-        """,
-        allocation_id,
-        [slot.node_id for slot in slots],
-        [slot.slot for slot in slots],
+@cache
+def _upsert(kind: Stored) -> str:
+    columns = _columns(kind.view)
+    sent = ["text" if type_ == "jsonb" else type_ for type_ in columns.values()]
+    values = ", ".join(f"${at}::{type_}[]" for at, type_ in enumerate(sent, start=1))
+    names = ", ".join(columns)
+    cast = ", ".join(f"{name}::{type_}" for name, type_ in columns.items())
+    others = [f"{name} = excluded.{name}" for name in columns if name not in kind.key]
+    return (
+        f"insert into {kind.table} ({names}) "
+        f"select {cast} from unnest({values}) as new ({names}) "
+        f"on conflict ({', '.join(kind.key)}) do update set {', '.join(others)}"
     )

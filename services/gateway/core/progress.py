@@ -1,34 +1,24 @@
-"""How far a run has come, folded from its heartbeats, and when it will be done.
+"""How far a job has come, folded from its heartbeats, and when it will be done.
 
 The fold is the same in any order and with any doubling: steps and times only take their smallest
 and largest, within the highest fence. Times are the pod's own claims and only make an estimate.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.reports import PodHeartbeat
+from services.gateway.core.noun import Noun, by
+
+# What a 64-bit column holds; a pod may claim any number.
+_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """What one heartbeat says."""
-
-    job_id: str
-    run_id: str
-    attempt: int
-    fence: int
-    phase: str
-    step: int | None
-    max_steps: int | None
-    epoch: int | None
-    num_dropped_samples: int
-    num_dropped_log_bytes: int
-    sent_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A run so far: its newest word, its furthest step, and the first step that was reported."""
+class JobProgress:
+    """The newest phase, the furthest step, and the first step that was reported."""
 
     job_id: str
     run_id: str
@@ -46,9 +36,10 @@ class Progress:
     heard_at: datetime
 
 
-def of_beat(beat: Beat) -> Progress:
+def of_heartbeat(event: Event[PodHeartbeat]) -> JobProgress:
+    beat = event.payload
     at = None if beat.step is None else beat.sent_at
-    return Progress(
+    return JobProgress(
         job_id=beat.job_id,
         run_id=beat.run_id,
         attempt=beat.attempt,
@@ -56,9 +47,9 @@ def of_beat(beat: Beat) -> Progress:
         phase=beat.phase,
         step=beat.step,
         max_steps=beat.max_steps,
-        epoch=beat.epoch,
-        num_dropped_samples=beat.num_dropped_samples,
-        num_dropped_log_bytes=beat.num_dropped_log_bytes,
+        epoch=None if beat.epoch is None else max(0, min(beat.epoch, _MOST)),
+        num_dropped_samples=min(beat.num_dropped_samples, _MOST),
+        num_dropped_log_bytes=min(beat.num_dropped_log_bytes, _MOST),
         first_step=beat.step,
         first_step_at=at,
         step_at=at,
@@ -66,14 +57,14 @@ def of_beat(beat: Beat) -> Progress:
     )
 
 
-def merge(one: Progress, other: Progress) -> Progress:
-    """Both words about one job; a word of a lower fence counts for nothing."""
+def merge(one: JobProgress, other: JobProgress) -> JobProgress:
+    """What both say of one job; a lower fence counts for nothing."""
     if one.fence != other.fence:
-        return max(one, other, key=lambda word: word.fence)
-    early, late = sorted((one, other), key=lambda word: (word.heard_at, word.phase))
+        return one if one.fence > other.fence else other
+    early, late = sorted((one, other), key=_recency)
     first = min(filter(_has_step, (one, other)), key=_first, default=one)
     furthest = min(filter(_has_step, (one, other)), key=_furthest, default=one)
-    return Progress(
+    return JobProgress(
         job_id=late.job_id,
         run_id=late.run_id,
         attempt=late.attempt,
@@ -89,16 +80,6 @@ def merge(one: Progress, other: Progress) -> Progress:
         step_at=furthest.step_at,
         heard_at=late.heard_at,
     )
-
-
-def fold(beats: Iterable[Beat]) -> dict[str, Progress]:
-    """One word per job."""
-    folded: dict[str, Progress] = {}
-    for beat in beats:
-        word = of_beat(beat)
-        before = folded.get(beat.job_id)
-        folded[beat.job_id] = word if before is None else merge(before, word)
-    return folded
 
 
 def steps_per_second(
@@ -121,21 +102,39 @@ def eta_seconds(step: int | None, max_steps: int | None, pace: float | None) -> 
     return max(0, max_steps - step) / pace
 
 
-def _has_step(word: Progress) -> bool:
-    return word.step is not None
+def _reported(progress: JobProgress, event: Event[PodHeartbeat]) -> JobProgress:
+    return merge(progress, of_heartbeat(event))
 
 
-def _first(word: Progress) -> tuple[datetime, int]:
-    assert word.first_step_at is not None
-    assert word.first_step is not None
-    return word.first_step_at, word.first_step
+def _recency(progress: JobProgress) -> tuple[Any, ...]:
+    return progress.heard_at, progress.phase, progress.attempt, progress.run_id
 
 
-def _furthest(word: Progress) -> tuple[int, datetime]:
-    assert word.step is not None
-    assert word.step_at is not None
-    return -word.step, word.step_at
+def _has_step(progress: JobProgress) -> bool:
+    return progress.step is not None
+
+
+def _first(progress: JobProgress) -> tuple[datetime, int]:
+    assert progress.first_step_at is not None
+    assert progress.first_step is not None
+    return progress.first_step_at, progress.first_step
+
+
+def _furthest(progress: JobProgress) -> tuple[int, datetime]:
+    assert progress.step is not None
+    assert progress.step_at is not None
+    return -progress.step, progress.step_at
 
 
 def _largest(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
+
+
+PROGRESS = Noun(
+    table="job_progress",
+    view=JobProgress,
+    key=("job_id",),
+    key_of=by("job_id"),
+    new=of_heartbeat,
+    rules={PodHeartbeat: _reported},
+)

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from drivetrain_schemas.ids import CheckpointId, JobId, StudyId
-from services.gateway import commands, queries, queries_studies
+from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
@@ -74,16 +74,16 @@ async def jobs(
     state = state if state in STATES else None
     place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
-        stream = await queries.stream_head(connection)
-        rows = await queries.jobs(
+        stream = await queries.timeline.head(connection)
+        rows = await queries.jobs.page(
             connection,
             caller.tenant_id,
             state,
             (place[0], place[1][0]) if place else None,
             JOBS_PER_PAGE + 1,
         )
-        counts = await queries.count_jobs(connection, caller.tenant_id)
-        num_parked = await queries.count_parked(connection)
+        counts = await queries.jobs.count(connection, caller.tenant_id)
+        num_parked = await parked_queries.count_open(connection)
     nodes = await find_nodes(gateway)
     more = None
     if len(rows) > JOBS_PER_PAGE:
@@ -109,10 +109,10 @@ async def job(
     job_id: JobId, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
-        stream = await queries.stream_head(connection)
-        history = await queries.last_of_timeline(connection, "job_id", job_id, TIMELINE_ROWS)
-        saved = await queries.checkpoints_of_job(connection, job_id, CHECKPOINT_ROWS)
-        num_parked = await queries.count_parked(connection)
+        stream = await queries.timeline.head(connection)
+        history = await queries.timeline.newest(connection, "job_id", job_id, TIMELINE_ROWS)
+        saved = await queries.checkpoints.of_job(connection, job_id, CHECKPOINT_ROWS)
+        num_parked = await parked_queries.count_open(connection)
     shown = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     return page(
         request,
@@ -143,7 +143,7 @@ async def pin(
     checkpoint_id: CheckpointId, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> Response:
     async with gateway.platform.database.connection() as connection:
-        row = await queries.checkpoint(connection, caller.tenant_id, checkpoint_id)
+        row = await queries.checkpoints.find(connection, caller.tenant_id, checkpoint_id)
     if row is None:
         raise not_found("checkpoint", checkpoint_id)
     await commands.pin_checkpoint(gateway, caller.tenant_id, row, None)
@@ -153,8 +153,8 @@ async def pin(
 @router.get("/nodes")
 async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
-        stream = await queries.stream_head(connection)
-        num_parked = await queries.count_parked(connection)
+        stream = await queries.timeline.head(connection)
+        num_parked = await parked_queries.count_open(connection)
     shown = await find_nodes(gateway)
     return page(request, "nodes.html", place=_place(stream), nodes=shown, num_parked=num_parked)
 
@@ -162,9 +162,9 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
 @router.get("/studies")
 async def studies(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
-        stream = await queries.stream_head(connection)
-        rows = await queries_studies.studies(connection, caller.tenant_id, None, STUDY_ROWS)
-        num_parked = await queries.count_parked(connection)
+        stream = await queries.timeline.head(connection)
+        rows = await queries.studies.page(connection, caller.tenant_id, None, STUDY_ROWS)
+        num_parked = await parked_queries.count_open(connection)
     return page(
         request,
         "studies.html",
@@ -179,9 +179,9 @@ async def study(
     study_id: StudyId, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
-        stream = await queries.stream_head(connection)
-        history = await queries.last_of_timeline(connection, "study_id", study_id, TIMELINE_ROWS)
-        num_parked = await queries.count_parked(connection)
+        stream = await queries.timeline.head(connection)
+        history = await queries.timeline.newest(connection, "study_id", study_id, TIMELINE_ROWS)
+        num_parked = await parked_queries.count_open(connection)
     return page(
         request,
         "study.html",
@@ -195,9 +195,9 @@ async def study(
 @router.get("/parked")
 async def parked(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
-        stream = await queries.stream_head(connection)
-        rows = await queries.parked(connection, None, PARKED_ROWS)
-        num_parked = await queries.count_parked(connection)
+        stream = await queries.timeline.head(connection)
+        rows = await parked_queries.parked(connection, None, PARKED_ROWS)
+        num_parked = await parked_queries.count_open(connection)
     return page(
         request,
         "parked.html",
@@ -213,7 +213,7 @@ async def parked_record(
 ) -> HTMLResponse:
     record = views.parked_record(await find_parked(gateway, parked_id))
     async with gateway.platform.database.connection() as connection:
-        num_parked = await queries.count_parked(connection)
+        num_parked = await parked_queries.count_open(connection)
     return page(request, "parked_record.html", record=record, num_parked=num_parked)
 
 
@@ -231,7 +231,7 @@ async def login(
     as coming from where the link was clicked, and a strict cookie would not be sent."""
     now = gateway.platform.clock.now()
     async with gateway.platform.database.connection() as connection:
-        is_good = await queries.take_login_code(connection, sessions.code_digest(code), now)
+        is_good = await login_codes.take(connection, sessions.code_digest(code), now)
     if not is_good:
         return page(request, "sign_in.html", 401, is_used=True)
     response = page(request, "signed_in.html")

@@ -80,7 +80,7 @@ async def list_jobs(
         raise invalid("state", f"there is no state {state[:40]!r}", f"one of {', '.join(STATES)}")
     place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
-        rows = await queries.jobs(
+        rows = await queries.jobs.page(
             connection,
             caller.tenant_id,
             state,
@@ -134,7 +134,7 @@ async def timeline(
     place = read_place(after, 3)
     moment = (place[0], _seq(place[1][0]), place[1][1]) if place else None
     async with gateway.platform.database.connection() as connection:
-        rows = await queries.timeline_of(connection, "job_id", job_id, moment, limit + 1)
+        rows = await queries.timeline.of_subject(connection, "job_id", job_id, moment, limit + 1)
     more = None
     if len(rows) > limit:
         last = rows[limit - 1]
@@ -210,7 +210,7 @@ async def checkpoints(
     """Newest first; deleted and unfit ones too."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     async with gateway.platform.database.connection() as connection:
-        rows = await queries.checkpoints_of_job(connection, job_id, MAX_CHECKPOINTS)
+        rows = await queries.checkpoints.of_job(connection, job_id, MAX_CHECKPOINTS)
     return models.CheckpointList(checkpoints=[views.checkpoint(row) for row in rows])
 
 
@@ -225,7 +225,7 @@ async def cost(job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: R
 async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> models.Job:
     """The job, or what is known of a request that was just sent. Raises Problem (404)."""
     async with gateway.platform.database.connection() as connection:
-        row = await queries.job(connection, tenant_id, job_id)
+        row = await queries.jobs.find(connection, tenant_id, job_id)
     if row is not None:
         return await _whole(gateway, row, base)
     submission = gateway.submissions.get(job_id)
@@ -235,18 +235,12 @@ async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> 
 
 
 async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job:
-    metric = (row["spec"] or {}).get("metric")
     async with gateway.platform.database.connection() as connection:
-        runs = await queries.runs_of_job(connection, row["job_id"])
-        alerts = await queries.alerts_of_job(connection, row["job_id"])
+        runs = await queries.jobs.runs(connection, row["job_id"])
+        alerts = await queries.jobs.alerts(connection, row["job_id"])
         found = None
-        if metric is not None:
-            found = await queries.best_of_checkpoints(
-                connection,
-                row["job_id"],
-                metric["name"],
-                is_maximized=metric["goal"] == "maximize",
-            )
+        if row["metric"] is not None:
+            found = await queries.checkpoints.best_value(connection, row["job_id"], row["metric"])
     return views.job(row, base, views.best(row, found), runs, alerts)
 
 

@@ -11,7 +11,7 @@ from drivetrain_schemas.base import Strict
 from drivetrain_schemas.ids import CheckpointId
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.topics import TOPICS
-from services.gateway import commands, queries
+from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
@@ -53,7 +53,7 @@ async def pin(
 ) -> models.Accepted:
     """Keep this checkpoint whatever retention says."""
     async with gateway.platform.database.connection() as connection:
-        row = await queries.checkpoint(connection, caller.tenant_id, checkpoint_id)
+        row = await queries.checkpoints.find(connection, caller.tenant_id, checkpoint_id)
     if row is None:
         raise not_found("checkpoint", checkpoint_id)
     is_confirmed = await commands.pin_checkpoint(gateway, caller.tenant_id, row, idempotency_key)
@@ -69,7 +69,7 @@ async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) ->
     device_type = resources.device_type
     if device_type is None:
         async with gateway.platform.database.connection() as connection:
-            device_type = await queries.device_type_of_pool(connection, resources.pool)
+            device_type = await queries.nodes.device_type_of_pool(connection, resources.pool)
     if device_type is None:
         raise invalid(
             "spec.resources.pool",
@@ -94,8 +94,8 @@ async def cost(
 ) -> models.CostReport:
     """What was charged in all, the jobs charged last, and the spend with what accrues now."""
     async with gateway.platform.database.connection() as connection:
-        rows = await queries.charges_by_job(connection, caller.tenant_id, MAX_COST_ROWS)
-        total, num_jobs = await queries.charged(connection, caller.tenant_id)
+        rows = await queries.costs.by_job(connection, caller.tenant_id, MAX_COST_ROWS)
+        total, num_jobs = await queries.costs.total(connection, caller.tenant_id)
     try:
         answer = await gateway.backends.get("cost", f"/spend/tenants/{caller.tenant_id}")
         spend = models.Spend.model_validate(answer)
@@ -103,7 +103,7 @@ async def cost(
         spend = None
     items = [
         models.CostOfJob(
-            job_id=row["job_id"], name=row["name"], charged_micro_usd=row["amount_micro_usd"]
+            job_id=row["job_id"], name=row["name"], charged_micro_usd=row["charged_micro_usd"]
         )
         for row in rows
     ]
@@ -122,7 +122,7 @@ async def list_parked(
     """Records that a service could not take, newest first."""
     place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
-        rows = await queries.parked(
+        rows = await parked_queries.parked(
             connection, (place[0], place[1][0]) if place else None, limit + 1
         )
     more = None
@@ -162,21 +162,21 @@ async def new_login_code(gateway: Gateway, now: datetime) -> tuple[str, datetime
     code = secrets.token_urlsafe(32)
     expires_at = now + sessions.CODE_LIFE
     async with gateway.platform.database.connection() as connection:
-        await queries.forget_login_codes(connection, now)
-        await queries.insert_login_code(connection, sessions.code_digest(code), expires_at)
+        await login_codes.remove_expired(connection, now)
+        await login_codes.insert(connection, sessions.code_digest(code), expires_at)
     return code, expires_at
 
 
 async def find_nodes(gateway: Gateway) -> list[models.Node]:
     async with gateway.platform.database.connection() as connection:
-        rows = await queries.nodes(connection)
-        held = await queries.held_slots(connection)
+        rows = await queries.nodes.present(connection)
+        held = await queries.nodes.held_slots(connection)
     return views.nodes(rows, held)
 
 
 async def find_parked(gateway: Gateway, parked_id: str) -> dict[str, Any]:
     async with gateway.platform.database.connection() as connection:
-        row = await queries.parked_record(connection, parked_id)
+        row = await parked_queries.record(connection, parked_id)
     if row is None:
         raise not_found("parked record", parked_id)
     return row

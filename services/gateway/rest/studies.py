@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from drivetrain_schemas.base import Strict
 from drivetrain_schemas.ids import RequestId, StudyId, study_id_for
 from drivetrain_schemas.studies import StudySpec
-from services.gateway import commands, queries_studies
+from services.gateway import commands, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import IdempotencyKey, Limit
@@ -65,7 +65,7 @@ async def list_studies(
     """Newest first."""
     place = read_place(after, 2)
     async with gateway.platform.database.connection() as connection:
-        rows = await queries_studies.studies(
+        rows = await queries.studies.page(
             connection, caller.tenant_id, (place[0], place[1][0]) if place else None, limit + 1
         )
     more = None
@@ -87,9 +87,9 @@ async def get_study(
 async def find_study(gateway: Gateway, tenant_id: str, study_id: str, base: str) -> models.Study:
     """The study, or what is known of a request that was just sent. Raises Problem (404)."""
     async with gateway.platform.database.connection() as connection:
-        row = await queries_studies.study(connection, tenant_id, study_id)
+        row = await queries.studies.find(connection, tenant_id, study_id)
         if row is not None:
-            trials = await queries_studies.trials(
+            trials = await queries.studies.trials(
                 connection, study_id, MAX_TRIALS, is_maximized=views.is_maximized(row)
             )
             return views.study(row, trials, base)

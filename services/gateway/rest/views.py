@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.studies import StudySpec
 from services.gateway.context import Submission
 from services.gateway.core import bytes_shown
 from services.gateway.core.narration import narrate
@@ -16,21 +18,19 @@ M = TypeVar("M")
 
 def job_fields(row: Row, base_url: str) -> dict[str, Any]:
     """What summary and job share."""
-    spec = row["spec"] or {}
-    resources = spec.get("resources", {})
     return {
         "job_id": row["job_id"],
         "tenant_id": row["tenant_id"],
         "request_id": row["request_id"],
         "name": row["name"],
-        "state": row["shown_state"],
+        "state": row["state"],
         "is_cancelling": row["is_cancelling"],
         "job_url": f"{base_url}/jobs/{row['job_id']}",
         "attempt": row["attempt"],
         "run_id": row["run_id"],
-        "pool": resources.get("pool"),
-        "devices": resources.get("devices"),
-        "priority": spec.get("priority"),
+        "pool": row["pool"],
+        "devices": row["devices"],
+        "priority": row["priority"],
         "progress": progress(row),
         "waiting": waiting(row),
         "refusal": refusal(row),
@@ -70,7 +70,8 @@ def job(
 
 def submitted_job(submission: Submission, tenant_id: str, base_url: str) -> models.Job:
     """A job that the read model does not know yet, though its request was sent."""
-    spec = submission.spec.model_dump(mode="json")
+    assert isinstance(submission.spec, JobSpec)
+    resources = submission.spec.resources
     unknown = dict.fromkeys(
         (*models.JobSummary.model_fields, *_PROGRESS, *_WAITING, *_REFUSAL, "heard_at", "result")
     )
@@ -82,8 +83,11 @@ def submitted_job(submission: Submission, tenant_id: str, base_url: str) -> mode
         "tenant_id": tenant_id,
         "request_id": submission.request_id,
         "name": submission.spec.name,
-        "spec": spec,
-        "shown_state": "submitted",
+        "spec": submission.spec.model_dump(mode="json"),
+        "pool": resources.pool,
+        "devices": resources.devices,
+        "priority": submission.spec.priority,
+        "state": "submitted",
         "is_cancelling": False,
         "charged_micro_usd": 0,
         "submitted_at": submission.submitted_at,
@@ -100,7 +104,7 @@ def progress(row: Row) -> models.Progress | None:
     """None where nothing was reported and no end is known."""
     step, max_steps = row["step"], row["max_steps"]
     result = row["result"] or {}
-    if row["shown_state"] == "succeeded" and result.get("step") is not None:
+    if row["state"] == "succeeded" and result.get("step") is not None:
         step = max(step or 0, result["step"])
     if step is None and max_steps is None:
         return None
@@ -132,7 +136,7 @@ def waiting(row: Row) -> models.Waiting | None:
 
 def refusal(row: Row) -> models.Refusal | None:
     """Of a job or a study."""
-    if row["shown_state"] != "rejected":
+    if row["state"] != "rejected":
         return None
     return models.Refusal(
         reason=row["refused_reason"],
@@ -143,14 +147,13 @@ def refusal(row: Row) -> models.Refusal | None:
 
 def best(row: Row, from_checkpoints: tuple[float, int] | None) -> models.Best | None:
     """From the result where there is one; else the best that a checkpoint carries."""
-    metric = (row["spec"] or {}).get("metric")
     reported = (row["result"] or {}).get("best")
     if reported is not None:
         return models.Best(**reported)
-    if metric is None:
+    if row["metric"] is None:
         return None
     value, step = from_checkpoints or (None, None)
-    return models.Best(name=metric["name"], goal=metric["goal"], value=value, step=step)
+    return models.Best(name=row["metric"], goal=row["goal"], value=value, step=step)
 
 
 def alert(row: Row) -> models.Alert:
@@ -236,7 +239,7 @@ def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
                 device_type=row["device_type"],
                 num_slots=row["num_slots"],
                 num_free=sum(slot.job_id is None for slot in slots),
-                is_removed=row["removed_at"] is not None,
+                is_removed=row["is_removed"],
                 slots=slots,
             )
         )
@@ -256,24 +259,19 @@ def _slot(number: int, held: Row | None) -> models.Slot:
 
 def is_maximized(row: Row) -> bool:
     """Which way a study searches."""
-    return bool(_metric_of_study(row).get("goal") == "maximize")
-
-
-def _metric_of_study(row: Row) -> Mapping[str, Any]:
-    return ((row["spec"] or {}).get("job") or {}).get("metric") or {}
+    return bool(row["goal"] == "maximize")
 
 
 def study_fields(row: Row, base_url: str) -> dict[str, Any]:
     """What summary and study share."""
-    metric = _metric_of_study(row)
     return {
         "study_id": row["study_id"],
         "name": row["name"],
-        "state": row["shown_state"],
+        "state": row["state"],
         "study_url": f"{base_url}/studies/{row['study_id']}",
-        "sampler": (row["spec"] or {}).get("sampler"),
-        "metric": metric.get("name"),
-        "goal": metric.get("goal"),
+        "sampler": row["sampler"],
+        "metric": row["metric"],
+        "goal": row["goal"],
         "num_trials": row["num_trials"],
         "num_proposed": row["num_proposed"],
         "num_completed": row["num_completed"],
@@ -306,14 +304,20 @@ def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
 def submitted_study(submission: Submission, base_url: str) -> models.Study:
     """A study that the read model does not know yet, though its request was sent."""
     unknown = ("num_trials", "shown_best_number", "shown_best_value", "started_at", "finished_at")
+    spec = submission.spec
+    assert isinstance(spec, StudySpec)
+    metric = spec.job.metric
     row = {
         **dict.fromkeys(unknown),
         **dict.fromkeys(("num_proposed", "num_completed", "num_failed"), 0),
         "study_id": submission.subject_id,
         "request_id": submission.request_id,
-        "name": submission.spec.name,
-        "spec": submission.spec.model_dump(mode="json"),
-        "shown_state": "submitted",
+        "name": spec.name,
+        "spec": spec.model_dump(mode="json"),
+        "sampler": spec.sampler.value,
+        "metric": metric.name if metric else None,
+        "goal": metric.goal.value if metric else None,
+        "state": "submitted",
     }
     return study(row, (), base_url)
 

@@ -18,11 +18,10 @@ from pydantic import SecretStr
 from drivetrain_schemas.envelope import Event, parse
 from services.gateway.backends import Backends
 from services.gateway.context import Gateway
-from services.gateway.handlers import projection_handlers
+from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
 from services.gateway.rest.app import build_app, gated
 from services.gateway.settings import GatewaySettings
-from services.gateway.streams import projection_streams
 from services.runtime.bus import OnSettled, OutRecord, Record
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.database import Database
@@ -48,9 +47,11 @@ class Model:
         self.database = database
         self.live = Live()
         self._offset = 0
-        events = projection_handlers(self.live.wake)
-        streams = projection_streams(self.live.announce, self.live.wake)
-        self._events = EventProcessor("gateway", PREFIX, events, {})
+        handle_batch = events_handler(self.live.wake)
+        streams = stream_handlers(self.live.announce, self.live.wake)
+        self._events = EventProcessor(
+            "gateway", PREFIX, event_handlers(handle_batch), {}, handle_batch=handle_batch
+        )
         self._batches = BatchProcessor("gateway", PREFIX, streams)
 
     async def tell(self, *events: Event[Any]) -> None:

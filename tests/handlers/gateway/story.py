@@ -123,11 +123,14 @@ class JobStory:
 
     @property
     def run(self) -> dict[str, Any]:
+        return self._run_of(self.attempt)
+
+    def _run_of(self, attempt: int) -> dict[str, Any]:
         return {
             "job_id": self.job_id,
-            "run_id": run_id_for(self.job_id, self.attempt),
-            "attempt": self.attempt,
-            "fence": 10 + self.attempt,
+            "run_id": run_id_for(self.job_id, attempt),
+            "attempt": attempt,
+            "fence": 10 + attempt,
         }
 
     @property
@@ -239,7 +242,7 @@ class JobStory:
         self._story.wait(1)
 
     def resumes(self, checkpoint_id: str, step: int) -> None:
-        before = {**self.run, "attempt": self.attempt - 1}
+        before = self._run_of(self.attempt - 1)
         self._story.tell(
             CheckpointRestored(
                 checkpoint_id=checkpoint_id,

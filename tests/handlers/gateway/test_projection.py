@@ -24,7 +24,7 @@ from tests.handlers.gateway.story import START, TENANT, Story, day, recovery, sp
 
 async def shown(model: Model, job_id: str) -> dict[str, Any]:
     async with model.database.connection() as connection:
-        row = await queries.job(connection, TENANT, job_id)
+        row = await queries.jobs.find(connection, TENANT, job_id)
     assert row is not None
     return row
 
@@ -35,13 +35,13 @@ async def test_a_job_is_followed_through_a_failure(model: Model) -> None:
     job = recovery(story)
     await model.tell(*story.events)
     row = await shown(model, job.job_id)
-    assert (row["shown_state"], row["attempt"], row["step"]) == ("running", 2, 250)
+    assert (row["state"], row["attempt"], row["step"]) == ("running", 2, 250)
     assert row["max_steps"] == 400
     assert row["charged_micro_usd"] == 133  # 5.98 s of two slots at 4 cents an hour
     async with model.database.connection() as connection:
-        runs = await queries.runs_of_job(connection, job.job_id)
-        checkpoints = await queries.checkpoints_of_job(connection, job.job_id, 10)
-        held = await queries.held_slots(connection)
+        runs = await queries.jobs.runs(connection, job.job_id)
+        checkpoints = await queries.checkpoints.of_job(connection, job.job_id, 10)
+        held = await queries.nodes.held_slots(connection)
     assert [(run["state"], run["signal"]) for run in runs] == [("failed", 9), ("running", None)]
     assert [(one["step"], one["is_latest"], one["is_best"]) for one in checkpoints] == [
         (200, True, True),
@@ -94,12 +94,12 @@ async def test_a_later_cursor_waits_for_the_earlier_one_to_commit(model: Model) 
 
     async def later() -> int:
         async with model.database.transaction() as tx:
-            cursor = await store.next_cursor(tx.connection)
+            cursor = await store.advance(tx.connection, 1)
         second.set()
         return cursor
 
     async with model.database.transaction() as tx:
-        first = await store.next_cursor(tx.connection)
+        first = await store.advance(tx.connection, 1)
         task = asyncio.create_task(later())
         waiting = "select 1 from pg_locks where not granted and locktype = 'transactionid'"
         while not await model.rows(waiting):
@@ -118,7 +118,7 @@ async def test_an_event_that_comes_late_moves_nothing_back(model: Model) -> None
     await model.tell(*(event for event in story.events if event is not late))
     await model.tell(late)
     row = await shown(model, job.job_id)
-    assert row["shown_state"] == "succeeded"
+    assert row["state"] == "succeeded"
     assert (await model.rows("select state from runs"))[0]["state"] == "succeeded"
     assert len(await model.rows("select 1 from timeline")) == len(story.events)
 
@@ -146,10 +146,10 @@ async def test_a_request_is_there_before_the_scheduler_has_spoken(model: Model) 
     await model.put(with_key(make_record(replace_job_id(command)), b"job"))
     job = story.job("asked")
     row = await shown(model, job.job_id)
-    assert (row["shown_state"], row["name"], row["submitted_at"]) == ("submitted", "asked", START)
+    assert (row["state"], row["name"], row["submitted_at"]) == ("submitted", "asked", START)
     await model.tell(*story.events)
     row = await shown(model, job.job_id)
-    assert (row["shown_state"], row["submitted_at"]) == ("queued", START)
+    assert (row["state"], row["submitted_at"]) == ("queued", START)
 
 
 async def test_a_refused_request_is_shown_as_rejected_whichever_comes_first(
@@ -173,7 +173,7 @@ async def test_a_refused_request_is_shown_as_rejected_whichever_comes_first(
     await other.tell(rejected, command)
     for one in (model, other):
         row = await shown(one, job_id)
-        assert (row["shown_state"], row["refused_reason"]) == ("rejected", "no_such_pool")
+        assert (row["state"], row["refused_reason"]) == ("rejected", "no_such_pool")
         assert row["name"] == "refused"
 
 
@@ -191,8 +191,8 @@ async def test_a_refusal_without_a_readable_request_is_listed_at_its_time(model:
     )
     await model.tell(*story.events)
     async with model.database.connection() as connection:
-        newest, _ = await queries.jobs(connection, TENANT, None, None, 10)
-    assert (newest["shown_state"], newest["submitted_at"]) == ("rejected", rejected.occurred_at)
+        newest, _ = await queries.jobs.page(connection, TENANT, None, None, 10)
+    assert (newest["state"], newest["submitted_at"]) == ("rejected", rejected.occurred_at)
 
 
 async def test_a_refused_cancel_makes_no_job(model: Model) -> None:
@@ -239,7 +239,7 @@ async def test_refusals_of_two_producers_with_one_event_id_are_both_kept(model: 
         await model.tell(command, rejected)
     for job_id, name in zip(refused, ("first", "second"), strict=True):
         row = await shown(model, job_id)
-        assert (row["shown_state"], row["refused_detail"]) == (
+        assert (row["state"], row["refused_detail"]) == (
             "rejected",
             f"there is no pool {name}",
         )

@@ -1,0 +1,84 @@
+"""What is wrong with a run right now: alerts of its metrics, checkpoints that are not saved."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from services.gateway.core.noun import NEVER, Key, Noun, newest
+
+NO_CHECKPOINTS = "no_checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Active while `raised_seq` is above `cleared_seq`."""
+
+    run_id: str
+    alert: str
+    job_id: str
+    attempt: int
+    raised_seq: int = NEVER
+    cleared_seq: int = NEVER
+    series: str | None = None
+    step: int | None = None
+    detail: str | None = None
+    raised_at: datetime | None = None
+
+
+def _raised(alert: Alert, event: Event[AlertRaised]) -> Alert:
+    found = event.payload
+    return newest(
+        alert,
+        "raised_seq",
+        event,
+        series=found.series,
+        step=found.step,
+        detail=found.detail,
+        raised_at=event.occurred_at,
+    )
+
+
+def _failed(alert: Alert, event: Event[CheckpointingFailed]) -> Alert:
+    found = event.payload
+    since = "" if found.last_step is None else f" since step {found.last_step:,}"
+    return newest(
+        alert,
+        "raised_seq",
+        event,
+        step=found.failed_step,
+        detail=f"no checkpoint{since}: {found.detail}",
+        raised_at=event.occurred_at,
+    )
+
+
+def _cleared(alert: Alert, event: Event[Any]) -> Alert:
+    return newest(alert, "cleared_seq", event)
+
+
+def _key_of(event: Event[Any]) -> Key:
+    payload = event.payload
+    is_alert = isinstance(payload, AlertRaised | AlertCleared)
+    return payload.run_id, payload.alert if is_alert else NO_CHECKPOINTS
+
+
+def _new(event: Event[Any]) -> Alert:
+    run_id, alert = _key_of(event)
+    return Alert(run_id, alert, event.payload.job_id, event.payload.attempt)
+
+
+ALERTS = Noun(
+    table="alerts",
+    view=Alert,
+    key=("run_id", "alert"),
+    key_of=_key_of,
+    new=_new,
+    rules={
+        AlertRaised: _raised,
+        AlertCleared: _cleared,
+        CheckpointingFailed: _failed,
+        CheckpointingRecovered: _cleared,
+    },
+)

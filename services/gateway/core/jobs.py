@@ -1,0 +1,203 @@
+"""A job as it is shown: its state, why it waits, its newest run and how it ended."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.jobs import (
+    JobCancelled,
+    JobCancelling,
+    JobFailed,
+    JobQueued,
+    JobRequestRejected,
+    JobRetrying,
+    JobSubmit,
+    JobSucceeded,
+    JobWaiting,
+    RejectionReason,
+)
+from drivetrain_schemas.runs import RunStarted, RunStarting
+from services.gateway.core.noun import NEVER, Key, Noun, newest
+from services.gateway.core.requests import subject_of
+
+# Refusals of commands about a job that exists, or that never will.
+_OF_NO_REQUEST = (RejectionReason.NO_SUCH_JOB, RejectionReason.ALREADY_FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`state` is submitted, then rejected or a state of the scheduler.
+
+    What follows `attempt` belongs to the state and is replaced with it, but for the refusal.
+    """
+
+    job_id: str
+    tenant_id: str
+    state: str = "submitted"
+    state_seq: int = NEVER
+    submitted_at: datetime | None = None
+    queued_at: datetime | None = None
+    started_at: datetime | None = None
+    cancel_requested: bool = False
+    run_id: str | None = None
+    attempt: int | None = None
+    waiting_reason: str | None = None
+    waiting_detail: str | None = None
+    queue_position: int | None = None
+    holders: list[Any] | None = None
+    not_before_at: datetime | None = None
+    finished_at: datetime | None = None
+    detail: str | None = None
+    result: dict[str, Any] | None = None
+    refused_seq: int = NEVER
+    refused_reason: str | None = None
+    refused_detail: str | None = None
+    refused_errors: list[Any] | None = None
+
+
+_OF_STATE = dict.fromkeys(
+    (
+        *("waiting_reason", "waiting_detail", "queue_position", "holders", "not_before_at"),
+        *("finished_at", "detail", "result"),
+    )
+)
+
+
+def _move(job: Job, event: Event[Any], state: str, **facts: Any) -> Job:
+    return newest(job, "state_seq", event, state=state, **{**_OF_STATE, **facts})
+
+
+def _submitted(job: Job, event: Event[JobSubmit]) -> Job:
+    return replace(job, submitted_at=earliest(job.submitted_at, event.occurred_at))
+
+
+def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
+    """A request that no contract fits is known by its refusal alone, and listed at its time."""
+    payload = event.payload
+    refused = newest(
+        job,
+        "refused_seq",
+        event,
+        refused_reason=payload.reason.value,
+        refused_detail=payload.detail,
+        refused_errors=[error.model_dump(mode="json") for error in payload.errors],
+    )
+    return replace(
+        refused,
+        state="rejected" if job.state == "submitted" else job.state,
+        submitted_at=earliest(job.submitted_at, event.occurred_at),
+    )
+
+
+def _queued(job: Job, event: Event[JobQueued]) -> Job:
+    """Submitted by then at the latest, where the command is older than its topic keeps."""
+    at = event.payload.queued_at
+    return replace(
+        _move(job, event, "queued"),
+        queued_at=earliest(job.queued_at, at),
+        submitted_at=earliest(job.submitted_at, at),
+    )
+
+
+def _waiting(job: Job, event: Event[JobWaiting]) -> Job:
+    waiting = event.payload
+    return _move(
+        job,
+        event,
+        "queued",
+        waiting_reason=waiting.reason.value,
+        waiting_detail=waiting.detail,
+        queue_position=waiting.queue_position,
+        holders=[holder.model_dump(mode="json") for holder in waiting.holders],
+    )
+
+
+def _retrying(job: Job, event: Event[JobRetrying]) -> Job:
+    retry = event.payload
+    return _move(
+        job,
+        event,
+        "queued",
+        waiting_reason="backing_off",
+        waiting_detail=f"attempt {retry.next_attempt} follows after {retry.backoff_seconds:g} s",
+        not_before_at=retry.not_before_at,
+    )
+
+
+def _cancelling(job: Job, _event: Event[JobCancelling]) -> Job:
+    return replace(job, cancel_requested=True)
+
+
+def _succeeded(job: Job, event: Event[JobSucceeded]) -> Job:
+    done = event.payload
+    result = done.result.model_dump(mode="json") if done.result else None
+    return _move(job, event, "succeeded", finished_at=done.finished_at, detail="", result=result)
+
+
+def _failed(job: Job, event: Event[JobFailed]) -> Job:
+    done = event.payload
+    return _move(job, event, "failed", finished_at=done.finished_at, detail=done.detail)
+
+
+def _cancelled(job: Job, event: Event[JobCancelled]) -> Job:
+    done = event.payload
+    return _move(job, event, "cancelled", finished_at=done.finished_at, detail=done.reason)
+
+
+def _starting(job: Job, event: Event[RunStarting]) -> Job:
+    return _with_run(_move(job, event, "starting"), event.payload)
+
+
+def _started(job: Job, event: Event[RunStarted]) -> Job:
+    run = event.payload
+    moved = _with_run(_move(job, event, "running"), run)
+    return replace(moved, started_at=earliest(job.started_at, run.started_at))
+
+
+def _with_run(job: Job, run: RunStarting | RunStarted) -> Job:
+    if run.attempt < (job.attempt or 0):
+        return job
+    return replace(job, run_id=run.run_id, attempt=run.attempt)
+
+
+def earliest(known: datetime | None, moment: datetime) -> datetime:
+    """The earlier of the two times."""
+    return moment if known is None else min(known, moment)
+
+
+def _key_of(event: Event[Any]) -> Key | None:
+    payload = event.payload
+    if isinstance(payload, JobSubmit):
+        return (subject_of(event),)
+    if isinstance(payload, JobRequestRejected) and payload.reason in _OF_NO_REQUEST:
+        return None
+    return (payload.job_id,)
+
+
+def _new(event: Event[Any]) -> Job:
+    key = _key_of(event)
+    assert key is not None
+    return Job(key[0], event.tenant_id)
+
+
+JOBS = Noun(
+    table="jobs",
+    view=Job,
+    key=("job_id",),
+    key_of=_key_of,
+    new=_new,
+    rules={
+        JobSubmit: _submitted,
+        JobRequestRejected: _rejected,
+        JobQueued: _queued,
+        JobWaiting: _waiting,
+        JobRetrying: _retrying,
+        JobCancelling: _cancelling,
+        JobSucceeded: _succeeded,
+        JobFailed: _failed,
+        JobCancelled: _cancelled,
+        RunStarting: _starting,
+        RunStarted: _started,
+    },
+)

@@ -1,0 +1,16 @@
+"""Reads of the read model, one file per subject: one function per statement, rows as dicts.
+
+Each costs what it returns, not what was ever projected (docs/architecture.md, rule 19).
+"""
+
+from services.gateway.queries import (
+    checkpoints,
+    costs,
+    jobs,
+    nodes,
+    rejections,
+    studies,
+    timeline,
+)
+
+__all__ = ["checkpoints", "costs", "jobs", "nodes", "rejections", "studies", "timeline"]

@@ -1,0 +1,88 @@
+"""Jobs with their runs and alerts, and how many there are."""
+
+import json
+from typing import Any
+
+from services.gateway.core.alerts import NO_CHECKPOINTS
+from services.gateway.queries.rows import Connection, Place, Row, as_row, as_rows
+
+
+async def page(
+    connection: Connection, tenant_id: str, state: str | None, after: Place | None, limit: int
+) -> list[Row]:
+    """The tenant's jobs, newest first, from behind a place; without their specs."""
+    # Only the conditions that hold, so that each plan uses the index made for it.
+    arguments: list[Any] = [tenant_id, limit]
+    conditions = ""
+    if state is not None:
+        arguments.append(state)
+        conditions += f" and state = ${len(arguments)}"
+    if after is not None:
+        arguments += after
+        conditions += f" and (listed_at, job_id) < (${len(arguments) - 1}, ${len(arguments)})"
+    rows = await connection.fetch(
+        f"""
+        select * from shown_jobs where tenant_id = $1{conditions}
+        order by listed_at desc, job_id desc limit $2
+        """,
+        *arguments,
+    )
+    return as_rows(rows)
+
+
+async def count(connection: Connection, tenant_id: str) -> dict[str, int]:
+    """How many jobs are in each state."""
+    counts: dict[str, int] | None = await connection.fetchval(
+        "select jobs_by_state from tenant_counts where tenant_id = $1", tenant_id
+    )
+    return counts or {}
+
+
+async def find(connection: Connection, tenant_id: str, job_id: str) -> Row | None:
+    """The job with its spec; `accepted_spec` is the canonical text of one that was accepted."""
+    row = as_row(
+        await connection.fetchrow(
+            """
+            select shown_jobs.*, spec, case when is_accepted then spec end as accepted_spec
+            from shown_jobs left join requests on subject_id = job_id
+            where tenant_id = $1 and job_id = $2
+            """,
+            tenant_id,
+            job_id,
+        )
+    )
+    return row and {**row, "spec": row["spec"] and json.loads(row["spec"])}
+
+
+async def runs(connection: Connection, job_id: str) -> list[Row]:
+    rows = await connection.fetch("select * from runs where job_id = $1 order by attempt", job_id)
+    return as_rows(rows)
+
+
+async def alerts(connection: Connection, job_id: str) -> list[Row]:
+    """Active alerts. That a run saves no checkpoints ends with the run, without an event."""
+    rows = await connection.fetch(
+        """
+        select alerts.* from alerts left join runs using (run_id)
+        where alerts.job_id = $1 and raised_seq > cleared_seq
+            and not (alert = $2 and ended_at is not null)
+        order by alerts.attempt desc, alert
+        """,
+        job_id,
+        NO_CHECKPOINTS,
+    )
+    return as_rows(rows)
+
+
+async def live_progress(connection: Connection, limit: int) -> list[Row]:
+    """The progress of every job that is not finished."""
+    rows = await connection.fetch(
+        """
+        select job_id, attempt, phase, job_progress.step, job_progress.max_steps,
+            job_progress.epoch, first_step, first_step_at, step_at, heard_at
+        from jobs join job_progress using (job_id, attempt)
+        where finished_at is null order by job_id limit $1
+        """,
+        limit,
+    )
+    return as_rows(rows)

@@ -1,0 +1,45 @@
+"""Nodes and who holds their slots."""
+
+from services.gateway.queries.rows import Connection, Row, as_rows
+
+_HELD = """
+    select node_id, slot, job_id, run_id, attempt, granted_at
+    from allocations, jsonb_to_recordset(slots) as held (node_id text, slot integer)
+    where released_at is null
+"""
+
+
+async def present(connection: Connection) -> list[Row]:
+    """Nodes that take runs, or still hold some."""
+    rows = await connection.fetch(
+        f"""
+        select * from nodes where not is_removed
+        union
+        select * from nodes where node_id in (select node_id from ({_HELD}) as held)
+        order by pool, node_id
+        """
+    )
+    return as_rows(rows)
+
+
+async def held_slots(connection: Connection) -> list[Row]:
+    rows = await connection.fetch(
+        f"""
+        select held.*, requests.name, jobs.state from ({_HELD}) as held
+        left join jobs using (job_id) left join requests on subject_id = job_id
+        order by node_id, slot, granted_at
+        """
+    )
+    return as_rows(rows)
+
+
+async def device_type_of_pool(connection: Connection, pool: str) -> str | None:
+    """The device type that most of the pool's slots are of."""
+    found: str | None = await connection.fetchval(
+        """
+        select device_type from nodes where pool = $1 and not is_removed
+        group by device_type order by sum(num_slots) desc, device_type limit 1
+        """,
+        pool,
+    )
+    return found

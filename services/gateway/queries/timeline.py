@@ -1,0 +1,63 @@
+"""What happened, in the order of commits (for the stream) or of time (for people)."""
+
+from typing import Literal
+
+from services.gateway.queries.rows import Connection, Moment, Row, as_rows
+
+Subject = Literal["job_id", "study_id"]
+
+
+async def head(connection: Connection) -> tuple[str, int]:
+    """The generation, and the last cursor that is committed."""
+    row = await connection.fetchrow("select generation, last_cursor from stream")
+    return ("", 0) if row is None else (row["generation"], row["last_cursor"])
+
+
+async def after_cursor(
+    connection: Connection, cursor: int, until: int, job_id: str | None, limit: int
+) -> list[Row]:
+    """Rows behind `cursor` up to `until`, in the order of their commits."""
+    rows = await connection.fetch(
+        """
+        select cursor, type, event_id, tenant_id, job_id, study_id, node_id, occurred_at, payload
+        from timeline
+        where cursor > $1 and cursor <= $2 and ($3::text is null or job_id = $3)
+        order by cursor limit $4
+        """,
+        cursor,
+        until,
+        job_id,
+        limit,
+    )
+    return as_rows(rows)
+
+
+async def of_subject(
+    connection: Connection, column: Subject, subject_id: str, after: Moment | None, limit: int
+) -> list[Row]:
+    """What happened to one job or study, oldest first, from behind a moment."""
+    behind = "" if after is None else "and (occurred_at, seq, event_id) > ($3, $4, $5)"
+    rows = await connection.fetch(
+        f"""
+        select cursor, type, event_id, job_id, study_id, node_id, occurred_at, seq, payload
+        from timeline where {column} = $1 {behind}
+        order by occurred_at, seq, event_id limit $2
+        """,
+        subject_id,
+        limit,
+        *(after or ()),
+    )
+    return as_rows(rows)
+
+
+async def newest(connection: Connection, column: Subject, subject_id: str, limit: int) -> list[Row]:
+    """The last things that happened to one job or study, newest first."""
+    rows = await connection.fetch(
+        f"""
+        select cursor, type, event_id, occurred_at, seq, payload from timeline
+        where {column} = $1 order by occurred_at desc, seq desc, event_id desc limit $2
+        """,
+        subject_id,
+        limit,
+    )
+    return as_rows(rows)
