@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from services.standalone.home import Home
+from services.standalone.home import Home, holder_of
 from services.standalone.status import read_status
 from tests.waiting import wait_until
 
@@ -61,6 +61,12 @@ class StandalonePlatform:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(timeout=90)
 
+    @property
+    def supervisor_pid(self) -> int:
+        holder = holder_of(Home(self.home))
+        assert holder is not None
+        return holder.identity.pid
+
     def pid(self, part: str) -> int:
         """The process of a part, once it runs."""
         return int(wait_until(lambda: self.parts().get(part, {}).get("pid"), f"{part} runs"))
@@ -95,6 +101,19 @@ class StandalonePlatform:
     def connection(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.home / "connection.json").read_text())
         return content
+
+    @property
+    def admin(self) -> dict[str, Any]:
+        """Like `connection`, as the administrator of Kafka and Postgres, whom nothing is denied."""
+        secrets = json.loads((self.home / "credentials.json").read_text())
+        kafka = {
+            **self.connection["kafka"],
+            "username": secrets["kafka_username"],
+            "password": secrets["kafka_password"],
+        }
+        address = self.connection["postgres_dsn"].rpartition("@")[2]
+        dsn = f"postgresql://drivetrain:{secrets['postgres_password']}@{address}"
+        return {"kafka": kafka, "postgres_dsn": dsn}
 
     @contextlib.contextmanager
     def client(self) -> Iterator[httpx.Client]:

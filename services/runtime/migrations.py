@@ -28,7 +28,10 @@ async def migrate(connection: asyncpg.Connection, schema: str, packages: list[st
         await connection.execute(
             "select pg_advisory_xact_lock(hashtextextended($1, 0))", f"drivetrain.migrate.{schema}"
         )
-        await connection.execute(f'create schema if not exists "{schema}"')
+        # Not `if not exists`: that asks for the right to create schemas, which a role may lack.
+        present = "select true from pg_namespace where nspname = $1"
+        if not await connection.fetchval(present, schema):
+            await connection.execute(f'create schema "{schema}"')
         await connection.execute(f'set local search_path to "{schema}"')
         await connection.execute(_LEDGER)
         rows = await connection.fetch("select package, name, sha256 from migrations")

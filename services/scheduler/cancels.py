@@ -98,7 +98,7 @@ async def _cancel(tx: Tx, cancel: EarlyCancel) -> None:
     if job.state is JobState.QUEUED:
         await transitions.cancel_queued(tx, job)
     else:
-        for run in await store_runs.live_runs(tx.connection, [job.job_id]):
+        for run in await store_runs.live_runs_of(tx.connection, [job.job_id]):
             if run.state is not RunState.STOPPING:
                 await transitions.stop(tx, run, "cancel")
     tx.after_commit(instruments.REQUESTS.labels("cancelled").inc)

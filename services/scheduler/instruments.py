@@ -18,7 +18,7 @@ LAUNCH_FAILURES = Counter("drivetrain_scheduler_launch_failures_total", "Launche
 KILLS = Counter("drivetrain_scheduler_kills_total", "Pods killed by the launcher.")
 STALE_HEARTBEATS = Counter(
     "drivetrain_scheduler_stale_heartbeats_total",
-    "Heartbeats of runs that are over or of an older fence; ignored.",
+    "Heartbeats that name no pod of a live run, or another run or fence than the pod's; ignored.",
 )
 BEACON_FAILURES = Counter("drivetrain_scheduler_beacon_failures_total", "Beacons not published.")
 BROKEN_INVARIANTS = Counter(

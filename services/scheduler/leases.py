@@ -1,9 +1,10 @@
-"""Hears pods and itself on the `reports` topic; the loop asks it which runs have fallen silent.
+"""Leases of runs: heartbeats of their pods, and beacons of the scheduler itself, on `reports`.
 
-Heartbeats go to the database, the newest of each pod and at most once a second; those of an older
-fence or of a run that is over are counted and ignored. Beacons go out to every partition of the
-topic and come back through the same consumer: only while they do does a run's silence mean
-anything (`core.leases`). What is known is in memory and starts anew with the process.
+A heartbeat counts when its pod belongs to a live run and it names that run and its fence; all
+others are counted and ignored. The newest of each pod is stored, at most once a second, until its
+run ends. Beacons go out to every partition of the topic and come back through the same consumer:
+only while they do does a run's silence mean anything (`core.leases`). All else is in memory and
+starts empty with the process.
 """
 
 import uuid
@@ -33,7 +34,7 @@ class Leases:
         self._clock = clock
         self._lease = lease
         self._interval = interval
-        # Beacons of other processes, or of this one's former life, say nothing about now.
+        # Beacons of other processes, or of an earlier one, say nothing about now.
         self._beacon_source = f"beacon-{uuid.uuid4().hex[:12]}"
         self._num_beacons = 0
         self._steady: dict[int, Steadiness] = {}
@@ -66,7 +67,8 @@ class Leases:
 
     async def on_reports(self, tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
         """The batch handler of `reports`."""
-        newest: dict[str, PodHeartbeat] = {}
+        # By all that binds one, so that a forged heartbeat displaces none in its batch.
+        newest: dict[tuple[str, str, int], PodHeartbeat] = {}
         unfit: list[Unfit] = []
         for record in records:
             try:
@@ -75,10 +77,10 @@ class Leases:
                 unfit.append(Unfit(record, str(invalid.reason), invalid.detail))
                 continue
             if isinstance(payload, SchedulerBeacon):
-                self._hear_beacon(record.partition, payload)
+                self._on_beacon(record.partition, payload)
             elif isinstance(payload, PodHeartbeat):
-                newest[payload.pod_id] = payload
-        await self._hear(tx, list(newest.values()))
+                newest[(payload.pod_id, payload.run_id, payload.fence)] = payload
+        await self._keep(tx, list(newest.values()))
         return unfit
 
     async def send_beacons(self, platform: Platform) -> None:
@@ -107,16 +109,18 @@ class Leases:
         headers, record_key, value = encode(event)
         return OutRecord(topic, record_key, value, tuple(headers))
 
-    def _hear_beacon(self, partition: int, beacon: SchedulerBeacon) -> None:
+    def _on_beacon(self, partition: int, beacon: SchedulerBeacon) -> None:
         if beacon.run_id.startswith(self._beacon_source):
             known = self._steady.get(partition)
             self._steady[partition] = hear_beacon(known, self._clock.monotonic(), self._interval)
 
-    async def _hear(self, tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:
-        fences = await store_runs.fences(tx.connection, {beat.run_id for beat in heartbeats})
-        current = [beat for beat in heartbeats if fences.get(beat.run_id) == beat.fence]
+    async def _keep(self, tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:
+        live = await store_runs.live_fences(tx.connection, {beat.pod_id for beat in heartbeats})
+        current = [
+            beat for beat in heartbeats if live.get(beat.pod_id) == (beat.run_id, beat.fence)
+        ]
         instruments.STALE_HEARTBEATS.inc(len(heartbeats) - len(current))
-        await store_runs.hear(tx.connection, current)
+        await store_runs.put_heartbeats(tx.connection, current)
         now = self._clock.monotonic()
         # Only started runs are watched, so this stays as small as the platform.
         for beat in current:

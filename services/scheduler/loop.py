@@ -237,8 +237,9 @@ class Loop:
 
     async def _grant(self, tx: Tx, state: State, decision: Decision) -> None:
         for grant in decision.grants:
-            port = self._pods.launcher.reserve_port()
-            await transitions.grant(tx, state.jobs[grant.job_id], grant, port)
+            await transitions.grant(
+                tx, state.jobs[grant.job_id], grant, self._pods.launcher.is_port_free
+            )
 
     async def _announce(self, tx: Tx, state: State, decision: Decision) -> bool:
         """Emit new reasons for which jobs wait; True when some are left for the next round."""

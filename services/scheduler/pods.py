@@ -103,6 +103,7 @@ class Pods:
         except OSError as error:
             log.error("stop notice not given", pod_id=ref.pod_id, error=str(error))
             return False
+        self._seen.set_notice(ref.pod_id, wanted.reason, self._clock.monotonic())
         log.info("stop notice given", pod_id=ref.pod_id, reason=wanted.reason)
         return True
 

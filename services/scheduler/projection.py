@@ -1,7 +1,7 @@
 """Rows and observations in, the core's views out: pure translation, no statement and no rule.
 
-`Seen` remembers since when each pod is seen as it is; a new process starts these clocks anew, which
-only makes it more patient.
+`Seen` remembers since when each pod is seen as it is; a new process starts these clocks at zero,
+which only makes it more patient.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,15 @@ class LiveRun:
 
 @dataclass(slots=True)
 class Seen:
-    """Since when, by the monotonic clock, each pod is seen as it is and knows its notice."""
+    """What this process knows of each pod: since when it looks as it does, and its stop notice.
+
+    The notice is the one that was given here, never what lies in the pod's directory: a program of
+    the pod can write there. A restarted scheduler gives it again, which changes nothing for a shim
+    that has it.
+    """
 
     _sights: dict[str, tuple[Sight, float]] = field(default_factory=dict)
-    _notices: dict[str, float] = field(default_factory=dict)
+    _notices: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def note(self, observations: Mapping[str, Observation], now: float) -> bool:
         """True when a pod is seen differently from before. Forgets pods that are not asked for."""
@@ -49,24 +54,29 @@ class Seen:
             is_same = last is not None and last[0] is seen.sight
             self._sights[pod_id] = last if last is not None and is_same else (seen.sight, now)
         self._notices = {
-            pod_id: self._notices.get(pod_id, now)
-            for pod_id, seen in observations.items()
-            if seen.notice is not None
+            pod_id: notice for pod_id, notice in self._notices.items() if pod_id in observations
         }
         return {pod_id: sight for pod_id, (sight, _) in before.items()} != {
             pod_id: sight for pod_id, (sight, _) in self._sights.items()
         }
 
     def restart(self, pod_id: str, now: float) -> None:
-        """It was started just now: its patience begins anew, though it looks as it did."""
+        """It was started just now: its time to appear starts again, though it looks as it did."""
         if pod_id in self._sights:
             self._sights[pod_id] = (self._sights[pod_id][0], now)
 
     def seconds_in_sight(self, pod_id: str, now: float) -> float:
         return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
 
+    def set_notice(self, pod_id: str, reason: str, now: float) -> None:
+        """It was given this stop notice just now."""
+        self._notices[pod_id] = (reason, now)
+
+    def notice(self, pod_id: str) -> str | None:
+        return self._notices[pod_id][0] if pod_id in self._notices else None
+
     def seconds_since_notice(self, pod_id: str, now: float) -> float:
-        return now - self._notices.get(pod_id, now)
+        return now - self._notices[pod_id][1] if pod_id in self._notices else 0.0
 
 
 def is_settled(live: LiveRun, observations: Mapping[str, Observation]) -> bool:
@@ -100,7 +110,7 @@ def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
         was_alive=pod.was_alive or is_alive(observed),
         launches=pod.launches,
         seconds_in_sight=seen.seconds_in_sight(pod.pod_id, now),
-        notice=observed.notice,
+        notice=seen.notice(pod.pod_id),
         seconds_since_notice=seen.seconds_since_notice(pod.pod_id, now),
         exit=None if end is None else _exit(end),
         finished_at=pod.finished_at,

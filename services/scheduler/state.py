@@ -119,7 +119,7 @@ async def _complete(connection: asyncpg.Connection, jobs: Iterable[JobRow]) -> F
     ]
     if not started:
         return Found(rows, {}, ())
-    runs = await store_runs.live_runs(connection, started)
+    runs = await store_runs.live_runs_of(connection, started)
     pods = await store_runs.pods_of(connection, [run.run_id for run in runs])
     lives = {run.job_id: LiveRun(rows[run.job_id], run, pods.get(run.run_id, ())) for run in runs}
     return Found(rows, lives, await store_runs.holdings_of(connection, started))

@@ -74,6 +74,23 @@ async def next_fence(connection: asyncpg.Connection) -> int:
     return fence
 
 
+async def free_ports(
+    connection: asyncpg.Connection, first: int, num_ports: int, start: int, limit: int
+) -> list[int]:
+    """Ports of the range `first`, `num_ports` that no live run holds, from `start` on, in turn."""
+    rows = await connection.fetch(
+        """select port from (
+            select $1::int + ($3::int - $1 + generate_series(0, $2::int - 1)) % $2 as port) as ports
+        where not exists (select from runs where ended_at is null and master_port = port)
+        limit $4""",
+        first,
+        num_ports,
+        start,
+        limit,
+    )
+    return [row["port"] for row in rows]
+
+
 async def insert_run(connection: asyncpg.Connection, run: RunRow, granted_at: datetime) -> None:
     await connection.execute(
         """insert into runs
@@ -90,7 +107,14 @@ async def insert_run(connection: asyncpg.Connection, run: RunRow, granted_at: da
     )
 
 
-async def live_runs(connection: asyncpg.Connection, job_ids: Collection[str]) -> tuple[RunRow, ...]:
+async def live_runs(connection: asyncpg.Connection) -> tuple[RunRow, ...]:
+    rows = await connection.fetch("select * from runs where ended_at is null order by run_id")
+    return tuple(_run(row) for row in rows)
+
+
+async def live_runs_of(
+    connection: asyncpg.Connection, job_ids: Collection[str]
+) -> tuple[RunRow, ...]:
     """The live run of each of these jobs that has one."""
     rows = await connection.fetch(
         "select * from runs where ended_at is null and job_id = any($1)", list(job_ids)
@@ -115,8 +139,15 @@ async def set_run_state(connection: asyncpg.Connection, run_id: str, state: RunS
 async def stop_run(
     connection: asyncpg.Connection, run_id: str, state: RunState, reason: str
 ) -> None:
+    """Not only the loop stops runs, so the job's change number grows as well."""
     await connection.execute(
-        "update runs set state = $2, stop_reason = $3 where run_id = $1", run_id, str(state), reason
+        """with stopped as (
+            update runs set state = $2, stop_reason = $3 where run_id = $1 returning job_id)
+        update jobs set change = nextval('job_changes') from stopped
+        where jobs.job_id = stopped.job_id""",
+        run_id,
+        str(state),
+        reason,
     )
 
 
@@ -149,8 +180,13 @@ def _run(row: Any) -> RunRow:
 async def grant_time(connection: asyncpg.Connection, slots: Sequence[Slot]) -> datetime:
     """Now, but not before the last release of any of these slots."""
     moment: datetime = await connection.fetchval(
-        """select greatest(clock_timestamp(), max(released_at)) from allocation_slots
-        where (node_id, slot) in (select * from unnest($1::text[], $2::int[]))""",
+        """select greatest(clock_timestamp(), max(last.released_at))
+        from unnest($1::text[], $2::int[]) as wanted (node_id, slot)
+        left join lateral (
+            select released_at from allocation_slots
+            where allocation_slots.node_id = wanted.node_id and allocation_slots.slot = wanted.slot
+                and released_at is not null
+            order by released_at desc limit 1) as last on true""",
         [slot.node_id for slot in slots],
         [slot.number for slot in slots],
     )
@@ -320,15 +356,21 @@ def _pod(row: Any) -> PodRow:
 # -- heartbeats -------------------------------------------------------------------------------
 
 
-async def fences(connection: asyncpg.Connection, run_ids: Collection[str]) -> Mapping[str, int]:
-    """The fence of each of these runs that is live."""
+async def live_fences(
+    connection: asyncpg.Connection, pod_ids: Collection[str]
+) -> Mapping[str, tuple[str, int]]:
+    """The run and the fence of each of these pods whose run is live."""
     rows = await connection.fetch(
-        "select run_id, fence from runs where ended_at is null and run_id = any($1)", list(run_ids)
+        """select pod_id, run_id, fence from pods join runs using (run_id)
+        where ended_at is null and pod_id = any($1)""",
+        list(pod_ids),
     )
-    return {row["run_id"]: row["fence"] for row in rows}
+    return {row["pod_id"]: (row["run_id"], row["fence"]) for row in rows}
 
 
-async def hear(connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat]) -> None:
+async def put_heartbeats(
+    connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat]
+) -> None:
     """Keep the newest heartbeat of each pod, at most one a second."""
     await connection.executemany(
         """insert into heartbeats (pod_id, run_id, phase, step) values ($1, $2, $3, $4)
@@ -339,7 +381,11 @@ async def hear(connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat
     )
 
 
-async def last_heard(connection: asyncpg.Connection, run_id: str) -> datetime | None:
+async def delete_heartbeats(connection: asyncpg.Connection, run_id: str) -> None:
+    await connection.execute("delete from heartbeats where run_id = $1", run_id)
+
+
+async def last_heartbeat_at(connection: asyncpg.Connection, run_id: str) -> datetime | None:
     moment: datetime | None = await connection.fetchval(
         "select max(heard_at) from heartbeats where run_id = $1", run_id
     )

@@ -5,8 +5,10 @@ come in one order: granted, starting, started, (suspected, heard,) the run's out
 what becomes of the job.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
 from drivetrain_schemas.base import Payload
@@ -39,6 +41,7 @@ from services.scheduler import instruments, store, store_runs
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import move_job, move_run
 from services.scheduler.core.outcome import Outcome
+from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS, first_candidate
 from services.scheduler.core.reasons import HolderOf, Waiting
 from services.scheduler.core.retries import after
 from services.scheduler.projection import LiveRun
@@ -48,11 +51,17 @@ from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
 log = logs.get()
 
 MAX_DETAIL = 1000
+NUM_PROBED_PORTS = 8
 
 
-async def grant(tx: Tx, job: JobRow, granted: Grant, master_port: int) -> None:
-    """The job's next run holds these slots; its pods are intended."""
+async def grant(tx: Tx, job: JobRow, granted: Grant, is_port_free: Callable[[int], bool]) -> bool:
+    """The job's next run holds these slots; its pods are intended. False where no port is free."""
     connection = tx.connection
+    fence = await store_runs.next_fence(connection)
+    master_port = await _choose_port(connection, fence, is_port_free)
+    if master_port is None:
+        log.error("not granted: every rendezvous port is held", job_id=job.job_id)
+        return False
     attempt = await store.set_job_starting(
         connection, job.job_id, move_job(job.state, JobState.STARTING)
     )
@@ -60,7 +69,7 @@ async def grant(tx: Tx, job: JobRow, granted: Grant, master_port: int) -> None:
         run_id=run_id_for(job.job_id, attempt),
         job_id=job.job_id,
         attempt=attempt,
-        fence=await store_runs.next_fence(connection),
+        fence=fence,
         state=RunState.STARTING,
         master_port=master_port,
         device_type=granted.device_type,
@@ -102,6 +111,17 @@ async def grant(tx: Tx, job: JobRow, granted: Grant, master_port: int) -> None:
     )
     instruments.GRANTS.inc()
     log.info("allocation granted", run_id=run.run_id, fence=run.fence, num_pods=len(pods))
+    return True
+
+
+async def _choose_port(
+    connection: asyncpg.Connection, fence: int, is_port_free: Callable[[int], bool]
+) -> int | None:
+    """A port that no live run holds; preferably one at which nothing else listens now."""
+    free = await store_runs.free_ports(
+        connection, FIRST_PORT, NUM_PORTS, first_candidate(fence), NUM_PROBED_PORTS
+    )
+    return next(filter(is_port_free, free), free[0] if free else None)
 
 
 def gang(run: RunRow, granted: Grant) -> tuple[PodRow, ...]:
@@ -169,7 +189,7 @@ async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
         run_id=run.run_id,
         attempt=run.attempt,
         fence=run.fence,
-        last_heard_at=await store_runs.last_heard(tx.connection, run.run_id),
+        last_heard_at=await store_runs.last_heartbeat_at(tx.connection, run.run_id),
     )
     await _emit(tx, job, event)
     instruments.SUSPECTS.inc()
@@ -189,6 +209,7 @@ async def finish(tx: Tx, live: LiveRun, outcome: Outcome, result: Result | None)
     """All pods are proven gone: the outcome, the release, and what becomes of the job."""
     job, run = live.job, live.run
     await _end_run(tx, job, run, outcome, result)
+    await store_runs.delete_heartbeats(tx.connection, run.run_id)
     await _release(tx, job, run)
     if outcome.state is RunState.SUCCEEDED:
         await _finish_job(tx, job, JobState.SUCCEEDED, result=result)

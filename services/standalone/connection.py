@@ -8,16 +8,19 @@ import json
 import urllib.request
 from dataclasses import asdict
 
+from drivetrain_schemas.access import CLIENT
 from services.standalone.files import write_private
 from services.standalone.parts import Plan
+from services.standalone.roles import READER
 
 
 def write_connection(plan: Plan) -> None:
     content = {
         "gateway_url": plan.gateway_url,
         "token": plan.credentials.api_token,
-        "kafka": asdict(plan.kafka_connection),
-        "postgres_dsn": plan.postgres_dsn,
+        # Commands may be written and events read; tables may be read.
+        "kafka": asdict(plan.kafka_connection(CLIENT)),
+        "postgres_dsn": plan.postgres_dsn(READER),
         "object_store_url": plan.object_store_url,
         "home": str(plan.home.root),
     }

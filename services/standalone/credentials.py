@@ -1,27 +1,39 @@
 """The secrets of one data directory: made at its first start, readable by the owner only.
 
-Kafka (SASL), Postgres (scram-sha-256), the gateway's API (bearer token) and its cookies each get
-their own. They stay the same over restarts: Kafka and Postgres keep theirs in their data.
+Each service, the pods and the clients have a Kafka user of their own, each service and the readers
+a Postgres role; the administrator of each, the gateway's API (bearer token) and its cookies have
+theirs. They stay the same over restarts. What an older platform's file lacks is added to it.
 """
 
 import hmac
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from drivetrain_schemas.access import ACCESS
+from drivetrain_schemas.topics import SERVICES
 from services.standalone.files import write_private
+from services.standalone.roles import READER
 
 NUM_BYTES = 32
+ADMINISTRATOR = "drivetrain"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
+    """`kafka_username` is the administrator, as is the Postgres superuser of the same name."""
+
     kafka_username: str
     kafka_password: str
     postgres_password: str
     api_token: str
     cookie_secret: str
+    kafka_users: Mapping[str, str] = field(default_factory=dict)
+    """Password by user: one for each row of the access table."""
+    postgres_roles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def read_token(self) -> str:
@@ -31,12 +43,40 @@ class Credentials:
 
 def load_or_create(path: Path) -> Credentials:
     try:
-        return Credentials(**json.loads(path.read_text()))
+        found = json.loads(path.read_text())
     except FileNotFoundError:
-        made = Credentials("drivetrain", *(secrets.token_urlsafe(NUM_BYTES) for _ in range(4)))
-        write_private(path, json.dumps(asdict(made), indent=2) + "\n")
-        return made
+        found = {}
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    try:
+        credentials = _completed(found)
     except (ValueError, TypeError) as error:
-        raise RuntimeError(
-            f"{path} is damaged ({error}); restore it, or move the whole data directory away."
-        ) from error
+        raise _damaged(path, error) from error
+    if asdict(credentials) != found:
+        write_private(path, json.dumps(asdict(credentials), indent=2) + "\n")
+    return credentials
+
+
+def _completed(found: dict[str, Any]) -> Credentials:
+    if found:
+        credentials = Credentials(**found)
+    else:
+        credentials = Credentials(ADMINISTRATOR, _secret(), _secret(), _secret(), _secret())
+    users, roles = dict(credentials.kafka_users), dict(credentials.postgres_roles)
+    return Credentials(
+        **{
+            **asdict(credentials),
+            "kafka_users": {name: users.get(name) or _secret() for name in ACCESS},
+            "postgres_roles": {name: roles.get(name) or _secret() for name in (*SERVICES, READER)},
+        }
+    )
+
+
+def _secret() -> str:
+    return secrets.token_urlsafe(NUM_BYTES)
+
+
+def _damaged(path: Path, error: Exception) -> RuntimeError:
+    return RuntimeError(
+        f"{path} is damaged ({error}); restore it, or move the whole data directory elsewhere."
+    )

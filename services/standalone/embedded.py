@@ -6,7 +6,7 @@ platform. Each chooses free ports, starts again after a `kill -9`, and is stoppe
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +33,22 @@ class RunningPostgres:
 
 @asynccontextmanager
 async def running_kafka(
-    directory: Path, password: str | None = None, cache: Path | None = None
+    directory: Path,
+    password: str | None = None,
+    cache: Path | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> AsyncIterator[RunningKafka]:
-    """A real broker in this directory; the same directory and password find the old data again."""
+    """A real broker in this directory; the same directory and password find the old data again.
+
+    `users`: names and passwords beside the administrator's, who have the rights they are given.
+    """
     broker = kafka.Broker(
-        directory, free_port(), free_port(), "drivetrain", password or secrets.token_urlsafe(24)
+        directory,
+        free_port(),
+        free_port(),
+        "drivetrain",
+        password or secrets.token_urlsafe(24),
+        users or {},
     )
     locked = jars.locked_jars("kafka")
     paths = await asyncio.to_thread(jars.fetch_jars, locked, cache or jars.default_cache())

@@ -13,19 +13,21 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from services.standalone.child import ChildSpec, Launch
+from services.standalone.credentials import Credentials
 from services.standalone.files import write_private
 
 BROKER_FLAGS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 FORMAT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROBE_TIMEOUT_S = 5.0
+TRANSACTION_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +36,48 @@ class KafkaConnection:
     username: str
     password: str
 
+    def options(self) -> dict[str, str]:
+        """What every aiokafka client takes."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": self.username,
+            "sasl_plain_password": self.password,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
+    """`username` is the administrator, to whom nothing is forbidden; `users` have their lists."""
+
     directory: Path
     port: int
     controller_port: int
     username: str
     password: str
+    users: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, directory: Path, port: int, controller_port: int, credentials: Credentials
+    ) -> "Broker":
+        return cls(
+            directory,
+            port,
+            controller_port,
+            credentials.kafka_username,
+            credentials.kafka_password,
+            credentials.kafka_users,
+        )
 
     @property
     def connection(self) -> KafkaConnection:
+        """The administrator's."""
         return KafkaConnection(f"127.0.0.1:{self.port}", self.username, self.password)
+
+    def connection_of(self, user: str) -> KafkaConnection:
+        return KafkaConnection(f"127.0.0.1:{self.port}", user, self.users[user])
 
     @property
     def data(self) -> Path:
@@ -91,14 +123,7 @@ async def answers_metadata(connection: KafkaConnection) -> bool:
     host, _, port = connection.bootstrap_servers.partition(":")
     if not await _is_open(host, int(port)):
         return False
-    client = AIOKafkaClient(
-        bootstrap_servers=connection.bootstrap_servers,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="PLAIN",
-        sasl_plain_username=connection.username,
-        sasl_plain_password=connection.password,
-        request_timeout_ms=int(PROBE_TIMEOUT_S * 1000),
-    )
+    client = AIOKafkaClient(**connection.options(), request_timeout_ms=int(PROBE_TIMEOUT_S * 1000))
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
             await client.bootstrap()
@@ -110,11 +135,7 @@ async def answers_metadata(connection: KafkaConnection) -> bool:
 
 
 def server_properties(broker: Broker, data: Path) -> str:
-    jaas = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'username="{broker.username}" password="{broker.password}" '
-        f'user_{broker.username}="{broker.password}";'
-    )
+    administrator = {broker.username: broker.password}
     lines = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -128,13 +149,20 @@ def server_properties(broker: Broker, data: Path) -> str:
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
-        "listener.name.client.plain.sasl.jaas.config": jaas,
-        "listener.name.controller.plain.sasl.jaas.config": jaas,
+        "listener.name.client.plain.sasl.jaas.config": _jaas(
+            broker, {**administrator, **broker.users}
+        ),
+        "listener.name.controller.plain.sasl.jaas.config": _jaas(broker, administrator),
+        # What no access list allows is refused, to all but the administrator.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{broker.username}",
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": "1",
+        # An open transaction of a client holds back every reader of its partitions.
+        "transaction.max.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -151,6 +179,15 @@ def server_properties(broker: Broker, data: Path) -> str:
         "num.io.threads": "4",
     }
     return "".join(f"{key}={_escaped(value)}\n" for key, value in lines.items())
+
+
+def _jaas(broker: Broker, users: Mapping[str, str]) -> str:
+    """Who may log in, and as whom the broker itself does."""
+    logins = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    return (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="{broker.username}" password="{broker.password}" {logins};'
+    )
 
 
 def _escaped(value: str) -> str:

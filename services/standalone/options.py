@@ -11,12 +11,13 @@ from pathlib import Path
 
 from services.standalone.home import default_home
 from services.standalone.jars import default_cache
-from services.standalone.parts import PASSED_ON, port_names
+from services.standalone.parts import PASSED_ON, PODS_LOGIN, port_names
 
 OUTSIDE_PARTS = (
     "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
     "DRIVETRAIN_KAFKA_SASL_USERNAME",
     "DRIVETRAIN_KAFKA_SASL_PASSWORD",
+    *PODS_LOGIN,
     "DRIVETRAIN_POSTGRES_DSN",
     "DRIVETRAIN_OBJECT_STORE_URL",
 )
@@ -56,8 +57,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
             f"{', '.join(sorted(unknown))}: no such setting; known are "
             f"{', '.join((*OF_THE_CLIENT[:1], *KNOWN))}"
         )
-    if "DRIVETRAIN_KAFKA_SASL_PASSWORD" in outside and OUTSIDE_PARTS[0] not in outside:
-        raise BadOption(f"DRIVETRAIN_KAFKA_SASL_PASSWORD is given without {OUTSIDE_PARTS[0]}")
+    if OUTSIDE_PARTS[0] not in outside:
+        for name in ("DRIVETRAIN_KAFKA_SASL_PASSWORD", *PODS_LOGIN):
+            if name in outside:
+                raise BadOption(f"{name} is given without {OUTSIDE_PARTS[0]}")
     ports = dict(_port(text) for text in given.port)
     if given.gateway_port is not None:
         ports["gateway.http"] = given.gateway_port

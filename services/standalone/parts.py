@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
 import services
+from drivetrain_schemas.access import POD
 from services.standalone import jars, kafka, postgres
 from services.standalone.child import ChildSpec, Launch, Probe
 from services.standalone.credentials import Credentials
@@ -34,6 +35,9 @@ PASSED_ON = (
     "DRIVETRAIN_TOPIC_REPLICATION_FACTOR",
     "DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL",
 )
+
+# Of an outside broker: the user of the pods, where its operator has made one.
+PODS_LOGIN = ("DRIVETRAIN_PODS_KAFKA_USERNAME", "DRIVETRAIN_PODS_KAFKA_PASSWORD")
 
 
 class Layer(IntEnum):
@@ -59,12 +63,8 @@ class Plan:
 
     @property
     def broker(self) -> kafka.Broker:
-        return kafka.Broker(
-            self.home.kafka,
-            self.ports["kafka"],
-            self.ports["kafka.controller"],
-            self.credentials.kafka_username,
-            self.credentials.kafka_password,
+        return kafka.Broker.of(
+            self.home.kafka, self.ports["kafka"], self.ports["kafka.controller"], self.credentials
         )
 
     @property
@@ -73,20 +73,22 @@ class Plan:
             self.home.postgres, self.ports["postgres"], self.credentials.postgres_password
         )
 
-    @property
-    def kafka_connection(self) -> kafka.KafkaConnection:
+    def kafka_connection(self, user: str | None = None) -> kafka.KafkaConnection:
+        """This user's, or the administrator's; an outside broker has one user for all."""
         servers = self.outside.get("DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS")
         if servers is None:
-            return self.broker.connection
+            return self.broker.connection_of(user) if user else self.broker.connection
         return kafka.KafkaConnection(
             servers,
             self.outside.get("DRIVETRAIN_KAFKA_SASL_USERNAME", ""),
             self.outside.get("DRIVETRAIN_KAFKA_SASL_PASSWORD", ""),
         )
 
-    @property
-    def postgres_dsn(self) -> str:
-        return self.outside.get("DRIVETRAIN_POSTGRES_DSN") or self.server.dsn
+    def postgres_dsn(self, role: str) -> str:
+        """This role's; an outside server has one for all."""
+        return self.outside.get("DRIVETRAIN_POSTGRES_DSN") or self.server.dsn_of(
+            role, self.credentials.postgres_roles[role]
+        )
 
     @property
     def object_store_url(self) -> str:
@@ -116,14 +118,17 @@ class Part:
     replaced_by: str = ""
 
 
-def connection_environment(plan: Plan) -> dict[str, str]:
-    """What every service is told."""
-    connection = plan.kafka_connection
-    variables = {
-        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": connection.bootstrap_servers,
-        "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn,
+def service_environment(plan: Plan, name: str) -> dict[str, str]:
+    """The settings that every service has, with this one's own user and role."""
+    return _kafka_environment(plan, name) | {
+        "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn(name),
         "DRIVETRAIN_OBJECT_STORE_URL": plan.object_store_url,
     }
+
+
+def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
+    connection = plan.kafka_connection(user)
+    variables = {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": connection.bootstrap_servers}
     if connection.username:
         variables["DRIVETRAIN_KAFKA_SASL_USERNAME"] = connection.username
         variables["DRIVETRAIN_KAFKA_SASL_PASSWORD"] = connection.password
@@ -148,7 +153,23 @@ def build_postgres(plan: Plan) -> ChildSpec:
 
 def build_topics(plan: Plan) -> ChildSpec:
     """A one-shot: creates what the schemas declare, and ends."""
-    return _python("topics", "services.runtime.topics", plan, connection_environment(plan), None)
+    variables = _kafka_environment(plan, None)
+    return _python("topics", ("services.runtime.topics",), plan, variables, None)
+
+
+def build_access(plan: Plan) -> ChildSpec:
+    """A one-shot: users and roles get their rights on the parts that are ours."""
+    embedded = [
+        option
+        for option, replaced_by in (
+            ("--kafka", "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"),
+            ("--postgres", "DRIVETRAIN_POSTGRES_DSN"),
+        )
+        if replaced_by not in plan.outside
+    ]
+    command = ("services.standalone.access", "--home", str(plan.home.root), *embedded)
+    passed_on = {name: plan.outside[name] for name in PASSED_ON if name in plan.outside}
+    return _python("access", command, plan, passed_on, None)
 
 
 def build_template(plan: Plan) -> ChildSpec:
@@ -173,25 +194,30 @@ def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan:
 
     def build(plan: Plan) -> ChildSpec:
         ops_port = plan.ports[f"{name}.ops"]
-        variables = connection_environment(plan) | {
+        variables = service_environment(plan, name) | {
             "DRIVETRAIN_OPS_PORT": str(ops_port),
             "DRIVETRAIN_HTTP_PORT": str(plan.ports[f"{name}.http"]),
             "DRIVETRAIN_READ_TOKEN": plan.credentials.read_token,
         }
         return _python(
             name,
-            f"services.{name}",
+            (f"services.{name}",),
             plan,
             variables | settings(plan),
             lambda: answers_http(ops_port, "/readyz"),
         )
 
     ports = (f"{name}.http", f"{name}.ops")
-    return Part(name, Layer.SERVICE, ports, ("kafka", "postgres", "topics"), build)
+    return Part(name, Layer.SERVICE, ports, ("kafka", "postgres", "topics", "access"), build)
 
 
 def scheduler_settings(plan: Plan) -> dict[str, str]:
-    return {
+    if "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" in plan.outside:
+        pods = {name: plan.outside[name] for name in PODS_LOGIN if name in plan.outside}
+    else:
+        login = plan.broker.connection_of(POD)
+        pods = dict(zip(PODS_LOGIN, (login.username, login.password), strict=True))
+    return pods | {
         "DRIVETRAIN_PODS_DIRECTORY": str(plan.home.pods),
         "DRIVETRAIN_TEMPLATE_SOCKET": str(plan.template_socket),
         "DRIVETRAIN_NODES": json.dumps([asdict(node) for node in plan.nodes]),
@@ -224,6 +250,7 @@ PARTS = (
     ),
     Part("postgres", Layer.GROUND, ("postgres",), (), build_postgres, "DRIVETRAIN_POSTGRES_DSN"),
     Part("topics", Layer.GROUND, (), ("kafka",), build_topics),
+    Part("access", Layer.GROUND, (), ("kafka", "postgres"), build_access),
     Part("template", Layer.TEMPLATE, (), (), build_template),
     service("scheduler", scheduler_settings),
     service("checkpoints"),
@@ -241,10 +268,14 @@ def port_names() -> tuple[str, ...]:
 
 
 def _python(
-    name: str, module: str, plan: Plan, variables: Mapping[str, str], probe: Probe | None
+    name: str,
+    command: Sequence[str],
+    plan: Plan,
+    variables: Mapping[str, str],
+    probe: Probe | None,
 ) -> ChildSpec:
     launch = Launch(
-        (sys.executable, "-m", module),
+        (sys.executable, "-m", *command),
         {**base_environment(), **variables},
         # `services` is no installed package: it is found where the process starts. Not by
         # PYTHONPATH, which pods would inherit.

@@ -11,16 +11,19 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain_schemas.pods import MARKER, StopNotice, marker_of
+from services.standalone.child import Launch
 from services.standalone.files import write_private
 from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
 
 DEADLINE_S = 15.0
 # The shim itself enforces the deadline and then flushes what it has for some seconds.
 GRACE_S = 8.0
+RECORD_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,29 @@ def live_pods(pods: Path) -> tuple[LivePod, ...]:
         if is_alive(identity):
             found.append(LivePod(path.parent, identity))
     return tuple(found)
+
+
+async def record_stop(scheduler: Launch) -> bool:
+    """Let the scheduler's database know that the platform asks for the stop, not the pods.
+
+    A command of the scheduler in its own environment: its process has ended by now.
+    """
+    command = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "services.scheduler.shutdown",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=dict(scheduler.environment),
+        cwd=scheduler.directory,
+    )
+    try:
+        async with asyncio.timeout(RECORD_S):
+            return await command.wait() == 0
+    except TimeoutError:
+        command.kill()
+        await command.wait()
+        return False
 
 
 async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S, grace_s: float = GRACE_S) -> int:

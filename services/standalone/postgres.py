@@ -48,7 +48,11 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        return f"postgresql://{USERNAME}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
+        """The administrator's."""
+        return self.dsn_of(USERNAME, self.password)
+
+    def dsn_of(self, role: str, password: str) -> str:
+        return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/{DATABASE}"
 
     @property
     def data(self) -> Path:

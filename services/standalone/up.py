@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from services.standalone import jars
-from services.standalone.child import ChildGaveUp
+from services.standalone.child import ChildGaveUp, Launch
 from services.standalone.connection import login_link, write_connection
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home, HomeHeld, locked
@@ -29,9 +29,10 @@ from services.standalone.parts import (
     Plan,
     port_names,
 )
-from services.standalone.pods import kill_pod, live_pods, stop_pods
+from services.standalone.pods import kill_pod, live_pods, record_stop, stop_pods
 from services.standalone.ports import choose_ports
 from services.standalone.progress import Reporter
+from services.standalone.roles import READER
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 EXIT_FAILED = 1
@@ -77,11 +78,13 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
     if asked_to_stop.is_set():
         return stopped
     write_connection(plan)
+    members = [Member(part.build(plan), part.layer, part.needs) for part in parts]
+    scheduler = next((it.spec.launch for it in members if it.spec.name == "scheduler"), None)
     supervisor = Supervisor(
-        [Member(part.build(plan), part.layer, part.needs) for part in parts],
+        members,
         home.state,
         reporter.changed,
-        partial(_stop_pods, home, reporter),
+        partial(_stop_pods, home, scheduler, reporter),
         {part.name: part.replaced_by for part in PARTS if part.replaced_by in options.outside},
     )
     interrupts.on_second(partial(_kill_all, supervisor, home))
@@ -179,10 +182,10 @@ async def show_address(plan: Plan, reporter: Reporter) -> None:
         )
         reporter.line(f"  nodes       {slots}")
     else:
-        connection = plan.kafka_connection
+        connection = plan.kafka_connection()
         reporter.headline("Kafka and Postgres are up.")
         reporter.line(f"  kafka       {connection.bootstrap_servers} (SASL/PLAIN)")
-        reporter.line(f"  postgres    {plan.postgres_dsn.rpartition('@')[2]}")
+        reporter.line(f"  postgres    {plan.postgres_dsn(READER).rpartition('@')[2]}")
     reporter.line(f"  credentials {plan.home.connection}")
     reporter.line("  stop        Ctrl-C")
 
@@ -215,10 +218,12 @@ def _fetch_jars(plan: Plan, parts: tuple[Part, ...], reporter: Reporter) -> None
         jars.unpack_web_assets(plan.jar_cache, plan.home.assets)
 
 
-async def _stop_pods(home: Home, reporter: Reporter) -> None:
+async def _stop_pods(home: Home, scheduler: Launch | None, reporter: Reporter) -> None:
     num_pods = len(live_pods(home.pods))
     if num_pods:
         reporter.line(f"  asking {num_pods} running pods to write a checkpoint and stop")
+        if scheduler is not None and not await record_stop(scheduler):
+            reporter.line("  the stop is not recorded: the jobs' next runs wait for their back-off")
         await stop_pods(home.pods)
 
 

@@ -13,11 +13,25 @@ import asyncpg
 import httpx
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
+from drivetrain_schemas.envelope import parse
 from tests.standalone_platform import StandalonePlatform
+from tests.training_job import TrainingJob
 
+INTRUDER = Path(__file__).parents[1] / "jobs" / "intruder.py"
+GOLDEN = Path(__file__).parents[1] / "golden"
 SPEC: dict[str, Any] = {"spec": {"name": "forged", "command": ["true"]}}
+
+
+def login(kafka: dict[str, str]) -> dict[str, str]:
+    return {
+        "bootstrap_servers": kafka["bootstrap_servers"],
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": kafka["username"],
+        "sasl_plain_password": kafka["password"],
+    }
 
 
 def listening_addresses(pid: int) -> set[str]:
@@ -65,13 +79,7 @@ def test_credentials_are_their_owners_alone(platform: StandalonePlatform, name: 
 @pytest.mark.parametrize("password", ["wrong", ""])
 def test_kafka_refuses_who_has_no_password(platform: StandalonePlatform, password: str) -> None:
     async def produce() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=platform.connection["kafka"]["bootstrap_servers"],
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="PLAIN",
-            sasl_plain_username=platform.connection["kafka"]["username"],
-            sasl_plain_password=password,
-        )
+        producer = AIOKafkaProducer(**login(platform.connection["kafka"] | {"password": password}))
         try:
             await producer.start()
         finally:
@@ -89,6 +97,91 @@ def test_postgres_refuses_who_has_no_password(platform: StandalonePlatform) -> N
 
     with pytest.raises(asyncpg.InvalidPasswordError):
         asyncio.run(connect())
+
+
+@pytest.fixture(scope="module")
+def intrusion(
+    platform: StandalonePlatform, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What a job could do that tries all it can with what it is given."""
+    report = tmp_path_factory.mktemp("intruder") / "report.json"
+    job = TrainingJob.submit(
+        platform,
+        "intruder",
+        INTRUDER.read_text(),
+        resources={"devices": 1},
+        environment={
+            "REPORT": str(report),
+            "POSTGRES_ADDRESS": platform.admin["postgres_dsn"].rpartition("@")[2],
+        },
+    )
+    assert job.wait_final()["state"] == "succeeded", job.timeline()
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found
+
+
+def test_a_job_may_write_what_pods_write_and_read_nothing(intrusion: dict[str, Any]) -> None:
+    assert set(intrusion["written"]) == {"metrics", "logs", "reports"}
+    assert intrusion["read"] == []
+
+
+def test_a_job_is_given_no_secret_but_that_of_pods(
+    platform: StandalonePlatform, intrusion: dict[str, Any]
+) -> None:
+    secrets = json.loads((platform.home / "credentials.json").read_text())
+    given = json.dumps([intrusion["environment"], intrusion["spec"]])
+    of_pods = secrets["kafka_users"].pop("pod")
+    others = [
+        *(text for text in secrets.values() if isinstance(text, str) and text != "drivetrain"),
+        *secrets["kafka_users"].values(),
+        *secrets["postgres_roles"].values(),
+    ]
+    assert len(others) > 10
+    assert of_pods in given
+    assert [secret for secret in others if secret in given] == []
+
+
+def test_a_job_cannot_log_in_to_postgres(intrusion: dict[str, Any]) -> None:
+    assert intrusion["logged_in"] == []
+
+
+@pytest.mark.parametrize("user", ["pod", "client"])
+@pytest.mark.parametrize("name", ["charge.recorded", "job.succeeded", "node.registered"])
+def test_a_forged_event_is_refused(platform: StandalonePlatform, user: str, name: str) -> None:
+    """Valid to the last field, as its service would write it, with the credential of another."""
+    record = json.loads((GOLDEN / f"{name}.v1.json").read_text())
+    headers = [(key, text.encode()) for key, text in record["headers"].items()]
+    # The golden record's node is one of this platform's.
+    value = json.dumps(record["value"]).replace("node-a", "node-forged").encode()
+    topic = f"drivetrain.{parse(headers, value).payload.kind.topic.name}"
+    users = json.loads((platform.home / "credentials.json").read_text())["kafka_users"]
+
+    async def forge(user: str) -> None:
+        kafka = platform.connection["kafka"] | {"username": user, "password": users[user]}
+        async with AIOKafkaProducer(**login(kafka)) as producer:
+            await producer.send_and_wait(topic, value, record["key"].encode(), headers=headers)
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        asyncio.run(forge(user))
+    with platform.client() as client:
+        assert "node-forged" not in client.get("/v1/nodes").text
+        if job_id := record["value"].get("job_id"):
+            assert client.get(f"/v1/jobs/{job_id}").status_code == 404
+
+
+def test_the_connection_of_people_reads_tables_and_writes_none(
+    platform: StandalonePlatform,
+) -> None:
+    async def spend() -> None:
+        connection = await asyncpg.connect(platform.connection["postgres_dsn"])
+        try:
+            assert await connection.fetchval("select count(*) from cost.inbox") >= 0
+            await connection.execute("delete from cost.inbox")
+        finally:
+            await connection.close()
+
+    with pytest.raises(asyncpg.PostgresError, match="read-only"):
+        asyncio.run(spend())
 
 
 def test_the_api_refuses_who_has_no_token(platform: StandalonePlatform) -> None:

@@ -39,7 +39,7 @@ class RawEvent:
 
 async def read_raw(platform: StandalonePlatform, topics: Iterable[str] = TOPICS) -> list[RawEvent]:
     """Everything on the topics, each event once (the first time it stands there)."""
-    kafka = platform.connection["kafka"]
+    kafka = platform.admin["kafka"]
     consumer = AIOKafkaConsumer(
         bootstrap_servers=kafka["bootstrap_servers"],
         security_protocol="SASL_PLAINTEXT",

@@ -1,6 +1,7 @@
 """`result.json`: what a run says of itself at its end, the only thing that a search ranks by."""
 
 import os
+import secrets
 from pathlib import Path
 
 from drivetrain.samples import Standing
@@ -22,8 +23,9 @@ def write(directory: Path, step: int, standing: Standing) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
+    # A name that no program of the pod can have put a pipe or a link at.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with temporary.open("x") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -16,7 +16,7 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`cause` is the pod that failed or was lost first; `is_asked`: the platform said stop."""
+    """`cause` is the pod that failed or was lost first; `is_asked`: the scheduler asked for it."""
 
     state: RunState
     cause: PodView | None = None
@@ -30,13 +30,19 @@ def conclude(run: RunView) -> Outcome:
         return Outcome(RunState.SUCCEEDED)
     if run.is_cancelled:
         return Outcome(RunState.CANCELLED)
-    notices = (run.stop_reason, *(pod.notice for pod in run.pods))
-    is_asked = any(notice not in (None, "gang") for notice in notices)
-    broken = [pod for pod in run.pods if pod.exit is None or pod.exit.outcome == "failed"]
+    # Only what the scheduler recorded counts: a pod's files are its own programs' to write.
+    is_asked = run.stop_reason not in (None, "gang")
+    broken = [pod for pod in run.pods if _is_broken(pod, is_asked)]
     if not broken:
         return Outcome(RunState.INTERRUPTED, is_asked=is_asked)
     cause = min(broken, key=_first)
     return Outcome(RunState.LOST if cause.exit is None else RunState.FAILED, cause)
+
+
+def _is_broken(pod: PodView, is_asked: bool) -> bool:
+    if pod.exit is None:
+        return pod.was_alive or not is_asked  # one that was not to start any more is not lost
+    return pod.exit.outcome == "failed"
 
 
 def _first(pod: PodView) -> tuple[datetime, datetime, int]:

@@ -43,7 +43,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod as recorded and as seen. Seconds count since it was first seen like this."""
+    """One pod as recorded and as seen. Seconds count since it was first seen like this.
+
+    `notice` is the reason of the stop notice that the scheduler has given it.
+    """
 
     pod_id: str
     index: int

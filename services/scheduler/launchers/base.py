@@ -24,18 +24,17 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at one pod. `notice` is the reason of the stop notice it was given."""
+    """One look at one pod. Files that the pod itself may have written prove nothing else."""
 
     sight: Sight
     exit: PodExit | None = None
-    notice: str | None = None
 
 
 class Launcher(Protocol):
     can_run_images: bool
 
-    def reserve_port(self) -> int:
-        """A port for the gang's own rendezvous; free now, and told to every pod."""
+    def is_port_free(self, port: int) -> bool:
+        """Nothing listens there now: a hint, for the database alone reserves a port."""
 
     def rendezvous_file(self, job_id: str, attempt: int) -> str:
         """A file that all pods of the attempt can reach; it does not exist yet."""

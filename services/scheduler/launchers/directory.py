@@ -70,9 +70,6 @@ class PodDirectory:
     def identity(self) -> PodIdentity | None:
         return self._read("identity.json", PodIdentity)
 
-    def notice(self) -> StopNotice | None:
-        return self._read("stop.json", StopNotice)
-
     def exit(self) -> PodExit | None:
         """How the pod ended; None as well where the file is another pod's. Raises Unfit."""
         end = self._read_fitting("exit.json", PodExit)

@@ -42,10 +42,15 @@ class LocalLauncher:
         self._shim = tuple(shim)
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def reserve_port(self) -> int:
+    def is_port_free(self, port: int) -> bool:
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
+            # As a listening socket sets it: a closed connection's rest does not hold the port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+        return True
 
     def rendezvous_file(self, job_id: str, attempt: int) -> str:
         return str(self._root / job_id / str(attempt) / "rendezvous")
@@ -148,8 +153,6 @@ def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
 def _look(directory: PodDirectory) -> Observation:
     if not directory.exists():
         return Observation(Sight.ABSENT)
-    notice = directory.notice()
-    reason = None if notice is None else str(notice.reason)
     identity = directory.identity()
     is_alive = identity is not None and processes.is_alive(identity)
     # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
@@ -159,11 +162,11 @@ def _look(directory: PodDirectory) -> Observation:
         # While the shim lives its own may still come.
         end = None if is_alive else directory.failed_exit(str(unfit))
     if end is not None:
-        return Observation(Sight.ENDED, end, reason)
+        return Observation(Sight.ENDED, end)
     if is_alive:
-        return Observation(Sight.ALIVE, notice=reason)
+        return Observation(Sight.ALIVE)
     is_dead = identity is not None or directory.is_closed()
-    return Observation(Sight.DEAD if is_dead else Sight.CREATED, notice=reason)
+    return Observation(Sight.DEAD if is_dead else Sight.CREATED)
 
 
 def _with_leftovers(

@@ -28,7 +28,7 @@ ECHO = "x-echo"
 
 
 def kafka_options(platform: StandalonePlatform) -> dict[str, Any]:
-    kafka = platform.connection["kafka"]
+    kafka = platform.admin["kafka"]
     return {
         "bootstrap_servers": kafka["bootstrap_servers"],
         "security_protocol": "SASL_PLAINTEXT",

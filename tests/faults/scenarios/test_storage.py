@@ -68,7 +68,7 @@ def test_the_gateways_schema_is_dropped_and_rebuilt(
     before = [(item["type"], item["data"]) for item in job.timeline()]
 
     async def drop() -> None:
-        connection = await asyncpg.connect(platform.connection["postgres_dsn"])
+        connection = await asyncpg.connect(platform.admin["postgres_dsn"])
         await connection.execute("drop schema gateway cascade")
         await connection.close()
 

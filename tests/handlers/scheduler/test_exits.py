@@ -98,7 +98,7 @@ def test_a_pipe_in_place_of_the_lock_or_of_a_file_being_written_holds_nobody_up(
 
     directory.write_notice(notice)
 
-    assert directory.notice() == notice
+    assert (directory.path / "stop.json").read_text() == notice.model_dump_json()
     assert directory.close()
     (directory.path / "lock").unlink()
     (directory.path / "lock").symlink_to("/etc/hostname")

@@ -1,14 +1,18 @@
 """The reconcile loop on a real Postgres: what is told, in which order, and what is done to pods."""
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import asyncpg
 import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, Result, WaitingReason
+from services.scheduler import transitions
 from services.scheduler.core.pods import Sight
+from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS
 from services.scheduler.launchers.base import Observation
+from services.scheduler.shutdown import stop_live_runs
 from services.scheduler.sweeper import Sweeper
 from tests.handlers.scheduler.world import World, make_submit, start
 
@@ -180,8 +184,9 @@ async def test_slots_are_not_given_away_while_a_dead_pod_may_live(world: World):
 
 async def test_an_interruption_that_the_platform_asked_for_uses_no_retry(world: World):
     await start(world, retries={"limit": 0})
-    world.launcher.sights[POD] = Observation(Sight.ALIVE, notice="shutdown")
+    assert await stop_live_runs(world.database) == 1
     world.launcher.end(POD, "interrupted")
+    world.restart()
     await world.rounds()
 
     told = await world.told()
@@ -192,6 +197,76 @@ async def test_an_interruption_that_the_platform_asked_for_uses_no_retry(world: 
     ]
     assert (told[2].backoff_seconds, told[2].retries_left) == (0, 0)
     assert (await world.job(JOB)).state is JobState.RUNNING
+
+
+async def test_a_stop_that_is_recorded_reaches_pods_that_still_run(world: World):
+    await start(world)
+    await stop_live_runs(world.database)
+    await world.rounds()
+
+    assert world.launcher.notices[POD].reason == "shutdown"
+    assert await stop_live_runs(world.database) == 0
+
+
+async def test_a_restarted_scheduler_gives_a_notice_again_and_enforces_its_deadline(world: World):
+    await start(world)
+    await world.cancel(JOB)
+    await world.rounds()
+    del world.launcher.notices[POD]
+    world.restart()
+    await world.rounds()
+    assert world.launcher.notices[POD].reason == "cancel"
+
+    await world.clock.advance(30 + 10 + 1)
+    await world.rounds()
+    assert world.launcher.killed == [POD]
+
+
+async def test_no_two_live_runs_hold_one_port(world: World):
+    for number in range(4):
+        await world.submit(make_submit(f"r{number}"))
+    await world.rounds()
+    first = [spec.master_port for spec in world.launcher.specs.values()]
+    assert len(set(first)) == 4
+    assert all(FIRST_PORT <= port < FIRST_PORT + NUM_PORTS for port in first)
+
+    async with world.database.transaction() as tx:
+        with pytest.raises(asyncpg.UniqueViolationError, match="runs_port_held"):
+            await tx.connection.execute("update runs set master_port = 20000")
+
+
+async def test_of_many_runs_that_come_and_go_no_two_live_ones_share_a_port(world: World):
+    nodes = [{"node_id": "n1", "slots": 64}, {"node_id": "n2", "slots": 64}]
+    world = await World(world.database, world.launcher, nodes=nodes).register()
+    await world.submit(*(make_submit(f"r{number}") for number in range(400)))
+    random = Random(1)
+    num_granted = 0
+    while num_granted < 400:
+        await world.rounds()
+        live = [pod for pod, seen in world.launcher.sights.items() if seen.sight is Sight.ALIVE]
+        ports = {world.launcher.specs[pod].master_port for pod in live}
+        num_granted = len(world.launcher.specs)
+        assert len(ports) == len(live) == min(128, 400 - num_granted + len(live))
+        for pod in random.sample(live, len(live) // 2 + 1):
+            world.launcher.end(pod)
+
+
+async def test_a_port_at_which_something_listens_is_passed_over(world: World):
+    world.launcher.busy_ports = {FIRST_PORT + 1, FIRST_PORT + 2}
+    await start(world)
+    assert world.launcher.specs[POD].master_port == FIRST_PORT + 3
+
+
+async def test_a_job_waits_while_every_port_is_held(world: World, monkeypatch):
+    monkeypatch.setattr(transitions, "NUM_PORTS", 2)
+    for number in range(3):
+        await world.submit(make_submit(f"r{number}"))
+    await world.rounds()
+    assert len(world.launcher.specs) == 2
+
+    world.launcher.end(POD)
+    await world.rounds()
+    assert len(world.launcher.specs) == 3
 
 
 async def test_a_new_scheduler_adopts_what_runs(world: World):

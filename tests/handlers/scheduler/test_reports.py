@@ -8,7 +8,7 @@ from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import RunState
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.bus import Record
-from services.scheduler import store_runs
+from services.scheduler import instruments, store_runs
 from tests.events import handle_batch, make_event, make_record
 from tests.handlers.scheduler.world import World, make_submit
 
@@ -56,7 +56,7 @@ async def running(world: World) -> None:
 
 async def run_state(world: World) -> RunState:
     async with world.database.connection() as connection:
-        (run,) = await store_runs.live_runs(connection, [JOB])
+        (run,) = await store_runs.live_runs(connection)
     return run.state
 
 
@@ -94,6 +94,42 @@ async def test_another_fence_and_a_run_that_is_over_are_ignored(world: World):
     await hear(world, beat(1, fence=7))
     assert await rows(world) == [(POD, 1)]
     assert world.leases.is_heard(RUN)
+
+
+async def test_heartbeats_of_other_pods_are_ignored_and_counted(world: World):
+    """Neither a made-up pod of a live run counts, nor a live pod under another run or job."""
+    await running(world)
+    await world.submit(make_submit("r2"))
+    await world.rounds()
+    other = job_id_for("default", "r2")
+    forged = [
+        beat(9).model_copy(update={"pod_id": pod_id_for(JOB, 1, index)}) for index in range(1, 200)
+    ]
+    forged.append(beat(9).model_copy(update={"pod_id": pod_id_for(other, 1, 0)}))
+    forged.append(beat(9, run_id=run_id_for(other, 1)))
+    ignored = instruments.STALE_HEARTBEATS._value.get()
+
+    await hear(world, beat(1), *forged)
+
+    assert await rows(world) == [(POD, 1)]
+    assert instruments.STALE_HEARTBEATS._value.get() - ignored == len(forged)
+
+
+async def test_a_forged_heartbeat_displaces_none_of_its_batch(world: World):
+    await running(world)
+    await hear(world, beat(1), beat(9, fence=5))
+    assert await rows(world) == [(POD, 1)]
+
+
+async def test_heartbeats_end_with_their_run(world: World):
+    await running(world)
+    await hear(world, beat(1))
+    world.launcher.end(POD)
+    await world.rounds()
+    assert await rows(world) == []
+
+    await hear(world, beat(2))
+    assert await rows(world) == []
 
 
 async def test_silence_makes_a_run_suspect_and_a_heartbeat_takes_it_back(world: World):

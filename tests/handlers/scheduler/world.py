@@ -62,9 +62,10 @@ class FakeLauncher:
         self.unkillable: set[str] = set()
         self.removed: list[str] = []
         self.unremovable: set[str] = set()
+        self.busy_ports: set[int] = set()
 
-    def reserve_port(self) -> int:
-        return 29_500
+    def is_port_free(self, port: int) -> bool:
+        return port not in self.busy_ports
 
     def rendezvous_file(self, job_id: str, attempt: int) -> str:
         return f"/pods/{job_id}/{attempt}/rendezvous"
@@ -80,8 +81,6 @@ class FakeLauncher:
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         self.notices[pod.pod_id] = notice
-        seen = self.sights[pod.pod_id]
-        self.sights[pod.pod_id] = Observation(seen.sight, seen.exit, str(notice.reason))
 
     async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
         self.killed += [pod.pod_id for pod in pods]
@@ -111,8 +110,7 @@ class FakeLauncher:
                 **facts,
             }
         )
-        notice = self.sights[pod_id].notice
-        self.sights[pod_id] = Observation(Sight.ENDED, end, notice)
+        self.sights[pod_id] = Observation(Sight.ENDED, end)
 
 
 class World:

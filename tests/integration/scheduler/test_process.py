@@ -223,6 +223,20 @@ async def test_a_killed_rank_ends_the_gang_and_the_job_goes_on(
     assert (await scheduler.until("job.succeeded", job))[-1].attempts == 2
 
 
+async def test_a_stop_notice_of_the_pod_s_own_making_is_no_request(scheduler: Scheduler):
+    """Else a program that ends with 75 would be started again for ever, without a wait."""
+    notice = '{"reason": "preempt", "deadline_seconds": 5}'
+    job = job_id_for("default", "r1")
+    retries = {"limit": 0, "backoff_seconds": 0.1}
+    forge = ["sh", "-c", f"echo '{notice}' > stop.json; exit 75"]
+
+    await scheduler.send(submit("r1", forge, retries=retries))
+
+    told = await scheduler.until("job.retrying", job, count=3)
+    retrying = [payload for payload in told if payload.kind.type == "job.retrying"]
+    assert [payload.backoff_seconds for payload in retrying] == [0.1, 0.2, 0.4]
+
+
 async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
     scheduler: Scheduler, tmp_path: Path
 ):

@@ -89,8 +89,11 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
 
 
 async def count_rows(home: Path) -> int:
-    dsn = json.loads((home / "connection.json").read_text())["postgres_dsn"]
-    connection = await asyncpg.connect(dsn)
+    reader = json.loads((home / "connection.json").read_text())["postgres_dsn"]
+    secrets = json.loads((home / "credentials.json").read_text())
+    connection = await asyncpg.connect(
+        f"postgresql://drivetrain:{secrets['postgres_password']}@{reader.rpartition('@')[2]}"
+    )
     await connection.execute("CREATE TABLE IF NOT EXISTS starts (number int)")
     await connection.execute("INSERT INTO starts VALUES (1)")
     count = await connection.fetchval("SELECT count(*) FROM starts")
@@ -115,7 +118,12 @@ async def test_one_data_directory_through_refusal_kill_9_and_an_orderly_stop(
         shown = await asyncio.to_thread(run, home, "status", "--output", "json")
         states = {part["name"]: part["state"] for part in json.loads(shown.stdout)["parts"]}
         assert shown.returncode == 0
-        assert states == {"kafka": "ready", "postgres": "ready", "topics": "done"}
+        assert states == {
+            "kafka": "ready",
+            "postgres": "ready",
+            "topics": "done",
+            "access": "done",
+        }
 
         old = [first.identity(name) for name in ("kafka", "postgres")]
         # Stopped, the broker cannot hear that its supervisor has gone: it must be found and ended.
@@ -204,7 +212,7 @@ def working_platform(home: Path, work: str) -> list[str]:
         "from services.standalone.options import parse\n"
         "from services.standalone.up import up\n"
         "async def work(plan, reporter):\n"
-        "    reporter.line(f'working at {plan.kafka_connection.bootstrap_servers}')\n"
+        "    reporter.line(f'working at {plan.kafka_connection().bootstrap_servers}')\n"
         f"    {work}\n"
         f"options = parse(['--only-infrastructure', '--home', {str(home)!r}], os.environ)\n"
         "sys.exit(up(options, on_up=work))\n"

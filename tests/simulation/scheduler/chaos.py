@@ -75,9 +75,9 @@ class TroubledLauncher(FakeLauncher):
         self.trouble = trouble
         self.complaints: list[str] = []
 
-    def reserve_port(self) -> int:
+    def is_port_free(self, port: int) -> bool:
         self.trouble.strike(0.03)
-        return super().reserve_port()
+        return super().is_port_free(port)
 
     async def launch(self, spec) -> None:
         self.trouble.strike(0.05)
@@ -166,12 +166,16 @@ class Chaos:
         pod = self.random.choice(pods)
         seen = self.launcher.sights[pod]
         if seen.sight is Sight.CREATED:
-            self.launcher.sights[pod] = Observation(Sight.ALIVE, notice=seen.notice)
+            self.launcher.sights[pod] = Observation(Sight.ALIVE)
         elif seen.sight is Sight.ALIVE:
-            outcomes = ["interrupted"] if seen.notice else ["succeeded"] * 3 + ["failed", "dead"]
+            outcomes = (
+                ["interrupted"]
+                if pod in self.launcher.notices
+                else ["succeeded"] * 3 + ["failed", "dead"]
+            )
             outcome = self.random.choice(outcomes)
             if outcome == "dead":
-                self.launcher.sights[pod] = Observation(Sight.DEAD, notice=seen.notice)
+                self.launcher.sights[pod] = Observation(Sight.DEAD)
             else:
                 self.launcher.end(pod, outcome)
 
@@ -224,8 +228,8 @@ class Chaos:
             pods = self.launcher.occupying()
             for pod in pods:
                 if self.launcher.sights[pod].sight is not Sight.DEAD:
-                    notice = self.launcher.sights[pod].notice
-                    self.launcher.end(pod, "interrupted" if notice else "succeeded")
+                    is_notified = pod in self.launcher.notices
+                    self.launcher.end(pod, "interrupted" if is_notified else "succeeded")
             async with self.world.database.connection() as connection:
                 left = await connection.fetchval(
                     "select count(*) from jobs where finished_at is null"

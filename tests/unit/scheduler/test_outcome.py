@@ -8,8 +8,8 @@ from services.scheduler.core.pods import PodState, Sight
 from tests.unit.scheduler.builders import after, make_ended, make_pod, make_run
 
 
-def make_lost(index, **changes):
-    return make_pod(index, Sight.ABSENT, state=PodState.LOST, **changes)
+def make_lost(index, was_alive=True):
+    return make_pod(index, Sight.ABSENT, state=PodState.LOST, was_alive=was_alive)
 
 
 CASES = {
@@ -47,15 +47,31 @@ CASES = {
     ),
     "lost": (make_run(make_ended(0), make_lost(1)), RunState.LOST, 1, False),
     "the platform asked it to stop": (
-        make_run(make_ended(0, "interrupted", notice="shutdown")),
+        make_run(make_ended(0, "interrupted"), stop_reason="shutdown"),
         RunState.INTERRUPTED,
         None,
         True,
     ),
     "it stopped by itself": (
-        make_run(make_ended(0, "interrupted"), make_ended(1, "interrupted", notice="gang")),
+        make_run(
+            make_ended(0, "interrupted"),
+            make_ended(1, "interrupted", notice="gang"),
+            stop_reason="gang",
+        ),
         RunState.INTERRUPTED,
         None,
+        False,
+    ),
+    "the platform asked it to stop before all of it had started": (
+        make_run(make_ended(0, "interrupted"), make_lost(1, False), stop_reason="shutdown"),
+        RunState.INTERRUPTED,
+        None,
+        True,
+    ),
+    "the platform asked it to stop, and a pod died": (
+        make_run(make_ended(0, "interrupted"), make_lost(1), stop_reason="shutdown"),
+        RunState.LOST,
+        1,
         False,
     ),
 }

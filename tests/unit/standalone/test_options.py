@@ -36,4 +36,6 @@ def test_a_bad_port_is_refused_naming_the_form(text: str) -> None:
 
 def test_only_infrastructure_starts_no_service() -> None:
     options = parse(["--only-infrastructure"], {})
-    assert [part.name for part in wanted_parts(options)] == ["kafka", "postgres", "topics"]
+    assert [part.name for part in wanted_parts(options)] == [
+        *("kafka", "postgres", "topics", "access"),
+    ]

@@ -5,12 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain_schemas.access import ACCESS
+from drivetrain_schemas.topics import SERVICES
 from services.standalone.credentials import Credentials
 from services.standalone.home import Home
 from services.standalone.nodes import VirtualNode
 from services.standalone.parts import PARTS, Layer, Plan, port_names
 
-CREDENTIALS = Credentials("drivetrain", "kafka-secret", "postgres-secret", "token", "cookie-secret")
+CREDENTIALS = Credentials(
+    "drivetrain",
+    "kafka-secret",
+    "postgres-secret",
+    "token",
+    "cookie-secret",
+    {name: f"kafka-secret-of-{name}" for name in ACCESS},
+    {name: f"postgres-secret-of-{name}" for name in (*SERVICES, "reader")},
+)
 
 
 def make_plan(root: Path = Path("/tmp/home"), **outside: str) -> Plan:
@@ -49,6 +59,35 @@ def test_only_the_gateway_knows_the_token() -> None:
     plan = make_plan()
     told = {part.name for part in PARTS if "token" in variables_of(part.name, plan).values()}
     assert told == {"gateway"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_logs_in_as_itself_and_knows_no_other_secret(name: str) -> None:
+    told = variables_of(name, make_plan())
+    assert told["DRIVETRAIN_KAFKA_SASL_USERNAME"] == name
+    assert told["DRIVETRAIN_POSTGRES_DSN"].startswith(f"postgresql://{name}:")
+    of_others = [
+        secret
+        for other in (*ACCESS, "reader")
+        # The scheduler starts the pods, and gives them their own user.
+        if other not in (name, "pod" if name == "scheduler" else name)
+        for secret in (f"kafka-secret-of-{other}", f"postgres-secret-of-{other}")
+    ]
+    everything = " ".join(told.values())
+    assert [secret for secret in (*of_others, "kafka-secret ") if secret in everything + " "] == []
+
+
+def test_the_scheduler_gives_pods_a_user_of_their_own() -> None:
+    told = variables_of("scheduler", make_plan())
+    assert told["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pod"
+    assert told["DRIVETRAIN_PODS_KAFKA_PASSWORD"] == "kafka-secret-of-pod"
+
+
+def test_an_outside_brokers_operator_may_name_the_pods_user() -> None:
+    broker = {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092"}
+    assert "DRIVETRAIN_PODS_KAFKA_USERNAME" not in variables_of("scheduler", make_plan(**broker))
+    plan = make_plan(**broker, DRIVETRAIN_PODS_KAFKA_USERNAME="pods")
+    assert variables_of("scheduler", plan)["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pods"
 
 
 def test_outside_parts_are_what_services_are_told() -> None:

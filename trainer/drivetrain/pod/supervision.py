@@ -173,7 +173,10 @@ class Supervision:
         if self._is_gone.is_set():
             self._is_told.set()
             return
-        self.notice = read_notice(self._directory)
+        notice = read_notice(self._directory)
+        if notice == self.notice:
+            return  # given again, by a scheduler that was restarted
+        self.notice = notice
         _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
         self._kill_in(self.notice.deadline_seconds)
         for pid, rank in self._ranks.items():

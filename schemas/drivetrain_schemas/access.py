@@ -1,0 +1,67 @@
+"""Who may read and write which topic: the one table that the broker's access lists are made from.
+
+A service reads what its handlers take and writes what it produces, and sets aside on its own parked
+topic. Pods write and read nothing. A client is everybody else, people and other systems: it sends
+commands and reads events. What is not listed here is refused.
+"""
+
+from dataclasses import dataclass
+
+from drivetrain_schemas.topics import (
+    COMMANDS_JOBS,
+    COMMANDS_STUDIES,
+    EVENTS_ALERTS,
+    EVENTS_CHARGES,
+    EVENTS_CHECKPOINTS,
+    EVENTS_JOBS,
+    EVENTS_NODES,
+    EVENTS_STUDIES,
+    LOGS,
+    METRICS,
+    REPORTS,
+    SERVICES,
+    TOPICS,
+    Topic,
+    parked_topic,
+)
+
+POD = "pod"
+CLIENT = "client"
+
+_COMMANDS = (COMMANDS_JOBS, COMMANDS_STUDIES)
+_EVENTS = tuple(topic for topic in TOPICS if topic.name.startswith("events."))
+_PARKED = tuple(parked_topic(service) for service in SERVICES)
+_FROM_PODS = (METRICS, LOGS, REPORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    reads: tuple[Topic, ...] = ()
+    writes: tuple[Topic, ...] = ()
+
+
+def _service(name: str, reads: tuple[Topic, ...], writes: tuple[Topic, ...]) -> Access:
+    own = parked_topic(name)
+    # Its own `replay` command reads what it has set aside.
+    return Access(tuple(dict.fromkeys((*reads, own))), tuple(dict.fromkeys((*writes, own))))
+
+
+ACCESS: dict[str, Access] = {
+    "scheduler": _service(
+        "scheduler", (COMMANDS_JOBS, REPORTS), (EVENTS_JOBS, EVENTS_NODES, REPORTS)
+    ),
+    "checkpoints": _service(
+        "checkpoints", (COMMANDS_JOBS, EVENTS_JOBS, REPORTS), (EVENTS_CHECKPOINTS,)
+    ),
+    "metrics": _service("metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS), (EVENTS_ALERTS,)),
+    "cost": _service("cost", (EVENTS_JOBS,), (EVENTS_CHARGES,)),
+    "hpo": _service("hpo", (COMMANDS_STUDIES, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_STUDIES)),
+    # It sends people's commands, and puts a parked record back on the topic that it came from.
+    "gateway": _service(
+        "gateway",
+        (*_EVENTS, *_COMMANDS, REPORTS, *_PARKED),
+        (*_COMMANDS, *_EVENTS, *_FROM_PODS),
+    ),
+    POD: Access(writes=_FROM_PODS),
+    CLIENT: Access(reads=_EVENTS, writes=_COMMANDS),
+}

@@ -1,0 +1,86 @@
+"""Bring the broker's access lists to what the table says: create what is missing, delete the rest.
+
+In: the administrator's connection and the wanted entries. Out: how many were created and deleted.
+aiokafka's admin client has no calls for access lists, so the requests are made here.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import for_code
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+
+from services.standalone.core.acls import Acl, Changes, changes
+from services.standalone.kafka import KafkaConnection
+
+ANY = 1
+ANY_HOST = "*"
+USER = "User:"
+TIMEOUT_MS = 10_000
+
+
+class Refused(RuntimeError):
+    """The broker did not take a request about access lists."""
+
+
+class _Create(CreateAclsRequest):  # type: ignore[misc]
+    """aiokafka's takes one entry; the protocol takes many."""
+
+    def __init__(self, acls: Sequence[Acl]) -> None:
+        self._acls = acls
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([_fields(acl) for acl in self._acls])
+
+
+class _Delete(DeleteAclsRequest):  # type: ignore[misc]
+    def __init__(self, acls: Sequence[Acl]) -> None:
+        self._acls = acls
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([_fields(acl) for acl in self._acls])
+
+
+async def apply_acls(connection: KafkaConnection, wanted: Collection[Acl]) -> Changes:
+    """Raises KafkaError when the broker does not answer, and `Refused`."""
+    client = AIOKafkaClient(**connection.options(), request_timeout_ms=TIMEOUT_MS)
+    await client.bootstrap()
+    try:
+        found = changes(await _present(client), wanted)
+        if found.missing:
+            answer = await _send(client, _Create(found.missing))
+            _check((code, text) for code, text in answer.creation_responses)
+        if found.surplus:
+            answer = await _send(client, _Delete(found.surplus))
+            _check((code, text) for code, text, _ in answer.filter_responses)
+        return found
+    finally:
+        await client.close()
+
+
+async def _present(client: AIOKafkaClient) -> frozenset[Acl]:
+    answer = await _send(client, DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY))
+    _check([(answer.error_code, answer.error_message)])
+    return frozenset(
+        Acl(principal.removeprefix(USER), resource, name, pattern, operation, permission)
+        for resource, name, pattern, entries in answer.resources
+        for principal, _host, operation, permission in entries
+    )
+
+
+async def _send(client: AIOKafkaClient, request: Any) -> Any:
+    return await client.send(client.get_random_node(), request)
+
+
+def _fields(acl: Acl) -> tuple[int, str, int, str, str, int, int]:
+    return (
+        *(acl.resource, acl.name, acl.pattern, USER + acl.user),
+        *(ANY_HOST, acl.operation, acl.permission),
+    )
+
+
+def _check(results: Any) -> None:
+    problems = {f"{for_code(code).__name__}: {text}" for code, text in results if code}
+    if problems:
+        raise Refused("; ".join(sorted(problems)))

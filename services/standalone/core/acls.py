@@ -1,0 +1,95 @@
+"""The embedded broker's access lists, made from the one table in `drivetrain_schemas.access`.
+
+In: the prefix of topics. Out: every list entry that should exist, and nothing else should. A user
+has the name of its row. Write includes an idempotent producer (Kafka 2.8 and later), and both
+include the right to describe. Only a client may use transactions: no service does.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from drivetrain_schemas.access import ACCESS, CLIENT
+from drivetrain_schemas.topics import SERVICES, parked_topic
+
+
+class Resource(IntEnum):
+    """The codes of the Kafka protocol, here and below."""
+
+    TOPIC = 2
+    GROUP = 3
+    TRANSACTIONAL_ID = 5
+
+
+class Pattern(IntEnum):
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    READ = 3
+    WRITE = 4
+
+
+class Permission(IntEnum):
+    DENY = 2
+    ALLOW = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    user: str
+    resource: int
+    name: str
+    pattern: int
+    operation: int
+    permission: int = Permission.ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    missing: tuple[Acl, ...]
+    surplus: tuple[Acl, ...]
+
+
+def wanted_acls(prefix: str) -> frozenset[Acl]:
+    """Every entry of the table, for topics and groups that begin with this prefix."""
+    return frozenset((*_topics(prefix), *_groups(prefix), *_of_clients(prefix)))
+
+
+def changes(present: Collection[Acl], wanted: Collection[Acl]) -> Changes:
+    return Changes(
+        tuple(sorted(set(wanted) - set(present))), tuple(sorted(set(present) - set(wanted)))
+    )
+
+
+def _topics(prefix: str) -> Iterator[Acl]:
+    for user, access in ACCESS.items():
+        for operation, topics in (
+            (Operation.READ, access.reads),
+            (Operation.WRITE, access.writes),
+        ):
+            for topic in topics:
+                yield Acl(user, Resource.TOPIC, prefix + topic.name, Pattern.LITERAL, operation)
+
+
+def _groups(prefix: str) -> Iterator[Acl]:
+    for service in SERVICES:
+        for name in _group_names(prefix, service):
+            yield Acl(service, Resource.GROUP, name, Pattern.PREFIXED, Operation.READ)
+
+
+def _of_clients(prefix: str) -> Iterator[Acl]:
+    """Groups of any name but those of the services, whose offsets a client could move."""
+    yield Acl(CLIENT, Resource.GROUP, "*", Pattern.LITERAL, Operation.READ)
+    for service in SERVICES:
+        for name in _group_names(prefix, service):
+            yield Acl(
+                CLIENT, Resource.GROUP, name, Pattern.PREFIXED, Operation.READ, Permission.DENY
+            )
+    yield Acl(CLIENT, Resource.TRANSACTIONAL_ID, "*", Pattern.LITERAL, Operation.WRITE)
+
+
+def _group_names(prefix: str, service: str) -> tuple[str, str]:
+    """What a service's groups begin with: its consumers', and that of its `replay` command."""
+    return prefix + service, prefix + parked_topic(service).name
