@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from drivetrain_schemas import strict_json
+from drivetrain_schemas.checkpoint_names import MANIFEST
 from drivetrain_schemas.checkpoints import Manifest, RejectedReason, Shard
 from drivetrain_schemas.ids import run_id_for
-from services.checkpoints.core.location import MANIFEST, Location
+from services.checkpoints.core.location import Location
 from services.runtime.object_store import NoSuchObject, ObjectStore
 
 MAX_MANIFEST_BYTES = 16 * 2**20

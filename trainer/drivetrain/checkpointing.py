@@ -23,6 +23,7 @@ from drivetrain.errors import CheckpointMismatch, CheckpointWriteFailed, Storage
 from drivetrain.parallel import World, unwrap
 from drivetrain.reporting import Reporter
 from drivetrain.storage import Storage
+from drivetrain_schemas.checkpoint_names import MANIFEST, directory_name
 from drivetrain_schemas.checkpoints import Manifest, Shard
 
 _SHARD_WAIT_SECONDS = 120.0
@@ -167,7 +168,7 @@ class Checkpointer:
         )
 
     def _directory_of(self, step: int) -> str:
-        return manifests.directory_name(self._environment.fence, step, self._number, self._nonce)
+        return directory_name(self._environment.fence, step, self._number, self._nonce)
 
     def _serialize(self, staged: Staged) -> bytes:
         from safetensors.torch import save
@@ -210,7 +211,7 @@ class Checkpointer:
             metrics=staged.metrics,
             written_at=datetime.now(UTC),
         )
-        key = f"{staged.directory}/{manifests.MANIFEST}"
+        key = f"{staged.directory}/{MANIFEST}"
         if not self._storage.put_if_absent(key, manifest.model_dump_json().encode()):
             raise StorageError(f"{key}: somebody else has written it")
         self._reporter.tell(
@@ -278,8 +279,8 @@ class Checkpointer:
     def _delete_old(self) -> None:
         """A local run keeps its newest ones; in a pod the platform's retention decides."""
         keys = self._storage.list()
-        for name in manifests.newest_first(keys)[_KEPT_LOCALLY:]:
-            self._storage.delete(f"{name}/{manifests.MANIFEST}")
+        for name in manifests.expendable(keys, _KEPT_LOCALLY):
+            self._storage.delete(f"{name}/{MANIFEST}")
             for key in keys:
                 if key.startswith(f"{name}/"):
                     self._storage.delete(key)
@@ -306,8 +307,8 @@ class Checkpointer:
 
     def _look_for_newest(self) -> tuple[str, str | None, tuple[str, ...]]:
         rejected: list[str] = []
-        for name in manifests.newest_first(self._storage.list()):
-            text = self._storage.get(f"{name}/{manifests.MANIFEST}")
+        for name in (one.name for one in manifests.newest_first(self._storage.list())):
+            text = self._storage.get(f"{name}/{MANIFEST}")
             flaw = manifests.first_flaw(
                 manifests.read_manifest(text),
                 lambda key, name=name: self._storage.get(f"{name}/{key}"),  # type: ignore[misc]
@@ -364,7 +365,7 @@ class Checkpointer:
             return
         if moment is not None:
             _logger.info("resumed at step %d from checkpoint %s", moment.step, directory)
-        key = f"{self._environment.manifest_prefix}{directory}/{manifests.MANIFEST}"
+        key = f"{self._environment.manifest_prefix}{directory}/{MANIFEST}"
         self._reporter.tell(
             {
                 "t": "resumed",

@@ -1,35 +1,37 @@
-"""How checkpoints are named, which is the newest, and whether one is sound.
+"""Which checkpoints an object store holds, and whether one is complete and undamaged.
 
-A checkpoint is the directory `f<fence>-s<step>-<8 hex>`; names sort as checkpoints follow each
-other. The last part is the number of the save within its session and four digits that differ
-between sessions, so no directory is ever written twice. A directory without `manifest.json` is an
-unfinished save and does not count.
+A directory without `manifest.json` is an unfinished save and does not count.
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
+from drivetrain_schemas.checkpoint_names import (
+    MANIFEST,
+    CheckpointOrder,
+    never_deleted,
+    parse_name,
+)
 from drivetrain_schemas.checkpoints import Manifest, RejectedReason, Shard
 
-MANIFEST = "manifest.json"
-_NAME = re.compile(r"(f\d{12}-s\d{12}-[0-9a-f]{8})/manifest\.json")
 
-
-def directory_name(fence: int, step: int, save_number: int, nonce: int) -> str:
-    return f"f{fence:012d}-s{step:012d}-{save_number & 0xFFFF:04x}{nonce & 0xFFFF:04x}"
-
-
-def newest_first(keys: Iterable[str]) -> list[str]:
-    """The directories of all complete checkpoints among these keys: highest fence, then step."""
-    found = (_NAME.fullmatch(key) for key in keys)
-    return sorted((match[1] for match in found if match), reverse=True)
+def newest_first(keys: Iterable[str]) -> list[CheckpointOrder]:
+    """All complete checkpoints among these keys: highest fence, then step."""
+    names = (key.removesuffix(f"/{MANIFEST}") for key in keys if key.endswith(f"/{MANIFEST}"))
+    return sorted((order for name in names if (order := parse_name(name))), reverse=True)
 
 
 def highest_fence(keys: Iterable[str]) -> int:
-    return max((int(name[1:13]) for name in newest_first(keys)), default=0)
+    return max((one.fence for one in newest_first(keys)), default=0)
+
+
+def expendable(keys: Iterable[str], keep_last: int) -> list[str]:
+    """The directories that a local run does not keep (docs/architecture.md, rule 9)."""
+    order = newest_first(keys)
+    kept = never_deleted(order) | set(order[:keep_last])
+    return [one.name for one in order if one not in kept]
 
 
 def make_shard(key: str, data: bytes, rank: int) -> Shard:
@@ -59,7 +61,7 @@ def flaw_of(shard: Shard, data: bytes | None) -> RejectedReason | None:
 
 
 def first_flaw(manifest: Manifest | None, read: Callable[[str], bytes | None]) -> str | None:
-    """Why a checkpoint cannot be used, read shard by shard; None if it is sound."""
+    """Why a checkpoint cannot be used, read shard by shard; None if it is undamaged."""
     if manifest is None:
         return RejectedReason.MANIFEST_UNREADABLE.value
     for shard in manifest.shards:

@@ -10,12 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from drivetrain_schemas.checkpoint_names import CheckpointOrder
+
 Goal = Literal["minimize", "maximize"]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A good checkpoint. `value` is that of the job's metric, where the manifest holds it."""
+    """A good checkpoint. `value` is that of the job's metric, where the manifest holds it.
+
+    `is_read`: its bytes were verified; otherwise the sizes of its shards were, so far.
+    """
 
     checkpoint_id: str
     fence: int
@@ -23,11 +28,12 @@ class Checkpoint:
     value: float | None = None
     is_pinned: bool = False
     may_lead: bool = True
+    is_read: bool = True
 
     @property
-    def place(self) -> tuple[int, int, str]:
-        """Its place in the order in which checkpoints follow each other."""
-        return (self.fence, self.step, self.checkpoint_id)
+    def order(self) -> CheckpointOrder:
+        """Its position among the checkpoints of its job."""
+        return CheckpointOrder(self.fence, self.step, self.checkpoint_id)
 
 
 def may_lead(fence: int, highest_fence: int) -> bool:
@@ -36,18 +42,18 @@ def may_lead(fence: int, highest_fence: int) -> bool:
 
 
 def newest_first(good: Iterable[Checkpoint]) -> list[Checkpoint]:
-    return sorted(good, key=lambda one: one.place, reverse=True)
+    return sorted(good, key=lambda one: one.order, reverse=True)
 
 
 def latest(good: Iterable[Checkpoint]) -> Checkpoint | None:
     """The head of the job."""
-    return max((one for one in good if one.may_lead), key=lambda one: one.place, default=None)
+    return max((one for one in good if one.may_lead), key=lambda one: one.order, default=None)
 
 
 def best_first(good: Sequence[Checkpoint], goal: Goal | None) -> list[Checkpoint]:
-    """Those with a value, the best in front; of equal ones the older, so the best stays put."""
+    """Those with a value, the best in front; of equal ones the older, so the best stays the same."""
     if goal is None:
         return []
     sign = 1 if goal == "minimize" else -1
-    valued = [(sign * one.value, one.place, one) for one in good if one.value is not None]
+    valued = [(sign * one.value, one.order, one) for one in good if one.value is not None]
     return [one for _, _, one in sorted(valued, key=lambda item: item[:2])]

@@ -1,14 +1,18 @@
-"""Where a checkpoint lies: `checkpoints/<tenant>/<job>/f<fence>-s<step>-<8 hex>/manifest.json`.
+"""Where a checkpoint is in the object store: its directory and the key of its manifest.
 
-Only such keys are ever looked at or deleted, so nothing a pod says leads out of its own job's
-prefix. Names of directories sort as checkpoints follow each other.
+Only such keys are ever read or deleted, so nothing a pod reports leads out of its own job's
+directory. `drivetrain_schemas.checkpoint_names` has the form of the names.
 """
 
-import re
 from dataclasses import dataclass
 
-MANIFEST = "manifest.json"
-_NAME = re.compile(r"f(?P<fence>[0-9]{12})-s(?P<step>[0-9]{12})-[0-9a-f]{8}")
+from drivetrain_schemas.checkpoint_names import (
+    MANIFEST,
+    CheckpointOrder,
+    find_name,
+    job_directory,
+    parse_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +27,34 @@ class Location:
 
 def job_prefix(tenant_id: str, job_id: str) -> str:
     """What the keys of all checkpoints of a job begin with."""
-    return f"checkpoints/{tenant_id}/{job_id}/"
+    return f"{job_directory(tenant_id, job_id)}/"
 
 
 def locate(tenant_id: str, job_id: str, manifest_key: str) -> Location | None:
     """None where the key is not that of a manifest of this job."""
     prefix = job_prefix(tenant_id, job_id)
-    name = manifest_key.removeprefix(prefix).removesuffix(f"/{MANIFEST}")
-    matched = _NAME.fullmatch(name)
-    if matched is None or manifest_key != f"{prefix}{name}/{MANIFEST}":
+    order = parse_name(manifest_key.removeprefix(prefix).removesuffix(f"/{MANIFEST}"))
+    if order is None or manifest_key != f"{prefix}{order.name}/{MANIFEST}":
         return None
-    return Location(
-        manifest_key=manifest_key,
-        directory=f"{prefix}{name}/",
-        fence=int(matched["fence"]),
-        step=int(matched["step"]),
-    )
+    return _location(prefix, order)
+
+
+def directory_of(tenant_id: str, job_id: str, key: str) -> Location | None:
+    """The checkpoint to whose directory this key of an object belongs."""
+    prefix = job_prefix(tenant_id, job_id)
+    name, slash, _ = key.removeprefix(prefix).partition("/")
+    order = parse_name(name)
+    if order is None or not slash or not key.startswith(prefix):
+        return None
+    return _location(prefix, order)
 
 
 def mentioned(tenant_id: str, job_id: str, text: str) -> Location | None:
-    """The checkpoint of this job that a pod's words name, by its key or its directory's name."""
-    matched = _NAME.search(text)
-    if matched is None:
-        return None
-    return locate(tenant_id, job_id, f"{job_prefix(tenant_id, job_id)}{matched[0]}/{MANIFEST}")
+    """The checkpoint of this job that a pod's text names, by its key or its directory's name."""
+    order = find_name(text)
+    return None if order is None else _location(job_prefix(tenant_id, job_id), order)
+
+
+def _location(prefix: str, order: CheckpointOrder) -> Location:
+    directory = f"{prefix}{order.name}/"
+    return Location(f"{directory}{MANIFEST}", directory, order.fence, order.step)

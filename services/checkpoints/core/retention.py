@@ -1,15 +1,17 @@
-"""What may go: every good checkpoint that is none of the last N, none of the best, not pinned.
+"""What retention deletes: every good checkpoint that nothing keeps.
 
-The two newest good ones stay whatever the policy says, among all of a job as among those that may
-lead, so that a newest one that turns out damaged has another behind it.
+Kept are the last N, the best, the pinned, and what no policy may give up
+(docs/architecture.md, rule 9): the two newest, and the two newest of an earlier fence until the
+newest fence has passed their step. The last N are counted among all of a job and among those that
+may lead. Of those whose bytes were read two stay, so that a newer one of which only the sizes are
+known never replaces the last verified ones.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drivetrain_schemas.checkpoint_names import MIN_NEWEST, never_deleted
 from services.checkpoints.core.catalogue import Checkpoint, Goal, best_first, newest_first
-
-MIN_NEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,15 @@ class Policy:
 
 
 def expendable(good: Sequence[Checkpoint], policy: Policy) -> tuple[Checkpoint, ...]:
-    """What retention removes, the oldest first."""
-    newest = max(policy.keep_last, MIN_NEWEST)
+    """What retention deletes, the oldest first."""
     order = newest_first(good)
-    kept = {one.checkpoint_id for one in order[:newest]}
-    kept |= {one.checkpoint_id for one in [one for one in order if one.may_lead][:newest]}
+    kept = {one.name for one in never_deleted(one.order for one in order)}
+    for candidates, number in (
+        (order, policy.keep_last),
+        ([one for one in order if one.may_lead], policy.keep_last),
+        ([one for one in order if one.is_read], 0),
+    ):
+        kept |= {one.checkpoint_id for one in candidates[: max(number, MIN_NEWEST)]}
     kept |= {one.checkpoint_id for one in best_first(good, policy.goal)[: policy.keep_best]}
     return tuple(
         one for one in reversed(order) if one.checkpoint_id not in kept and not one.is_pinned
@@ -34,6 +40,6 @@ def expendable(good: Sequence[Checkpoint], policy: Policy) -> tuple[Checkpoint, 
 
 
 def reason(policy: Policy) -> str:
-    """What an event says about a deletion."""
+    """Why a checkpoint was deleted, for its event."""
     best = f" nor of the best {policy.keep_best}" if policy.goal and policy.keep_best else ""
     return f"none of the last {max(policy.keep_last, MIN_NEWEST)}{best}, not pinned"

@@ -45,6 +45,18 @@ async def test_the_last_three_stay_and_the_others_go_whole(running: Catalogue) -
     }
 
 
+async def test_a_run_that_began_again_at_step_0_deletes_nothing_of_the_run_before(
+    running: Catalogue,
+) -> None:
+    """A script that does not resume, or a store that was unavailable when it looked."""
+    await save(running, 990, 995, 999)
+    await running.tell(make_failed(), make_granted(fence=2))
+    emitted = await save(running, 10, 20, 30, 40, fence=2)
+    assert deleted_steps(emitted) == [990, 10]
+    assert await running.good_steps() == [995, 999]
+    assert await running.good_steps(fence=2) == [20, 30, 40]
+
+
 async def test_the_best_and_the_pinned_stay(catalogue: Catalogue) -> None:
     await catalogue.tell(
         make_queued(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivetrain_schemas.checkpoint_names import MIN_NEWEST
 from services.checkpoints.core.catalogue import (
     Checkpoint,
     best_first,
@@ -11,7 +12,7 @@ from services.checkpoints.core.catalogue import (
     may_lead,
     newest_first,
 )
-from services.checkpoints.core.retention import MIN_NEWEST, Policy, expendable
+from services.checkpoints.core.retention import Policy, expendable
 
 
 def make(step: int, *, fence: int = 1, **fields: Any) -> Checkpoint:
@@ -26,6 +27,7 @@ CHECKPOINTS = st.lists(
         value=st.none() | st.floats(allow_nan=False, allow_infinity=False),
         is_pinned=st.booleans(),
         may_lead=st.booleans(),
+        is_read=st.booleans(),
     ),
     max_size=20,
     unique_by=lambda one: one.checkpoint_id,
@@ -73,6 +75,37 @@ def test_the_two_newest_good_ones_never_go(good: list[Checkpoint], policy: Polic
     assert head not in gone
 
 
+def test_a_run_that_began_again_at_step_0_does_not_replace_the_run_before() -> None:
+    good = [make(step) for step in (99_000, 99_500, 100_000)]
+    for step in (10, 20, 30, 40, 50):
+        good.append(make(step, fence=2))
+        gone = expendable(good, Policy(keep_last=2))
+        good = [one for one in good if one not in gone]
+    assert steps(good) == [99_500, 100_000, 40, 50]
+    good.append(make(100_001, fence=2))
+    assert steps(expendable(good, Policy(keep_last=2))) == [99_500, 100_000, 40]
+
+
+@given(CHECKPOINTS, POLICIES)
+def test_two_of_an_earlier_fence_stay_until_the_newest_fence_has_passed_them(
+    good: list[Checkpoint], policy: Policy
+) -> None:
+    gone = set(expendable(good, policy))
+    newest_fence = max((one.fence for one in good), default=0)
+    reached = max((one.step for one in good if one.fence == newest_fence), default=0)
+    for fence in {one.fence for one in good} - {newest_fence}:
+        two = newest_first(one for one in good if one.fence == fence)[:MIN_NEWEST]
+        assert gone.isdisjoint(one for one in two if one.step >= reached)
+
+
+@given(CHECKPOINTS, POLICIES)
+def test_the_two_newest_whose_bytes_were_read_never_go(
+    good: list[Checkpoint], policy: Policy
+) -> None:
+    read = newest_first(one for one in good if one.is_read)
+    assert set(expendable(good, policy)).isdisjoint(read[:MIN_NEWEST])
+
+
 @given(CHECKPOINTS, POLICIES)
 def test_pinned_and_best_ones_never_go(good: list[Checkpoint], policy: Policy) -> None:
     gone = expendable(good, policy)
@@ -82,11 +115,14 @@ def test_pinned_and_best_ones_never_go(good: list[Checkpoint], policy: Policy) -
 
 @given(CHECKPOINTS, POLICIES)
 def test_what_is_left_is_bounded(good: list[Checkpoint], policy: Policy) -> None:
-    """At most the last N of both orders, the best, the pinned; a second look removes nothing."""
+    """At most the last N, two of each earlier fence, the best, the pinned; a second look removes
+    nothing."""
     gone = set(expendable(good, policy))
     left = [one for one in good if one not in gone]
     num_pinned = sum(one.is_pinned for one in good)
-    assert len(left) <= 2 * max(policy.keep_last, MIN_NEWEST) + policy.keep_best + num_pinned
+    num_fences = len({one.fence for one in good})
+    newest = 2 * max(policy.keep_last, MIN_NEWEST) + MIN_NEWEST * (num_fences + 1)
+    assert len(left) <= newest + policy.keep_best + num_pinned
     assert expendable(left, policy) == ()
 
 

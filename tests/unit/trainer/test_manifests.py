@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from drivetrain import manifests
+from drivetrain_schemas.checkpoint_names import directory_name
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import job_id_for, run_id_for
 
@@ -29,19 +30,19 @@ def make_manifest() -> Manifest:
 
 def test_newest_is_the_highest_fence_then_step_then_save() -> None:
     names = [
-        manifests.directory_name(2, 10, 1, 0xFFFF),
-        manifests.directory_name(1, 900, 9, 0),
-        manifests.directory_name(2, 10, 2, 0),
-        manifests.directory_name(2, 9, 3, 0),
+        directory_name(2, 10, 1, 0xFFFF),
+        directory_name(1, 900, 9, 0),
+        directory_name(2, 10, 2, 0),
+        directory_name(2, 9, 3, 0),
     ]
-    found = manifests.newest_first([f"{name}/manifest.json" for name in names])
+    found = [one.name for one in manifests.newest_first(f"{name}/manifest.json" for name in names)]
     assert found == [names[2], names[0], names[3], names[1]]
 
 
 def test_a_save_without_a_manifest_does_not_count() -> None:
-    whole, unfinished = (manifests.directory_name(1, step, 1, 5) for step in (10, 20))
+    whole, unfinished = (directory_name(1, step, 1, 5) for step in (10, 20))
     keys = [f"{whole}/manifest.json", f"{unfinished}/rank-0.json", "notes/manifest.json"]
-    assert manifests.newest_first(keys) == [whole]
+    assert [one.name for one in manifests.newest_first(keys)] == [whole]
     assert manifests.highest_fence(keys) == 1
     assert manifests.highest_fence([]) == 0
 
@@ -73,3 +74,10 @@ def test_a_shard_is_known_by_size_and_hash() -> None:
     shard = manifests.make_shard("rank-3.json", b"abc", 3)
     assert (shard.size_bytes, shard.rank) == (3, 3)
     assert shard.sha256 == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_a_local_run_that_began_again_keeps_the_two_newest_of_the_run_before() -> None:
+    old = [directory_name(1, step, 1, 5) for step in (98_000, 99_000, 99_500, 100_000)]
+    new = [directory_name(2, step, 1, 6) for step in (10, 20, 30, 40)]
+    keys = [f"{name}/manifest.json" for name in old + new]
+    assert sorted(manifests.expendable(keys, keep_last=3)) == sorted(old[:2] + new[:1])

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain_schemas.checkpoint_names import job_directory
 from drivetrain_schemas.pods import MARKER, PodSpec, marker_of
 
 # Read by CUDA, and by HIP as well, when a process first touches a device.
@@ -52,7 +53,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         ),
         "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
         "DRIVETRAIN_OBJECT_STORE_URL": store_url,
-        "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/checkpoints/{spec.tenant_id}/{spec.job_id}",
+        "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/{job_directory(spec.tenant_id, spec.job_id)}",
         "DRIVETRAIN_INIT_METHOD": f"file://{spec.rendezvous_file}",
         "RANK": str(spec.first_rank + index),
         "WORLD_SIZE": str(spec.world_size),
