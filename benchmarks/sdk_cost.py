@@ -25,6 +25,7 @@ import torch
 import drivetrain
 from benchmarks.report import Row, options, publish
 from drivetrain import control
+from drivetrain.storage import create_storage
 from drivetrain_schemas.ids import job_id_for, run_id_for
 
 STEP_SECONDS = 0.020
@@ -150,6 +151,7 @@ def _cpu_seconds(act: Callable[[], object]) -> float:
 def _as_in_a_pod(directory: Path) -> Iterator[None]:
     """The environment of a rank, and a process that answers as its shim."""
     job_id = job_id_for("default", "sdk_cost")
+    create_storage(directory)
     variables = {
         "TENANT_ID": "default",
         "JOB_ID": job_id,

@@ -69,6 +69,7 @@ class PodSpec(Value):
     rendezvous_file: str
     master_port: Annotated[int, Field(ge=1, le=65535)]
     object_store_endpoint_url: str | None = None
+    object_store_id: str | None = None
     devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
 

@@ -77,8 +77,6 @@ class Actions:
         with VERIFY_SECONDS.time():
             async with asyncio.timeout(self._settings.verify_timeout_seconds):
                 verdict = await verify(self._object_store, tenant_id, intent.job_id, location)
-                if isinstance(verdict, Flaw) and verdict.is_absence:
-                    await self._refuse_empty(job_prefix(tenant_id, intent.job_id))
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
             if not await store.finish(tx.connection, intent):
@@ -119,7 +117,6 @@ class Actions:
             return
         location = locate(tenant_id, row.job_id, row.manifest_key)
         assert location is not None, f"{row.manifest_key} was located before it was recorded"
-        await self._refuse_empty(job_prefix(tenant_id, row.job_id))
         # Without its manifest it is no checkpoint: nobody resumes from one that is half deleted.
         await self._object_store.delete(location.manifest_key)
         for item in await self._object_store.list(location.directory):
@@ -153,11 +150,6 @@ class Actions:
                 return None
             return row
 
-    async def _refuse_empty(self, prefix: str) -> None:
-        """A store that shows nothing at all (a lost mount, say) is no proof against anything."""
-        if not await self._object_store.list(prefix):
-            raise Postponed("the object store shows nothing of this job")
-
     async def _drop(self, intent: Intent) -> None:
         async with self._database.transaction() as tx:
             await store.finish(tx.connection, intent)
@@ -176,8 +168,6 @@ def _to_verify(
             num_bytes[directory] = num_bytes.get(directory, 0) + item.size_bytes
     known = {row.manifest_key for row in rows}
     damaged: set[str] = set()
-    if not found:
-        return []  # the store may be the one that is damaged
     for row in rows:
         location = locate(tenant_id, job_id, row.manifest_key)
         if row.state == "good" and location is not None:

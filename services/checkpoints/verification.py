@@ -6,7 +6,7 @@ verdict; it raises what the store raises, and the caller asks again later.
 
 import asyncio
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -25,11 +25,10 @@ MAX_COUNT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Why a checkpoint cannot be used. `is_absence`: something that should be there is not."""
+    """Why a checkpoint cannot be used."""
 
     reason: RejectedReason
     detail: str
-    is_absence: bool = False
 
 
 async def verify(
@@ -56,7 +55,7 @@ async def _manifest(object_store: ObjectStore, location: Location) -> Manifest |
             return _unreadable(f"{size_bytes} bytes (at most {MAX_MANIFEST_BYTES})")
         text = await object_store.get(location.manifest_key)
     except NoSuchObject:
-        return replace(_unreadable("it is not there"), is_absence=True)
+        return _unreadable("it does not exist")
     try:
         return Manifest.model_validate(strict_json.loads(text))
     except strict_json.InvalidJson as error:
@@ -101,7 +100,7 @@ async def _flaw_of(object_store: ObjectStore, location: Location, shard: Shard) 
             else:
                 digest.update(piece)
     except NoSuchObject:
-        return Flaw(RejectedReason.SHARD_MISSING, f"{shard.key} is not there", is_absence=True)
+        return Flaw(RejectedReason.SHARD_MISSING, f"{shard.key} does not exist")
     if num_bytes != shard.size_bytes:
         detail = f"{shard.key}: {num_bytes} bytes instead of {shard.size_bytes}"
         return Flaw(RejectedReason.SIZE_DIFFERS, detail)

@@ -1,23 +1,37 @@
-"""The object store of one machine: a directory. Durable: fsync, rename, fsync of the directory."""
+"""The object store of one machine: a directory. Durable: fsync, rename, fsync of the directory.
+
+Its root is made by `create_root` alone: a root that is gone is a store that is unavailable, and
+must not be replaced by an empty one. Directories that a deletion leaves empty are removed; what a
+killed writer left, half a file or an empty directory, goes once it is a day old, as it is listed.
+"""
 
 import asyncio
 import contextlib
 import os
 import secrets
+import stat
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from services.runtime.errors import TemporaryError
+from drivetrain_schemas.object_store import failure_of_errno
+from services.runtime.errors import StoreError
 from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 _PARTIAL = ".partial-"
 _LEFT_SECONDS = 24 * 3600
+_WRITE_TRIES = 3
+_MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class DirectoryStore:
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    async def create_root(self) -> None:
+        """For the first start of a platform only."""
+        with self._as_store_error(self._root):
+            await asyncio.to_thread(_make_directories, self._root, Path(self._root.anchor))
 
     async def put(self, key: str, content: bytes) -> None:
         await asyncio.to_thread(self._write, key, content, replace=True)
@@ -26,32 +40,40 @@ class DirectoryStore:
         return await asyncio.to_thread(self._write, key, content, replace=False)
 
     async def get(self, key: str) -> bytes:
-        try:
-            return await asyncio.to_thread(self._path(key).read_bytes)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NoSuchObject(key) from None
+        path = self._path(key)
+        with self._as_store_error(path, missing=key):
+            return await asyncio.to_thread(path.read_bytes)
 
     async def stream(self, key: str) -> AsyncIterator[bytes]:
-        try:
-            file = await asyncio.to_thread(self._path(key).open, "rb")
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NoSuchObject(key) from None
+        path = self._path(key)
+        with self._as_store_error(path, missing=key):
+            file = await asyncio.to_thread(path.open, "rb")
         with file:
-            while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            while True:
+                with self._as_store_error(path):
+                    piece = await asyncio.to_thread(file.read, CHUNK_BYTES)
+                if not piece:
+                    return
                 yield piece
 
     async def size(self, key: str) -> int:
         path = self._path(key)
-        if not await asyncio.to_thread(path.is_file):
+        with self._as_store_error(path, missing=key):
+            status = await asyncio.to_thread(path.stat)
+        if not stat.S_ISREG(status.st_mode):
             raise NoSuchObject(key)
-        return path.stat().st_size
+        return status.st_size
 
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
-        return await asyncio.to_thread(self._list, prefix)
+        base = self._path(prefix.rpartition("/")[0])
+        with self._as_store_error(base):
+            return await asyncio.to_thread(self._list, base, prefix)
 
     async def delete(self, key: str) -> None:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            await asyncio.to_thread(self._path(key).unlink)
+        path = self._path(key)
+        with self._as_store_error(path), contextlib.suppress(*_MISSING):
+            await asyncio.to_thread(path.unlink)
+        await asyncio.to_thread(self._remove_empty, path.parent)
 
     async def close(self) -> None:
         return None
@@ -63,9 +85,17 @@ class DirectoryStore:
 
     def _write(self, key: str, content: bytes, *, replace: bool) -> bool:
         path = self._path(key)
+        with self._as_store_error(path):
+            for _ in range(_WRITE_TRIES - 1):
+                # A deletion beside this may have just removed the directory, which was empty.
+                with contextlib.suppress(FileNotFoundError):
+                    return self._write_once(path, content, replace=replace)
+            return self._write_once(path, content, replace=replace)
+
+    def _write_once(self, path: Path, content: bytes, *, replace: bool) -> bool:
         partial = path.parent / f"{_PARTIAL}{secrets.token_hex(8)}"
         try:
-            _make_directory(path.parent)
+            _make_directories(path.parent, self._root)
             with partial.open("xb") as file:
                 file.write(content)
                 file.flush()
@@ -75,17 +105,16 @@ class DirectoryStore:
             elif not _link(partial, path):
                 return False
             _sync_directory(path.parent)
-        except OSError as error:
-            raise TemporaryError(f"{path}: {error.strerror}") from error
         finally:
             with contextlib.suppress(OSError):
                 partial.unlink()
         return True
 
-    def _list(self, prefix: str) -> Sequence[ObjectInfo]:
-        base = self._path(prefix.rpartition("/")[0])
+    def _list(self, base: Path, prefix: str) -> Sequence[ObjectInfo]:
         found = []
-        for folder, _, names in os.walk(base):
+        for folder, folders, names in os.walk(base, onerror=_raise_unless_missing):
+            if not folders and not names and Path(folder) != self._root:
+                _remove_if_left(Path(folder))
             for name in names:
                 path = Path(folder, name)
                 if name.startswith(_PARTIAL):
@@ -99,18 +128,42 @@ class DirectoryStore:
                         continue  # deleted meanwhile
         return sorted(found, key=lambda item: item.key)
 
+    def _remove_empty(self, folder: Path) -> None:
+        """This directory and those above it, as far as they are empty, but never the root."""
+        with contextlib.suppress(OSError):
+            while folder != self._root:
+                folder.rmdir()
+                folder = folder.parent
 
-def _remove_if_left(partial: Path) -> None:
+    @contextlib.contextmanager
+    def _as_store_error(self, path: Path, *, missing: str | None = None) -> Iterator[None]:
+        """`missing`: the key that does not exist where the file does not."""
+        try:
+            yield
+        except OSError as error:
+            if missing is not None and isinstance(error, _MISSING):
+                raise NoSuchObject(missing) from None
+            raise StoreError(
+                f"object store: {path}: {error.strerror}", failure_of_errno(error.errno)
+            ) from error
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, _MISSING):
+        raise error
+
+
+def _remove_if_left(path: Path) -> None:
     """A writer that was killed leaves its partial file; no living one takes that long."""
     with contextlib.suppress(OSError):
-        if time.time() - partial.stat().st_mtime > _LEFT_SECONDS:
-            partial.unlink()
+        if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
-def _make_directory(path: Path) -> None:
-    """With its parents; each new entry outlives a power failure."""
-    if not path.is_dir():
-        _make_directory(path.parent)
+def _make_directories(path: Path, root: Path) -> None:
+    """Those below `root`; each new entry outlives a power failure."""
+    if path != root and not path.is_dir():
+        _make_directories(path.parent, root)
         path.mkdir(exist_ok=True)
         _sync_directory(path.parent)
 

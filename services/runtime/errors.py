@@ -2,6 +2,7 @@
 
 PlatformError
 ├── TemporaryError      the same call may go through later: pause, back off, try again
+│   └── StoreError      the object store did not do what was asked, and why
 ├── EventTooLarge       what would be emitted is over the limit: no retry can pass, a bug
 └── ConfigurationError  a setting is wrong: the process ends and names the setting and the fix
 
@@ -10,7 +11,11 @@ a bug: the process ends, is started again, and reads the event again (docs/archi
 12).
 """
 
+from typing import ClassVar
+
 import asyncpg
+
+from drivetrain_schemas.object_store import StoreFailure
 
 
 class PlatformError(Exception):
@@ -18,7 +23,22 @@ class PlatformError(Exception):
 
 
 class TemporaryError(PlatformError):
-    """Something outside did not answer; nothing is wrong with the event."""
+    """Something outside did not answer; nothing is wrong with the event.
+
+    `part` names what failed, for people; empty where only the message does.
+    """
+
+    part: ClassVar[str] = ""
+
+
+class StoreError(TemporaryError):
+    """The object store did not do what was asked; the message says which store and what."""
+
+    part: ClassVar[str] = "object store"
+
+    def __init__(self, message: str, failure: StoreFailure = StoreFailure.ERROR) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class EventTooLarge(PlatformError):

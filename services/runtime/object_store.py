@@ -1,8 +1,9 @@
 """Object storage as a port: one small protocol, behind which `stores` opens the real ones.
 
 Keys are relative (`checkpoints/default/job_.../manifest.json`), and none is also a folder (`x` and
-`x/y`). A write is whole or not there; what must be written once uses `put_if_absent`. Everything
-that may go through later is a TemporaryError.
+`x/y`). A write is complete or absent; what must be written once uses `put_if_absent`. Everything
+else that fails is a StoreError, which says what is wrong with the store; the same call may succeed
+later.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -26,7 +27,7 @@ class ObjectStore(Protocol):
     async def put(self, key: str, content: bytes) -> None: ...
 
     async def put_if_absent(self, key: str, content: bytes) -> bool:
-        """False when the key is taken, be it by a try of this very call whose answer was lost."""
+        """False when the key exists, also when an earlier try of this call wrote it."""
 
     async def get(self, key: str) -> bytes:
         """Raises NoSuchObject."""

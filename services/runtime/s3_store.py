@@ -1,6 +1,6 @@
 """Any S3 by aiobotocore. Credentials come the usual way (`AWS_*`, profile, role).
 
-Write-once is a conditional put (`If-None-Match: *`). Our own SHA-256 stands in manifests, so the
+Write-once is a conditional put (`If-None-Match: *`). Manifests hold our own SHA-256, so the
 client's extra checksums, which some S3 servers refuse, are sent only where they are required.
 """
 
@@ -14,10 +14,12 @@ from aiobotocore.session import get_session
 from aiohttp import ClientPayloadError
 from botocore.exceptions import BotoCoreError, ClientError
 
-from services.runtime.errors import TemporaryError
+from drivetrain_schemas.object_store import StoreFailure, failure_of_code
+from services.runtime.errors import StoreError
 from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 _MISSING = ("NoSuchKey", "404", "NotFound")
+_UNAVAILABLE = StoreFailure.UNAVAILABLE
 _TAKEN = ("PreconditionFailed", "412")
 
 
@@ -51,7 +53,7 @@ class S3Store:
                 async for piece in body.iter_chunks(CHUNK_BYTES):
                     yield piece
         except (BotoCoreError, ClientPayloadError, OSError) as error:
-            raise TemporaryError(f"{key}: {error!r}") from error
+            raise StoreError(f"object store: {key}: {error!r}", _UNAVAILABLE) from error
 
     async def size(self, key: str) -> int:
         answer = await self._call("head_object", Key=self._prefix + key, allow=_MISSING)
@@ -84,11 +86,13 @@ class S3Store:
         try:
             return await getattr(client, operation)(Bucket=self._bucket, **arguments)
         except ClientError as error:
-            if error.response["Error"]["Code"] in allow:
+            code = str(error.response["Error"]["Code"])
+            if code in allow:
                 return None
-            raise TemporaryError(f"{operation}: {error}") from error
+            status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+            raise StoreError(f"object store: {error}", failure_of_code(code, status)) from error
         except (BotoCoreError, OSError, TimeoutError) as error:
-            raise TemporaryError(f"{operation}: {error!r}") from error
+            raise StoreError(f"object store: {operation}: {error!r}", _UNAVAILABLE) from error
 
     async def _connected(self) -> Any:
         async with self._lock:

@@ -197,7 +197,9 @@ class Running:
             ),
             publisher=KafkaPublisher(self._access, f"{settings.topic_prefix}{service.name}"),
             object_store=open_object_store(
-                settings.object_store_url, settings.object_store_endpoint_url
+                settings.object_store_url,
+                settings.object_store_endpoint_url,
+                settings.object_store_id,
             ),
             clock=SystemClock(),
             stopping=stopping,

@@ -32,6 +32,9 @@ class Settings(BaseSettings):
     postgres_dsn: SecretStr
     object_store_url: str = "file:///var/lib/drivetrain/objects"
     object_store_endpoint_url: str | None = None
+    object_store_id: str | None = Field(
+        default=None, description="of the store's marker; any where it is not given"
+    )
     replica: int = Field(default=0, ge=0, description="number of this process in its service")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     ops_host: str = "127.0.0.1"

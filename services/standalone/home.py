@@ -85,6 +85,11 @@ class Home:
         return self.root / "objects"
 
     @property
+    def store(self) -> Path:
+        """What was recorded of the object store's first start."""
+        return self.root / "store.json"
+
+    @property
     def pods(self) -> Path:
         return self.root / "pods"
 
@@ -102,7 +107,7 @@ class Home:
         self._refuse_foreign()
         # An empty directory may be open to others; what will lie in it is not theirs.
         self.root.chmod(0o700)
-        for path in (self.objects, self.pods, self.logs, self.assets):
+        for path in (self.pods, self.logs, self.assets):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def _refuse_foreign(self) -> None:

@@ -60,6 +60,7 @@ class Plan:
     outside: Mapping[str, str] = field(default_factory=dict)
     """The caller's `DRIVETRAIN_*` variables that concern us."""
     has_services: bool = True
+    object_store_id: str | None = None
 
     @property
     def broker(self) -> kafka.Broker:
@@ -132,6 +133,8 @@ def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
     if connection.username:
         variables["DRIVETRAIN_KAFKA_SASL_USERNAME"] = connection.username
         variables["DRIVETRAIN_KAFKA_SASL_PASSWORD"] = connection.password
+    if plan.object_store_id is not None:
+        variables["DRIVETRAIN_OBJECT_STORE_ID"] = plan.object_store_id
     passed_on = {name: plan.outside[name] for name in PASSED_ON if name in plan.outside}
     return variables | passed_on
 

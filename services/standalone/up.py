@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,7 @@ from services.standalone.pods import kill_pod, live_pods, record_stop, stop_pods
 from services.standalone.ports import choose_ports
 from services.standalone.progress import Reporter
 from services.standalone.roles import READER
+from services.standalone.store import store_id
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 EXIT_FAILED = 1
@@ -151,7 +153,7 @@ def make_plan(options: Options, home: Home) -> Plan:
     ports = choose_ports(home.ports, port_names(), options.ports, PREFERRED_PORTS)
     devices = find_devices()
     nodes = virtual_nodes(devices, options.num_nodes, options.slots)
-    return Plan(
+    plan = Plan(
         home,
         ports,
         credentials,
@@ -160,6 +162,8 @@ def make_plan(options: Options, home: Home) -> Plan:
         options.outside,
         has_services=not options.only_infrastructure,
     )
+    endpoint_url = options.outside.get("DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL")
+    return replace(plan, object_store_id=store_id(home, plan.object_store_url, endpoint_url))
 
 
 def wanted_parts(options: Options) -> tuple[Part, ...]:

@@ -1,6 +1,7 @@
 """The object store's contract: in memory, in a directory, and on a real S3 server."""
 
 import asyncio
+import errno
 import os
 import secrets
 import time
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from drivetrain_schemas.object_store import MARKER_KEY, StoreFailure
 from services.runtime.directory_store import DirectoryStore
-from services.runtime.errors import ConfigurationError, TemporaryError
+from services.runtime.errors import ConfigurationError, StoreError
 from services.runtime.object_store import (
     CHUNK_BYTES,
     NoSuchObject,
@@ -19,7 +21,7 @@ from services.runtime.object_store import (
     ObjectStore,
 )
 from services.runtime.s3_store import S3Store
-from services.runtime.stores import open_object_store
+from services.runtime.stores import initialise, open_object_store
 from services.runtime.testing import InMemoryObjectStore
 from services.standalone.ports import free_port
 from tests import s3_server
@@ -35,14 +37,39 @@ async def store(
     if request.param == "memory":
         opened = InMemoryObjectStore()
     elif request.param == "directory":
-        opened = DirectoryStore(tmp_path / "objects")
+        url = (tmp_path / "objects").as_uri()
+        await initialise(url)
+        opened = open_object_store(url)
     else:
         endpoint = request.getfixturevalue("s3").endpoint_url
         for name, value in s3_server.ENVIRONMENT.items():
             monkeypatch.setenv(name, value)
-        opened = S3Store(s3_server.BUCKET, f"prefix-{secrets.token_hex(4)}", endpoint)
+        url = f"s3://{s3_server.BUCKET}/prefix-{secrets.token_hex(4)}"
+        await initialise(url, endpoint)
+        opened = open_object_store(url, endpoint)
     yield opened
     await opened.close()
+
+
+def open_bare(url: str, endpoint: str | None) -> ObjectStore:
+    """Without the check for its marker."""
+    if endpoint is None:
+        return DirectoryStore(Path(url.removeprefix("file://")))
+    return S3Store(s3_server.BUCKET, url.rpartition("/")[2], endpoint)
+
+
+@pytest.fixture(params=["directory", "s3"])
+def store_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, str | None]:
+    """The address of a store that was never initialised."""
+    if request.param == "directory":
+        (tmp_path / "objects").mkdir()
+        return (tmp_path / "objects").as_uri(), None
+    for name, value in s3_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    endpoint = request.getfixturevalue("s3").endpoint_url
+    return f"s3://{s3_server.BUCKET}/prefix-{secrets.token_hex(4)}", endpoint
 
 
 async def test_what_is_put_is_got(store: ObjectStore) -> None:
@@ -143,7 +170,7 @@ async def test_a_write_that_fails_leaves_nothing_and_is_said(
 
     monkeypatch.setattr(os, "fsync", full)
     for write in (store.put("a/old", b"new"), store.put_if_absent("a/new", b"new")):
-        with pytest.raises(TemporaryError, match="No space left"):
+        with pytest.raises(StoreError, match="No space left"):
             await write
     monkeypatch.undo()
     assert await store.get("a/old") == b"old"
@@ -167,7 +194,7 @@ async def test_what_a_killed_writer_left_goes_once_it_is_old(tmp_path: Path) -> 
 async def test_a_key_below_an_object_is_refused_in_a_directory(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     await store.put("x", b"1")
-    with pytest.raises(TemporaryError):
+    with pytest.raises(StoreError):
         await store.put("x/y", b"2")
 
 
@@ -176,15 +203,146 @@ async def test_an_s3_that_is_away_is_a_temporary_error(monkeypatch: pytest.Monke
         monkeypatch.setenv(name, value)
     store = S3Store(s3_server.BUCKET, "", f"http://127.0.0.1:{free_port()}")
     try:
-        with pytest.raises(TemporaryError):
+        with pytest.raises(StoreError):
             await store.put_if_absent("a", b"1")
     finally:
         await store.close()
 
 
-def test_the_address_names_the_kind_of_store() -> None:
-    assert isinstance(open_object_store("file:///var/lib/x"), DirectoryStore)
-    assert isinstance(open_object_store("s3://bucket/prefix"), S3Store)
+async def test_the_marker_is_written_once_and_is_no_object_of_the_store(
+    store_url: tuple[str, str | None],
+) -> None:
+    url, endpoint = store_url
+    store_id = await initialise(url, endpoint)
+    assert await initialise(url, endpoint) == store_id
+    store = open_object_store(url, endpoint, store_id)
+    assert await store.list("") == []
+    await store.put("a", b"1")
+    assert await store.get("a") == b"1"
+    await store.close()
+
+
+async def refusals(store: ObjectStore) -> list[StoreFailure]:
+    """What every call of the store answers."""
+    failures = []
+    for call in (
+        store.put("a/b", b"1"),
+        store.put_if_absent("a/c", b"1"),
+        store.get("a/b"),
+        anext(store.stream("a/b")),
+        store.size("a/b"),
+        store.list("a/"),
+        store.delete("a/b"),
+    ):
+        with pytest.raises(StoreError) as refused:
+            await call
+        failures.append(refused.value.failure)
+    return failures
+
+
+async def test_a_store_without_its_marker_is_unavailable_and_not_empty(
+    store_url: tuple[str, str | None],
+) -> None:
+    store = open_object_store(*store_url)
+    assert set(await refusals(store)) == {StoreFailure.UNAVAILABLE}
+    await store.close()
+
+
+async def test_another_store_in_the_place_of_the_expected_one_is_unavailable(
+    store_url: tuple[str, str | None],
+) -> None:
+    await initialise(*store_url)
+    store = open_object_store(*store_url, store_id="0" * 32)
+    assert set(await refusals(store)) == {StoreFailure.UNAVAILABLE}
+    await store.close()
+
+
+async def test_a_store_that_loses_its_marker_does_not_answer_that_something_is_absent(
+    store_url: tuple[str, str | None],
+) -> None:
+    """Though a store on the network is not asked for its marker before each call."""
+    await initialise(*store_url)
+    store = open_object_store(*store_url)
+    await store.put("a/b", b"1")
+    bare = open_bare(*store_url)
+    await bare.delete(MARKER_KEY)
+    await bare.delete("a/b")
+    for call in (store.get("a/b"), store.size("a/b"), store.list("a/")):
+        with pytest.raises(StoreError):
+            await call
+    await bare.close()
+    await store.close()
+
+
+async def test_a_directory_that_is_moved_away_is_not_made_again(tmp_path: Path) -> None:
+    root = tmp_path / "objects"
+    store_id = await initialise(root.as_uri())
+    store = open_object_store(root.as_uri(), store_id=store_id)
+    await store.put("a/b", b"1")
+    root.rename(tmp_path / "moved")
+    assert set(await refusals(store)) == {StoreFailure.UNAVAILABLE}
+    with pytest.raises(StoreError):
+        await DirectoryStore(root).put("a/b", b"2")
+    assert not root.exists()
+    (tmp_path / "moved").rename(root)
+    assert await store.get("a/b") == b"1"
+
+
+async def test_a_directory_that_was_deleted_from_leaves_no_empty_ones(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    await store.put("a/b/c/one", b"1")
+    await store.put("a/two", b"2")
+    await store.delete("a/b/c/one")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["two"]
+    await store.delete("a/two")
+    assert os.listdir(tmp_path) == []
+
+
+async def test_writes_beside_deletions_in_one_directory_all_succeed(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+
+    async def write_and_delete(number: int) -> None:
+        for _ in range(50):
+            await store.put(f"a/b/{number}", b"1")
+            await store.delete(f"a/b/{number}")
+
+    await asyncio.gather(*(write_and_delete(number) for number in range(4)))
+    assert await store.list("") == []
+
+
+async def test_a_directory_that_cannot_be_read_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DirectoryStore(tmp_path)
+    await store.put("a/b", b"1")
+
+    def refuse(path: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(StoreError, match="Input/output error"):
+        await store.list("a/")
+
+
+@pytest.mark.parametrize(
+    ("number", "failure"),
+    [
+        (errno.ENOSPC, StoreFailure.FULL),
+        (errno.EROFS, StoreFailure.READ_ONLY),
+        (errno.EIO, StoreFailure.ERROR),
+    ],
+)
+async def test_a_failure_says_what_is_wrong_with_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, failure: StoreFailure
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StoreError, match="object store") as refused:
+        await DirectoryStore(tmp_path).put("a", b"1")
+    assert refused.value.failure is failure
+    assert refused.value.part == "object store"
 
 
 @pytest.mark.parametrize("url", ["", "/var/lib/x", "file://host/x", "s3://", "ftp://x/y"])

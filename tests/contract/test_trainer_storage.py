@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from drivetrain.errors import StorageError
-from drivetrain.storage import S3Storage, Storage, open_storage
+from drivetrain.s3_storage import S3Storage
+from drivetrain.storage import Storage, create_storage, open_storage, open_unmarked
+from drivetrain_schemas.object_store import MARKER_KEY, StoreFailure
+from services.runtime.stores import initialise
 from tests import s3_server
 
 
@@ -17,13 +20,16 @@ def storage(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Storage]:
     if request.param == "directory":
-        yield open_storage((tmp_path / "with a space").as_uri())
+        root = tmp_path / "with a space"
+        create_storage(root)
+        yield open_storage(root.as_uri(), directory="checkpoints")
         return
     endpoint = request.getfixturevalue("s3").endpoint_url
     for name, value in s3_server.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    opened = open_storage(f"s3://{s3_server.BUCKET}/trainer-{secrets.token_hex(4)}", endpoint)
-    assert isinstance(opened, S3Storage)
+    url = f"s3://{s3_server.BUCKET}/trainer-{secrets.token_hex(4)}"
+    asyncio.run(initialise(url, endpoint))
+    opened = open_storage(url, endpoint, directory="checkpoints")
     yield opened
     opened.close()
 
@@ -73,6 +79,42 @@ def test_another_thread_may_use_it(storage: Storage) -> None:
     assert loop.run_until_complete(in_a_thread()) == b"1"
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
+
+
+def test_a_directory_that_is_moved_away_is_unavailable_and_not_made_again(tmp_path: Path) -> None:
+    root = tmp_path / "objects"
+    create_storage(root)
+    storage = open_storage(root.as_uri(), directory="checkpoints")
+    storage.put("a/one", b"1")
+    root.rename(tmp_path / "moved")
+    for call in (
+        lambda: storage.put("a/two", b"2"),
+        lambda: storage.put_if_absent("a/two", b"2"),
+        lambda: storage.get("a/one"),
+        storage.list,
+        lambda: storage.delete("a/one"),
+        lambda: open_unmarked(root.as_uri()).put("a/two", b"2"),
+    ):
+        with pytest.raises(StorageError) as refused:
+            call()
+        assert refused.value.failure is StoreFailure.UNAVAILABLE
+    assert not root.exists()
+    (tmp_path / "moved").rename(root)
+    assert storage.list() == ["a/one"]
+
+
+@pytest.mark.parametrize("store_id", [None, "0" * 32])
+def test_an_empty_directory_or_another_store_in_its_place_is_unavailable(
+    tmp_path: Path, store_id: str | None
+) -> None:
+    create_storage(tmp_path / "objects")
+    if store_id is None:
+        (tmp_path / "objects" / MARKER_KEY).unlink()
+    storage = open_storage((tmp_path / "objects").as_uri(), store_id=store_id)
+    with pytest.raises(StorageError, match="unavailable"):
+        storage.list()
+    with pytest.raises(StorageError, match="unavailable"):
+        storage.put("a", b"1")
 
 
 def test_an_s3_that_is_away_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:

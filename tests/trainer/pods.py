@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from drivetrain.storage import create_storage
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import (
@@ -68,7 +69,7 @@ class Pod:
         self.directory = root / "pods" / job_id / str(attempt) / self.pod_id
         self.directory.mkdir(parents=True, mode=0o700)
         objects = root / "objects"
-        objects.mkdir(exist_ok=True)
+        create_storage(objects)
         self.checkpoints = objects / "checkpoints" / "default" / job_id
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import drivetrain
+from drivetrain.storage import create_storage
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
@@ -325,6 +326,7 @@ class TestInAPod:
         )
         self.directory = tmp_path / "pod"
         self.directory.mkdir()
+        create_storage(tmp_path)
         self.set = monkeypatch.setenv
         for name, value in {
             "TENANT_ID": "default",

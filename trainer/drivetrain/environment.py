@@ -39,6 +39,7 @@ class Environment:
     checkpoint_url: str = ""
     store_url: str = ""
     store_endpoint_url: str | None = None
+    store_id: str | None = None
     control_socket: str | None = None
     device_type: str | None = None
 
@@ -81,6 +82,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         checkpoint_url=variables["DRIVETRAIN_CHECKPOINT_URL"],
         store_url=variables["DRIVETRAIN_OBJECT_STORE_URL"],
         store_endpoint_url=variables.get("DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"),
+        store_id=variables.get("DRIVETRAIN_OBJECT_STORE_ID"),
         control_socket=variables.get("DRIVETRAIN_CONTROL_SOCKET"),
         device_type=variables.get("DRIVETRAIN_DEVICE_TYPE"),
     )

@@ -1,10 +1,12 @@
-"""What can go wrong in a training script, each with the sentence that helps.
+"""What can go wrong in a training script, each with a message that names the fix.
 
 `Interrupted` is no error: it is how the platform takes a rank out of its loop at an agreed step.
 It derives from BaseException so that a script's own `except Exception` cannot swallow it.
 """
 
-EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: start me again, I go on from my checkpoint
+from drivetrain_schemas.object_store import StoreFailure
+
+EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: to be started again, from the last checkpoint
 
 
 class DrivetrainError(Exception):
@@ -32,7 +34,11 @@ class CheckpointWriteFailed(DrivetrainError):
 
 
 class StorageError(DrivetrainError):
-    """The object store did not do what was asked; asking again may help."""
+    """The object store did not do what was asked; the same call may succeed later."""
+
+    def __init__(self, message: str, failure: StoreFailure = StoreFailure.ERROR) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class Interrupted(BaseException):

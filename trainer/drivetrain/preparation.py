@@ -12,7 +12,7 @@ from drivetrain.errors import DrivetrainError
 from drivetrain.parallel import World
 from drivetrain.reporting import FileSink, ShimSink, Sink
 from drivetrain.samples import Standing
-from drivetrain.storage import open_storage
+from drivetrain.storage import create_storage
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import CheckpointPolicy, Goal
 
@@ -28,8 +28,9 @@ def settle_local(environment: Environment, world: World) -> Environment:
     choice = None
     if world.rank == 0:
         directory = environments.choose_local_directory(environments.LOCAL_ROOT)
-        keys = open_storage(f"{directory.as_uri()}/checkpoints").list()
-        choice = (str(directory), manifests.highest_fence(keys) + 1)
+        keys = create_storage(directory).list("checkpoints/")
+        fence = manifests.highest_fence(key.removeprefix("checkpoints/") for key in keys)
+        choice = (str(directory), fence + 1)
     directory_, attempt = world.share(choice)
     return environments.place(environment, Path(directory_), attempt)
 

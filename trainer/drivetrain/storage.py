@@ -1,21 +1,29 @@
-"""Where checkpoints and code rest: a directory (`file://`) or any S3 (`s3://bucket/prefix`).
+"""Where checkpoints and code are stored: a directory (`file://`) or any S3 (`s3://bucket/prefix`).
 
 A small blocking protocol, because its callers are a background thread and the start of a run.
 Keys are relative, with `/` between parts. A key appears whole or not at all, and survives a crash
 of the machine once `put` has returned. Every failure is a StorageError.
+
+A store is used only while it carries its marker (docs/architecture.md, rule 10): without it every
+call raises, so that a directory which was moved away is never taken for an empty one.
 """
 
-import asyncio
-import contextlib
-import os
-import secrets
-import threading
-from collections.abc import Iterator
+import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from drivetrain.directory_storage import DirectoryStorage
 from drivetrain.errors import StorageError
+from drivetrain.s3_storage import S3Storage
+from drivetrain_schemas.object_store import (
+    MARKER_KEY,
+    StoreFailure,
+    marker_problem,
+    new_marker,
+)
+
+_TRUSTED_SECONDS = 10.0
 
 
 class Storage(Protocol):
@@ -28,8 +36,25 @@ class Storage(Protocol):
     def delete(self, key: str) -> None: ...
 
 
-def open_storage(url: str, endpoint_url: str | None = None) -> Storage:
-    """The storage behind a `file://` or `s3://` address."""
+def open_storage(
+    url: str, endpoint_url: str | None = None, *, directory: str = "", store_id: str | None = None
+) -> "MarkedStorage":
+    """What is below `directory` in the store at this address. `store_id` None: any store."""
+    inner = open_unmarked(url, endpoint_url)
+    trusted_seconds = _TRUSTED_SECONDS if isinstance(inner, S3Storage) else 0.0
+    return MarkedStorage(inner, url, directory, store_id, trusted_seconds)
+
+
+def create_storage(root: Path) -> "MarkedStorage":
+    """A store in a directory of our own, with its marker; it may exist already."""
+    inner = DirectoryStorage(root)
+    inner.create_root()
+    inner.put_if_absent(MARKER_KEY, new_marker().model_dump_json().encode())
+    return MarkedStorage(inner, root.as_uri(), "", None, 0.0)
+
+
+def open_unmarked(url: str, endpoint_url: str | None = None) -> DirectoryStorage | S3Storage:
+    """A place that need not be a store of a platform, such as one that holds a job's code."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return DirectoryStorage(Path(unquote(parts.path)))
@@ -38,180 +63,65 @@ def open_storage(url: str, endpoint_url: str | None = None) -> Storage:
     raise StorageError(f"{url}: an object store is file:///directory or s3://bucket/prefix")
 
 
-class DirectoryStorage:
-    """One file per key. Written beside its place, synced, then renamed into it."""
+class MarkedStorage:
+    """`inner`, used only while its marker is there; keys are relative to `directory` in it.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    A store on the network is believed for a few seconds, except that something is absent.
+    """
 
-    def put(self, key: str, data: bytes) -> None:
-        with _as_storage_error(key), self._written(key, data) as temporary:
-            target = self._root / key
-            temporary.rename(target)
-            _sync_directory(target.parent)
-
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        with _as_storage_error(key), self._written(key, data) as temporary:
-            target = self._root / key
-            try:
-                os.link(temporary, target)
-            except FileExistsError:
-                return False
-            _sync_directory(target.parent)
-            return True
-
-    def get(self, key: str) -> bytes | None:
-        with _as_storage_error(key):
-            try:
-                return (self._root / key).read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-
-    def list(self, prefix: str = "") -> list[str]:
-        with _as_storage_error(prefix):
-            start = self._root / prefix.rpartition("/")[0]
-            keys = (
-                path.relative_to(self._root).as_posix()
-                for path in _walk(start)
-                if not path.name.startswith(".")
-            )
-            return sorted(key for key in keys if key.startswith(prefix))
-
-    def delete(self, key: str) -> None:
-        with _as_storage_error(key):
-            path = self._root / key
-            path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # others still lie there
-                path.parent.rmdir()
-
-    @contextlib.contextmanager
-    def _written(self, key: str, data: bytes) -> Iterator[Path]:
-        target = self._root / key
-        _make_directory(target.parent)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _walk(start: Path) -> Iterator[Path]:
-    def complain(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    for directory, _, names in os.walk(start, onerror=complain):
-        yield from (Path(directory, name) for name in names)
-
-
-def _make_directory(directory: Path) -> None:
-    """With those above it, each as lasting as what will lie in it."""
-    if directory.is_dir():
-        return
-    _make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
-    _sync_directory(directory.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _as_storage_error(key: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{key}: {error}") from error
-
-
-class S3Storage:
-    """An S3 bucket through aiobotocore, driven from whichever thread calls, one call at a time."""
-
-    def __init__(self, bucket: str, prefix: str, endpoint_url: str | None) -> None:
-        self._bucket = bucket
-        self._prefix = f"{prefix}/" if prefix else ""
-        self._endpoint_url = endpoint_url
-        self._lock = threading.Lock()
-        self._loop = asyncio.new_event_loop()
-        self._client: Any = None
+    def __init__(
+        self,
+        inner: DirectoryStorage | S3Storage,
+        name: str,
+        directory: str,
+        store_id: str | None,
+        trusted_seconds: float,
+    ) -> None:
+        self._inner = inner
+        self._name = name
+        self._prefix = f"{directory.strip('/')}/" if directory.strip("/") else ""
+        self._store_id = store_id
+        self._trusted_seconds = trusted_seconds
+        self._trusted_until = 0.0
 
     def put(self, key: str, data: bytes) -> None:
-        self._call(key, "put_object", Key=self._prefix + key, Body=data)
+        self._check()
+        self._inner.put(self._prefix + key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        name = self._prefix + key
-        answer = self._call(
-            key, "put_object", but=("PreconditionFailed",), Key=name, Body=data, IfNoneMatch="*"
-        )
-        return answer is not None
+        self._check()
+        return self._inner.put_if_absent(self._prefix + key, data)
 
     def get(self, key: str) -> bytes | None:
-        answer = self._call(key, "get_object", but=("NoSuchKey", "404"), Key=self._prefix + key)
-        return None if answer is None else bytes(answer["Body"])
+        self._check()
+        data = self._inner.get(self._prefix + key)
+        if data is None:
+            self._check(is_absent=True)
+        return data
 
     def list(self, prefix: str = "") -> list[str]:
-        keys: list[str] = []
-        page: dict[str, Any] = {}
-        while True:
-            answer = self._call(prefix, "list_objects_v2", Prefix=self._prefix + prefix, **page)
-            keys += [item["Key"].removeprefix(self._prefix) for item in answer.get("Contents", ())]
-            if not answer.get("IsTruncated"):
-                return sorted(keys)
-            page = {"ContinuationToken": answer["NextContinuationToken"]}
+        self._check()
+        found = self._inner.list(self._prefix + prefix)
+        self._check(is_absent=not found)
+        return [key.removeprefix(self._prefix) for key in found if key != MARKER_KEY]
 
     def delete(self, key: str) -> None:
-        self._call(key, "delete_object", Key=self._prefix + key)
+        self._check()
+        self._inner.delete(self._prefix + key)
 
     def close(self) -> None:
         """Only for a process that outlives its storage."""
-        if self._client is not None:
-            self._loop.run_until_complete(self._client.__aexit__(None, None, None))
-        self._loop.close()
+        self._inner.close()
 
-    def _call(self, key: str, operation: str, but: tuple[str, ...] = (), **arguments: Any) -> Any:
-        """The answer; None where the store answered with one of the codes `but`."""
-        from aiohttp import ClientError as ConnectionFailed
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            with self._lock:
-                return self._loop.run_until_complete(self._ask(operation, arguments))
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code")
-            if code in but:
-                return None
-            raise StorageError(f"{key}: {error}") from error
-        except (BotoCoreError, ConnectionFailed, OSError) as error:
-            raise StorageError(f"{key}: {error}") from error
-
-    async def _ask(self, operation: str, arguments: dict[str, Any]) -> Any:
-        if self._client is None:
-            from aiobotocore.config import AioConfig
-            from aiobotocore.session import get_session
-
-            config = AioConfig(
-                connect_timeout=5,
-                read_timeout=60,
-                retries={"max_attempts": 3, "mode": "standard"},
-                # S3s that are not Amazon's refuse checksums nobody asked for; we keep our own.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
+    def _check(self, *, is_absent: bool = False) -> None:
+        """`is_absent`: the store has answered that something is not there."""
+        if not is_absent and time.monotonic() < self._trusted_until:
+            return
+        self._trusted_until = 0.0
+        problem = marker_problem(self._inner.get(MARKER_KEY), self._store_id)
+        if problem is not None:
+            raise StorageError(
+                f"the object store {self._name} is unavailable: {problem}",
+                StoreFailure.UNAVAILABLE,
             )
-            context = get_session().create_client(
-                "s3", endpoint_url=self._endpoint_url, config=config
-            )
-            self._client = await context.__aenter__()  # lives as long as the process
-        answer = await getattr(self._client, operation)(Bucket=self._bucket, **arguments)
-        if "Body" in answer:
-            async with answer["Body"] as stream:
-                answer["Body"] = await stream.read()
-        return answer
+        self._trusted_until = time.monotonic() + self._trusted_seconds

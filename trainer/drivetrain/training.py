@@ -109,7 +109,12 @@ class Run(AbstractContextManager["Run"]):
             environment,
             self._world,
             self._reporter,
-            open_storage(environment.checkpoint_url, environment.store_endpoint_url),
+            open_storage(
+                environment.store_url,
+                environment.store_endpoint_url,
+                directory=environment.manifest_prefix,
+                store_id=environment.store_id,
+            ),
         )
         self._save_is_due = False
         self._steps_between = 1

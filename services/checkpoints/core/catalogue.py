@@ -51,7 +51,7 @@ def latest(good: Iterable[Checkpoint]) -> Checkpoint | None:
 
 
 def best_first(good: Sequence[Checkpoint], goal: Goal | None) -> list[Checkpoint]:
-    """Those with a value, the best in front; of equal ones the older, so the best stays the same."""
+    """Those with a value, the best in front; of equal ones the older, so the best is stable."""
     if goal is None:
         return []
     sign = 1 if goal == "minimize" else -1

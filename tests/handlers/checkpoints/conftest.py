@@ -1,9 +1,6 @@
 """A catalogue: the service's handlers and worker on a real Postgres and a real directory."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest_asyncio
 
@@ -13,7 +10,9 @@ from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.worker import Worker
 from services.runtime.database import Database
 from services.runtime.directory_store import DirectoryStore
-from services.runtime.errors import TemporaryError
+from services.runtime.errors import StoreError
+from services.runtime.marked_store import MarkedStore
+from services.runtime.stores import initialise
 from tests.conftest import OpenDatabase
 from tests.events import emitted, handle, make_event
 from tests.handlers.checkpoints.builders import key_of, make_granted, make_queued
@@ -22,46 +21,27 @@ SETTINGS = CheckpointsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="n
 
 
 class FailingStore(DirectoryStore):
-    """A directory that can be made to fail the n-th deletion from now, or every call."""
+    """A directory that can be made to fail the n-th deletion from now, and moved away."""
 
     fail_deletion_in: int | None = None
-    is_away = False
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self._folder = root
 
-    @contextmanager
-    def nothing_under(self, prefix: str) -> Iterator[None]:
-        """A file stands where the directory was."""
-        folder = self._folder / prefix
-        hidden = folder.with_name("hidden")
-        folder.rename(hidden)
-        folder.write_text("in the way")
-        yield
-        folder.unlink()
-        hidden.rename(folder)
+    def move_away(self) -> None:
+        self._folder.rename(self._folder.with_name("moved"))
 
-    async def size(self, key: str) -> int:
-        self._refuse_if_away()
-        return await super().size(key)
-
-    async def list(self, prefix: str) -> Any:
-        self._refuse_if_away()
-        return await super().list(prefix)
+    def move_back(self) -> None:
+        self._folder.with_name("moved").rename(self._folder)
 
     async def delete(self, key: str) -> None:
-        self._refuse_if_away()
         if self.fail_deletion_in is not None:
             self.fail_deletion_in -= 1
             if self.fail_deletion_in < 0:
                 self.fail_deletion_in = None
-                raise TemporaryError("the store is gone")
+                raise StoreError("the store does not answer")
         await super().delete(key)
-
-    def _refuse_if_away(self) -> None:
-        if self.is_away:
-            raise TemporaryError("the store is away")
 
 
 class Catalogue:
@@ -71,7 +51,7 @@ class Catalogue:
         self.database = database
         self.object_store = object_store
         self._handlers = handlers(lambda: None)
-        self._worker = Worker(database, object_store, SETTINGS)
+        self._worker = Worker(database, MarkedStore(object_store, "test", None), SETTINGS)
         self._seen = 0
 
     async def tell(self, *payloads: Payload, tenant_id: str = "default") -> list[Payload]:
@@ -113,7 +93,9 @@ class Catalogue:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def catalogue(database: OpenDatabase, tmp_path: Path) -> Catalogue:
-    return Catalogue(await database("checkpoints"), FailingStore(tmp_path))
+    root = tmp_path / "objects"
+    await initialise(root.as_uri())
+    return Catalogue(await database("checkpoints"), FailingStore(root))
 
 
 @pytest_asyncio.fixture(loop_scope="session")

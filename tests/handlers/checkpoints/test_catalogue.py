@@ -322,16 +322,3 @@ async def test_a_pin_of_what_the_sender_does_not_have_is_refused(
     (refused,) = await running.tell(pin, tenant_id=tenant_id)
     assert isinstance(refused, CheckpointPinRejected)
     assert refused.command_event_id
-
-
-async def test_a_store_that_shows_nothing_proves_nothing(running: Catalogue) -> None:
-    """Another directory stands where the job's was, as after a lost mount; then it is back."""
-    await write_checkpoint(running.object_store, 50)
-    await running.tell(make_written(50))
-    await write_checkpoint(running.object_store, 60)
-    with running.object_store.nothing_under(PREFIX):
-        resumed = make_resumed(None, rejected=(key_of(50),))
-        assert await running.tell(make_written(60), make_granted(fence=2), resumed) == []
-        assert await running.wait() == []
-    assert told(await running.wait() + await running.wait()) == [("checkpoint.committed", 60)]
-    assert await running.good_steps() == [50, 60]

@@ -100,11 +100,11 @@ async def test_a_pin_that_comes_before_the_deletion_saves_the_checkpoint(
     running: Catalogue,
 ) -> None:
     await save(running, 10, 20, 30)
-    running.object_store.is_away = True
     await write_checkpoint(running.object_store, 40)
+    running.object_store.move_away()
     await running.tell(make_written(40))
     await running.tell(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
-    running.object_store.is_away = False
+    running.object_store.move_back()
     assert deleted_steps(await running.wait()) == []
     assert await running.good_steps() == [10, 20, 30, 40]
 
@@ -146,34 +146,57 @@ async def test_the_checkpoint_a_new_run_resumes_from_stays(running: Catalogue) -
     assert await running.good_steps(fence=2) == [31]
 
 
-async def test_a_store_that_is_away_stops_nothing_and_costs_nothing(running: Catalogue) -> None:
-    await write_checkpoint(running.object_store, 50)
-    running.object_store.is_away = True
-    assert await running.tell(make_written(50)) == []
-    assert await running.wait() == []
-    assert await running.states() == {}
-    running.object_store.is_away = False
-    assert [one.kind.type for one in await running.wait()] == ["checkpoint.committed"]
-
-
-async def test_nothing_is_deleted_in_a_store_that_shows_nothing(running: Catalogue) -> None:
+async def test_while_the_store_is_unavailable_nothing_is_judged_however_long_it_takes(
+    running: Catalogue,
+) -> None:
+    """The run ends meanwhile: its last checkpoint is committed once the store is back."""
     await save(running, 10, 20, 30)
-    running.object_store.fail_deletion_in = 0
-    await save(running, 40)
-    with running.object_store.nothing_under(PREFIX):
+    await write_checkpoint(running.object_store, 40)
+    running.object_store.move_away()
+    assert await running.tell(make_written(40), make_failed()) == []
+    for _ in range(MAX_WAITS + 2):
         assert await running.wait() == []
-    assert deleted_steps(await running.wait() + await running.wait()) == [10]
-    assert shard_key(10) not in await keys(running)
+    assert set((await running.states()).values()) == {"good"}
+    assert await running.intents() == {"verify", "list"}
+    running.object_store.move_back()
+    emitted = await running.wait() + await running.wait()
+    assert [one.kind.type for one in emitted] == ["checkpoint.committed", "checkpoint.deleted"]
+    assert await running.good_steps() == [20, 30, 40]
+    assert await running.intents() == set()
 
 
-async def test_a_deletion_is_not_given_up_however_long_the_store_shows_nothing(
+async def test_a_last_checkpoint_of_which_no_report_arrived_is_found_once_the_store_is_back(
+    running: Catalogue,
+) -> None:
+    await write_checkpoint(running.object_store, 40)
+    running.object_store.move_away()
+    await running.tell(make_failed())
+    for _ in range(MAX_WAITS + 2):
+        assert await running.wait() == []
+    running.object_store.move_back()
+    assert [one.kind.type for one in await running.wait()] == ["checkpoint.committed"]
+    assert await running.intents() == set()
+
+
+async def test_a_deletion_is_not_given_up_however_long_the_store_is_unavailable(
     running: Catalogue,
 ) -> None:
     await save(running, 10, 20, 30)
     running.object_store.fail_deletion_in = 1
     await save(running, 40)
-    with running.object_store.nothing_under(PREFIX):
-        for _ in range(MAX_WAITS + 2):
-            await running.wait()
-    assert deleted_steps(await running.wait()) == [10]
+    running.object_store.move_away()
+    for _ in range(MAX_WAITS + 2):
+        assert await running.wait() == []
+    running.object_store.move_back()
+    assert deleted_steps(await running.wait() + await running.wait()) == [10]
     assert (await running.states())[key_of(10)] == "deleted"
+    assert shard_key(10) not in await keys(running)
+
+
+async def test_a_checkpoint_that_somebody_removed_is_rejected(running: Catalogue) -> None:
+    """The store is there and says so, also where nothing of the job is left."""
+    await save(running, 10)
+    for key in await keys(running):
+        await running.object_store.delete(key)
+    assert [one.kind.type for one in await running.wait()] == ["checkpoint.rejected"]
+    assert await running.intents() == {"list"}

@@ -9,6 +9,7 @@ from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.wiring import build
 from services.runtime.directory_store import DirectoryStore
 from services.runtime.kafka import KafkaAccess
+from services.runtime.stores import initialise
 from services.runtime.topics import create_topics
 from tests.events import make_event
 from tests.handlers.checkpoints.builders import (
@@ -33,6 +34,7 @@ async def test_checkpoints_are_committed_by_report_and_by_listing_across_a_resta
     environment = service_environment(kafka, postgres_dsn, topic_prefix)
     environment |= {"object_store_url": tmp_path.as_uri(), "list_seconds": 0.2}
     settings = CheckpointsSettings(**environment)
+    await initialise(tmp_path.as_uri())
     object_store = DirectoryStore(tmp_path)
     topic = f"{topic_prefix}events.checkpoints"
 

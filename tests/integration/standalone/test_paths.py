@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.stores import open_object_store
+from services.runtime.stores import initialise, open_object_store
 from tests.unit.standalone.test_parts import make_plan
 
 
@@ -14,6 +14,7 @@ async def test_the_object_store_is_the_directory_that_standalone_means(
 ) -> None:
     plan = make_plan(tmp_path / name)
     plan.home.create()
+    await initialise(plan.object_store_url)
     store = open_object_store(plan.object_store_url)
     await store.put("code/example", b"bytes")
     assert (plan.home.objects / "code" / "example").read_bytes() == b"bytes"

@@ -4,8 +4,8 @@ import sys
 
 import by_steps
 
+from drivetrain.directory_storage import DirectoryStorage
 from drivetrain.errors import StorageError
-from drivetrain.storage import DirectoryStorage
 
 sys.argv[0] = "by_steps.py"
 saves: set[str] = set()
@@ -13,7 +13,7 @@ put = DirectoryStorage.put
 
 
 def put_or_fail(self: DirectoryStorage, key: str, data: bytes) -> None:
-    saves.add(key.split("/")[0])
+    saves.add(key.split("/")[1])
     if len(saves) in (2, 3) and key.endswith(".json"):
         raise StorageError(f"{key}: no space left on device")
     put(self, key, data)

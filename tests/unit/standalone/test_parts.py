@@ -1,6 +1,7 @@
 """What each part is told, and what it is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,13 @@ def test_outside_parts_are_what_services_are_told() -> None:
     assert told["DRIVETRAIN_POSTGRES_DSN"] == "postgresql://elsewhere/x"
     assert told["DRIVETRAIN_OBJECT_STORE_URL"] == "s3://bucket/prefix"
     assert "DRIVETRAIN_KAFKA_SASL_PASSWORD" not in told
+
+
+def test_every_service_is_told_which_store_is_expected() -> None:
+    plan = replace(make_plan(), object_store_id="a" * 32)
+    for part in PARTS:
+        if part.layer is Layer.SERVICE:
+            assert variables_of(part.name, plan)["DRIVETRAIN_OBJECT_STORE_ID"] == "a" * 32
 
 
 def test_the_scheduler_gets_its_nodes_as_json() -> None:

@@ -10,8 +10,9 @@ import io
 import tarfile
 from pathlib import Path
 
-from drivetrain.storage import open_storage
+from drivetrain.storage import open_storage, open_unmarked
 from drivetrain_schemas.jobs import Code
+from drivetrain_schemas.pods import PodSpec
 
 MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_MEMBERS = 100_000
@@ -21,15 +22,24 @@ class InvalidCode(Exception):
     """The archive is not what the job named, or must not be unpacked."""
 
 
-def fetch(code: Code, endpoint_url: str | None, directory: Path) -> None:
+def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
     """Fetch and unpack. Raises InvalidCode or StorageError."""
-    parent, _, name = code.uri.rpartition("/")
-    data = open_storage(parent, endpoint_url).get(name)
+    data = _read(code.uri, spec)
     if data is None:
         raise InvalidCode(f"code: nothing lies at {code.uri}")
     if hashlib.sha256(data).hexdigest() != code.sha256:
         raise InvalidCode(f"code: {code.uri} has another SHA-256 than the job names")
     unpack(data, directory)
+
+
+def _read(uri: str, spec: PodSpec) -> bytes | None:
+    """From the platform's own store, which must be available to say that it is not there."""
+    store_url, endpoint_url = spec.object_store_url.rstrip("/"), spec.object_store_endpoint_url
+    if uri.startswith(f"{store_url}/"):
+        store = open_storage(store_url, endpoint_url, store_id=spec.object_store_id)
+        return store.get(uri.removeprefix(f"{store_url}/"))
+    parent, _, name = uri.rpartition("/")
+    return open_unmarked(parent, endpoint_url).get(name)
 
 
 def unpack(data: bytes, directory: Path) -> None:

@@ -73,7 +73,7 @@ def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
     detail = ""
     assert spec.job.code is not None
     try:
-        code.fetch(spec.job.code, spec.object_store_endpoint_url, target)
+        code.fetch(spec.job.code, spec, target)
     except (code.InvalidCode, StorageError) as error:
         detail = str(error)
     except BaseException as error:

@@ -67,6 +67,8 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
     }
     if spec.object_store_endpoint_url is not None:
         variables["DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"] = spec.object_store_endpoint_url
+    if spec.object_store_id is not None:
+        variables["DRIVETRAIN_OBJECT_STORE_ID"] = spec.object_store_id
     if spec.devices and spec.device_type != "cpu":
         variables[VISIBLE_DEVICES] = ",".join(_as_seen_outside(spec.devices))
     return variables

@@ -1,0 +1,43 @@
+"""The object store's first start: its marker is written once in the life of a data directory.
+
+In: the data directory and the store's address. Out: the id of the store, which every service and
+pod is given. `store.json` records that it was done; from then on nobody creates the store again, so
+one that was moved away is unavailable until it is back (docs/architecture.md, rule 10).
+"""
+
+import asyncio
+import json
+
+from services.runtime.errors import PlatformError
+from services.runtime.stores import initialise
+from services.standalone.files import write_private
+from services.standalone.home import Home
+
+_OWN = "in the data directory"  # which may be moved as a whole
+
+
+def store_id(home: Home, url: str, endpoint_url: str | None) -> str:
+    """Initialises the store where this data directory has never used it.
+
+    Raises OSError, or RuntimeError where the store does not answer then.
+    """
+    name = _OWN if url == home.objects.as_uri() else url
+    known = _read(home)
+    if name not in known:
+        try:
+            known[name] = asyncio.run(initialise(url, endpoint_url))
+        except PlatformError as error:
+            raise RuntimeError(str(error)) from error
+        write_private(home.store, json.dumps(known, indent=2) + "\n")
+    return known[name]
+
+
+def _read(home: Home) -> dict[str, str]:
+    try:
+        return dict(json.loads(home.store.read_text()))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError) as error:
+        raise RuntimeError(
+            f"{home.store} is damaged ({error}); remove it if the object store is in place."
+        ) from error

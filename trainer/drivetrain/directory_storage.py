@@ -1,0 +1,129 @@
+"""Storage in a directory: one file per key, written beside it, synced, then renamed.
+
+The root is made by `create_root` alone, for a new store. A root that is gone is a store
+that is unavailable; no write makes it again.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from drivetrain.errors import StorageError
+from drivetrain_schemas.object_store import failure_of_errno
+
+_WRITE_TRIES = 3
+
+
+class DirectoryStorage:
+    """One file per key below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def create_root(self) -> None:
+        with _as_storage_error(str(self._root)):
+            _make_directories(self._root, Path(self._root.anchor))
+
+    def put(self, key: str, data: bytes) -> None:
+        self._write(key, data, replace=True)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        return self._write(key, data, replace=False)
+
+    def get(self, key: str) -> bytes | None:
+        with _as_storage_error(key):
+            try:
+                return (self._root / key).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def list(self, prefix: str = "") -> list[str]:
+        with _as_storage_error(prefix):
+            start = self._root / prefix.rpartition("/")[0]
+            keys = (
+                path.relative_to(self._root).as_posix()
+                for path in _walk(start)
+                if not path.name.startswith(".")
+            )
+            return sorted(key for key in keys if key.startswith(prefix))
+
+    def delete(self, key: str) -> None:
+        with _as_storage_error(key):
+            path = self._root / key
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # other files are in it
+                if path.parent != self._root:
+                    path.parent.rmdir()
+
+    def close(self) -> None:
+        return None
+
+    def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+        with _as_storage_error(key):
+            for _ in range(_WRITE_TRIES - 1):
+                # A deletion beside this may have just removed the directory, which was empty.
+                with contextlib.suppress(FileNotFoundError):
+                    return self._write_once(self._root / key, data, replace=replace)
+            return self._write_once(self._root / key, data, replace=replace)
+
+    def _write_once(self, target: Path, data: bytes, *, replace: bool) -> bool:
+        _make_directories(target.parent, self._root)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if replace:
+                temporary.rename(target)
+            elif not _link(temporary, target):
+                return False
+            _sync_directory(target.parent)
+            return True
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _walk(start: Path) -> Iterator[Path]:
+    def complain(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+
+    for directory, _, names in os.walk(start, onerror=complain):
+        yield from (Path(directory, name) for name in names)
+
+
+def _make_directories(directory: Path, root: Path) -> None:
+    """Those below `root`, each as durable as what it will hold."""
+    if directory != root and not directory.is_dir():
+        _make_directories(directory.parent, root)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
+
+
+def _link(temporary: Path, target: Path) -> bool:
+    """False where the name is taken."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _as_storage_error(key: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{key}: {error}", failure_of_errno(error.errno)) from error

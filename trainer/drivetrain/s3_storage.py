@@ -1,0 +1,93 @@
+"""Storage in an S3 bucket through aiobotocore, driven from whichever thread calls."""
+
+import asyncio
+import threading
+from typing import Any
+
+from drivetrain.errors import StorageError
+from drivetrain_schemas.object_store import StoreFailure, failure_of_code
+
+
+class S3Storage:
+    """One call at a time."""
+
+    def __init__(self, bucket: str, prefix: str, endpoint_url: str | None) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._endpoint_url = endpoint_url
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._client: Any = None
+
+    def put(self, key: str, data: bytes) -> None:
+        self._call(key, "put_object", Key=self._prefix + key, Body=data)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        name = self._prefix + key
+        answer = self._call(
+            key, "put_object", but=("PreconditionFailed",), Key=name, Body=data, IfNoneMatch="*"
+        )
+        return answer is not None
+
+    def get(self, key: str) -> bytes | None:
+        answer = self._call(key, "get_object", but=("NoSuchKey", "404"), Key=self._prefix + key)
+        return None if answer is None else bytes(answer["Body"])
+
+    def list(self, prefix: str = "") -> list[str]:
+        keys: list[str] = []
+        page: dict[str, Any] = {}
+        while True:
+            answer = self._call(prefix, "list_objects_v2", Prefix=self._prefix + prefix, **page)
+            keys += [item["Key"].removeprefix(self._prefix) for item in answer.get("Contents", ())]
+            if not answer.get("IsTruncated"):
+                return sorted(keys)
+            page = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def delete(self, key: str) -> None:
+        self._call(key, "delete_object", Key=self._prefix + key)
+
+    def close(self) -> None:
+        """Only for a process that outlives its storage."""
+        if self._client is not None:
+            self._loop.run_until_complete(self._client.__aexit__(None, None, None))
+        self._loop.close()
+
+    def _call(self, key: str, operation: str, but: tuple[str, ...] = (), **arguments: Any) -> Any:
+        """The answer; None where it is an error with one of the codes `but`."""
+        from aiohttp import ClientError as ConnectionFailed
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            with self._lock:
+                return self._loop.run_until_complete(self._ask(operation, arguments))
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code"))
+            if code in but:
+                return None
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            raise StorageError(f"{key}: {error}", failure_of_code(code, status)) from error
+        except (BotoCoreError, ConnectionFailed, OSError) as error:
+            raise StorageError(f"{key}: {error}", StoreFailure.UNAVAILABLE) from error
+
+    async def _ask(self, operation: str, arguments: dict[str, Any]) -> Any:
+        if self._client is None:
+            from aiobotocore.config import AioConfig
+            from aiobotocore.session import get_session
+
+            config = AioConfig(
+                connect_timeout=5,
+                read_timeout=60,
+                retries={"max_attempts": 3, "mode": "standard"},
+                # Some S3 servers refuse checksums that are not required; manifests hold our own.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            )
+            context = get_session().create_client(
+                "s3", endpoint_url=self._endpoint_url, config=config
+            )
+            self._client = await context.__aenter__()  # lives as long as the process
+        answer = await getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        if "Body" in answer:
+            async with answer["Body"] as stream:
+                answer["Body"] = await stream.read()
+        return answer
