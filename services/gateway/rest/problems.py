@@ -16,10 +16,11 @@ from starlette.responses import JSONResponse, Response
 
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import FieldError
+from drivetrain_schemas.object_store import StoreFailure
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.runtime import logs
 from services.runtime.bus import PublishFailed
-from services.runtime.errors import TEMPORARY_ERRORS
+from services.runtime.errors import TEMPORARY_ERRORS, StoreError
 
 log = logs.get()
 
@@ -134,6 +135,7 @@ def install(app: FastAPI) -> None:
     for kind in TEMPORARY_ERRORS:
         app.add_exception_handler(cast(type[Exception], kind), _on_temporary)
     app.add_exception_handler(asyncpg.QueryCanceledError, _on_temporary)
+    app.add_exception_handler(StoreError, _on_store_error)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -194,6 +196,20 @@ async def _on_temporary(request: Request, error: Exception) -> Response:
     log.warning("request met something temporary", path=request.url.path, error=repr(error))
     detail = "the read model's database did not answer; try again in a moment"
     problem = Problem(503, "database_unavailable", detail, headers={"Retry-After": "2"})
+    return _answer(request, problem)
+
+
+async def _on_store_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StoreError)
+    log.warning("object store failed", path=request.url.path, error=str(error))
+    causes = {
+        StoreFailure.UNAVAILABLE: "is unavailable",
+        StoreFailure.READ_ONLY: "is read-only",
+        StoreFailure.FULL: "is full",
+        StoreFailure.ERROR: "failed",
+    }
+    detail = f"the object store {causes[error.failure]}; everything that needs no files works"
+    problem = Problem(503, error.failure.value, detail, headers={"Retry-After": "2"})
     return _answer(request, problem)
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas.object_store import StoreFailure
 from services.gateway.rest import code as uploads
 from services.gateway.rest.places import place_text
+from services.runtime.errors import StoreError
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import START, Story, spec
 
@@ -151,6 +153,27 @@ async def test_code_is_kept_once_under_its_hash(server: Server) -> None:
     assert await server.objects.get(f"code/default/{kept['sha256']}.tar.gz") == content
     body = {"spec": {**SPEC, "code": {"uri": kept["uri"], "sha256": kept["sha256"]}}}
     assert (await server.client.post("/v1/jobs", json=body)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (StoreFailure.READ_ONLY, "the object store is read-only"),
+        (StoreFailure.FULL, "the object store is full"),
+        (StoreFailure.UNAVAILABLE, "the object store is unavailable"),
+    ],
+)
+async def test_a_failure_of_the_object_store_is_named_as_that(
+    quiet_server: Server, monkeypatch: pytest.MonkeyPatch, failure: StoreFailure, words: str
+) -> None:
+    async def fail(key: str, content: bytes) -> bool:
+        raise StoreError("object store: /objects: no", failure)
+
+    monkeypatch.setattr(quiet_server.objects, "put_if_absent", fail)
+    content = archive(("train.py", b"print(1)"))
+    answer = await quiet_server.client.post("/v1/code", content=content, headers=GZIP)
+    assert (answer.status_code, answer.json()["code"]) == (503, failure.value)
+    assert words in answer.json()["detail"]
 
 
 def bomb() -> bytes:
