@@ -7,7 +7,7 @@ assignor. No Kafka transactions: aiokafka cannot fence them (issues 844, 1145).
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -400,6 +400,24 @@ class KafkaSource:
         except (KafkaError, OSError) as error:
             raise TemporaryError(f"Kafka does not answer: {error!r}") from error
         return {Partition(*tp): offset for tp, offset in ends.items()}
+
+
+async def read_to_end(access: KafkaAccess, topic: str) -> AsyncIterator[Sequence[Record]]:
+    """Every record that is on a topic now, in batches, without a group. Raises TemporaryError."""
+    consumer = AIOKafkaConsumer(topic, **access.options(), **CONSUMER_OPTIONS)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await consumer.start()
+            ends = await consumer.end_offsets(consumer.assignment())
+        left = {item for item, end in ends.items() if end}
+        while left:
+            for items in (await consumer.getmany(timeout_ms=1000)).values():
+                yield [_record(item) for item in items]
+            left = {item for item in left if await consumer.position(item) < ends[item]}
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+    finally:
+        await _close(consumer)
 
 
 async def _close(consumer: Any) -> None:

@@ -1,13 +1,16 @@
-"""Parking: what cannot be handled is set aside with its original bytes, and can be replayed.
+"""Parking: a record that cannot be handled is set aside with its original bytes, to be replayed.
 
 A parked record travels on `parked.<service>` with key, value and headers untouched, plus headers
-`x-parked-*` that say why and where it came from. `replay` puts it back on its topic with its id, so
-services that did handle it drop it, and the one that could not meets it again; a header more says
-which parked record it was, so that, parked anew, it is the same one. A record too large to be kept
-leaves the headers alone: whatever comes in must not stop the outbox.
+`x-parked-*` that say why and where it came from; headers of that name that a client wrote are left
+out. `replay` puts it back on its topic with its id: services that handled it drop it, and the one
+that could not reads it again. A further header says which parked record it was. That is believed
+only where it is proven: the id holds a digest of the record's content, so that no other content can
+pass as a replay. A record too large to be kept leaves only its `x-parked-*` headers: whatever is
+received must not stop the outbox.
 """
 
-import re
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -20,7 +23,9 @@ from services.runtime.transaction import Tx
 HEADER = "x-parked-"
 # Below what a parked topic takes (`topics`); a topic for events takes less than this.
 MAX_KEPT_BYTES = 1_500_000
-_PARKED_ID = re.compile("parked_[a-z2-7]{26}")
+_ID = "parked_"
+# Half of an id says where the record was, half what it holds: 65 bits each.
+_HALF = 13
 
 
 class NotKept(PlatformError):
@@ -38,11 +43,13 @@ class Unfit:
 
 def parked_id(service: str, record: Record) -> str:
     """The same record parked twice by one service has one id, and keeps it through a replay."""
-    replayed = parked_fact(record, "replay-of")
-    if _PARKED_ID.fullmatch(replayed):
-        return replayed
-    place = (record.topic, str(record.partition), str(record.offset))
-    return f"parked_{digest_id(service, *place)}"
+    content = _content_digest(record)
+    claimed = parked_fact(record, "replay-of")
+    claimed_place = claimed.removeprefix(_ID)[:_HALF]
+    if claimed == _id(service, claimed_place, content):
+        return claimed
+    place = digest_id(record.topic, str(record.partition), str(record.offset))[:_HALF]
+    return _id(service, place, content)
 
 
 def parked_headers(service: str, unfit: Unfit) -> list[tuple[str, bytes]]:
@@ -66,25 +73,27 @@ def parked_headers(service: str, unfit: Unfit) -> list[tuple[str, bytes]]:
 async def park(tx: Tx, service: str, unfit: Unfit) -> None:
     """Set the record aside once `tx` commits."""
     record = _storable(unfit.record)
-    facts = parked_headers(service, unfit)
     if size_bytes(record) > MAX_KEPT_BYTES:
         record = replace(record, key=None, value=None, headers=())
-    tx.forward(parked_topic(service).name, replace(record, headers=(*record.headers, *facts)))
+    headers = (*record.headers, *parked_headers(service, unfit))
+    tx.forward(parked_topic(service).name, replace(record, headers=headers))
 
 
-def replay_header(name: str) -> tuple[str, bytes]:
+def replay_header(parked_id: str) -> tuple[str, bytes]:
     """Goes with a record that is put back: the id under which it was parked."""
-    return HEADER + "replay-of", name.encode()
+    return HEADER + "replay-of", parked_id.encode()
 
 
 def original(record: Record) -> OutRecord:
-    """The record to be put back on its topic: as it was, and a header more. Raises NotKept."""
+    """The record to be put back on its topic: as it was, with the header of a replay.
+
+    Raises NotKept.
+    """
     if parked_fact(record, "omitted"):
         place = [parked_fact(record, name) for name in ("topic", "partition", "offset")]
-        raise NotKept(f"too large to be parked; it lies at {'/'.join(place)}")
-    headers = tuple((name, text) for name, text in record.headers if not name.startswith(HEADER))
-    again = replay_header(parked_fact(record, "id"))
-    return OutRecord(parked_fact(record, "topic"), record.key, record.value, (*headers, again))
+        raise NotKept(f"too large to be parked; it was read at {'/'.join(place)}")
+    headers = (*_own_headers(record.headers), replay_header(parked_fact(record, "id")))
+    return OutRecord(parked_fact(record, "topic"), record.key, record.value, headers)
 
 
 def parked_fact(record: Record, name: str) -> str:
@@ -93,7 +102,34 @@ def parked_fact(record: Record, name: str) -> str:
     return (found[-1] or b"").decode("utf-8", "replace") if found else ""
 
 
+def _id(service: str, place: str, content: str) -> str:
+    return _ID + place + digest_id(service, place, content)[:_HALF]
+
+
+def _content_digest(record: Record) -> str:
+    """Of all that a replay puts back."""
+    kept = _storable(record)
+    parts = [kept.key or b"", kept.value or b""]
+    for name, value in kept.headers:
+        parts += [name.encode(), b"-" if value is None else b"+" + value]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8) + part)
+    return digest.hexdigest()
+
+
 def _storable(record: Record) -> OutRecord:
-    """The record as its outbox row can hold it: Postgres takes no NUL in a text, Kafka does."""
-    headers = tuple((name.replace("\0", "\ufffd"), text) for name, text in record.headers)
+    """The client's part of a record, as its outbox row can hold it.
+
+    Postgres takes no NUL in a text, Kafka does.
+    """
+    own = _own_headers(record.headers)
+    headers = tuple((name.replace("\0", "\ufffd"), value) for name, value in own)
     return OutRecord(record.topic, record.key, record.value, headers)
+
+
+Header = tuple[str, bytes | None]
+
+
+def _own_headers(headers: Iterable[Header]) -> Sequence[Header]:
+    return tuple(header for header in headers if not header[0].startswith(HEADER))

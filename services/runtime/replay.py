@@ -1,68 +1,105 @@
-"""`python -m services.<name> replay ID`: put a parked record back on its topic, with its id.
+"""`python -m services.<name> replay ID...`: put parked records back on their topics.
 
-`ID` is a parked id, or `all`. The parked topic is read to its end; nothing is removed from it. What
-was too large to be kept is named, and the others are put back.
+An `ID` is a parked id; `all` means every one. Events keep their ids. The parked topic is read once,
+from its start to its present end, and nothing is removed from it. Records are put back in chunks as
+they are read, so memory does not grow with their number. What was too large to be kept is named and
+left out.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 
 from drivetrain_schemas.topics import parked_topic
-from services.runtime.bus import OutRecord, Partition, Record
+from services.runtime.bus import Outcome, OutRecord, Publisher, PublishFailed, Record, size_bytes
 from services.runtime.errors import TemporaryError
-from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.kafka import KafkaAccess, KafkaPublisher, read_to_end
 from services.runtime.parking import NotKept, original, parked_fact
 from services.runtime.transaction import Origin
 
+CHUNK_RECORDS = 500
+CHUNK_BYTES = 4_000_000
 
-async def replay(access: KafkaAccess, origin: Origin, service: str, wanted: str) -> int:
-    """Returns the exit code: 0 when something was put back."""
+
+async def replay(
+    access: KafkaAccess, origin: Origin, service: str, parked_ids: Collection[str]
+) -> int:
+    """Returns the exit code: 0 when something was put back and everything asked for was found."""
     topic = origin.topic_prefix + parked_topic(service).name
     publisher = KafkaPublisher(access, f"{topic}.replay")
+    run = _Replay(publisher, parked_ids)
+    problem = ""
     try:
-        chosen = await _read(access, topic, wanted)
-        if not chosen:
-            print(f"{topic} holds no {wanted}", file=sys.stderr)
-            return 1
-        kept = _kept(chosen)
-        await publisher.publish(kept)
+        async for batch in read_to_end(access, topic):
+            await run.take(batch)
+            if run.is_complete:
+                break
+        await run.flush()
     except TemporaryError as error:
-        print(f"not replayed: {error}", file=sys.stderr)
-        return 1
+        problem = str(error)
     finally:
         await publisher.close()
-    print(f"{len(kept)} replayed")
-    return 0 if kept else 1
+    return _report(run, topic, problem)
 
 
-def _kept(chosen: Mapping[str, Record]) -> list[OutRecord]:
-    kept = []
-    for name, record in chosen.items():
+class _Replay:
+    """One pass over a parked topic."""
+
+    def __init__(self, publisher: Publisher, parked_ids: Collection[str]) -> None:
+        self.missing = set(parked_ids) - {"all"}
+        self.num_replayed = 0
+        self._takes_all = "all" in parked_ids
+        self._publisher = publisher
+        self._seen: set[str] = set()
+        self._chunk: list[tuple[str, OutRecord]] = []
+        self._chunk_bytes = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._takes_all and not self.missing
+
+    async def take(self, batch: Sequence[Record]) -> None:
+        for record in batch:
+            parked_id = parked_fact(record, "id")
+            is_wanted = self._takes_all or parked_id in self.missing
+            if not is_wanted or parked_id in self._seen:  # a relay may send twice
+                continue
+            self._seen.add(parked_id)
+            self.missing.discard(parked_id)
+            try:
+                put_back = original(record)
+            except NotKept as error:
+                print(f"{parked_id} is not replayed: {error}", file=sys.stderr)
+                continue
+            self._chunk.append((parked_id, put_back))
+            self._chunk_bytes += size_bytes(put_back)
+            if len(self._chunk) >= CHUNK_RECORDS or self._chunk_bytes >= CHUNK_BYTES:
+                await self.flush()
+
+    async def flush(self) -> None:
+        """Raises TemporaryError where Kafka did not acknowledge."""
+        chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
         try:
-            kept.append(original(record))
-        except NotKept as error:
-            print(f"{name} is not replayed: {error}", file=sys.stderr)
-    return kept
+            await self._publisher.publish([record for _, record in chunk])
+        except PublishFailed as failure:
+            self._count(chunk, failure)
+        else:
+            self.num_replayed += len(chunk)
+
+    def _count(self, chunk: Sequence[tuple[str, OutRecord]], failure: PublishFailed) -> None:
+        outcomes = [delivery.outcome for delivery in failure.deliveries]
+        self.num_replayed += outcomes.count(Outcome.ACKNOWLEDGED)
+        if Outcome.UNKNOWN in outcomes:
+            raise failure
+        for (parked_id, _), delivery in zip(chunk, failure.deliveries, strict=True):
+            if delivery.outcome is Outcome.REFUSED:
+                print(f"{parked_id} is not replayed: {delivery.detail}", file=sys.stderr)
 
 
-async def _read(access: KafkaAccess, topic: str, wanted: str) -> dict[str, Record]:
-    """The parked records of this id, or all, by id: one parked twice comes once."""
-    group = f"{topic}.replay"
-    source = KafkaSource(access, group, [topic], member=f"{group}.0", max_records=500)
-    await source.start()
-    found: dict[str, Record] = {}
-    rewound: set[Partition] = set()
-    try:
-        while True:
-            for partition in source.assignment() - rewound:
-                source.seek(partition, 0)
-                rewound.add(partition)
-            for batch in (await source.poll(1.0)).values():
-                records = ((parked_fact(record, "id"), record) for record in batch)
-                found |= {name: record for name, record in records if wanted in (name, "all")}
-            ends = await source.end_offsets()
-            positions = {item: await source.position(item) for item in rewound}
-            if ends and all((positions.get(item) or 0) >= end for item, end in ends.items()):
-                return found
-    finally:
-        await source.stop()
+def _report(run: _Replay, topic: str, problem: str) -> int:
+    print(f"{run.num_replayed} replayed")
+    if problem:
+        print(f"stopped: {problem}; replay again, what was handled is dropped", file=sys.stderr)
+        return 1
+    for parked_id in sorted(run.missing):
+        print(f"{topic} holds no {parked_id}", file=sys.stderr)
+    return 0 if run.num_replayed and not run.missing else 1

@@ -97,7 +97,7 @@ class Service:
 
 
 def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
-    """The command line of a service: serve, `rebuild`, `replay ID`, `--print-config`."""
+    """The command line of a service: serve, `rebuild`, `replay ID...`, `--print-config`."""
     arguments = sys.argv[1:]
     try:
         settings = from_process(settings_class)
@@ -110,12 +110,12 @@ def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
             code = asyncio.run(run(service))
         elif arguments == ["rebuild"]:
             code = asyncio.run(rebuild(service))
-        elif len(arguments) == 2 and arguments[0] == "replay":
+        elif len(arguments) > 1 and arguments[0] == "replay":
             code = asyncio.run(
-                replay.replay(KafkaAccess.of(settings), service.origin, service.name, arguments[1])
+                replay.replay(KafkaAccess.of(settings), service.origin, service.name, arguments[1:])
             )
         else:
-            print("usage: python -m services.<name> [rebuild | replay ID | --print-config]")
+            print("usage: python -m services.<name> [rebuild | replay ID... | --print-config]")
             code = EXIT_CONFIGURATION
     except ConfigurationError as error:
         print(error, file=sys.stderr)

@@ -11,9 +11,9 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Cause, parse
 from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.errors import EventTooLarge, is_temporary
-from services.runtime.parking import Unfit, original, park
+from services.runtime.parking import Unfit, original, park, parked_id
 from tests.conftest import OpenDatabase
-from tests.events import emitted, make_event
+from tests.events import emitted, make_event, parked
 from tests.handlers.runtime.charges import charge
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
@@ -165,3 +165,16 @@ async def test_two_causes_in_one_transaction_are_two_traces(database: OpenDataba
     first, second, third = (event.traceparent.split("-")[1] for event in await emitted(db))
     assert first != second
     assert first == third
+
+
+async def test_headers_by_which_a_client_claims_to_be_parked_are_left_out(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    claims = (("x-parked-omitted", b"5"), ("x-parked-id", b"parked_other"), ("h", b"1"))
+    record = Record("t.commands.jobs", 1, 7, 0, b"key", b"value", claims)
+    async with db.transaction() as tx:
+        await park(tx, "cost", Unfit(record, "not_json", "why"))
+    (facts,) = await parked(db)
+    assert "omitted" not in facts
+    assert facts["id"] == parked_id("cost", record)

@@ -123,9 +123,9 @@ async def test_a_deadly_event_is_parked_after_three_crashes_and_replay_brings_it
     assert parked_fact(parked, "reason") == "crash_loop"
     assert parsed([parked])[0].event_id == deadly.event_id
     name = parked_fact(parked, "id")
-    assert await replay(kafka, service.origin, "cost", "parked_of_nobody") == 1
+    assert await replay(kafka, service.origin, "cost", ["parked_of_nobody"]) == 1
     async with running(service):  # the bug is mended
-        assert await replay(kafka, service.origin, "cost", name) == 0
+        assert await replay(kafka, service.origin, "cost", [name]) == 0
         charges = await until_charged(kafka, topic_prefix, want | {deadly.event_id})
     assert {event.causation_id for event in charges} == want | {deadly.event_id}
     assert all(isinstance(event.payload, ChargeRecorded) for event in charges)

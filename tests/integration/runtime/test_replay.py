@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.runtime import replay as replay_module
 from services.runtime.bus import OutRecord, Record
 from services.runtime.kafka import KafkaAccess, KafkaPublisher
 from services.runtime.parking import MAX_KEPT_BYTES, Unfit, parked_headers, parked_id
@@ -29,12 +30,44 @@ async def test_all_puts_back_what_was_kept_and_names_the_rest(
     await publisher.publish(parked)
     await publisher.close()
     origin = Origin("/drivetrain/cost", topic_prefix)
-    assert await replay(kafka, origin, "cost", "all") == 0
+    assert await replay(kafka, origin, "cost", ["all"]) == 0
     back = await read_topic(kafka, source, at_least=2)
     assert [it.value for it in back] == [b"one", b"two"]
-    # Parked anew they are the ones they were.
+    # Parked again they have the ids that they had.
     assert [parked_id("cost", it) for it in back] == [parked_id("cost", it) for it in kept]
     said = capsys.readouterr()
     assert "2 replayed" in said.out
     assert f"{parked_id('cost', large)} is not replayed: too large" in said.err
-    assert await replay(kafka, origin, "cost", parked_id("cost", large)) == 1
+    assert await replay(kafka, origin, "cost", [parked_id("cost", large)]) == 1
+
+
+async def test_some_of_many_are_put_back_in_one_pass(
+    kafka: KafkaAccess,
+    topic_prefix: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay_module, "CHUNK_RECORDS", 7)
+    await create_topics(kafka, topic_prefix)
+    source = topic_prefix + "events.jobs"
+    records = [Record(source, 0, number, 0, b"k", b"%d" % number) for number in range(100)]
+    parked = [
+        OutRecord(
+            topic_prefix + "parked.cost",
+            it.key,
+            it.value,
+            tuple(parked_headers("cost", Unfit(it, "empty", ""))),
+        )
+        for it in records
+    ]
+    publisher = KafkaPublisher(kafka, "tests")
+    await publisher.publish(parked)
+    await publisher.close()
+    wanted = [parked_id("cost", it) for it in records[::3]]
+    origin = Origin("/drivetrain/cost", topic_prefix)
+    assert await replay(kafka, origin, "cost", [*wanted, "parked_of_nobody"]) == 1
+    said = capsys.readouterr()
+    assert f"{len(wanted)} replayed" in said.out
+    assert "holds no parked_of_nobody" in said.err
+    back = await read_topic(kafka, source, at_least=len(wanted))
+    assert [it.value for it in back] == [it.value for it in records[::3]]

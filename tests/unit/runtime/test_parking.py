@@ -1,6 +1,7 @@
 """A parked record: its bytes as they were, and why and where in headers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ RECORD = Record(
 
 
 def parked(record: Record, detail: str = "not JSON") -> Record:
-    headers = (*record.headers, *parked_headers("cost", Unfit(record, "not_json", detail)))
+    own = [(name.replace("\0", "\ufffd"), text) for name, text in record.headers]
+    headers = (*own, *parked_headers("cost", Unfit(record, "not_json", detail)))
     return replace(record, topic="t.parked.cost", partition=0, offset=0, headers=headers)
 
 
@@ -43,15 +45,59 @@ def test_the_original_comes_back_byte_by_byte() -> None:
     assert again.headers[:-1] == RECORD.headers
 
 
-def test_what_is_parked_again_after_a_replay_is_the_same_one() -> None:
+def put_back(parked_record: Record, offset: int) -> Record:
+    """As the service reads it after the replay."""
+    again = original(parked_record)
+    return Record(again.topic, 3, offset, 0, again.key, again.value, again.headers)
+
+
+def test_a_replay_that_fails_again_is_the_same_parked_record_at_another_place() -> None:
     record, name = RECORD, parked_id("cost", RECORD)
     for offset in range(50, 53):
-        again = original(parked(record))
-        record = Record(again.topic, 3, offset, 0, again.key, again.value, again.headers)
+        record = put_back(parked(record), offset)
         assert parked_fact(parked(record), "id") == name
-        assert len(again.headers) == len(RECORD.headers) + 1
-    forged = replace(RECORD, headers=(("x-parked-replay-of", b"<script>"),))
-    assert parked_id("cost", forged) == name
+        assert parked_fact(parked(record), "offset") == str(offset)
+        assert len(record.headers) == len(RECORD.headers) + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": b"job_b"},
+        {"value": b"\xff other"},
+        {"headers": (("ce_id", b"2"), ("x", b""))},
+        {"headers": (("ce_id", b"1"), ("x", None))},
+        {"headers": ()},
+    ],
+)
+def test_a_record_that_claims_to_be_a_replay_of_another_content_is_parked_as_its_own(
+    change: dict[str, Any],
+) -> None:
+    """A client could otherwise hide its broken records behind one that was replayed."""
+    genuine = put_back(parked(RECORD), 50)
+    claim = genuine.headers[-1]
+    changed = replace(genuine, **change)
+    forged = replace(changed, headers=(*(h for h in changed.headers if h != claim), claim))
+    assert parked_id("cost", genuine) == parked_id("cost", RECORD)
+    assert parked_id("cost", forged) != parked_id("cost", RECORD)
+
+
+@pytest.mark.parametrize("claim", ["<script>", "", "parked_", "parked_" + "a" * 26])
+def test_a_claim_that_proves_nothing_changes_nothing(claim: str) -> None:
+    headers = (*RECORD.headers, ("x-parked-replay-of", claim.encode()))
+    assert parked_id("cost", replace(RECORD, headers=headers)) == parked_id("cost", RECORD)
+
+
+def test_a_replay_parked_by_another_service_is_a_record_of_its_own() -> None:
+    again = put_back(parked(RECORD), 50)
+    assert parked_id("hpo", again) != parked_id("hpo", RECORD)
+
+
+def test_a_replay_of_a_record_without_key_and_value_is_the_same_one() -> None:
+    """Our producer writes an empty value where there is neither."""
+    bare = replace(RECORD, key=None, value=None, headers=(("\0", b"1"),))
+    again = replace(put_back(parked(bare), 50), value=b"")
+    assert parked_id("cost", again) == parked_id("cost", bare)
 
 
 def test_a_record_that_was_parked_before_says_where_it_came_from_last() -> None:
@@ -60,7 +106,7 @@ def test_a_record_that_was_parked_before_says_where_it_came_from_last() -> None:
 
 
 def test_the_same_record_parked_twice_has_one_id() -> None:
-    assert parked_id("cost", RECORD) == parked_id("cost", replace(RECORD, value=b"other"))
+    assert parked_id("cost", RECORD) == parked_id("cost", replace(RECORD, timestamp_ms=7))
     assert parked_id("cost", RECORD) != parked_id("hpo", RECORD)
     assert parked_id("cost", RECORD) != parked_id("cost", replace(RECORD, offset=42))
 
