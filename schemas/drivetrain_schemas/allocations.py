@@ -1,6 +1,7 @@
 """Allocations: a run's slots from grant to release. Never edited, only released.
 
-These two times are the only ones that price anything.
+The owner pays from `granted_at` to `paid_ends_at`; these times and `released_at` are the only ones
+that price anything.
 """
 
 from typing import Annotated
@@ -40,6 +41,11 @@ class AllocationGranted(_OfAllocation):
 
 @event("allocation.released", topic=EVENTS_JOBS, producer="scheduler")
 class AllocationReleased(_OfAllocation):
-    """The slots are free again; the pods were proven gone before `released_at`."""
+    """The slots are free again; the pods were proven gone before `released_at`.
+
+    The owner pays until `paid_ends_at`, the end of the last pod; from then on it is the platform's
+    own cost. Events of earlier releases lack it: they are paid until `released_at`.
+    """
 
     released_at: UtcTime
+    paid_ends_at: UtcTime | None = None

@@ -1,4 +1,8 @@
-"""Charges: money for measured slot-time. Append-only; a correction is a reversing row."""
+"""Charges: money for measured slot-time. Append-only; a correction is a reversing row.
+
+A reversing row names the charge that it takes back, for the same slots and time at the negative
+amount; what is right instead follows as a charge of its own.
+"""
 
 from typing import Annotated
 
@@ -12,7 +16,11 @@ from drivetrain_schemas.units import Attempt, MicroUsd
 
 @event("charge.recorded", topic=EVENTS_CHARGES, producer="cost")
 class ChargeRecorded(Payload):
-    """`num_slots` slots from `starts_at` (in) to `ends_at` (out) at one price, rounded once."""
+    """`num_slots` slots from `starts_at` (in) to `ends_at` (out) at one price, rounded once.
+
+    The same slots, held from `ends_at` to `platform_ends_at` after the last pod had ended, are the
+    platform's own cost: `platform_micro_usd` at the same price, which nobody is charged.
+    """
 
     charge_id: ChargeId
     tenant_id: TenantId
@@ -29,3 +37,5 @@ class ChargeRecorded(Payload):
     price_micro_usd_per_slot_hour: MicroUsd
     amount_micro_usd: MicroUsd
     reverses_charge_id: ChargeId | None = None
+    platform_ends_at: UtcTime | None = None
+    platform_micro_usd: MicroUsd | None = None

@@ -27,12 +27,15 @@ class Unpriced(BaseModel):
 class Spend(BaseModel):
     """Micro-dollars: charged for what was released, accruing for what is held now.
 
-    What `unpriced` names counts 0 in them, because its price is not known, not because it is free.
+    `platform_micro_usd` is the platform's own cost: slots that it held on after their pods had
+    ended. Nobody is charged it, and no other figure contains it. What `unpriced` names counts 0,
+    because its price is not known, not because it is free.
     """
 
     charged_micro_usd: int
     accruing_micro_usd: int
     total_micro_usd: int
+    platform_micro_usd: int
     unpriced: tuple[Unpriced, ...]
 
 
@@ -75,7 +78,8 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
         price = book.price_at(pool, device_type, now)
         if price is None:
             raise HTTPException(404, f"no price for device type {device_type!r} in pool {pool!r}")
-        usage = Usage("", pool, device_type, devices, now, now + timedelta(seconds=seconds))
+        end = now + timedelta(seconds=seconds)
+        usage = Usage("", pool, device_type, devices, now, end, end)
         return Estimate(
             price_id=price.price_id,
             price_micro_usd_per_slot_hour=price.micro_usd_per_slot_hour,
@@ -86,13 +90,17 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
 
 
 def _spend(
-    charged: int, unpriced: set[tuple[str, str]], usages: tuple[Usage, ...], book: PriceBook
+    charged: store.Charged,
+    unpriced: set[tuple[str, str]],
+    usages: tuple[Usage, ...],
+    book: PriceBook,
 ) -> Spend:
     accruing = total_micro_usd(usages, book)
     kinds = sorted(unpriced | unpriced_kinds(usages, book))
     return Spend(
-        charged_micro_usd=charged,
+        charged_micro_usd=charged.charged_micro_usd,
         accruing_micro_usd=accruing,
-        total_micro_usd=charged + accruing,
+        total_micro_usd=charged.charged_micro_usd + accruing,
+        platform_micro_usd=charged.platform_micro_usd,
         unpriced=tuple(Unpriced(pool=pool, device_type=kind) for pool, kind in kinds),
     )

@@ -10,8 +10,9 @@ from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
 from services.cost import store
 from services.cost.core.charges import Charge, Usage, charges
+from services.cost.core.corrections import platform_fields
 from services.cost.core.prices import UNPRICED, PriceBook
-from services.cost.instruments import CHARGED, UNPRICED_CHARGES
+from services.cost.instruments import CHARGED, PLATFORM_COST, UNPRICED_CHARGES
 from services.runtime import logs
 from services.runtime.processing import HandlerTable
 from services.runtime.transaction import Tx
@@ -28,23 +29,26 @@ def handlers(book: PriceBook) -> HandlerTable:
     async def on_released(tx: Tx, event: Event[AllocationReleased]) -> None:
         released = event.payload
         await store.put_allocation(tx.connection, released, released.released_at)
+        if await store.is_charged(tx.connection, released.allocation_id):
+            return  # delivered again after its inbox row was pruned
         for charge in charges(usage(released), book):
             fact = recorded(released, charge)
             await store.insert_charge(tx.connection, fact)
             await tx.emit(fact, tenant_id=released.tenant_id, cause=event)
-            tx.after_commit(partial(_observe, fact))
+            tx.after_commit(partial(observe, fact))
 
     return {AllocationGranted: on_granted, AllocationReleased: on_released}
 
 
 def usage(released: AllocationReleased) -> Usage:
-    """What is to be priced."""
+    """What is to be priced. Releases of earlier versions are paid to their end."""
     return Usage(
         allocation_id=released.allocation_id,
         pool=released.pool,
         device_type=released.device_type,
         num_slots=len(released.slots),
         starts_at=released.granted_at,
+        paid_ends_at=released.paid_ends_at or released.released_at,
         ends_at=released.released_at,
     )
 
@@ -66,11 +70,15 @@ def recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
         price_id=charge.period.price_id,
         price_micro_usd_per_slot_hour=charge.period.micro_usd_per_slot_hour,
         amount_micro_usd=charge.amount_micro_usd,
+        **platform_fields(charge),
     )
 
 
-def _observe(charge: ChargeRecorded) -> None:
+def observe(charge: ChargeRecorded) -> None:
+    """Count and log a charge that is committed."""
     CHARGED.labels(charge.pool, charge.device_type).inc(charge.amount_micro_usd / 1_000_000)
+    platform_micro_usd = charge.platform_micro_usd or 0
+    PLATFORM_COST.labels(charge.pool, charge.device_type).inc(platform_micro_usd / 1_000_000)
     if charge.price_id == UNPRICED:
         UNPRICED_CHARGES.labels(charge.pool, charge.device_type).inc()
         log.warning(
@@ -80,4 +88,5 @@ def _observe(charge: ChargeRecorded) -> None:
     log.info(
         "charge recorded", tenant_id=charge.tenant_id, job_id=charge.job_id,
         charge_id=charge.charge_id, amount_micro_usd=charge.amount_micro_usd,
+        platform_micro_usd=platform_micro_usd,
     )  # fmt: skip

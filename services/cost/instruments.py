@@ -5,6 +5,15 @@ from prometheus_client import Counter
 CHARGED = Counter(
     "drivetrain_cost_charged_usd_total", "Money charged, in dollars.", ["pool", "device_type"]
 )
+PLATFORM_COST = Counter(
+    "drivetrain_cost_platform_usd_total",
+    "What slots cost the platform itself between the end of their pods and their release.",
+    ["pool", "device_type"],
+)
+REPRICED = Counter(
+    "drivetrain_cost_repriced_charges_total",
+    "Charges at no price that were replaced once a price was known.",
+)
 UNPRICED_CHARGES = Counter(
     "drivetrain_cost_unpriced_charges_total",
     "Charges for usage that no price covers.",

@@ -1,8 +1,10 @@
 """The statements of the cost service: one function each, no rules."""
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 import asyncpg
 
@@ -18,28 +20,70 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at)
 """
+# The totals belong to the same statement: a charge counts once, or not at all.
 _INSERT_CHARGE = """
-insert into charges
-    (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool, device_type, num_slots,
-     starts_at, ends_at, price_id, price_micro_usd_per_slot_hour, amount_micro_usd)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-"""
-_CHARGED_TO_JOB = "select coalesce(sum(amount_micro_usd), 0)::bigint from charges where job_id = $1"
-_CHARGED_TO_TENANT = (
-    "select coalesce(sum(amount_micro_usd), 0)::bigint from charges where tenant_id = $1"
+with new as (
+    insert into charges
+        (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool, device_type,
+         num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour, amount_micro_usd,
+         reverses_charge_id, platform_ends_at, platform_micro_usd, correction)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+    on conflict (charge_id) do nothing returning *
+), by_day as (
+    insert into spend_by_day
+        select tenant_id, (ends_at at time zone 'UTC')::date, amount_micro_usd, platform_micro_usd
+        from new
+    on conflict (tenant_id, day) do update set
+        charged_micro_usd = spend_by_day.charged_micro_usd + excluded.charged_micro_usd,
+        platform_micro_usd = spend_by_day.platform_micro_usd + excluded.platform_micro_usd
+), unpriced as (
+    insert into unpriced_use
+        select tenant_id, pool, device_type,
+            case when reverses_charge_id is null then 1 else -1 end
+        from new where price_id = $19
+    on conflict (tenant_id, pool, device_type) do update set
+        num_charges = unpriced_use.num_charges + excluded.num_charges
 )
-_UNPRICED_OF_JOB = """
-select distinct pool, device_type from charges where price_id = $2 and job_id = $1
+select count(*) from new
 """
-_UNPRICED_OF_TENANT = """
-select distinct pool, device_type from charges where price_id = $2 and tenant_id = $1
+_IS_CHARGED = "select exists (select from charges where allocation_id = $1)"
+CHARGED_TO_JOB = """
+select coalesce(sum(amount_micro_usd), 0)::bigint as charged,
+    coalesce(sum(platform_micro_usd), 0)::bigint as platform
+from charges where job_id = $1
+"""
+CHARGED_TO_TENANT = """
+select coalesce(sum(charged_micro_usd), 0)::bigint as charged,
+    coalesce(sum(platform_micro_usd), 0)::bigint as platform
+from spend_by_day where tenant_id = $1
+"""
+UNPRICED_OF_JOB = """
+select pool, device_type from charges where price_id = 'unpriced' and job_id = $1
+group by pool, device_type having sum(case when reverses_charge_id is null then 1 else -1 end) > 0
+"""
+UNPRICED_OF_TENANT = """
+select pool, device_type from unpriced_use where tenant_id = $1 and num_charges > 0
 """
 _OPEN = """
 select allocation_id, pool, device_type, num_slots, granted_at, clock_timestamp() as now
 from allocations where released_at is null and {column} = $1 order by allocation_id
 """
-_OPEN_OF_JOB = _OPEN.format(column="job_id")
-_OPEN_OF_TENANT = _OPEN.format(column="tenant_id")
+OPEN_OF_JOB = _OPEN.format(column="job_id")
+OPEN_OF_TENANT = _OPEN.format(column="tenant_id")
+UNPRICED_CHARGES = """
+select * from charges where price_id = 'unpriced' and reverses_charge_id is null and charge_id > $1
+    and not exists (
+        select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)
+order by charge_id limit $2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """What was charged, and what the same slots cost the platform itself."""
+
+    charged_micro_usd: int
+    platform_micro_usd: int
 
 
 async def put_allocation(
@@ -61,8 +105,15 @@ async def put_allocation(
     )
 
 
-async def insert_charge(connection: asyncpg.Connection, charge: ChargeRecorded) -> None:
-    await connection.execute(
+async def is_charged(connection: asyncpg.Connection, allocation_id: str) -> bool:
+    return bool(await connection.fetchval(_IS_CHARGED, allocation_id))
+
+
+async def insert_charge(
+    connection: asyncpg.Connection, charge: ChargeRecorded, correction: int = 0
+) -> bool:
+    """Append it and add it to the totals; False where it is there already."""
+    num_new = await connection.fetchval(
         _INSERT_CHARGE,
         charge.charge_id,
         charge.tenant_id,
@@ -78,7 +129,21 @@ async def insert_charge(connection: asyncpg.Connection, charge: ChargeRecorded) 
         charge.price_id,
         charge.price_micro_usd_per_slot_hour,
         charge.amount_micro_usd,
+        charge.reverses_charge_id,
+        charge.platform_ends_at,
+        charge.platform_micro_usd or 0,
+        correction,
+        UNPRICED,
     )
+    return bool(num_new)
+
+
+async def unpriced_charges(
+    connection: asyncpg.Connection, after: str, limit: int
+) -> Sequence[tuple[ChargeRecorded, int]]:
+    """Charges at no price that nothing replaces yet, each with its correction, in order of id."""
+    rows = await connection.fetch(UNPRICED_CHARGES, after, limit)
+    return [(_charge(row), row["correction"]) for row in rows]
 
 
 def one_moment(connection: asyncpg.Connection) -> AbstractAsyncContextManager[Any]:
@@ -86,44 +151,72 @@ def one_moment(connection: asyncpg.Connection) -> AbstractAsyncContextManager[An
     return connection.transaction(isolation="repeatable_read", readonly=True)
 
 
-async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> int:
-    return cast(int, await connection.fetchval(_CHARGED_TO_JOB, job_id))
+async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> Charged:
+    return _charged(await connection.fetchrow(CHARGED_TO_JOB, job_id))
 
 
-async def charged_to_tenant(connection: asyncpg.Connection, tenant_id: str) -> int:
-    return cast(int, await connection.fetchval(_CHARGED_TO_TENANT, tenant_id))
+async def charged_to_tenant(connection: asyncpg.Connection, tenant_id: str) -> Charged:
+    return _charged(await connection.fetchrow(CHARGED_TO_TENANT, tenant_id))
 
 
 async def unpriced_of_job(connection: asyncpg.Connection, job_id: str) -> set[tuple[str, str]]:
     """The pools and device types that were charged nothing, because no price covered them."""
-    rows = await connection.fetch(_UNPRICED_OF_JOB, job_id, UNPRICED)
+    rows = await connection.fetch(UNPRICED_OF_JOB, job_id)
     return {(row["pool"], row["device_type"]) for row in rows}
 
 
 async def unpriced_of_tenant(
     connection: asyncpg.Connection, tenant_id: str
 ) -> set[tuple[str, str]]:
-    rows = await connection.fetch(_UNPRICED_OF_TENANT, tenant_id, UNPRICED)
+    rows = await connection.fetch(UNPRICED_OF_TENANT, tenant_id)
     return {(row["pool"], row["device_type"]) for row in rows}
 
 
 async def open_usages_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[Usage, ...]:
     """What the job holds now, from its grant to this moment of the database's clock."""
-    return tuple(_usage(row) for row in await connection.fetch(_OPEN_OF_JOB, job_id))
+    return tuple(_usage(row) for row in await connection.fetch(OPEN_OF_JOB, job_id))
 
 
 async def open_usages_of_tenant(
     connection: asyncpg.Connection, tenant_id: str
 ) -> tuple[Usage, ...]:
-    return tuple(_usage(row) for row in await connection.fetch(_OPEN_OF_TENANT, tenant_id))
+    return tuple(_usage(row) for row in await connection.fetch(OPEN_OF_TENANT, tenant_id))
+
+
+def _charged(row: Any) -> Charged:
+    return Charged(row["charged"], row["platform"])
 
 
 def _usage(row: asyncpg.Record) -> Usage:
+    now = max(row["granted_at"], row["now"])
     return Usage(
         allocation_id=row["allocation_id"],
         pool=row["pool"],
         device_type=row["device_type"],
         num_slots=row["num_slots"],
         starts_at=row["granted_at"],
-        ends_at=max(row["granted_at"], row["now"]),
+        paid_ends_at=now,
+        ends_at=now,
+    )
+
+
+def _charge(row: asyncpg.Record) -> ChargeRecorded:
+    return ChargeRecorded(
+        charge_id=row["charge_id"],
+        tenant_id=row["tenant_id"],
+        job_id=row["job_id"],
+        run_id=row["run_id"],
+        attempt=row["attempt"],
+        allocation_id=row["allocation_id"],
+        pool=row["pool"],
+        device_type=row["device_type"],
+        num_slots=row["num_slots"],
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        price_id=row["price_id"],
+        price_micro_usd_per_slot_hour=row["price_micro_usd_per_slot_hour"],
+        amount_micro_usd=row["amount_micro_usd"],
+        reverses_charge_id=row["reverses_charge_id"],
+        platform_ends_at=row["platform_ends_at"],
+        platform_micro_usd=None if row["platform_ends_at"] is None else row["platform_micro_usd"],
     )

@@ -1,6 +1,7 @@
 """Puts the cost service together; the only place where its parts are constructed."""
 
 from services.cost.api import read_api
+from services.cost.corrections import Corrections
 from services.cost.handlers import handlers
 from services.cost.price_file import read_price_book
 from services.cost.settings import CostSettings
@@ -14,5 +15,6 @@ def build(settings: CostSettings) -> Service:
         settings=settings,
         package="services.cost",
         handlers=handlers(book),
+        tasks=(Corrections(book).run,),
         http=lambda platform: read_api(platform, book),
     )

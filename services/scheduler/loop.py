@@ -20,7 +20,7 @@ from services.runtime import logs
 from services.runtime.errors import TemporaryError, is_temporary
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-from services.scheduler import fleet, instruments, store, store_runs, transitions
+from services.scheduler import fleet, instruments, store, store_runs, store_sightings, transitions
 from services.scheduler.core.cycle import Decision, decide
 from services.scheduler.core.invariants import check
 from services.scheduler.core.outcome import conclude
@@ -224,6 +224,7 @@ class Loop:
         if proven.is_finished:
             ends = [pod.exit for pod in live.pods]
             result = ends[0].result if ends[0] is not None else None
+            await store_sightings.put(tx.connection, self._pods.seconds_since_alive(live))
             await transitions.finish(tx, live, conclude(self._pods.view(live)), result)
         elif proven.is_broken:
             await transitions.stop(tx, live.run, "gang")

@@ -49,13 +49,26 @@ class Pods:
         self._limits = limits_of(settings)
         self._seen = Seen()
         self._kill_again_at: dict[str, float] = {}
+        self._alive_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
 
     async def look(self, lives: Sequence[LiveRun]) -> bool:
         """True when something looks different from the last time."""
         refs = [ref for live in lives for ref in live.refs()]
+        now = self._clock.monotonic()
         self.observations = await self.launcher.observe(refs) if refs else {}
+        self._alive_at = {
+            pod_id: now if seen.is_running else self._alive_at[pod_id]
+            for pod_id, seen in self.observations.items()
+            if seen.is_running or pod_id in self._alive_at
+        }
         return self._seen.note(self.observations, self._clock.monotonic())
+
+    def seconds_since_alive(self, live: LiveRun | None = None) -> Mapping[str, float]:
+        """How long ago each pod (of this run) was seen alive, as far as this process knows."""
+        now = self._clock.monotonic()
+        pod_ids = self._alive_at if live is None else [pod.pod_id for pod in live.pods]
+        return {pod: now - self._alive_at[pod] for pod in pod_ids if pod in self._alive_at}
 
     def view(self, live: LiveRun) -> RunView:
         return view(live, self.observations, self._seen, self._clock.monotonic())

@@ -37,10 +37,11 @@ from drivetrain_schemas.runs import (
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, store, store_runs
+from services.scheduler import instruments, store, store_runs, store_sightings
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import move_job, move_run
 from services.scheduler.core.outcome import Outcome
+from services.scheduler.core.paid_time import PodTime, paid_ends_at
 from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS, first_candidate
 from services.scheduler.core.reasons import HolderOf, Waiting
 from services.scheduler.core.retries import after
@@ -210,7 +211,7 @@ async def finish(tx: Tx, live: LiveRun, outcome: Outcome, result: Result | None)
     job, run = live.job, live.run
     await _end_run(tx, job, run, outcome, result)
     await store_runs.delete_heartbeats(tx.connection, run.run_id)
-    await _release(tx, job, run)
+    await _release(tx, live)
     if outcome.state is RunState.SUCCEEDED:
         await _finish_job(tx, job, JobState.SUCCEEDED, result=result)
     elif outcome.state is RunState.CANCELLED:
@@ -262,23 +263,30 @@ async def _end_run(
     log.info("run ended", run_id=run.run_id, outcome=str(state), detail=explain(outcome))
 
 
-async def _release(tx: Tx, job: JobRow, run: RunRow) -> None:
+async def _release(tx: Tx, live: LiveRun) -> None:
+    run = live.run
     allocation = await store_runs.release(tx.connection, run.run_id)
     assert allocation.released_at is not None
+    seen_at = await store_sightings.take(tx.connection, [pod.pod_id for pod in live.pods])
+    times = [
+        PodTime(None if pod.exit is None else pod.exit.ended_at, seen_at.get(pod.pod_id))
+        for pod in live.pods
+    ]
     event = AllocationReleased(
         job_id=run.job_id,
         run_id=run.run_id,
         attempt=run.attempt,
         fence=run.fence,
         allocation_id=allocation.allocation_id,
-        tenant_id=job.tenant_id,
+        tenant_id=live.job.tenant_id,
         pool=allocation.pool,
         device_type=allocation.device_type,
         slots=_slot_refs(allocation),
         granted_at=allocation.granted_at,
         released_at=allocation.released_at,
+        paid_ends_at=paid_ends_at(allocation.granted_at, allocation.released_at, times),
     )
-    await _emit(tx, job, event)
+    await _emit(tx, live.job, event)
 
 
 async def _retry_or_fail(tx: Tx, job: JobRow, run: RunRow, outcome: Outcome) -> None:

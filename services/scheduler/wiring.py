@@ -12,6 +12,7 @@ from services.scheduler.leases import Leases
 from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
 from services.scheduler.settings import SchedulerSettings
+from services.scheduler.sightings import Sightings
 from services.scheduler.sweeper import Sweeper
 
 
@@ -19,7 +20,8 @@ def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
     clock = SystemClock()
     launcher = LocalLauncher(settings.pods_directory, settings.template_socket, shim)
     leases = Leases(clock, lease=settings.lease_seconds, interval=settings.beacon_seconds)
-    loop = Loop(settings, Pods(launcher, settings, clock), leases)
+    pods = Pods(launcher, settings, clock)
+    loop = Loop(settings, pods, leases)
     commands = Commands(loop.wake, loop.registered, can_run_images=launcher.can_run_images)
     sweeper = Sweeper(launcher, settings.kept_pod_directories)
     return Service(
@@ -30,5 +32,11 @@ def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
         handle_batch=commands.on_batch,
         refusals=commands.refusals,
         streams={REPORTS: leases.on_reports},
-        tasks=(loop.run, leases.send_beacons, sweeper.run, cancels.expire),
+        tasks=(
+            loop.run,
+            leases.send_beacons,
+            Sightings(pods).run,
+            sweeper.run,
+            cancels.expire,
+        ),
     )

@@ -56,6 +56,7 @@ def check_all(platform: StandalonePlatform, reference: Reference) -> CheckAll:
         evidence.check_succeeded_once(events, job.job_id)
         evidence.check_slots(events, job.job_id)
         assert evidence.check_charges(events, job.job_id) > 0
+        evidence.check_paid_ends(platform, events, job.job_id)
         evidence.check_nothing_left(job)
         if attempts > 1:
             restored = job.events("checkpoint.restored")

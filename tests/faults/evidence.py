@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -103,20 +103,47 @@ def check_slots(events: list[RawEvent], job_id: str) -> None:
 
 
 def check_charges(events: list[RawEvent], job_id: str) -> int:
-    """What was charged for the job, recomputed from its intervals and the price file."""
-    want: dict[str, int] = {}
+    """What was charged for the job, recomputed by the rule in services/cost/README.md.
+
+    From the grant to `paid_ends_at` the owner pays, from there to the release the platform.
+    """
+    want: dict[str, tuple[int, int]] = {}
     for event in events:
         if event.type == "allocation.released" and event.data["job_id"] == job_id:
-            want[event.data["allocation_id"]] = _amount(event.data)
-    got: dict[str, int] = defaultdict(int)
+            granted, paid, released = (
+                _time(event.data[name]) for name in ("granted_at", "paid_ends_at", "released_at")
+            )
+            assert granted <= paid <= released
+            want[event.data["allocation_id"]] = (
+                _amount(event.data, paid - granted),
+                _amount(event.data, released - paid),
+            )
+    got: dict[str, tuple[int, int]] = {}
     charge_ids = set()
     for event in events:
         if event.type == "charge.recorded" and event.data["job_id"] == job_id:
-            assert event.data["charge_id"] not in charge_ids
-            charge_ids.add(event.data["charge_id"])
-            got[event.data["allocation_id"]] += event.data["amount_micro_usd"]
-    assert dict(got) == want
-    return sum(want.values())
+            charge = event.data
+            assert charge["charge_id"] not in charge_ids
+            charge_ids.add(charge["charge_id"])
+            owner, platform = got.get(charge["allocation_id"], (0, 0))
+            got[charge["allocation_id"]] = (
+                owner + charge["amount_micro_usd"],
+                platform + charge.get("platform_micro_usd", 0),
+            )
+    assert got == want
+    return sum(owner for owner, _ in want.values())
+
+
+def check_paid_ends(platform: StandalonePlatform, events: list[RawEvent], job_id: str) -> None:
+    """Nobody paid for longer than a pod ran, as its `exit.json` tells it (sighted 1 s later)."""
+    for event in events:
+        if event.type != "allocation.released" or event.data["job_id"] != job_id:
+            continue
+        attempt = platform.home / "pods" / job_id / str(event.data["attempt"])
+        exits = [json.loads(path.read_text()) for path in attempt.glob("*/exit.json")]
+        if exits and len(exits) == len(list(attempt.glob("pod_*"))):
+            ended = max(_time(item["ended_at"]) for item in exits)
+            assert _time(event.data["paid_ends_at"]) - ended < timedelta(seconds=1)
 
 
 def check_losses(job: TrainingJob, reference: dict[int, float] | None) -> dict[int, float]:
@@ -154,13 +181,12 @@ def check_nothing_left(job: TrainingJob) -> None:
     wait_until(lambda: processes_with_marker(job.body) == [], "no process of a pod is left")
 
 
-def _amount(released: dict[str, Any]) -> int:
+def _amount(released: dict[str, Any], held: timedelta) -> int:
     (price,) = [
         Decimal(entry["micro_usd_per_slot_hour"])
         for entry in yaml.safe_load(PRICES.read_text())["prices"]
         if entry["device_type"] == released["device_type"]
     ]
-    held = _time(released["released_at"]) - _time(released["granted_at"])
     microseconds = (held.days * 86_400 + held.seconds) * 1_000_000 + held.microseconds
     with localcontext(prec=60):
         exact = Decimal(len(released["slots"])) * microseconds * price / Decimal(3_600_000_000)

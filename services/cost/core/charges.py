@@ -1,9 +1,11 @@
 """What an allocation costs: one charge per price period, in integer micro-dollars.
 
 amount = slots x time x price, exact, rounded once, half to even (docs/architecture.md, rule 13).
+The owner is charged until `paid_ends_at`; the time after it, in which the platform still held the
+slots, is priced in the same way and charged to nobody.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
@@ -15,34 +17,62 @@ HOUR_MICROSECONDS = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Slots of one kind that an allocation held from `starts_at` (in) to `ends_at` (out)."""
+    """Slots of one kind that an allocation held from `starts_at` (in) to `ends_at` (out).
+
+    Their owner pays until `paid_ends_at`.
+    """
 
     allocation_id: str
     pool: str
     device_type: str
     num_slots: int
     starts_at: datetime
+    paid_ends_at: datetime
     ends_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
+    """`period` is the paid time, `platform` what follows it at the same price; either may be empty.
+
+    `correction` counts how often the allocation's charges were replaced before.
+    """
+
     charge_id: str
     period: Period
+    platform: Period
     amount_micro_usd: int
+    platform_micro_usd: int
+    correction: int = 0
 
 
-def charges(usage: Usage, book: PriceBook) -> tuple[Charge, ...]:
+def charges(usage: Usage, book: PriceBook, correction: int = 0) -> tuple[Charge, ...]:
     """One charge per price that held meanwhile."""
     periods = book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
-    return tuple(
-        Charge(
-            charge_id_for(usage.allocation_id, period.price_id),
-            period,
-            amount_micro_usd(usage.num_slots, period),
-        )
-        for period in periods
+    return tuple(_charge(usage, period, correction) for period in periods)
+
+
+def _charge(usage: Usage, period: Period, correction: int) -> Charge:
+    paid_ends_at = min(max(usage.paid_ends_at, period.starts_at), period.ends_at)
+    paid, platform = replace(period, ends_at=paid_ends_at), replace(period, starts_at=paid_ends_at)
+    return Charge(
+        charge_id=charge_id_of(usage.allocation_id, period.price_id, correction),
+        period=paid,
+        platform=platform,
+        amount_micro_usd=amount_micro_usd(usage.num_slots, paid),
+        platform_micro_usd=amount_micro_usd(usage.num_slots, platform),
+        correction=correction,
     )
+
+
+def charge_id_of(allocation_id: str, price_id: str, correction: int = 0) -> str:
+    """The first charge for a price has the id that it always had."""
+    return charge_id_for(allocation_id, f"{price_id}#{correction}" if correction else price_id)
+
+
+def reversal_id_of(charge_id: str) -> str:
+    """The id of the row that takes this charge back; there is one at most."""
+    return charge_id_for(charge_id, "reversed")
 
 
 def amount_micro_usd(num_slots: int, period: Period) -> int:

@@ -223,12 +223,14 @@ class Unpriced(BaseModel):
 class Spend(BaseModel):
     """Charged for what was released, accruing for what is held now.
 
-    What `unpriced` names counts 0 in them, because its price is not known.
+    `platform_micro_usd` is the platform's own cost, in none of the other figures: slots held on
+    after their pods had ended. What `unpriced` names counts 0, because its price is not known.
     """
 
     charged_micro_usd: int
     accruing_micro_usd: int
     total_micro_usd: int
+    platform_micro_usd: int = 0
     unpriced: list[Unpriced] = []
 
 

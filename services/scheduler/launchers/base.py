@@ -24,10 +24,16 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at one pod. Files that the pod itself may have written prove nothing else."""
+    """One look at one pod. `has_leftovers`: its shim is dead, and other processes of it are not."""
 
     sight: Sight
     exit: PodExit | None = None
+    has_leftovers: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """A process of it was seen, besides a shim that only sends what is left."""
+        return self.has_leftovers or self.sight in (Sight.ALIVE, Sight.ENDING)
 
 
 class Launcher(Protocol):

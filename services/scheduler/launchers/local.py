@@ -106,9 +106,9 @@ class LocalLauncher:
         # Children that ended stay zombies until they are asked.
         self._children = [child for child in self._children if child.poll() is None]
         first = {pod.pod_id: _look(self._directory(pod)) for pod in pods}
-        if all(seen.exit is None for seen in first.values()):
+        if all(seen.exit is None and seen.sight is not Sight.DEAD for seen in first.values()):
             return first
-        # What is left of a pod is looked for after its exit was seen, never before.
+        # What is left of a pod is looked for after its end was seen, never before.
         marked = processes.marked()
         found = {}
         for pod in pods:
@@ -177,6 +177,8 @@ def _with_leftovers(
     The shim writes `exit.json` when nothing else is left, and may go on sending telemetry.
     """
     others = pids - {shim.pid} if shim is not None else pids
-    if seen.exit is None or not others:
+    if not others:
         return seen
+    if seen.exit is None:
+        return replace(seen, has_leftovers=seen.sight is Sight.DEAD)
     return replace(seen, sight=Sight.ENDING)

@@ -56,6 +56,7 @@ async def test_what_is_released_is_charged_and_accrues_no_more(api: Api) -> None
         "charged_micro_usd": 20_000,
         "accruing_micro_usd": 0,
         "total_micro_usd": 20_000,
+        "platform_micro_usd": 0,
         "unpriced": [],
     }
     assert (await api.get(f"/spend/jobs/{JOB}")).json() == want
@@ -76,6 +77,13 @@ async def test_spend_names_what_no_price_covers(api: Api, is_released: bool) -> 
         spend = (await api.get(path)).json()
         assert spend["total_micro_usd"] == 20_000
         assert spend["unpriced"] == [{"pool": "default", "device_type": "nvidia-h200"}]
+
+
+async def test_the_platform_s_own_cost_is_shown_beside_the_spend(api: Api) -> None:
+    await api.hear(granted(), released(timedelta(seconds=3), paid=timedelta(seconds=1)))
+    for path in (f"/spend/jobs/{JOB}", "/spend/tenants/default"):
+        spend = (await api.get(path)).json()
+        assert (spend["total_micro_usd"], spend["platform_micro_usd"]) == (20_000, 40_000)
 
 
 async def test_another_tenant_spent_nothing(api: Api) -> None:

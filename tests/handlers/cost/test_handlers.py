@@ -24,8 +24,9 @@ def granted() -> AllocationGranted:
     return AllocationGranted(**_facts())
 
 
-def released(after: timedelta) -> AllocationReleased:
-    return AllocationReleased(**_facts(), released_at=START + after)
+def released(after: timedelta, paid: timedelta | None = None) -> AllocationReleased:
+    paid_ends_at = None if paid is None else START + paid
+    return AllocationReleased(**_facts(), released_at=START + after, paid_ends_at=paid_ends_at)
 
 
 def _facts() -> dict[str, Any]:
@@ -53,6 +54,56 @@ async def test_a_release_is_charged(database: OpenDatabase) -> None:
     assert charge.amount_micro_usd == 20_000
     assert (charge.starts_at, charge.ends_at) == (START, START + timedelta(seconds=1))
     assert charge.price_micro_usd_per_slot_hour == 36_000_000
+
+
+async def test_the_owner_pays_until_the_pods_ended_and_the_platform_the_rest(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    (charge,) = await handle(
+        db, handlers(BOOK), make_event(released(timedelta(hours=1), paid=timedelta(minutes=15)))
+    )
+    assert isinstance(charge, ChargeRecorded)
+    assert (charge.starts_at, charge.ends_at) == (START, START + timedelta(minutes=15))
+    assert charge.amount_micro_usd == 18_000_000
+    assert charge.platform_ends_at == START + timedelta(hours=1)
+    assert charge.platform_micro_usd == 54_000_000
+
+
+async def test_each_price_period_has_its_own_part_of_the_platform_s_cost(
+    database: OpenDatabase,
+) -> None:
+    dearer = Price("cpu-dear", "cpu", START + timedelta(minutes=30), 72_000_000)
+    book = PriceBook((*BOOK.prices, dearer))
+    db = await database("cost")
+    out = await handle(
+        db, handlers(book), make_event(released(timedelta(hours=1), paid=timedelta(minutes=15)))
+    )
+    charges = [item for item in out if isinstance(item, ChargeRecorded)]
+    assert [(it.price_id, it.amount_micro_usd, it.platform_micro_usd) for it in charges] == [
+        ("cpu-2026", 18_000_000, 18_000_000),
+        ("cpu-dear", 0, 72_000_000),
+    ]
+    assert charges[1].starts_at == charges[1].ends_at == START + timedelta(minutes=30)
+
+
+async def test_slots_of_pods_that_never_ran_cost_the_platform_only(database: OpenDatabase) -> None:
+    db = await database("cost")
+    (charge,) = await handle(
+        db, handlers(BOOK), make_event(released(timedelta(seconds=1), paid=timedelta(0)))
+    )
+    assert isinstance(charge, ChargeRecorded)
+    assert (charge.amount_micro_usd, charge.platform_micro_usd) == (0, 20_000)
+
+
+async def test_a_release_delivered_again_after_its_inbox_row_was_pruned_is_charged_once(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    release = released(timedelta(seconds=1))
+    assert len(await handle(db, handlers(BOOK), make_event(release))) == 1
+    dearer = PriceBook((Price("cpu-2025", "cpu", datetime(2025, 1, 1, tzinfo=UTC), 1),))
+    assert await handle(db, handlers(dearer), make_event(release)) == []
 
 
 async def test_a_release_that_comes_twice_is_charged_once(database: OpenDatabase) -> None:

@@ -136,8 +136,8 @@ class World:
     def restart(self) -> None:
         """The process died; a new one knows only what is in the database and what it sees."""
         self.leases = Leases(self.clock, lease=self.settings.lease_seconds, interval=2)
-        pods = Pods(self.launcher, self.settings, self.clock)
-        self.loop = Loop(self.settings, pods, self.leases)
+        self.pods = Pods(self.launcher, self.settings, self.clock)
+        self.loop = Loop(self.settings, self.pods, self.leases)
         self.loop.registered.set()
         self.commands = Commands(self.loop.wake, self.loop.registered, can_run_images=False)
 

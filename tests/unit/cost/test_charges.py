@@ -14,7 +14,8 @@ HOUR = timedelta(hours=1)
 
 
 def usage(duration: timedelta, *, num_slots: int = 1, start: datetime = START) -> Usage:
-    return Usage("alloc_1", "default", "cpu", num_slots, start, start + duration)
+    end = start + duration
+    return Usage("alloc_1", "default", "cpu", num_slots, start, end, end)
 
 
 def book(*prices: tuple[str, datetime, int]) -> PriceBook:

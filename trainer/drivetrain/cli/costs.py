@@ -46,6 +46,7 @@ def show(
                 ("charged", amounts.money(spend["charged_micro_usd"])),
                 ("accruing", amounts.money(spend["accruing_micro_usd"])),
                 ("total", amounts.money(spend["total_micro_usd"])),
+                *_platform(spend),
                 *_unpriced(spend),
             ]
             write_record(spend, output, rows)
@@ -63,6 +64,12 @@ def show(
         write_line(f"accruing {amounts.money(report['spend']['accruing_micro_usd'])}")
         for label, text in _unpriced(report["spend"]):
             write_line(f"{label} {text}")
+
+
+def _platform(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the platform bears itself: slots held on after their pods had ended."""
+    amount = spend.get("platform_micro_usd", 0)
+    return [("not charged", f"{amounts.money(amount)} (the platform's own cost)")] if amount else []
 
 
 def _unpriced(spend: Mapping[str, Any]) -> list[tuple[str, str]]:

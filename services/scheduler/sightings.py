@@ -1,0 +1,37 @@
+"""Stores every few seconds which pods were seen alive, so that a restart does not forget it.
+
+The loop looks at pods several times a second and keeps that in memory; here one statement stores
+it for all of them.
+"""
+
+from services.runtime import logs
+from services.runtime.errors import is_temporary
+from services.runtime.service import Platform
+from services.scheduler import store_sightings
+from services.scheduler.pods import Pods
+
+log = logs.get()
+
+SIGHTING_SECONDS = 3.0
+
+
+class Sightings:
+    def __init__(self, pods: Pods) -> None:
+        self._pods = pods
+
+    async def run(self, platform: Platform) -> None:
+        """A task of the service."""
+        while True:
+            try:
+                await self.store(platform)
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.warning("sightings not stored", error=repr(error))
+            await platform.clock.sleep(SIGHTING_SECONDS)
+
+    async def store(self, platform: Platform) -> None:
+        ages = self._pods.seconds_since_alive()
+        if ages:
+            async with platform.database.transaction() as tx:
+                await store_sightings.put(tx.connection, ages)

@@ -1,0 +1,82 @@
+"""Reading a tenant's spend costs days and open allocations, not all charges that ever were."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import asyncpg
+
+from services.cost import store
+from tests.conftest import OpenDatabase
+
+FILL = """
+insert into charges (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool,
+    device_type, num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour,
+    amount_micro_usd)
+select 'charge_' || n, 'default', 'job_' || n / 4, 'run_' || n, 1, 'alloc_' || n, 'default', 'cpu',
+    1, moment, moment + interval '1 minute', 'cpu-2026', 48000, 800
+from generate_series(1, 100000) as n,
+    lateral (select timestamptz '2026-01-01' + n * interval '5 minutes' as moment) as at;
+insert into allocations (allocation_id, tenant_id, job_id, pool, device_type, num_slots,
+    granted_at, released_at)
+select 'alloc_' || n, 'default', 'job_' || n / 4, 'default', 'cpu', 1, now(),
+    case when n > 20 then now() end
+from generate_series(1, 100000) as n;
+analyze charges; analyze allocations; analyze spend_by_day; analyze unpriced_use;
+"""
+
+MIGRATION = (files("services.cost") / "sql/0003_paid_time.sql").read_text()
+
+
+def relations(plan: dict[str, Any]) -> dict[str, float]:
+    """The tables that a plan reads, and how many rows of each it met."""
+    found: dict[str, float] = {}
+    if "Relation Name" in plan:
+        removed = plan.get("Rows Removed by Filter", 0)
+        found[plan["Relation Name"]] = plan["Actual Rows"] + removed
+    for part in plan.get("Plans", ()):
+        found |= relations(part)
+    return found
+
+
+async def rows_read(
+    connection: asyncpg.Connection, statement: str, *values: object
+) -> dict[str, float]:
+    text = await connection.fetchval(f"explain (analyze, format json) {statement}", *values)
+    return relations(json.loads(text)[0]["Plan"])
+
+
+async def test_no_read_costs_all_history(database: OpenDatabase) -> None:
+    db = await database("cost")
+    async with db.connection() as connection:
+        await connection.execute(FILL)
+        tenant, job = "default", "job_77"
+
+        assert await rows_read(connection, store.CHARGED_TO_TENANT, tenant) == {"spend_by_day": 0}
+        assert await rows_read(connection, store.UNPRICED_OF_TENANT, tenant) == {"unpriced_use": 0}
+        assert await rows_read(connection, store.OPEN_OF_TENANT, tenant) == {"allocations": 20}
+        assert await rows_read(connection, store.CHARGED_TO_JOB, job) == {"charges": 4}
+        assert await rows_read(connection, store.UNPRICED_OF_JOB, job) == {"charges": 4}
+        assert await rows_read(connection, store.OPEN_OF_JOB, "job_2") == {"allocations": 4}
+        (read,) = (await rows_read(connection, store.UNPRICED_CHARGES, "", 100)).values()
+        assert read == 0
+
+
+async def test_totals_of_an_earlier_version_are_taken_over(database: OpenDatabase) -> None:
+    """The migration sums what was charged before there were totals."""
+    db = await database("cost")
+    async with db.transaction() as tx:
+        await tx.connection.execute(
+            "drop table spend_by_day, unpriced_use; "
+            "drop index charges_once, charges_reversed_once, charges_unpriced, "
+            "allocations_open_of_tenant; create index charges_tenant on charges (tenant_id); "
+            "alter table charges drop platform_ends_at, drop platform_micro_usd, drop correction; "
+            "alter table charges drop constraint if exists charges_has_time; "
+            "alter table charges add constraint charges_check check (ends_at > starts_at); "
+            "create unique index charges_once on charges (allocation_id, price_id) "
+            "where reverses_charge_id is null"
+        )
+        await tx.connection.execute(FILL.split("insert into allocations")[0])
+        await tx.connection.execute(MIGRATION)
+        charged = await store.charged_to_tenant(tx.connection, "default")
+    assert charged == store.Charged(100_000 * 800, 0)
