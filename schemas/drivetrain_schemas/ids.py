@@ -42,6 +42,7 @@ NodeId = Annotated[
     str, form("[a-z0-9][a-z0-9.-]{0,127}", "1 to 128 small letters, digits, dots or -")
 ]
 ChargeId = Annotated[str, _id("charge")]
+DecisionId = Annotated[str, _id("decision")]
 
 DEFAULT_TENANT = "default"
 

@@ -9,6 +9,7 @@ from drivetrain_schemas import (
     jobs,
     metrics,
     nodes,
+    parked,
     reports,
     runs,
     studies,

@@ -32,6 +32,7 @@ EVENTS_STUDIES = Topic("events.studies", "study_id", FOR_EVER, "gateway")
 EVENTS_CHARGES = Topic("events.charges", "tenant_id", FOR_EVER, "gateway")
 EVENTS_BUDGETS = Topic("events.budgets", "tenant_id", FOR_EVER, "gateway")
 EVENTS_ALERTS = Topic("events.alerts", "job_id", FOR_EVER, "gateway")
+EVENTS_PARKED = Topic("events.parked", "decision_id", FOR_EVER, "gateway", partitions=1)
 METRICS = Topic("metrics", "run_id", 7 * DAY_MS, "metrics")
 LOGS = Topic("logs", "run_id", 7 * DAY_MS, "metrics")
 REPORTS = Topic("reports", "run_id", 3600 * 1000, "scheduler")
@@ -54,6 +55,7 @@ TOPICS: tuple[Topic, ...] = (
     EVENTS_CHARGES,
     EVENTS_BUDGETS,
     EVENTS_ALERTS,
+    EVENTS_PARKED,
     METRICS,
     LOGS,
     REPORTS,

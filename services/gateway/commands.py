@@ -1,13 +1,13 @@
-"""Commands: written to Kafka, then watched until the service that decides has spoken.
+"""Commands: written to Kafka, then watched until the service that decides has answered.
 
-In: a checked request. Out: what became of it within two seconds, by the read model: accepted,
-refused, or not yet known. The event id of a submission follows from the request, so a retry of it
-is the same event; other commands are one event per request (or per Idempotency-Key).
+In: a checked request. Out: its answer within two seconds, by the read model: accepted, refused, or
+not confirmed yet. The event id of a submission follows from the request, so a retry of it is the
+same event; other commands are one event per request (or per Idempotency-Key).
 """
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from drivetrain_schemas.base import Payload, canonical_json
@@ -16,21 +16,20 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.studies import StudySpec, StudySubmit
-from services.gateway import parked_queries, queries
+from services.gateway import queries
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
-from services.gateway.rest.problems import Problem
+from services.gateway.problem import Problem
 from services.runtime.bus import OutRecord, PublishFailed
-from services.runtime.parking import replay_header
 
 SOURCE = "/drivetrain/gateway"
 SEND_SECONDS = 5.0
-WORD_SECONDS = 2.0
+CONFIRM_SECONDS = 2.0
 POLL_SECONDS = 0.25
 
 # The field behind a reason, where the refusal names none.
 _FIELDS = {
-    "id_conflict": ("request_id", "take another request_id, or send the same spec"),
+    "id_conflict": ("request_id", "use another request_id, or send the same spec"),
     "no_such_pool": ("spec.resources.pool", "name a pool of GET /v1/nodes"),
     "more_devices_than_pool": ("spec.resources.devices", "ask for at most what the pool has"),
 }
@@ -42,7 +41,7 @@ T = TypeVar("T")
 async def submit_job(
     gateway: Gateway, tenant_id: str, request_id: str, spec: JobSpec
 ) -> tuple[int, Row | None]:
-    """(201, job), (200, job) where it was accepted before, or (202, None) without a word yet.
+    """(201, job), (200, job) where it was accepted before, or (202, None) without an answer yet.
 
     Raises Problem where it was refused.
     """
@@ -52,16 +51,16 @@ async def submit_job(
         return 200, known
     event_id = _event_id("job.submit", tenant_id, request_id, spec)
     command = JobSubmit(request_id=request_id, spec=spec, job_id=job_id)
-    record = _as_record(gateway, tenant_id, event_id, command)
+    record = as_record(gateway, tenant_id, event_id, command)
     gateway.submissions.remember(Submission(job_id, request_id, spec, gateway.platform.clock.now()))
-    await _publish(gateway, record)
+    await publish(gateway, [record])
 
-    async def word() -> Row | None:
+    async def answer() -> Row | None:
         await _raise_refusal(gateway, event_id, job_id)
         job = await _read(gateway, queries.jobs.find, tenant_id, job_id)
         return job if _is_accepted(job, spec) else None
 
-    job = await _word(gateway, command, word)
+    job = await confirmed(gateway, command, answer)
     return (201, job) if job is not None else (202, None)
 
 
@@ -75,117 +74,105 @@ async def submit_study(
         return 200, known
     event_id = _event_id("study.submit", tenant_id, request_id, spec)
     command = StudySubmit(request_id=request_id, spec=spec, study_id=study_id)
-    record = _as_record(gateway, tenant_id, event_id, command)
+    record = as_record(gateway, tenant_id, event_id, command)
     gateway.submissions.remember(
         Submission(study_id, request_id, spec, gateway.platform.clock.now())
     )
-    await _publish(gateway, record)
+    await publish(gateway, [record])
 
-    async def word() -> Row | None:
+    async def answer() -> Row | None:
         await _raise_refusal(gateway, event_id, study_id)
         study = await _read(gateway, queries.studies.find, tenant_id, study_id)
         return study if _is_accepted(study, spec) else None
 
-    study = await _word(gateway, command, word)
+    study = await confirmed(gateway, command, answer)
     return (201, study) if study is not None else (202, None)
 
 
 async def cancel_job(
     gateway: Gateway, tenant_id: str, job_id: str, reason: str, key: str | None
 ) -> bool:
-    """True once the scheduler is at it; False without a word yet. Raises Problem on refusal."""
+    """True once the scheduler has accepted it; False without an answer yet. Raises Problem."""
     event_id = _event_id_of_key("job.cancel", tenant_id, job_id, key)
     command = JobCancel(job_id=job_id, reason=reason)
-    await _publish(gateway, _as_record(gateway, tenant_id, event_id, command))
+    await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
 
-    async def word() -> bool | None:
+    async def answer() -> bool | None:
         await _raise_refusal(gateway, event_id, job_id)
         job = await _read(gateway, queries.jobs.find, tenant_id, job_id)
-        is_heard = job is not None and (job["is_cancelling"] or job["state"] == "cancelled")
-        return True if is_heard else None
+        is_accepted = job is not None and (job["is_cancelling"] or job["state"] == "cancelled")
+        return True if is_accepted else None
 
-    return bool(await _word(gateway, command, word))
+    return bool(await confirmed(gateway, command, answer))
 
 
 async def pin_checkpoint(
     gateway: Gateway, tenant_id: str, checkpoint: Row, key: str | None
 ) -> bool:
-    """True once it is pinned; False without a word yet. Raises Problem on refusal."""
+    """True once it is pinned; False without an answer yet. Raises Problem where it was refused."""
     checkpoint_id = checkpoint["checkpoint_id"]
     event_id = _event_id_of_key("checkpoint.pin", tenant_id, checkpoint_id, key)
     command = CheckpointPin(job_id=checkpoint["job_id"], checkpoint_id=checkpoint_id)
-    await _publish(gateway, _as_record(gateway, tenant_id, event_id, command))
+    await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
 
-    async def word() -> bool | None:
+    async def answer() -> bool | None:
         await _raise_refusal(gateway, event_id, checkpoint_id)
         found = await _read(gateway, queries.checkpoints.find, tenant_id, checkpoint_id)
         return True if found is not None and found["is_pinned"] else None
 
-    return bool(await _word(gateway, command, word))
+    return bool(await confirmed(gateway, command, answer))
 
 
-async def replay(gateway: Gateway, parked: Row) -> None:
-    """Put a parked record back on its topic with its own id, key, value and headers."""
-    names, values = parked["header_names"], parked["header_values"]
-    record = OutRecord(
-        topic=parked["topic"],
-        key=parked["key"],
-        value=parked["value"],
-        headers=(*zip(names, values, strict=True), replay_header(parked["parked_id"])),
-    )
-    await _publish(gateway, record)
-    async with gateway.platform.database.connection() as connection:
-        now = gateway.platform.clock.now()
-        await parked_queries.insert_replay(connection, parked["parked_id"], now)
-
-
-def _as_record(gateway: Gateway, tenant_id: str, event_id: str, command: Payload) -> OutRecord:
+def as_record(
+    gateway: Gateway, tenant_id: str, event_id: str, payload: Payload, seq: int | None = None
+) -> OutRecord:
     """What is sent. Raises Problem where it is too large."""
     event = Event(
         event_id=event_id,
         source=SOURCE,
         occurred_at=gateway.platform.clock.now(),
         tenant_id=tenant_id,
-        payload=command,
+        payload=payload,
+        seq=seq,
         correlation_id=event_id,
-        subject=command.key,
+        subject=payload.key,
     )
     headers, key, value = encode(event)
     if len(value) > MAX_EVENT_BYTES:
         message = f"the spec is {len(value):,} bytes as an event (at most {MAX_EVENT_BYTES:,})"
-        fix = "upload what is large with POST /v1/code and name it in the spec"
+        fix = "upload large content with POST /v1/code and name it in the spec"
         error = FieldError(field="spec", message=message, fix=fix)
         raise Problem(413, "too_large", message, (error,))
-    topic = gateway.settings.topic_prefix + command.kind.topic.name
+    topic = gateway.settings.topic_prefix + payload.kind.topic.name
     return OutRecord(topic, key, value, tuple(headers))
 
 
-async def _publish(gateway: Gateway, record: OutRecord) -> None:
-    """Returns once Kafka has it. Raises PublishFailed, at the latest when a person has waited."""
+async def publish(gateway: Gateway, records: Sequence[OutRecord]) -> None:
+    """Returns once Kafka has acknowledged all. Raises PublishFailed, at the latest in 5 s."""
     try:
         async with asyncio.timeout(SEND_SECONDS):
-            await gateway.platform.publisher.publish([record])
+            await gateway.platform.publisher.publish(records)
     except TimeoutError as error:
         raise PublishFailed((), f"no acknowledgement within {SEND_SECONDS:g} s") from error
 
 
-async def _word(
-    gateway: Gateway, command: Payload, ask: Callable[[], Awaitable[T | None]]
+async def confirmed(
+    gateway: Gateway, payload: Payload, read: Callable[[], Awaitable[T | None]]
 ) -> T | None:
-    """What `ask` finds within the limit; asked again whenever the read model moves."""
+    """What `read` finds within the limit; called again whenever the read model changes."""
     clock = gateway.platform.clock
-    until = clock.monotonic() + WORD_SECONDS
+    until = clock.monotonic() + CONFIRM_SECONDS
     try:
         while True:
-            found = await ask()
+            found = await read()
             left = until - clock.monotonic()
             if found is not None or left <= 0:
                 answer = "unknown" if found is None else "accepted"
-                COMMANDS.labels(command.kind.type, answer).inc()
+                COMMANDS.labels(payload.kind.type, answer).inc()
                 return found
             await gateway.live.moved(min(left, POLL_SECONDS))
     except Problem:
-        COMMANDS.labels(command.kind.type, "refused").inc()
+        COMMANDS.labels(payload.kind.type, "refused").inc()
         raise
 
 

@@ -37,6 +37,7 @@ def events_handler(on_commit: Notify) -> EventBatchHandler:
         last = await store.advance(tx.connection, len(events))
         await store.insert_timeline(tx.connection, last - len(events) + 1, events)
         await _project(tx, events)
+        await parked.on_decisions(tx, events)
         tx.after_commit(on_commit)
 
     return handle

@@ -18,6 +18,9 @@ REQUEST_SECONDS = Histogram(
 COMMANDS = Counter(
     "drivetrain_gateway_commands_total", "Commands sent, by what became of them", ["type", "answer"]
 )
+PARKED_DECIDED = Counter(
+    "drivetrain_gateway_parked_decided_total", "Parked records replayed or discarded", ["decision"]
+)
 PARTS_UNAVAILABLE = Counter(
     "drivetrain_gateway_parts_unavailable_total",
     "Reads that another service did not answer",

@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from services.gateway.app import http_app
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
-from services.gateway.rest.app import http_app
 from services.gateway.settings import GatewaySettings
 from services.runtime.service import Service
 

@@ -287,6 +287,15 @@ def _signal_name(number_: int) -> str:
         return f"signal {number_}"
 
 
+def _parked_replayed(p: Fields) -> Sentence:
+    return Sentence(f"{count(len(p['records']), 'parked record')} replayed")
+
+
+def _parked_discarded(p: Fields) -> Sentence:
+    text = f"{count(len(p['records']), 'parked record')} discarded"
+    return Sentence(_with_reason(text, p.get("note", "")))
+
+
 _TELLERS: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.queued": _job_queued,
     "job.waiting": _job_waiting,
@@ -316,6 +325,8 @@ _TELLERS: Mapping[str, Callable[[Fields], Sentence]] = {
     "checkpointing.failed": _checkpointing_failed,
     "checkpointing.recovered": _checkpointing_recovered,
     "checkpoint.pin_rejected": _pin_rejected,
+    "parked.replayed": _parked_replayed,
+    "parked.discarded": _parked_discarded,
     "alert.raised": _alert_raised,
     "alert.cleared": _alert_cleared,
     "node.registered": _node_registered,

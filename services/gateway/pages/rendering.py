@@ -62,3 +62,8 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
     template = _ENVIRONMENT.get_template(name)
     values = {"path": request.url.path, "place": "", "job_id": "", "num_parked": 0, **values}
     return HTMLResponse(template.render(values), status)
+
+
+def stream_place(stream: tuple[str, int]) -> str:
+    """The stream's place from before a page's reads; the page's script goes on from there."""
+    return f"{stream[0]}.{stream[1]}"

@@ -18,17 +18,14 @@ from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
-from services.gateway.pages.rendering import FOLDER, page
+from services.gateway.pages import parked
+from services.gateway.pages.rendering import FOLDER, page, stream_place
+from services.gateway.problem import Problem, not_found
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import STATES, find_job
 from services.gateway.rest.places import place_text, read_place
-from services.gateway.rest.platform import (
-    ParkedId,
-    find_nodes,
-    find_parked,
-    replay_parked,
-)
-from services.gateway.rest.problems import TITLES, Problem, not_found
+from services.gateway.rest.platform import find_nodes
+from services.gateway.rest.problems import TITLES
 from services.gateway.rest.requests import base_url
 from services.gateway.rest.studies import find_study
 
@@ -37,7 +34,6 @@ router = APIRouter(include_in_schema=False)
 JOBS_PER_PAGE = 50
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
-PARKED_ROWS = 100
 STUDY_ROWS = 100
 
 
@@ -52,6 +48,7 @@ class Static(StaticFiles):
 
 def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(router)
+    app.include_router(parked.router)
     app.mount("/static", Static(directory=FOLDER / "static"))
     if assets_directory is not None:
         app.mount("/assets", Static(directory=assets_directory, check_dir=False))
@@ -92,7 +89,7 @@ async def jobs(
     return page(
         request,
         "jobs.html",
-        place=_place(stream),
+        place=stream_place(stream),
         jobs=[views.job_summary(row, base_url(request)) for row in rows[:JOBS_PER_PAGE]],
         explain=views.explain,
         counts=counts,
@@ -117,7 +114,7 @@ async def job(
     return page(
         request,
         "job.html",
-        place=_place(stream),
+        place=stream_place(stream),
         job_id=job_id,
         job=shown,
         sentence=views.explain(shown),
@@ -156,7 +153,9 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
         stream = await queries.timeline.head(connection)
         num_parked = await parked_queries.count_open(connection)
     shown = await find_nodes(gateway)
-    return page(request, "nodes.html", place=_place(stream), nodes=shown, num_parked=num_parked)
+    return page(
+        request, "nodes.html", place=stream_place(stream), nodes=shown, num_parked=num_parked
+    )
 
 
 @router.get("/studies")
@@ -168,7 +167,7 @@ async def studies(request: Request, gateway: GatewayDep, caller: CallerDep) -> H
     return page(
         request,
         "studies.html",
-        place=_place(stream),
+        place=stream_place(stream),
         studies=[views.study_summary(row, base_url(request)) for row in rows],
         num_parked=num_parked,
     )
@@ -185,42 +184,11 @@ async def study(
     return page(
         request,
         "study.html",
-        place=_place(stream),
+        place=stream_place(stream),
         study=await find_study(gateway, caller.tenant_id, study_id, base_url(request)),
         timeline=[views.timeline_item(row) for row in history],
         num_parked=num_parked,
     )
-
-
-@router.get("/parked")
-async def parked(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
-    async with gateway.platform.database.connection() as connection:
-        stream = await queries.timeline.head(connection)
-        rows = await parked_queries.parked(connection, None, PARKED_ROWS)
-        num_parked = await parked_queries.count_open(connection)
-    return page(
-        request,
-        "parked.html",
-        place=_place(stream),
-        records=[views.parked_summary(row) for row in rows],
-        num_parked=num_parked,
-    )
-
-
-@router.get("/parked/{parked_id}")
-async def parked_record(
-    parked_id: ParkedId, request: Request, gateway: GatewayDep, caller: CallerDep
-) -> HTMLResponse:
-    record = views.parked_record(await find_parked(gateway, parked_id))
-    async with gateway.platform.database.connection() as connection:
-        num_parked = await parked_queries.count_open(connection)
-    return page(request, "parked_record.html", record=record, num_parked=num_parked)
-
-
-@router.post("/parked/{parked_id}/replay")
-async def replay(parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep) -> Response:
-    await replay_parked(gateway, parked_id)
-    return RedirectResponse(f"/parked/{parked_id}", 303)
 
 
 @router.get("/login")
@@ -264,7 +232,3 @@ async def _spend(gateway: Gateway, job_id: str) -> models.Spend | None:
     except (PartUnavailable, PartRefused):
         return None
     return models.Spend.model_validate(answer)
-
-
-def _place(stream: tuple[str, int]) -> str:
-    return f"{stream[0]}.{stream[1]}"

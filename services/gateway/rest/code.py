@@ -23,8 +23,9 @@ from services.gateway.core.archive import (
     MemberKind,
     check_members,
 )
+from services.gateway.problem import Problem
 from services.gateway.rest import models
-from services.gateway.rest.problems import Problem, answers
+from services.gateway.rest.problems import answers
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 

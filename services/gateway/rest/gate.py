@@ -17,7 +17,8 @@ from drivetrain_schemas.jobs import FieldError
 from services.gateway.core.origins import SAFE_METHODS, Refusal, check_origin
 from services.gateway.core.sessions import cookie_name, holds
 from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
-from services.gateway.rest.problems import Problem, respond
+from services.gateway.problem import Problem
+from services.gateway.rest.problems import respond
 from services.gateway.settings import GatewaySettings
 from services.runtime.callers import is_bearer, is_own_host
 from services.runtime.clock import Clock

@@ -10,9 +10,10 @@ from drivetrain_schemas.ids import JobId, RequestId, job_id_for
 from drivetrain_schemas.jobs import JobSpec, JobState
 from services.gateway import commands, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
 from services.gateway.rest.places import place_text, read_place
-from services.gateway.rest.problems import answers, invalid, not_found
+from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from services.gateway.core.parked import ParkedState
 from services.gateway.rest.problems import FieldProblem
 
 
@@ -347,18 +348,28 @@ class ShownBytes(BaseModel):
 
 
 class ParkedSummary(BaseModel):
-    """A record that a service could not take. `replayed_at`: when it was last put back."""
+    """A record that a service could not handle.
+
+    `event_type` is empty where the record names no known type. `has_failed_again`: it was parked
+    again after its last replay.
+    """
 
     parked_id: str
+    state: ParkedState
     service: str
     topic: str
     partition: int | None
     offset: int | None
     reason: str
+    event_type: str
     detail: str
     size_bytes: int
     parked_at: datetime
+    num_parkings: int
     replayed_at: datetime | None
+    has_failed_again: bool
+    decided_at: datetime | None
+    decision_note: str
 
 
 class Header(BaseModel):
@@ -378,6 +389,32 @@ class ParkedRecord(ParkedSummary):
 class ParkedList(BaseModel):
     records: list[ParkedSummary]
     next: str | None
+
+
+class ParkedGroup(BaseModel):
+    """How many records of one state share these."""
+
+    service: str
+    topic: str
+    reason: str
+    event_type: str
+    num_records: int
+
+
+class ParkedGroups(BaseModel):
+    groups: list[ParkedGroup]
+
+
+class ParkedDecision(BaseModel):
+    """What one request has decided. `next`: there is more, go on with it as `after`.
+
+    `num_skipped` records cannot be replayed: too large to be kept, or of an unknown topic.
+    """
+
+    num_records: int
+    num_skipped: int
+    next: str | None
+    is_confirmed: bool
 
 
 class Code(BaseModel):

@@ -5,7 +5,7 @@ import binascii
 from datetime import UTC, datetime
 from typing import Any
 
-from services.gateway.rest.problems import invalid
+from services.gateway.problem import invalid
 
 
 def place_text(*parts: Any) -> str:

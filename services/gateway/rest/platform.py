@@ -1,30 +1,28 @@
-"""Routes about the platform as a whole: nodes, checkpoints, money, parked records, sign-in."""
+"""Routes about the platform as a whole: nodes, checkpoints, money, sign-in."""
 
 import secrets
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import Field
 
 from drivetrain_schemas.base import Strict
 from drivetrain_schemas.ids import CheckpointId
 from drivetrain_schemas.jobs import JobSpec
-from drivetrain_schemas.topics import TOPICS
-from services.gateway import commands, login_codes, parked_queries, queries
+from services.gateway import commands, login_codes, queries
 from services.gateway.backends import PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
+from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
-from services.gateway.rest.jobs import IdempotencyKey, Limit
-from services.gateway.rest.places import place_text, read_place
-from services.gateway.rest.problems import Problem, answers, invalid, not_found
+from services.gateway.rest.jobs import IdempotencyKey
+from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url
 
 router = APIRouter(prefix="/v1", tags=["platform"])
 
 MAX_COST_ROWS = 500
-ParkedId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 
 
 class EstimateJob(Strict):
@@ -112,44 +110,6 @@ async def cost(
     )
 
 
-@router.get("/parked", responses=answers(422))
-async def list_parked(
-    gateway: GatewayDep,
-    caller: CallerDep,
-    limit: Limit = 50,
-    after: Annotated[str | None, Query(max_length=512)] = None,
-) -> models.ParkedList:
-    """Records that a service could not take, newest first."""
-    place = read_place(after, 2)
-    async with gateway.platform.database.connection() as connection:
-        rows = await parked_queries.parked(
-            connection, (place[0], place[1][0]) if place else None, limit + 1
-        )
-    more = None
-    if len(rows) > limit:
-        more = place_text(rows[limit - 1]["parked_at"], rows[limit - 1]["parked_id"])
-    return models.ParkedList(records=[views.parked_summary(row) for row in rows[:limit]], next=more)
-
-
-@router.get("/parked/{parked_id}", responses=answers(404, 422))
-async def get_parked(
-    parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep
-) -> models.ParkedRecord:
-    """With its original bytes."""
-    return views.parked_record(await find_parked(gateway, parked_id))
-
-
-@router.post(
-    "/parked/{parked_id}/replay",
-    status_code=202,
-    responses=answers(400, 404, 409, 413, 415, 422),
-)
-async def replay(parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep) -> models.Accepted:
-    """Put the record back on its topic, with its own id: who handled it before drops it."""
-    await replay_parked(gateway, parked_id)
-    return models.Accepted(is_confirmed=True)
-
-
 @router.post("/login-links", status_code=201, responses=answers(400, 413, 415))
 async def login_link(gateway: GatewayDep, caller: CallerDep, request: Request) -> models.LoginLink:
     """A link that opens the pages in one browser, once, within ten minutes."""
@@ -172,25 +132,3 @@ async def find_nodes(gateway: Gateway) -> list[models.Node]:
         rows = await queries.nodes.present(connection)
         held = await queries.nodes.held_slots(connection)
     return views.nodes(rows, held)
-
-
-async def find_parked(gateway: Gateway, parked_id: str) -> dict[str, Any]:
-    async with gateway.platform.database.connection() as connection:
-        row = await parked_queries.record(connection, parked_id)
-    if row is None:
-        raise not_found("parked record", parked_id)
-    return row
-
-
-async def replay_parked(gateway: Gateway, parked_id: str) -> None:
-    """Raises Problem where there is no such record, or where it cannot have come from."""
-    row = await find_parked(gateway, parked_id)
-    prefix = gateway.settings.topic_prefix
-    known = {prefix + topic.name for topic in TOPICS if not topic.name.startswith("parked.")}
-    if row["topic"] not in known:
-        detail = f"it names no topic of ours to go back to ({row['topic'][:120]!r})"
-        raise Problem(409, "cannot_be_replayed", detail)
-    if row["omitted_bytes"] is not None:
-        detail = f"it was too large to be kept ({row['omitted_bytes']:,} bytes)"
-        raise Problem(409, "cannot_be_replayed", detail)
-    await commands.replay(gateway, row)

@@ -4,7 +4,7 @@
 so no caller ever meets another one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import asyncpg
@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from drivetrain_schemas.errors import field_errors
-from drivetrain_schemas.jobs import FieldError
 from drivetrain_schemas.object_store import StoreFailure
 from services.gateway.backends import PartRefused, PartUnavailable
+from services.gateway.problem import Problem
 from services.runtime import logs
 from services.runtime.bus import PublishFailed
 from services.runtime.errors import TEMPORARY_ERRORS, StoreError
@@ -64,25 +64,6 @@ class ProblemDocument(BaseModel):
     errors: list[FieldProblem] = []
 
 
-class Problem(Exception):
-    """Ends a request with a refusal."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        errors: Sequence[FieldError] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.errors = tuple(errors)
-        self.headers = dict(headers or {})
-
-
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For the OpenAPI document: the problems that a route may answer with."""
     return {
@@ -113,15 +94,6 @@ def _answer(request: Request, problem: Problem) -> Response:
     if page is None or request.url.path.startswith("/v1/"):
         return respond(problem, request.url.path)
     return page(request, problem)
-
-
-def not_found(what: str, subject_id: str) -> Problem:
-    return Problem(404, "not_found", f"there is no {what} {subject_id[:120]}")
-
-
-def invalid(field: str, message: str, fix: str = "") -> Problem:
-    error = FieldError(field=field, message=message, fix=fix)
-    return Problem(422, "invalid_request", f"{field}: {message}", (error,))
 
 
 def install(app: FastAPI) -> None:

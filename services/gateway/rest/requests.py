@@ -6,7 +6,7 @@ from fastapi import Request
 from pydantic import TypeAdapter, ValidationError
 
 from drivetrain_schemas.ids import RequestId
-from services.gateway.rest.problems import invalid
+from services.gateway.problem import invalid
 
 _REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
 

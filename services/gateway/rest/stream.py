@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from drivetrain_schemas.ids import JobId
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.live import Listener, Message, TooManyListeners, messages
-from services.gateway.rest.problems import Problem, answers, invalid
+from services.gateway.problem import Problem, invalid
+from services.gateway.rest.problems import answers
 
 router = APIRouter(prefix="/v1", tags=["stream"])
 

@@ -9,10 +9,11 @@ from drivetrain_schemas.ids import RequestId, StudyId, study_id_for
 from drivetrain_schemas.studies import StudySpec
 from services.gateway import commands, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.problem import not_found
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import IdempotencyKey, Limit
 from services.gateway.rest.places import place_text, read_place
-from services.gateway.rest.problems import answers, not_found
+from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])

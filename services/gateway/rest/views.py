@@ -344,10 +344,9 @@ def parked_summary(row: Row) -> models.ParkedSummary:
 
 def parked_record(row: Row) -> models.ParkedRecord:
     headers = zip(row["header_names"], row["header_values"], strict=True)
-    fields = {name: row[name] for name in models.ParkedSummary.model_fields if name in row}
     return models.ParkedRecord(
-        **fields | {"size_bytes": row["omitted_bytes"] or len(row["value"] or b"")},
-        is_omitted=row["omitted_bytes"] is not None,
+        **{name: row[name] for name in models.ParkedSummary.model_fields},
+        is_omitted=row["is_omitted"],
         key=shown_bytes(row["key"]),
         value=shown_bytes(row["value"]),
         headers=[models.Header(name=name, value=_shown(value or b"")) for name, value in headers],

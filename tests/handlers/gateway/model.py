@@ -16,11 +16,11 @@ import httpx
 from pydantic import SecretStr
 
 from drivetrain_schemas.envelope import Event, parse
+from services.gateway.app import build_app, gated
 from services.gateway.backends import Backends
 from services.gateway.context import Gateway
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
-from services.gateway.rest.app import build_app, gated
 from services.gateway.settings import GatewaySettings
 from services.runtime.bus import OnSettled, OutRecord, Record
 from services.runtime.clock import Clock, SystemClock
@@ -36,7 +36,7 @@ BASE_URL = "http://localhost:8480"
 PREFIX = "drivetrain."
 
 # What a rebuild cannot give back, or gives back in another order.
-NOT_COMPARED = {"stream", "login_codes", "replays", "migrations", "inbox", "outbox"}
+NOT_COMPARED = {"stream", "login_codes", "migrations", "inbox", "outbox"}
 NOT_COMPARED |= {"outbox_counter", "crash_watch", "rewound"}
 
 
@@ -67,18 +67,28 @@ class Model:
                 await work(tx)
 
     async def park(
-        self, value: bytes | None, reason: str = "not_json", topic: str = "commands.jobs"
+        self,
+        value: bytes | None,
+        reason: str = "not_json",
+        topic: str = "commands.jobs",
+        headers: Sequence[tuple[str, bytes]] = (),
     ) -> str:
-        """A record set aside by the scheduler, as the runtime writes it. Returns its id."""
+        """A record parked by the scheduler, as the runtime writes it. Returns its id."""
         self._offset += 1
-        headers = (("content-type", b"application/json"), ("ce_id", b"original"))
+        headers = (("content-type", b"application/json"), ("ce_id", b"original"), *headers)
         original = Record(PREFIX + topic, 1, self._offset, 0, b"key", value, headers)
-        extra = parked_headers("scheduler", Unfit(original, reason, f"{reason}: told in a test"))
+        extra = parked_headers("scheduler", Unfit(original, reason, f"{reason}: by a test"))
         parked = Record(
             f"{PREFIX}parked.scheduler", 0, self._offset, 0, b"key", value, (*headers, *extra)
         )
         await self.put(parked)
         return dict(extra)["x-parked-id"].decode()
+
+    async def park_raw(self, headers: Sequence[tuple[str, bytes]]) -> None:
+        """A record on a parked topic with these headers and no others."""
+        self._offset += 1
+        topic = f"{PREFIX}parked.scheduler"
+        await self.put(Record(topic, 0, self._offset, 0, b"key", b"value", tuple(headers)))
 
     async def rows(self, statement: str, *arguments: Any) -> list[dict[str, Any]]:
         async with self.database.connection() as connection:
@@ -102,7 +112,7 @@ Answer = Callable[[Event[Any]], Sequence[Event[Any]]]
 
 
 class AnsweringBus(InMemoryBus):
-    """Tells the model what `answer` says to each command that is published."""
+    """Feeds the model with the gateway's own events, and with the answer to each command."""
 
     def __init__(self, model: Model, answer: Answer | None) -> None:
         super().__init__()
@@ -114,6 +124,8 @@ class AnsweringBus(InMemoryBus):
     ) -> None:
         await super().publish(records, on_settled)
         for record in records:
+            if record.topic.startswith(f"{PREFIX}events."):
+                await self._model.tell(parse(record.headers, record.value))
             if self._answer is not None and record.topic.startswith(f"{PREFIX}commands."):
                 await self._model.tell(*self._answer(parse(record.headers, record.value)))
 

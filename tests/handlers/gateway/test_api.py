@@ -101,7 +101,7 @@ async def test_the_idempotency_key_is_the_request_id(model: Model) -> None:
 async def test_a_retry_is_the_same_event_and_another_spec_is_not(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "WORD_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "CONFIRM_SECONDS", 0.0)
     for name in ("asked", "asked", "other"):
         body = {"request_id": "asked", "spec": {**SPEC, "name": name}}
         assert (await server.client.post("/v1/jobs", json=body)).status_code == 202
@@ -112,7 +112,7 @@ async def test_a_retry_is_the_same_event_and_another_spec_is_not(
 async def test_without_a_word_the_job_is_submitted_and_its_page_works(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "WORD_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "CONFIRM_SECONDS", 0.0)
     answer = await server.client.post("/v1/jobs", json={"spec": SPEC})
     job = answer.json()
     assert (answer.status_code, job["state"]) == (202, "submitted")
@@ -172,7 +172,7 @@ async def test_a_known_request_is_told_by_its_exact_spec(
     model: Model, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, is_same: bool
 ) -> None:
     """Python holds 1, 1.0 and true for equal, and jsonb gives 1e23 back as a whole number."""
-    monkeypatch.setattr(commands, "WORD_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "CONFIRM_SECONDS", 0.0)
     study = {"name": "s", "space": {"x": {"type": "uniform", "low": 0.0, "high": 1.0}}}
     study["max_trials"] = 2
     for path, body in (
@@ -362,28 +362,3 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
     assert [path for _, path, _ in asked] == ["/samples", f"/spend/jobs/{job.job_id}", "/estimate"]
     sent = asked[0][2]
     assert (sent["attempt"], sent["from_step"], sent["to_step"]) == (2, 1, 9)
-
-
-async def test_a_parked_record_is_put_back_as_it_was(model: Model) -> None:
-    parked_id = await model.park(b"\xff not json")
-    foreign = await model.park(b"{}", topic="no.such.topic")
-    async with serving(model) as server:
-        listed = (await server.client.get("/v1/parked")).json()["records"]
-        assert {record["parked_id"] for record in listed} == {parked_id, foreign}
-        record = (await server.client.get(f"/v1/parked/{parked_id}")).json()
-        assert record["value"]["base64"] == "/yBub3QganNvbg=="
-        assert record["value"]["text"] is None
-        assert [header["name"] for header in record["headers"]] == ["content-type", "ce_id"]
-        answer = await server.client.post(f"/v1/parked/{parked_id}/replay")
-        assert answer.status_code == 202
-        (put_back,) = server.bus.records("drivetrain.commands.jobs")
-        assert (put_back.key, put_back.value) == (b"key", b"\xff not json")
-        assert dict(put_back.headers) == {
-            "content-type": b"application/json",
-            "ce_id": b"original",
-            "x-parked-replay-of": parked_id.encode(),
-        }
-        again = (await server.client.get(f"/v1/parked/{parked_id}")).json()
-        assert again["replayed_at"] is not None
-        assert (await server.client.post(f"/v1/parked/{foreign}/replay")).status_code == 409
-        assert (await server.client.get("/v1/parked/parked_nothing")).status_code == 404

@@ -258,7 +258,7 @@ async def test_what_the_command_line_sends_is_refused_in_its_words(
         assert (await places.cli("job", "show", "../../nodes"))[0] in (4, 5)
         assert (await places.cli("job", "list", "--state", "flying"))[0] == 5
         assert (await places.cli("node", "list"))[1] == "no nodes\n"
-        assert (await places.cli("parked", "list"))[1] == "nothing is parked\n"
+        assert (await places.cli("parked", "list"))[1] == "no parked records\n"
         assert (await places.cli("cost", "show"))[0] == 0
         file = tmp_path / "job.yaml"
         file.write_text("name: x\ncommand: python train.py\ncode: .\n")

@@ -11,8 +11,9 @@ from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobSubmit
 from services.gateway.settings import GatewaySettings
 from services.gateway.wiring import build
+from services.runtime.bus import OutRecord
 from services.runtime.database import Database
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka import KafkaAccess, KafkaPublisher
 from services.runtime.service import rebuild
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin
@@ -86,3 +87,55 @@ async def is_complete(model: Model, story: list[Event[Any]]) -> bool:
     except asyncpg.UndefinedTableError:
         return False
     return counts == wanted
+
+
+async def test_hundreds_of_parked_records_are_replayed_and_discarded_through_the_broker(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    """Garbage on events.jobs is parked by the gateway itself; it stays garbage when replayed."""
+    await create_topics(kafka, topic_prefix)
+    environment = service_environment(kafka, postgres_dsn, topic_prefix)
+    port = free_port()
+    settings = GatewaySettings.model_validate(
+        {**environment, "api_token": TOKEN, "http_port": port}
+    )
+    assert await rebuild(build(settings)) == 0
+    publisher = KafkaPublisher(kafka, "tests")
+    topic = f"{topic_prefix}events.jobs"
+    await publisher.publish([OutRecord(topic, b"%d" % n, b"\xff%d" % n, ()) for n in range(300)])
+    await publisher.close()
+    known = {"Authorization": f"Bearer {TOKEN}"}
+    url = f"http://127.0.0.1:{port}"
+    async with (
+        running(build(settings)),
+        httpx.AsyncClient(base_url=url, headers=known, trust_env=False, timeout=30) as client,
+    ):
+        groups = await parked_groups(client, 300, "open")
+        assert groups[0]["reason"] == "not_json"
+        answer = await client.post("/v1/parked/replay", json={"reason": "not_json"})
+        assert answer.json()["num_records"] == 300
+        # The gateway reads them again and fails again: the same records, now with two parkings.
+        await parked_groups(client, 300, "open")
+        async with asyncio.timeout(30):
+            while True:
+                page = (await client.get("/v1/parked", params={"limit": 500})).json()["records"]
+                if len(page) == 300 and all(one["has_failed_again"] for one in page):
+                    break
+                await asyncio.sleep(0.1)
+        assert {one["num_parkings"] for one in page} == {2}
+        answer = (await client.post("/v1/parked/discard", json={})).json()
+        assert (answer["num_records"], answer["is_confirmed"]) == (300, True)
+        assert await parked_groups(client, 0, "open") == []
+    events = await read_events(kafka, f"{topic_prefix}events.parked", at_least=2)
+    assert [event.type for event in events] == ["parked.replayed", "parked.discarded"]
+
+
+async def parked_groups(client: httpx.AsyncClient, number: int, state: str) -> list[dict[str, Any]]:
+    """The groups, once they count so many records."""
+    async with asyncio.timeout(60):
+        while True:
+            answer = await client.get("/v1/parked/groups", params={"state": state})
+            groups: list[dict[str, Any]] = answer.json()["groups"]
+            if sum(group["num_records"] for group in groups) == number:
+                return groups
+            await asyncio.sleep(0.1)

@@ -156,7 +156,7 @@ def test_what_nobody_has_confirmed_is_not_told_as_done(
 ) -> None:
     platform.on("POST", path, {"is_confirmed": False}, {"is_confirmed": True})
     asked = cli(*arguments)
-    assert (asked.code, asked.out) == (0, f"{arguments[-1]}: asked for; not confirmed yet\n")
+    assert (asked.code, asked.out) == (0, f"{arguments[-1]}: requested, not confirmed yet\n")
     assert "not confirmed" not in cli(*arguments).out
 
 
@@ -231,32 +231,79 @@ def test_nodes_tell_who_holds_them(cli: RunCli, platform: FakePlatform) -> None:
     assert line.split() == ["node-1", "default", "cpu", "1/3", JOB_ID, "(2)"]
 
 
+PARKED = {
+    "parked_id": "parked_x",
+    "state": "open",
+    "service": "scheduler",
+    "topic": "commands.jobs",
+    "partition": 1,
+    "offset": 7,
+    "reason": "not_json",
+    "event_type": "",
+    "detail": "line 1",
+    "size_bytes": 5,
+    "parked_at": "2026-01-01T00:00:00Z",
+    "replayed_at": None,
+    "has_failed_again": False,
+    "decision_note": "",
+}
+
+
 def test_parked_records(cli: RunCli, platform: FakePlatform) -> None:
     text = {"size_bytes": 5, "base64": "", "text": "hello", "is_cut": True}
     binary = {"size_bytes": 2, "base64": "//8=", "text": None, "is_cut": False}
     record = {
-        "parked_id": "parked_x",
-        "service": "scheduler",
-        "topic": "commands.jobs",
-        "partition": 1,
-        "offset": 7,
-        "reason": "not_json",
-        "detail": "line 1",
-        "size_bytes": 5,
-        "parked_at": "2026-01-01T00:00:00Z",
-        "replayed_at": None,
-        "headers": [{"name": "ce_id", "value": text}],
+        **PARKED,
+        "headers": [
+            {"name": "ce_id", "value": text},
+            {"name": "\x1b[2J\nname", "value": text},
+        ],
         "key": None,
         "value": binary,
     }
-    platform.on("GET", "/v1/parked", {"records": [record], "next": None})
     platform.on("GET", "/v1/parked/parked_x", record)
     platform.on("POST", "/v1/parked/parked_x/replay", {"is_confirmed": True})
-    assert "not_json" in cli("parked", "list").out
     shown = cli("parked", "show", "parked_x").out
-    assert "header ce_id  hello ..." in shown
-    assert "value         2 B, base64 //8=" in shown
-    assert cli("parked", "replay", "parked_x").out == "parked_x is on its way again\n"
+    assert "header ce_id" in shown
+    assert "hello ..." in shown
+    assert "2 B, base64 //8=" in shown
+    assert "\x1b" not in shown, "a header's name must not steer the terminal"
+    assert "header \ufffd[2J name" in shown
+    assert cli("parked", "replay", "parked_x").out == "parked_x replayed\n"
+
+
+def test_a_list_of_parked_records_can_be_filtered_and_continued(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    again = {**PARKED, "has_failed_again": True, "replayed_at": "2026-01-01T00:00:00Z"}
+    platform.on("GET", "/v1/parked", {"records": [PARKED, again], "next": "place"})
+    ran = cli("parked", "list", "--reason", "not_json", "--topic", "logs", "--limit", "2")
+    assert "failed again" in ran.out
+    assert "--after place" in ran.err
+    asked = dict(platform.requests[0].url.params)
+    assert asked == {"reason": "not_json", "topic": "logs", "state": "open", "limit": "2"}
+
+
+def test_a_bulk_decision_goes_on_until_nothing_is_left(cli: RunCli, platform: FakePlatform) -> None:
+    parts = [
+        {"num_records": 1000, "num_skipped": 1, "next": "place", "is_confirmed": True},
+        {"num_records": 500, "num_skipped": 0, "next": None, "is_confirmed": True},
+    ]
+    platform.on("POST", "/v1/parked/discard", *parts)
+    ran = cli("parked", "discard", "--all", "--reason", "not_json", "--note", "a test client")
+    assert ran.out == "1,500 records discarded\n"
+    first = {"note": "a test client", "reason": "not_json"}
+    assert platform.bodies("/v1/parked/discard") == [first, {**first, "after": "place"}]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["parked_x", "--all"], ["parked_x", "--reason", "r"], ["--reason", "r"]]
+)
+def test_a_bulk_decision_is_asked_for_by_name(
+    cli: RunCli, platform: FakePlatform, arguments: list[str]
+) -> None:
+    ran = cli("parked", "replay", *arguments)
+    assert (ran.code, platform.requests) == (2, [])
 
 
 @pytest.mark.parametrize(

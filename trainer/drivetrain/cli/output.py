@@ -66,9 +66,11 @@ def write_record(item: Item, form: Format, rows: Sequence[tuple[str, str]]) -> N
     if form is not Format.TABLE:
         write_value(item, form)
         return
-    width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        indented = clean(text).replace("\n", "\n" + " " * (width + 2))
+    # Names too: those of a record's headers are its sender's.
+    shown = [(clean(name).replace("\n", " "), clean(text)) for name, text in rows]
+    width = max(len(name) for name, _ in shown)
+    for name, text in shown:
+        indented = text.replace("\n", "\n" + " " * (width + 2))
         write_line(f"{name.ljust(width)}  {indented}", is_clean=True)
 
 

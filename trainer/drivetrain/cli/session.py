@@ -31,8 +31,8 @@ RequestIdOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")]
 
-# What is told of a command that was sent, while the service that decides has not spoken.
-UNCONFIRMED = "asked for; not confirmed yet"
+# For a command that was sent while the service that decides has not answered.
+UNCONFIRMED = "requested, not confirmed yet"
 
 
 def connect() -> "Gateway":

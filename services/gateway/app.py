@@ -10,7 +10,7 @@ from services.gateway.backends import Backends
 from services.gateway.context import Gateway
 from services.gateway.live import Live
 from services.gateway.pages import routes as pages
-from services.gateway.rest import code, jobs, platform, problems, stream, studies
+from services.gateway.rest import code, jobs, parked, platform, problems, stream, studies
 from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
 from services.gateway.rest.problems import ProblemDocument
 from services.gateway.settings import GatewaySettings
@@ -57,7 +57,7 @@ def build_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.problem_page = pages.problem_page
     problems.install(app)
-    for part in (jobs, studies, platform, code, stream):
+    for part in (jobs, studies, platform, parked, code, stream):
         app.include_router(part.router)
     pages.install(app, gateway.settings.assets_directory)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
