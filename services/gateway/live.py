@@ -147,6 +147,8 @@ class Live:
             generation, head = await queries.timeline.head(connection)
             if generation != self._generation:
                 self._begin_generation(generation, head)
+            if not self._listeners:
+                self._cursor = head
             while self._cursor < head:
                 rows = await queries.timeline.after_cursor(
                     connection, self._cursor, head, None, PAGE_ROWS

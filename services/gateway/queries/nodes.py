@@ -15,7 +15,7 @@ async def present(connection: Connection) -> list[Row]:
         f"""
         select * from nodes where not is_removed
         union
-        select * from nodes where node_id in (select node_id from ({_HELD}) as held)
+        select * from nodes where node_id = any (array(select node_id from ({_HELD}) as held))
         order by pool, node_id
         """
     )

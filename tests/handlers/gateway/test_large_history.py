@@ -1,0 +1,184 @@
+"""What a page costs follows what it shows, not what ever happened (docs/architecture.md, rule 19).
+
+Every statement that a page or an answer runs is explained on 200,000 jobs and a million events: it
+may visit a bounded number of rows.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from asyncpg.pool import PoolConnectionProxy
+
+from services.gateway.rest.places import place_text
+from services.runtime.database import Database
+from services.runtime.transaction import Origin
+from tests.handlers.gateway.model import Model, Server, serving
+
+NUM_JOBS = 200_000
+# A page of 50 jobs reads a row of each in five tables; a job shows 1,000 checkpoints at most.
+MAX_ROWS_VISITED = 5_000
+
+# A number as the 26 base32 characters of an id.
+ID = "translate(lpad({}::text, 26, '0'), '0189', 'abcd')"
+JOB, STUDY = f"'job_' || {ID.format('n')}", f"'study_' || {ID.format('n')}"
+DAY = "timestamptz '2026-01-01' + n * interval '1 minute'"
+
+HISTORY = f"""
+create temp table numbers as select n from generate_series(1, {NUM_JOBS}) as n;
+insert into jobs (job_id, tenant_id, state, state_seq, queued_at, attempt, cancel_requested,
+    finished_at, refused_seq)
+select {JOB}, 'default', case when n % 10 = 0 then 'failed' else 'succeeded' end, 9, {DAY}, 1,
+    false, {DAY}, -1 from numbers;
+update jobs set state = 'running', finished_at = null where job_id > 'job_' || {ID.format(199_900)};
+insert into requests (subject_id, request_id, name, spec, is_accepted, asked_at, event_id, pool,
+    devices, priority, metric, goal)
+select {JOB}, n, 'job', '{{}}', true, {DAY}, n, 'default', 1, 0, 'accuracy', 'maximize'
+from numbers;
+insert into job_progress
+select {JOB}, n, 1, 1, 'training', 5, 10, null, 0, 0, 1, {DAY}, {DAY}, {DAY}
+from numbers;
+insert into job_spend select {JOB}, 'default', 5, {DAY} from numbers;
+insert into runs (run_id, job_id, attempt, fence, state, state_seq)
+select n, {JOB}, 1, 1, 'succeeded', 5 from numbers;
+insert into allocations
+select n, {JOB}, n, 1,
+    jsonb_build_array(jsonb_build_object('node_id', 'node-' || n % 100, 'slot', 1)), {DAY},
+    case when n < 199900 then {DAY} end from numbers;
+insert into checkpoints (checkpoint_id, tenant_id, job_id, run_id, attempt, fence, step,
+    committed_seq, metrics, best_seq, rejected_seq, deleted_seq, is_pinned)
+select n, 'default', case when n < 20000 then 'job_' || {ID.format(NUM_JOBS)} else {JOB} end,
+    n, 1, 1, n, n, '{{"accuracy": 1}}', n, -1, case when n < 19000 then n else -1 end, false
+from numbers;
+insert into alerts (run_id, alert, job_id, attempt, raised_seq, cleared_seq)
+select n, 'stalled', {JOB}, 1, 1, 2 from numbers where n % 10 = 0;
+insert into nodes select 'node-' || n, 'default', 'cpu', 8, 1, case when n < 100 then -1 else 2 end
+from numbers where n <= 20000;
+insert into studies (study_id, tenant_id, state, started_at, refused_seq)
+select {STUDY}, 'default', 'completed', {DAY}, -1 from numbers where n <= 20000;
+insert into trial_counts select {STUDY}, 5, 5, 0, 0.1, 1, 0.9, 2 from numbers where n <= 20000;
+insert into trials select {STUDY}, number, {JOB}, '{{}}', 'completed', 1, 0.5, null
+from numbers, generate_series(0, 4) as number where n <= 20000;
+insert into rejections select n, {JOB}, 1, 'no_such_pool', '', '[]' from numbers;
+insert into tenant_counts values ('default', '{{"succeeded": 180000}}', 200000, 1000000);
+insert into timeline (cursor, source, event_id, type, tenant_id, job_id, study_id, occurred_at, seq,
+    payload)
+select n * 5 + event, '/s', n || '-' || event, 'run.heard', 'default', {JOB},
+    case when n <= 20000 then {STUDY} end, {DAY}, event, '{{"attempt": 1}}'
+from numbers, generate_series(0, 4) as event;
+update stream set last_cursor = {NUM_JOBS * 5 + 4};
+"""
+JOB_ID = "job_" + str(NUM_JOBS).zfill(26).translate(str.maketrans("0189", "abcd"))
+STUDY_ID = "study_" + "20000".zfill(26).translate(str.maketrans("0189", "abcd"))
+PATHS = (
+    "/",
+    "/?state=failed",
+    f"/jobs/{JOB_ID}",
+    "/studies",
+    f"/studies/{STUDY_ID}",
+    "/nodes",
+    "/v1/jobs",
+    "/v1/jobs?state=running&limit=100",
+    f"/v1/jobs/{JOB_ID}/timeline",
+    f"/v1/jobs/{JOB_ID}/explain",
+    "/v1/cost",
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(postgres_dsn: str) -> AsyncIterator[Server]:
+    database = Database(postgres_dsn, "gateway_large", Origin("/drivetrain/gateway", "drivetrain."))
+    await database.open(["services.gateway"])
+    async with database.pool.acquire() as connection:
+        tables = await connection.fetch(
+            "select table_name as name from information_schema.tables "
+            "where table_schema = 'gateway_large' and table_type = 'BASE TABLE'"
+        )
+        for table in tables:
+            await connection.execute(f'alter table "{table["name"]}" set unlogged')
+        await connection.execute(HISTORY, timeout=240)
+        await connection.execute("analyze", timeout=240)
+    async with serving(Model(database)) as standing:
+        yield standing
+    async with database.pool.acquire() as connection:
+        await connection.execute("drop schema gateway_large cascade")
+    await database.close()
+
+
+@contextmanager
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, tuple[Any, ...]]]:
+    """The statements that are run meanwhile, with their arguments."""
+    statements: dict[str, tuple[Any, ...]] = {}
+
+    def recording(name: str) -> Any:
+        run = getattr(PoolConnectionProxy, name)
+
+        async def record(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+            statements[query] = arguments
+            return await run(self, query, *arguments, **options)
+
+        return record
+
+    with monkeypatch.context() as patch:
+        for name in ("fetch", "fetchrow", "fetchval"):
+            patch.setattr(PoolConnectionProxy, name, recording(name))
+        yield statements
+
+
+def scans(plan: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """The scans of a plan, each with the rows that it visits."""
+    if "Scan" in plan["Node Type"]:
+        rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+        what = f"{plan['Node Type']} of {plan.get('Relation Name') or plan.get('Alias')}"
+        yield int(rows * plan["Actual Loops"]), what
+    for inner in plan.get("Plans", ()):
+        yield from scans(inner)
+
+
+async def visits(server: Server, statements: dict[str, tuple[Any, ...]]) -> dict[str, int]:
+    """The rows visited by each of these statements; the text names the scans as well."""
+    found = {}
+    async with server.platform.database.connection() as connection:
+        for statement, arguments in statements.items():
+            explain = f"explain (analyze, format json) {statement}"
+            (answer,) = json.loads(await connection.fetchval(explain, *arguments))
+            of_plan = sorted(scans(answer["Plan"]), reverse=True)
+            found[f"{statement}\n{of_plan}"] = sum(rows for rows, _ in of_plan)
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_no_statement_reads_the_history(
+    server: Server, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    with recorded(monkeypatch) as statements:
+        answer = await server.client.get(path)
+    assert answer.status_code == 200, answer.text
+    assert len(statements) >= 1
+    for statement, rows in (await visits(server, statements)).items():
+        assert rows <= MAX_ROWS_VISITED, statement
+
+
+@pytest.mark.parametrize("at", ["2026-05-19T21:00:00+00:00", "2026-01-02T02:00:00+00:00"])
+async def test_a_page_far_down_the_list_costs_what_the_first_one_does(
+    server: Server, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    with recorded(monkeypatch) as statements:
+        after = place_text(datetime.fromisoformat(at), JOB_ID)
+        answer = await server.client.get("/v1/jobs", params={"after": after, "limit": 100})
+    assert len(answer.json()["jobs"]) == 100
+    for statement, rows in (await visits(server, statements)).items():
+        assert rows <= MAX_ROWS_VISITED, statement
+
+
+async def test_jobs_are_counted_without_reading_them(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recorded(monkeypatch) as statements:
+        page = (await server.client.get("/")).text
+    assert "<dd>180000</dd>" in page
+    assert not any("count(" in statement and "jobs" in statement for statement in statements)
