@@ -7,7 +7,7 @@ from typing import Any
 from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
-from services.gateway.core.noun import NEVER, Key, Noun, newest
+from services.gateway.core.noun import NEVER, Key, Noun, given, newest
 
 NO_CHECKPOINTS = "no_checkpoints"
 
@@ -29,29 +29,15 @@ class Alert:
 
 
 def _raised(alert: Alert, event: Event[AlertRaised]) -> Alert:
-    found = event.payload
-    return newest(
-        alert,
-        "raised_seq",
-        event,
-        series=found.series,
-        step=found.step,
-        detail=found.detail,
-        raised_at=event.occurred_at,
-    )
+    facts = given(event, "series", "step", "detail")
+    return newest(alert, "raised_seq", event, raised_at=event.occurred_at, **facts)
 
 
 def _failed(alert: Alert, event: Event[CheckpointingFailed]) -> Alert:
     found = event.payload
     since = "" if found.last_step is None else f" since step {found.last_step:,}"
-    return newest(
-        alert,
-        "raised_seq",
-        event,
-        step=found.failed_step,
-        detail=f"no checkpoint{since}: {found.detail}",
-        raised_at=event.occurred_at,
-    )
+    facts = {"step": found.failed_step, "detail": f"no checkpoint{since}: {found.detail}"}
+    return newest(alert, "raised_seq", event, raised_at=event.occurred_at, **facts)
 
 
 def _cleared(alert: Alert, event: Event[Any]) -> Alert:
@@ -64,17 +50,11 @@ def _key_of(event: Event[Any]) -> Key:
     return payload.run_id, payload.alert if is_alert else NO_CHECKPOINTS
 
 
-def _new(event: Event[Any]) -> Alert:
-    run_id, alert = _key_of(event)
-    return Alert(run_id, alert, event.payload.job_id, event.payload.attempt)
-
-
 ALERTS = Noun(
     table="alerts",
     view=Alert,
     key=("run_id", "alert"),
     key_of=_key_of,
-    new=_new,
     rules={
         AlertRaised: _raised,
         AlertCleared: _cleared,

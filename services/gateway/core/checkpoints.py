@@ -12,7 +12,7 @@ from drivetrain_schemas.checkpoints import (
     CheckpointRestored,
 )
 from drivetrain_schemas.envelope import Event
-from services.gateway.core.noun import NEVER, Noun, by, newest
+from services.gateway.core.noun import NEVER, Noun, given, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +46,20 @@ class Checkpoint:
 
 
 def _committed(checkpoint: Checkpoint, event: Event[CheckpointCommitted]) -> Checkpoint:
-    found = event.payload
-    return newest(
-        checkpoint,
-        "committed_seq",
-        event,
-        committed_at=event.occurred_at,
-        manifest_key=found.manifest_key,
-        epoch=found.epoch,
-        size_bytes=found.size_bytes,
-        num_shards=found.num_shards,
-        metrics=found.metrics,
-        best_seq=event.seq if found.is_best else None,
-    )
+    facts = given(event, "manifest_key", "epoch", "size_bytes", "num_shards", "metrics")
+    best_seq = event.seq if event.payload.is_best else None
+    at = event.occurred_at
+    return newest(checkpoint, "committed_seq", event, committed_at=at, best_seq=best_seq, **facts)
 
 
 def _rejected(checkpoint: Checkpoint, event: Event[CheckpointRejected]) -> Checkpoint:
-    found = event.payload
-    return newest(
-        checkpoint,
-        "rejected_seq",
-        event,
-        manifest_key=found.manifest_key,
-        rejected_reason=found.reason.value,
-        rejected_detail=found.detail,
-    )
+    facts = given(event, "manifest_key", rejected_reason="reason", rejected_detail="detail")
+    return newest(checkpoint, "rejected_seq", event, **facts)
 
 
 def _deleted(checkpoint: Checkpoint, event: Event[CheckpointDeleted]) -> Checkpoint:
-    reason = event.payload.reason
-    at = event.occurred_at
-    return newest(checkpoint, "deleted_seq", event, deleted_at=at, deleted_reason=reason)
+    facts = given(event, deleted_reason="reason")
+    return newest(checkpoint, "deleted_seq", event, deleted_at=event.occurred_at, **facts)
 
 
 def _pinned(checkpoint: Checkpoint, _event: Event[CheckpointPinned]) -> Checkpoint:
@@ -88,25 +71,10 @@ def _restored(checkpoint: Checkpoint, event: Event[CheckpointRestored]) -> Check
     return replace(checkpoint, restored_by_attempt=attempt)
 
 
-def _new(event: Event[Any]) -> Checkpoint:
-    found = event.payload
-    return Checkpoint(
-        checkpoint_id=found.checkpoint_id,
-        tenant_id=found.tenant_id,
-        job_id=found.job_id,
-        run_id=found.run_id,
-        attempt=found.attempt,
-        fence=found.fence,
-        step=found.step,
-    )
-
-
 CHECKPOINTS = Noun(
     table="checkpoints",
     view=Checkpoint,
     key=("checkpoint_id",),
-    key_of=by("checkpoint_id"),
-    new=_new,
     rules={
         CheckpointCommitted: _committed,
         CheckpointRejected: _rejected,

@@ -18,7 +18,7 @@ from drivetrain_schemas.jobs import (
     RejectionReason,
 )
 from drivetrain_schemas.runs import RunStarted, RunStarting
-from services.gateway.core.noun import NEVER, Key, Noun, newest
+from services.gateway.core.noun import NEVER, Key, Noun, earliest, given, newest
 from services.gateway.core.requests import subject_of
 
 # Refusals of commands about a job that exists, or that never will.
@@ -27,10 +27,7 @@ _OF_NO_REQUEST = (RejectionReason.NO_SUCH_JOB, RejectionReason.ALREADY_FINISHED)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`state` is submitted, then rejected or a state of the scheduler.
-
-    What follows `attempt` belongs to the state and is replaced with it, but for the refusal.
-    """
+    """`state` is submitted, then rejected or a state of the scheduler."""
 
     job_id: str
     tenant_id: str
@@ -42,6 +39,7 @@ class Job:
     cancel_requested: bool = False
     run_id: str | None = None
     attempt: int | None = None
+    # These belong to the state and are replaced with it.
     waiting_reason: str | None = None
     waiting_detail: str | None = None
     queue_position: int | None = None
@@ -50,6 +48,7 @@ class Job:
     finished_at: datetime | None = None
     detail: str | None = None
     result: dict[str, Any] | None = None
+    # Of the last refusal of a request for it.
     refused_seq: int = NEVER
     refused_reason: str | None = None
     refused_detail: str | None = None
@@ -74,17 +73,9 @@ def _submitted(job: Job, event: Event[JobSubmit]) -> Job:
 
 def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
     """A request that no contract fits is known by its refusal alone, and listed at its time."""
-    payload = event.payload
-    refused = newest(
-        job,
-        "refused_seq",
-        event,
-        refused_reason=payload.reason.value,
-        refused_detail=payload.detail,
-        refused_errors=[error.model_dump(mode="json") for error in payload.errors],
-    )
+    facts = given(event, refused_reason="reason", refused_detail="detail", refused_errors="errors")
     return replace(
-        refused,
+        newest(job, "refused_seq", event, **facts),
         state="rejected" if job.state == "submitted" else job.state,
         submitted_at=earliest(job.submitted_at, event.occurred_at),
     )
@@ -101,28 +92,17 @@ def _queued(job: Job, event: Event[JobQueued]) -> Job:
 
 
 def _waiting(job: Job, event: Event[JobWaiting]) -> Job:
-    waiting = event.payload
-    return _move(
-        job,
-        event,
-        "queued",
-        waiting_reason=waiting.reason.value,
-        waiting_detail=waiting.detail,
-        queue_position=waiting.queue_position,
-        holders=[holder.model_dump(mode="json") for holder in waiting.holders],
+    why = given(
+        event, "queue_position", "holders", waiting_reason="reason", waiting_detail="detail"
     )
+    return _move(job, event, "queued", **why)
 
 
 def _retrying(job: Job, event: Event[JobRetrying]) -> Job:
     retry = event.payload
-    return _move(
-        job,
-        event,
-        "queued",
-        waiting_reason="backing_off",
-        waiting_detail=f"attempt {retry.next_attempt} follows after {retry.backoff_seconds:g} s",
-        not_before_at=retry.not_before_at,
-    )
+    detail = f"attempt {retry.next_attempt} follows after {retry.backoff_seconds:g} s"
+    why = {"waiting_reason": "backing_off", "waiting_detail": detail}
+    return _move(job, event, "queued", **why, not_before_at=retry.not_before_at)
 
 
 def _cancelling(job: Job, _event: Event[JobCancelling]) -> Job:
@@ -130,40 +110,29 @@ def _cancelling(job: Job, _event: Event[JobCancelling]) -> Job:
 
 
 def _succeeded(job: Job, event: Event[JobSucceeded]) -> Job:
-    done = event.payload
-    result = done.result.model_dump(mode="json") if done.result else None
-    return _move(job, event, "succeeded", finished_at=done.finished_at, detail="", result=result)
+    return _move(job, event, "succeeded", detail="", **given(event, "finished_at", "result"))
 
 
 def _failed(job: Job, event: Event[JobFailed]) -> Job:
-    done = event.payload
-    return _move(job, event, "failed", finished_at=done.finished_at, detail=done.detail)
+    return _move(job, event, "failed", **given(event, "finished_at", "detail"))
 
 
 def _cancelled(job: Job, event: Event[JobCancelled]) -> Job:
-    done = event.payload
-    return _move(job, event, "cancelled", finished_at=done.finished_at, detail=done.reason)
+    return _move(job, event, "cancelled", **given(event, "finished_at", detail="reason"))
 
 
 def _starting(job: Job, event: Event[RunStarting]) -> Job:
-    return _with_run(_move(job, event, "starting"), event.payload)
+    return _with_run(_move(job, event, "starting"), event)
 
 
 def _started(job: Job, event: Event[RunStarted]) -> Job:
-    run = event.payload
-    moved = _with_run(_move(job, event, "running"), run)
-    return replace(moved, started_at=earliest(job.started_at, run.started_at))
+    started_at = earliest(job.started_at, event.payload.started_at)
+    return _with_run(_move(replace(job, started_at=started_at), event, "running"), event)
 
 
-def _with_run(job: Job, run: RunStarting | RunStarted) -> Job:
-    if run.attempt < (job.attempt or 0):
-        return job
-    return replace(job, run_id=run.run_id, attempt=run.attempt)
-
-
-def earliest(known: datetime | None, moment: datetime) -> datetime:
-    """The earlier of the two times."""
-    return moment if known is None else min(known, moment)
+def _with_run(job: Job, event: Event[Any]) -> Job:
+    is_older = event.payload.attempt < (job.attempt or 0)
+    return job if is_older else replace(job, **given(event, "run_id", "attempt"))
 
 
 def _key_of(event: Event[Any]) -> Key | None:
@@ -175,18 +144,11 @@ def _key_of(event: Event[Any]) -> Key | None:
     return (payload.job_id,)
 
 
-def _new(event: Event[Any]) -> Job:
-    key = _key_of(event)
-    assert key is not None
-    return Job(key[0], event.tenant_id)
-
-
 JOBS = Noun(
     table="jobs",
     view=Job,
     key=("job_id",),
     key_of=_key_of,
-    new=_new,
     rules={
         JobSubmit: _submitted,
         JobRequestRejected: _rejected,

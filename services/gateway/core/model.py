@@ -45,7 +45,7 @@ def touched(events: Iterable[Event[Any]]) -> dict[Noun, set[Key]]:
     keys: dict[Noun, set[Key]] = {}
     for event in events:
         for noun in _CHANGED_BY.get(type(event.payload), ()):
-            key = noun.key_of(event)
+            key = noun.find_key(event)
             if key is not None:
                 keys.setdefault(noun, set()).add(key)
     return keys
@@ -56,7 +56,7 @@ def fold(before: Views, events: Sequence[Event[Any]]) -> dict[Noun, dict[Key, Ch
     after: dict[Noun, dict[Key, Any]] = {noun: dict(views) for noun, views in before.items()}
     for event in events:
         for noun in _CHANGED_BY.get(type(event.payload), ()):
-            key = noun.key_of(event)
+            key = noun.find_key(event)
             if key is not None:
                 views = after.setdefault(noun, {})
                 views[key] = noun.apply(views.get(key), event)

@@ -5,14 +5,16 @@ whatever order late and doubled events come in, the view is the same at the end.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import datetime
 from typing import Any, TypeVar
 
-from drivetrain_schemas.base import Payload
+from drivetrain_schemas.base import Payload, Value
 from drivetrain_schemas.envelope import Event
 
 V = TypeVar("V")
 Key = tuple[Any, ...]
+Rule = Callable[[Any, Event[Any]], Any]
 
 # The register of facts that no event has given yet.
 NEVER = -1
@@ -22,21 +24,39 @@ NEVER = -1
 class Noun:
     """One kind of view; its fields are the columns of `table`.
 
-    `key_of` gives None for an event that concerns no view; `new` makes the view an event finds when
-    it is the first about its key.
+    The key, and what a view begins with (its fields without a default), are the payload's fields of
+    these names, but where `key_of` and `new` say otherwise. A key of None: no view is concerned.
     """
 
     table: str
     view: type
     key: tuple[str, ...]
-    key_of: Callable[[Event[Any]], Key | None]
-    new: Callable[[Event[Any]], Any]
-    rules: Mapping[type[Payload], Callable[[Any, Event[Any]], Any]]
+    rules: Mapping[type[Payload], Rule]
+    key_of: Callable[[Event[Any]], Key | None] | None = None
+    new: Callable[[Event[Any]], Any] | None = None
+
+    def find_key(self, event: Event[Any]) -> Key | None:
+        if self.key_of is not None:
+            return self.key_of(event)
+        return tuple(getattr(event.payload, name) for name in self.key)
 
     def apply(self, view: Any, event: Event[Any]) -> Any:
         """The view after `event`; `view` is None before the first event about its key."""
-        rule = self.rules[type(event.payload)]
-        return rule(self.new(event) if view is None else view, event)
+        if view is None:
+            view = self.new(event) if self.new else self._begin(event)
+        return self.rules[type(event.payload)](view, event)
+
+    def _begin(self, event: Event[Any]) -> Any:
+        begun = {field.name for field in fields(self.view) if field.default is MISSING}
+        of_key = dict(zip(self.key, self.find_key(event) or (), strict=True))
+        tenant = {"tenant_id": event.tenant_id} if "tenant_id" in begun else {}
+        return self.view(**tenant | given(event, *begun - of_key.keys() - tenant.keys()) | of_key)
+
+
+def given(event: Event[Any], *same: str, **renamed: str) -> dict[str, Any]:
+    """Facts from the payload, under the same names or under others; parts of it as plain JSON."""
+    names = {**dict.fromkeys(same), **renamed}
+    return {name: _plain(getattr(event.payload, of or name)) for name, of in names.items()}
 
 
 def newest(view: V, register: str, event: Event[Any], **facts: Any) -> V:
@@ -48,15 +68,17 @@ def newest(view: V, register: str, event: Event[Any], **facts: Any) -> V:
     return changed
 
 
+def earliest(known: datetime | None, moment: datetime) -> datetime:
+    """The earlier of the two times."""
+    return moment if known is None else min(known, moment)
+
+
 def as_it_is(view: V, _event: Event[Any]) -> V:
     """The rule for an event that only tells that the view exists."""
     return view
 
 
-def by(*fields: str) -> Callable[[Event[Any]], Key]:
-    """The key of an event whose payload has these fields."""
-
-    def key_of(event: Event[Any]) -> Key:
-        return tuple(getattr(event.payload, name) for name in fields)
-
-    return key_of
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.model_dump(mode="json") if isinstance(value, Value) else value

@@ -10,7 +10,7 @@ from typing import Any
 
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.reports import PodHeartbeat
-from services.gateway.core.noun import Noun, by
+from services.gateway.core.noun import Noun
 
 # What a 64-bit column holds; a pod may claim any number.
 _MOST = 2**63 - 1
@@ -134,7 +134,6 @@ PROGRESS = Noun(
     table="job_progress",
     view=JobProgress,
     key=("job_id",),
-    key_of=by("job_id"),
     new=of_heartbeat,
     rules={PodHeartbeat: _reported},
 )

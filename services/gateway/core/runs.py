@@ -4,26 +4,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from drivetrain_schemas import runs
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.runs import (
-    RunCancelled,
-    RunFailed,
-    RunHeard,
-    RunInterrupted,
-    RunLost,
-    RunStarted,
-    RunStarting,
-    RunSucceeded,
-    RunSuspected,
-)
-from services.gateway.core.jobs import earliest
-from services.gateway.core.noun import NEVER, Noun, by, newest
+from services.gateway.core.noun import NEVER, Noun, Rule, earliest, given, newest
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What follows `ended_at` belongs to the end of the run."""
-
     run_id: str
     job_id: str
     attempt: int
@@ -33,6 +20,7 @@ class Run:
     num_pods: int | None = None
     starting_at: datetime | None = None
     started_at: datetime | None = None
+    # These belong to the end of the run.
     ended_at: datetime | None = None
     exit_code: int | None = None
     signal: int | None = None
@@ -43,75 +31,39 @@ class Run:
 _OF_END = dict.fromkeys(("ended_at", "exit_code", "signal", "rank", "detail"))
 
 
-def _move(run: Run, event: Event[Any], state: str, **facts: Any) -> Run:
-    return newest(run, "state_seq", event, state=state, **{**_OF_END, **facts})
+def _moves_to(state: str, *facts: str) -> Rule:
+    def move(run: Run, event: Event[Any]) -> Run:
+        return newest(run, "state_seq", event, state=state, **{**_OF_END, **given(event, *facts)})
+
+    return move
 
 
-def _starting(run: Run, event: Event[RunStarting]) -> Run:
+def _starting(run: Run, event: Event[runs.RunStarting]) -> Run:
     starting_at = earliest(run.starting_at, event.occurred_at)
-    moved = _move(run, event, "starting")
-    return replace(moved, num_pods=event.payload.num_pods, starting_at=starting_at)
+    known = replace(run, num_pods=event.payload.num_pods, starting_at=starting_at)
+    started: Run = _moves_to("starting")(known, event)
+    return started
 
 
-def _started(run: Run, event: Event[RunStarted]) -> Run:
-    started_at = earliest(run.started_at, event.payload.started_at)
-    return replace(_move(run, event, "running"), started_at=started_at)
-
-
-def _suspected(run: Run, event: Event[RunSuspected]) -> Run:
-    return _move(run, event, "suspect")
-
-
-def _heard(run: Run, event: Event[RunHeard]) -> Run:
-    return _move(run, event, "running")
-
-
-def _succeeded(run: Run, event: Event[RunSucceeded]) -> Run:
-    return _ended(run, event, "succeeded")
-
-
-def _failed(run: Run, event: Event[RunFailed]) -> Run:
-    failed = event.payload
-    cause = {"exit_code": failed.exit_code, "signal": failed.signal, "rank": failed.rank}
-    return _ended(run, event, "failed", **cause)
-
-
-def _lost(run: Run, event: Event[RunLost]) -> Run:
-    return _ended(run, event, "lost", detail=event.payload.detail)
-
-
-def _cancelled(run: Run, event: Event[RunCancelled]) -> Run:
-    return _ended(run, event, "cancelled")
-
-
-def _interrupted(run: Run, event: Event[RunInterrupted]) -> Run:
-    return _ended(run, event, "interrupted")
-
-
-def _ended(run: Run, event: Event[Any], state: str, **facts: Any) -> Run:
-    return _move(run, event, state, **{"ended_at": event.payload.ended_at, "detail": "", **facts})
-
-
-def _new(event: Event[Any]) -> Run:
-    run = event.payload
-    return Run(run.run_id, run.job_id, run.attempt, run.fence)
+def _started(run: Run, event: Event[runs.RunStarted]) -> Run:
+    known = replace(run, started_at=earliest(run.started_at, event.payload.started_at))
+    running: Run = _moves_to("running")(known, event)
+    return running
 
 
 RUNS = Noun(
     table="runs",
     view=Run,
     key=("run_id",),
-    key_of=by("run_id"),
-    new=_new,
     rules={
-        RunStarting: _starting,
-        RunStarted: _started,
-        RunSuspected: _suspected,
-        RunHeard: _heard,
-        RunSucceeded: _succeeded,
-        RunFailed: _failed,
-        RunLost: _lost,
-        RunCancelled: _cancelled,
-        RunInterrupted: _interrupted,
+        runs.RunStarting: _starting,
+        runs.RunStarted: _started,
+        runs.RunSuspected: _moves_to("suspect"),
+        runs.RunHeard: _moves_to("running"),
+        runs.RunSucceeded: _moves_to("succeeded", "ended_at"),
+        runs.RunFailed: _moves_to("failed", "ended_at", "exit_code", "signal", "rank"),
+        runs.RunLost: _moves_to("lost", "ended_at", "detail"),
+        runs.RunCancelled: _moves_to("cancelled", "ended_at"),
+        runs.RunInterrupted: _moves_to("interrupted", "ended_at"),
     },
 )

@@ -14,8 +14,7 @@ from drivetrain_schemas.studies import (
     TrialFailed,
     TrialProposed,
 )
-from services.gateway.core.jobs import earliest
-from services.gateway.core.noun import NEVER, Key, Noun, as_it_is, by, newest
+from services.gateway.core.noun import NEVER, Key, Noun, Rule, as_it_is, earliest, given, newest
 from services.gateway.core.requests import subject_of
 
 # A study only moves to the right.
@@ -62,34 +61,26 @@ def _submitted(study: Study, event: Event[StudySubmit]) -> Study:
 
 
 def _rejected(study: Study, event: Event[StudyRequestRejected]) -> Study:
-    payload = event.payload
-    refused = newest(
-        study,
-        "refused_seq",
-        event,
-        refused_reason=payload.reason,
-        refused_detail=payload.detail,
-        refused_errors=[error.model_dump(mode="json") for error in payload.errors],
-    )
+    facts = given(event, refused_reason="reason", refused_detail="detail", refused_errors="errors")
+    refused = newest(study, "refused_seq", event, **facts)
     submitted_at = earliest(study.submitted_at, event.occurred_at)
     return _forward(refused, "rejected", submitted_at=submitted_at)
 
 
 def _started(study: Study, event: Event[StudyStarted]) -> Study:
-    started = event.payload
-    started_at = earliest(study.started_at, started.started_at)
-    return _forward(study, "running", num_trials=started.num_trials, started_at=started_at)
+    return _forward(study, "running", **given(event, "num_trials", "started_at"))
 
 
 def _completed(study: Study, event: Event[StudyCompleted]) -> Study:
-    done = event.payload
-    return _forward(
-        study,
-        "completed",
-        finished_at=earliest(study.finished_at, done.finished_at),
-        best_number=done.best_number,
-        best_value=done.best_value,
-    )
+    return _forward(study, "completed", **given(event, "finished_at", "best_number", "best_value"))
+
+
+def _moves_to(state: str, fact: str | None = None) -> Rule:
+    def move(trial: Trial, event: Event[Any]) -> Trial:
+        facts = {"value": None, "detail": None, **(given(event, fact) if fact else {})}
+        return newest(trial, "state_seq", event, state=state, **facts)
+
+    return move
 
 
 def _key_of(event: Event[Any]) -> Key:
@@ -98,50 +89,26 @@ def _key_of(event: Event[Any]) -> Key:
     return (event.payload.study_id,)
 
 
-def _new_study(event: Event[Any]) -> Study:
-    return Study(_key_of(event)[0], event.tenant_id)
-
-
-def _proposed(trial: Trial, event: Event[TrialProposed]) -> Trial:
-    return newest(trial, "state_seq", event, state="proposed", value=None, detail=None)
-
-
-def _valued(trial: Trial, event: Event[TrialCompleted]) -> Trial:
-    value = event.payload.value
-    return newest(trial, "state_seq", event, state="completed", value=value, detail=None)
-
-
-def _failed(trial: Trial, event: Event[TrialFailed]) -> Trial:
-    detail = event.payload.detail
-    return newest(trial, "state_seq", event, state="failed", value=None, detail=detail)
-
-
-def _new_trial(event: Event[Any]) -> Trial:
-    trial = event.payload
-    return Trial(trial.study_id, trial.number, trial.job_id, dict(trial.hyperparameters))
-
-
 STUDIES = Noun(
     table="studies",
     view=Study,
     key=("study_id",),
     key_of=_key_of,
-    new=_new_study,
     rules={
         StudySubmit: _submitted,
         StudyRequestRejected: _rejected,
         StudyStarted: _started,
         StudyCompleted: _completed,
-        TrialProposed: as_it_is,
-        TrialCompleted: as_it_is,
-        TrialFailed: as_it_is,
+        **dict.fromkeys((TrialProposed, TrialCompleted, TrialFailed), as_it_is),
     },
 )
 TRIALS = Noun(
     table="trials",
     view=Trial,
     key=("study_id", "number"),
-    key_of=by("study_id", "number"),
-    new=_new_trial,
-    rules={TrialProposed: _proposed, TrialCompleted: _valued, TrialFailed: _failed},
+    rules={
+        TrialProposed: _moves_to("proposed"),
+        TrialCompleted: _moves_to("completed", "value"),
+        TrialFailed: _moves_to("failed", "detail"),
+    },
 )

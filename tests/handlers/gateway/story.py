@@ -178,7 +178,7 @@ class JobStory:
             tenant_id=TENANT,
             **self.run,
             pod_id=pod_id_for(self.job_id, self.attempt, 0),
-            phase=phase,  # type: ignore[arg-type]
+            phase=phase,
             step=step,
             max_steps=self.spec.max_steps,
             sent_at=self._story.now,
