@@ -63,7 +63,7 @@ async def upload(
     """Keep an archive of code; its answer is the `code` of a spec."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type not in MEDIA_TYPES:
-        message = f"{content_type[:80] or 'a body without a content type'} is not read here"
+        message = f"{content_type[:80] or 'a body without a content type'} is not supported"
         error = FieldError(field="Content-Type", message=message, fix="send application/gzip")
         raise Problem(415, "unsupported_media_type", message, (error,))
     with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as file:

@@ -1,16 +1,17 @@
-"""The gate before every route: host, who asks, origin, size and form of the body.
+"""The gate before every route: host, authentication, origin, size and form of the body.
 
 An ASGI application around another one. What it refuses is answered here as a problem and never
 reaches a route. Bodies of at most 1 MiB are read whole and checked as strict JSON before the route
 parses them; uploads are left to their own route, which bounds them while it streams.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.requests import ClientDisconnect, cookie_parser
 
 from drivetrain_schemas import strict_json
 from drivetrain_schemas.jobs import FieldError
@@ -20,10 +21,14 @@ from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
 from services.gateway.problem import Problem
 from services.gateway.rest.problems import respond
 from services.gateway.settings import GatewaySettings
+from services.runtime import logs
 from services.runtime.callers import is_bearer, is_own_host
 from services.runtime.clock import Clock
 
+log = logs.get()
+
 MAX_BODY_BYTES = 1024 * 1024
+BODY_SECONDS = 30.0
 OPEN_PATHS = ("/static/", "/assets/")
 OPEN_ROUTES = frozenset({"/login", "/openapi.json", "/favicon.ico"})
 UPLOADS = frozenset({"/v1/code"})
@@ -70,6 +75,8 @@ class Gate:
         except Problem as problem:
             response = respond(problem, scope["path"])
             await response(scope, receive, observed)
+        except ClientDisconnect:  # there is nobody to answer
+            log.info("request aborted by the client", path=scope["path"])
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -81,13 +88,12 @@ class Gate:
             raise _foreign_host(hosts)
         has_token = is_bearer(self._token, headers.get("authorization", ""))
         has_session = self._has_session(headers)
-        is_stranger = "authorization" not in headers and not has_session
         refusal = check_origin(
             method,
             headers["host"].lower(),
             headers.get("origin"),
             headers.get("sec-fetch-site"),
-            by_cookie=not has_token and (has_session or is_stranger),
+            by_cookie=has_session and not has_token,
         )
         _refuse(403, refusal)
         if (
@@ -98,9 +104,11 @@ class Gate:
             if not path.startswith("/v1/") and method in SAFE_METHODS:
                 await self._sign_in(scope, receive, send)
                 return
-            raise _unknown_caller(headers)
-        if method not in SAFE_METHODS and path not in UPLOADS:
-            receive = await _checked_body(headers, receive)
+            raise _not_authenticated(headers)
+        if method not in SAFE_METHODS:
+            _refuse_encoding(headers)
+            if path not in UPLOADS:
+                receive = await _checked_body(headers, receive)
         await self._app(scope, receive, send)
 
     def _has_session(self, headers: Headers) -> bool:
@@ -148,21 +156,36 @@ def _refuse(status: int, refusal: Refusal | None) -> None:
         raise Problem(status, refusal.code, refusal.detail, (error,))
 
 
-def _unknown_caller(headers: Headers) -> Problem:
-    given = "the token does not hold" if "authorization" in headers else "no token was given"
+def _not_authenticated(headers: Headers) -> Problem:
+    detail = "the token is invalid" if "authorization" in headers else "the request has no token"
     fix = "send 'Authorization: Bearer TOKEN'; the token is in connection.json of the platform"
     return Problem(
         401,
         "not_authenticated",
-        given,
-        (FieldError(field="Authorization", message=given, fix=fix),),
+        detail,
+        (FieldError(field="Authorization", message=detail, fix=fix),),
         {"WWW-Authenticate": "Bearer"},
     )
 
 
+def _refuse_encoding(headers: Headers) -> None:
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        message = f"the content encoding {encoding[:40]} is not supported"
+        error = FieldError(field="Content-Encoding", message=message, fix="send it uncompressed")
+        raise Problem(
+            415, "unsupported_media_type", message, (error,), {"Accept-Encoding": "identity"}
+        )
+
+
 async def _checked_body(headers: Headers, receive: Receive) -> Receive:
-    """The whole body, proven to be strict JSON, given again to the route."""
-    body = await _read(headers, receive)
+    """The whole body, checked to be strict JSON, and passed on to the route."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _read(headers, receive)
+    except TimeoutError:
+        detail = f"the body did not arrive within {BODY_SECONDS:g} s"
+        raise Problem(408, "request_timeout", detail, headers={"Connection": "close"}) from None
     if body:
         _check_json(headers, body)
     is_given = False
@@ -186,7 +209,7 @@ async def _read(headers: Headers, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Problem(400, "malformed_json", "the request ended before its body")
+            raise ClientDisconnect
         parts.append(message.get("body", b""))
         num_bytes += len(parts[-1])
         if num_bytes > MAX_BODY_BYTES:
@@ -198,7 +221,7 @@ async def _read(headers: Headers, receive: Receive) -> bytes:
 def _check_json(headers: Headers, body: bytes) -> None:
     content_type = headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
-        message = f"{content_type[:80] or 'a body without a content type'} is not read here"
+        message = f"{content_type[:80] or 'a body without a content type'} is not supported"
         fix = "send JSON as application/json; the command line turns YAML into JSON"
         error = FieldError(field="Content-Type", message=message, fix=fix)
         raise Problem(415, "unsupported_media_type", message, (error,))

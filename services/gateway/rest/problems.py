@@ -1,7 +1,7 @@
-"""Every refusal as one form: application/problem+json (RFC 9457), naming the field and the fix.
+"""Every refusal in one form: application/problem+json (RFC 9457), with the field and the fix.
 
-`Problem` is raised by routes; what frameworks and adapters raise is turned into the same form here,
-so no caller ever meets another one.
+Routes raise `Problem`; exceptions of frameworks and adapters are turned into the same form here, so
+that no caller sees another one.
 """
 
 from collections.abc import Callable
@@ -12,35 +12,36 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from drivetrain_schemas.errors import field_errors
-from drivetrain_schemas.object_store import StoreFailure
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.problem import Problem
+from services.gateway.rest.unavailable import cause_of
 from services.runtime import logs
-from services.runtime.bus import PublishFailed
-from services.runtime.errors import TEMPORARY_ERRORS, StoreError
+from services.runtime.errors import TEMPORARY_ERRORS
 
 log = logs.get()
 
 MEDIA_TYPE = "application/problem+json"
 
 TITLES = {
-    400: "The request cannot be read",
-    401: "Who asks is not known",
-    403: "The request is refused",
-    404: "There is no such thing",
-    405: "This cannot be done here",
-    409: "This contradicts what is there",
-    411: "The length is missing",
-    413: "The request is too large",
-    415: "The content type is not read here",
-    421: "The request was meant for another server",
-    422: "The request is not valid",
-    429: "Too many at once",
-    500: "Something is broken here",
-    503: "A part is away",
+    400: "Bad request",
+    401: "Authentication required",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    409: "Conflict",
+    411: "Length required",
+    413: "Content too large",
+    415: "Unsupported media type",
+    421: "Misdirected request",
+    422: "Invalid request",
+    429: "Too many requests",
+    500: "Internal server error",
+    503: "Service unavailable",
 }
 
 
@@ -103,11 +104,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(PartUnavailable, _on_part_unavailable)
     app.add_exception_handler(PartRefused, _on_part_refused)
-    app.add_exception_handler(PublishFailed, _on_publish_failed)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     for kind in TEMPORARY_ERRORS:
         app.add_exception_handler(cast(type[Exception], kind), _on_temporary)
     app.add_exception_handler(asyncpg.QueryCanceledError, _on_temporary)
-    app.add_exception_handler(StoreError, _on_store_error)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -144,8 +144,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
 async def _on_part_unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartUnavailable)
     detail = f"the {error.part} service did not answer in time; everything else works"
-    problem = Problem(503, "part_unavailable", detail, headers={"Retry-After": "2"})
-    return _answer(request, problem)
+    return _unavailable(request, "part_unavailable", detail)
 
 
 async def _on_part_refused(request: Request, error: Exception) -> Response:
@@ -154,38 +153,22 @@ async def _on_part_refused(request: Request, error: Exception) -> Response:
     return _answer(request, Problem(status, "invalid_request", error.detail))
 
 
-async def _on_publish_failed(request: Request, error: Exception) -> Response:
-    log.warning("command not acknowledged", error=str(error))
-    detail = (
-        "Kafka did not acknowledge the request in time, so it may or may not be on its way; "
-        "send it again with the same request_id, which can never make a second one"
-    )
-    problem = Problem(503, "bus_unavailable", detail, headers={"Retry-After": "2"})
-    return _answer(request, problem)
-
-
 async def _on_temporary(request: Request, error: Exception) -> Response:
-    log.warning("request met something temporary", path=request.url.path, error=repr(error))
-    detail = "the read model's database did not answer; try again in a moment"
-    problem = Problem(503, "database_unavailable", detail, headers={"Retry-After": "2"})
-    return _answer(request, problem)
+    cause = cause_of(error)
+    log.warning("request failed for now", path=request.url.path, code=cause.code, error=repr(error))
+    return _unavailable(request, cause.code, cause.detail)
 
 
-async def _on_store_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, StoreError)
-    log.warning("object store failed", path=request.url.path, error=str(error))
-    causes = {
-        StoreFailure.UNAVAILABLE: "is unavailable",
-        StoreFailure.READ_ONLY: "is read-only",
-        StoreFailure.FULL: "is full",
-        StoreFailure.ERROR: "failed",
-    }
-    detail = f"the object store {causes[error.failure]}; everything that needs no files works"
-    problem = Problem(503, error.failure.value, detail, headers={"Retry-After": "2"})
-    return _answer(request, problem)
+def _unavailable(request: Request, code: str, detail: str) -> Response:
+    return _answer(request, Problem(503, code, detail, headers={"Retry-After": "2"}))
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    log.info("request aborted by the client", path=request.url.path)
+    return _answer(request, Problem(400, "request_aborted", "the request ended before its body"))
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, error=repr(error))
-    detail = "this is a bug here, not in the request; the service's log has the rest"
+    detail = "a bug in the gateway, not in the request; its log has the details"
     return _answer(request, Problem(500, "internal_error", detail))

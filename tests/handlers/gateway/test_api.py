@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from drivetrain_schemas.studies import StudyStarted, StudySubmit
 from services.gateway import commands
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.rest import platform
+from services.runtime.bus import PublishFailed
+from tests.handlers.gateway.command_line import drivetrain, on_a_port
 from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.story import START, TENANT, Story, day, recovery, search, spec
 
@@ -215,6 +218,31 @@ async def test_kafka_may_be_away(server: Server, monkeypatch: pytest.MonkeyPatch
     assert (answer.status_code, answer.json()["code"]) == (503, "bus_unavailable")
     assert "same request_id" in answer.json()["detail"]
     assert answer.headers["retry-after"] == "2"
+
+
+async def test_a_submission_whose_acknowledgement_is_lost_is_one_job(
+    model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The broker has the record, its acknowledgement does not arrive: the command line retries."""
+    async with serving(model) as server, on_a_port(server) as environment:
+        publish, tries = server.bus.publish, 0
+
+        async def lose_acknowledgements(records: Sequence[Any]) -> None:
+            nonlocal tries
+            tries += 1
+            await publish(records)
+            if tries <= 5:
+                raise PublishFailed((), "no acknowledgement")
+            await model.tell(*accept(server.bus.commands()[-1]))
+
+        monkeypatch.setattr(server.bus, "publish", lose_acknowledgements)
+        (tmp_path / "job.yaml").write_text("{name: asked, command: 'true'}")
+        out = await drivetrain(environment, "job", "submit", str(tmp_path / "job.yaml"))
+        commands_sent = server.bus.commands()
+        assert len(commands_sent) == 6
+        assert {command.event_id for command in commands_sent} == {commands_sent[0].event_id}
+        assert out.splitlines()[0] == commands_sent[0].payload.job_id
+        assert len((await server.client.get("/v1/jobs")).json()["jobs"]) == 1
 
 
 async def test_cancel_reaches_the_scheduler(model: Model) -> None:

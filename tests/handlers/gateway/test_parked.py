@@ -1,11 +1,5 @@
 """Parked records at scale: filters, groups, bulk decisions, and what a failed replay looks like."""
 
-import asyncio
-import contextlib
-import os
-import socket
-import sys
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,9 +14,9 @@ from drivetrain_schemas.parked import (
 )
 from services.gateway import parked_commands, parked_queries
 from services.gateway.parked_queries import Selection
-from services.runtime.operations import serve, server
 from tests.conftest import OpenDatabase
-from tests.handlers.gateway.model import PREFIX, TOKEN, Model, Server, serving
+from tests.handlers.gateway.command_line import drivetrain, on_a_port
+from tests.handlers.gateway.model import PREFIX, Model, Server, serving
 
 MANY = 100_000
 
@@ -279,39 +273,6 @@ _TOUCHED = """
 select seq_tup_read + coalesce(idx_tup_fetch, 0) as touched from pg_stat_xact_user_tables
 where relname = 'parked' and schemaname = current_schema()
 """
-
-
-@contextlib.asynccontextmanager
-async def on_a_port(standing: Server) -> AsyncIterator[dict[str, str]]:
-    """The same application on a real socket; the environment of a command line for it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    stopping = asyncio.Event()
-    running = server(standing.app, "127.0.0.1", port)
-    task = asyncio.create_task(serve(running, stopping))
-    while not running.started:
-        await asyncio.sleep(0.01)
-    try:
-        yield {"DRIVETRAIN_URL": f"http://127.0.0.1:{port}", "DRIVETRAIN_TOKEN": TOKEN}
-    finally:
-        stopping.set()
-        await task
-
-
-async def drivetrain(environment: dict[str, str], *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "drivetrain.cli",
-        *arguments,
-        env=os.environ | environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
 
 
 async def test_the_command_line_manages_a_hundred_thousand(hundred_thousand: Model) -> None:

@@ -73,6 +73,8 @@ def platform(monkeypatch: pytest.MonkeyPatch) -> FakePlatform:
     for module in (waiting, logs):
         monkeypatch.setattr(module, "POLL_SECONDS", 0)
     monkeypatch.setattr(gateway, "BACKOFF_SECONDS", 0)
+    monkeypatch.setattr(gateway, "SUBMIT_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(gateway, "SUBMIT_SECONDS", 0.2)
     return fake
 
 

@@ -179,6 +179,29 @@ def test_a_request_is_repeated_with_its_id_when_no_answer_came(
     assert bodies[0] == bodies[1] == bodies[2]
 
 
+def test_a_submission_outlives_a_restarting_broker(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    """More failures than one request retries; all of them the same request."""
+    ready.on("POST", "/v1/jobs", *[503] * 6, httpx.ConnectError("refused"), make_job())
+    ran = cli("job", "submit", str(job_file))
+    assert ran.code == 0
+    bodies = ready.bodies("/v1/jobs")
+    assert len(bodies) == 8
+    assert all(body == bodies[0] for body in bodies)
+    assert f"retrying as request {bodies[0]['request_id']}" in ran.err
+
+
+def test_a_submission_without_an_answer_names_its_request_id(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    ready.on("POST", "/v1/jobs", 503)
+    ran = cli("job", "submit", str(job_file))
+    assert ran.code == 3
+    request_id = ready.bodies("/v1/jobs")[0]["request_id"]
+    assert f"submit again with --request-id {request_id}" in ran.err
+
+
 def test_a_platform_that_never_answers(cli: RunCli, ready: FakePlatform, job_file: Path) -> None:
     ready.on("POST", "/v1/jobs", httpx.ConnectError("connection refused"))
     ran = cli("job", "submit", str(job_file))

@@ -1,13 +1,14 @@
-"""What can go wrong on the command line, each kind with its exit code.
+"""Errors of the command line, each kind with its exit code.
 
 CliError
 ├── InvalidInput   2  a file, an option or a value is wrong; nothing was sent
-├── Unreachable    3  no platform is known, it does not answer, or it is not well
-├── NotFound       4  the platform does not know what was named
-└── Refused        5  the platform understood and said no
-JobFailed          1  what was waited for ended without success
+├── Unreachable    3  no platform is known, it does not answer, or it is unavailable
+│   └── NoAnswer   3  the request may have been received
+├── NotFound       4  not found
+└── Refused        5  the platform refused the request
+JobFailed          1  the job or study did not succeed
 
-Interrupted stands outside: Ctrl-C ends a command with 130, and no handler of errors may hold it up.
+Interrupted is no CliError: Ctrl-C ends a command with 130, whatever handles errors.
 """
 
 from collections.abc import Sequence
@@ -60,25 +61,29 @@ class InvalidInput(CliError):
 
 
 class Unreachable(CliError):
-    """No platform is known, it does not answer, or it is not well."""
+    """No platform is known, it does not answer, or it is unavailable."""
 
     exit_code = ExitCode.UNREACHABLE
 
 
+class NoAnswer(Unreachable):
+    """The request may have been received all the same."""
+
+
 class NotFound(CliError):
-    """The platform does not know what was named."""
+    """The platform does not have what was named."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 class Refused(CliError):
-    """The platform understood and said no."""
+    """The platform refused the request."""
 
     exit_code = ExitCode.REFUSED
 
 
 class JobFailed(CliError):
-    """What was waited for ended without success."""
+    """The job or study did not succeed."""
 
     exit_code = ExitCode.JOB_FAILED
 

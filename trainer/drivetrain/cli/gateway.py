@@ -1,7 +1,8 @@
 """Requests to the gateway, and its answers as values or as errors with an exit code.
 
-Requests are repeated a few times when no answer came: each of ours is safe to repeat, because a
-submission carries its request id and all others say how things shall be.
+Requests are retried a few times when no answer came: each is safe to repeat, because a submission
+carries its request id and all others are idempotent. A submission is retried for longer, because
+nobody can know whether it was received.
 """
 
 import json
@@ -15,14 +16,18 @@ from urllib.parse import urlsplit
 import httpx
 
 from drivetrain.cli.connection import START_FIX, Connection
-from drivetrain.cli.errors import CliError, NotFound, Refused, Unreachable, field_problems
+from drivetrain.cli.errors import CliError, NoAnswer, NotFound, Refused, Unreachable, field_problems
+from drivetrain.cli.output import write_note
 
 TRIES = 4
 BACKOFF_SECONDS = 0.25
+# The broker or the gateway may be restarting.
+SUBMIT_SECONDS = 60.0
+SUBMIT_PAUSE_SECONDS = 2.0
 PAGE_ITEMS = 100
 # A command waits up to 2 s for the scheduler's word, an upload for the disk.
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-_NOT_WELL = (502, 503, 504)
+_UNAVAILABLE = (502, 503, 504)
 
 Query = Mapping[str, str | int | float | None]
 
@@ -71,6 +76,24 @@ class Gateway:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._answer(self._client.build_request("POST", path, json=dict(body or {})), TRIES)
 
+    def submit(self, path: str, request_id: str, spec: Mapping[str, Any]) -> Any:
+        """Post a job or a study, with the same request id until an answer comes or time is up."""
+        body = {"request_id": request_id, "spec": spec}
+        until = time.monotonic() + SUBMIT_SECONDS
+        may_be_received = False
+        while True:
+            try:
+                return self.post(path, body)
+            except Unreachable as error:
+                may_be_received = may_be_received or isinstance(error, NoAnswer)
+                if not may_be_received:
+                    raise
+                if time.monotonic() >= until:
+                    fix = f"submit again with --request-id {request_id}: it can never run twice"
+                    raise NoAnswer(error.message, fix=fix) from error
+                write_note(f"no answer yet ({error.message}); retrying as request {request_id}")
+                time.sleep(SUBMIT_PAUSE_SECONDS)
+
     def upload(self, path: str, content: bytes) -> Any:
         headers = {"Content-Type": "application/gzip"}
         request = self._client.build_request("POST", path, content=content, headers=headers)
@@ -80,14 +103,14 @@ class Gateway:
         for remaining in reversed(range(tries)):
             try:
                 response = self._client.send(request)
-                if response.status_code not in _NOT_WELL or not remaining:
+                if response.status_code not in _UNAVAILABLE or not remaining:
                     return _value(response)
             except httpx.TransportError as error:
                 if not remaining:
-                    raise Unreachable(
-                        f"{self.url} does not answer: {error or type(error).__name__}",
-                        fix=START_FIX,
-                    ) from error
+                    is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                    kind = Unreachable if is_unsent else NoAnswer
+                    message = f"{self.url} does not answer: {error or type(error).__name__}"
+                    raise kind(message, fix=START_FIX) from error
             waited = tries - remaining
             time.sleep(BACKOFF_SECONDS * waited * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
@@ -118,6 +141,7 @@ def _error(status: int, problem: Mapping[str, Any]) -> CliError:
         return Refused(title or "the platform does not accept the token", fix=fix)
     if status < 400 or status >= 500:
         message = title or f"the answer ({status}) is not that of a Drivetrain gateway"
-        return Unreachable(message, fix="check the address, and the platform's logs")
+        kind = NoAnswer if status in _UNAVAILABLE else Unreachable
+        return kind(message, fix="check the address, and the platform's logs")
     problems = field_problems(problem.get("errors"))
     return Refused(title or f"the platform refused ({status})", problems=problems)

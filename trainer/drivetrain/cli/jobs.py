@@ -51,8 +51,7 @@ def submit(
 
     with session.connect() as gateway:
         spec = load_job(file, settings or [], gateway)
-        body = {"request_id": request_id or uuid.uuid4().hex, "spec": spec}
-        job = gateway.post("/v1/jobs", body)
+        job = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
         if output is Format.TABLE:
             write_line(job["job_id"])
             write_line(address(gateway, job["job_url"]))

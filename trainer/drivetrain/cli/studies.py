@@ -73,8 +73,7 @@ def submit(
 
     with session.connect() as gateway:
         spec = load_study(file, settings or [], gateway)
-        body = {"request_id": request_id or uuid.uuid4().hex, "spec": spec}
-        study = gateway.post("/v1/studies", body)
+        study = gateway.submit("/v1/studies", request_id or uuid.uuid4().hex, spec)
         if output is Format.TABLE:
             write_line(study["study_id"])
             write_line(address(gateway, study["study_url"]))
