@@ -32,7 +32,11 @@ def http_app(live: Live, runtime: Platform) -> ASGIApp:
         platform=runtime,
         live=live,
         backends=Backends(
-            {"metrics": settings.metrics_url, "cost": settings.cost_url},
+            {
+                "metrics": settings.metrics_url,
+                "cost": settings.cost_url,
+                "scheduler": settings.scheduler_url,
+            },
             settings.read_token.get_secret_value() if settings.read_token else None,
         ),
     )

@@ -1,4 +1,5 @@
-"""Reads that other services answer over their own tables: metrics (samples, logs) and cost (spend).
+"""Reads that other services answer over their own tables: metrics (samples, logs), cost (spend)
+and scheduler (places in the queue).
 
 Two seconds and eight megabytes at most; a service that does not answer within them is reported as
 unavailable.

@@ -51,7 +51,8 @@ class Loop:
 
     def __init__(self, settings: SchedulerSettings, pods: Pods, leases: Leases) -> None:
         self.state: State | None = None
-        self.decision = Decision()
+        # What readers see: as `state`, but not hidden while a transaction is open.
+        self.shown: tuple[State, Decision] | None = None
         self.registered = asyncio.Event()
         self._settings = settings
         self._pods = pods
@@ -95,6 +96,7 @@ class Loop:
                 if not is_moving:
                     await self._wait(platform)
         finally:
+            self.shown = None
             await connection.close(timeout=1.0)
 
     async def _wait(self, platform: Platform) -> None:
@@ -154,7 +156,7 @@ class Loop:
             has_more = await self._announce(tx, state, decision)
             state = await refresh(connection, state)
         self.state = state  # committed, so this holds
-        self.decision = decision
+        self.shown = (state, decision)
         lives = self._lives()
         self._leases.watch_runs([live.run.run_id for live in lives if _is_started(live)])
         self._set_next_due(platform, state, now)

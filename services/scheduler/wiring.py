@@ -6,6 +6,7 @@ from drivetrain_schemas.topics import REPORTS
 from services.runtime.clock import SystemClock
 from services.runtime.service import Service
 from services.scheduler import cancels
+from services.scheduler.api import read_api
 from services.scheduler.handlers import Commands
 from services.scheduler.launchers.local import SHIM, LocalLauncher
 from services.scheduler.leases import Leases
@@ -32,6 +33,7 @@ def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
         handle_batch=commands.on_batch,
         refusals=commands.refusals,
         streams={REPORTS: leases.on_reports},
+        http=lambda platform: read_api(loop),
         tasks=(
             loop.run,
             leases.send_beacons,

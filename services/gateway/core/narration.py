@@ -48,7 +48,7 @@ def _job_queued(p: Fields) -> Sentence:
 
 
 def _job_waiting(p: Fields) -> Sentence:
-    return Sentence(f"Waiting, number {p['queue_position']} in the queue: {p['detail']}")
+    return Sentence(f"Waiting: {p['detail']}")
 
 
 def _job_retrying(p: Fields) -> Sentence:

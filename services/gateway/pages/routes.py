@@ -22,7 +22,7 @@ from services.gateway.pages import parked
 from services.gateway.pages.rendering import FOLDER, page, stream_place
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import models, views
-from services.gateway.rest.jobs import STATES, find_job
+from services.gateway.rest.jobs import STATES, find_job, with_place
 from services.gateway.rest.places import place_text, read_place
 from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.problems import TITLES
@@ -110,7 +110,8 @@ async def job(
         history = await queries.timeline.newest(connection, "job_id", job_id, TIMELINE_ROWS)
         saved = await queries.checkpoints.of_job(connection, job_id, CHECKPOINT_ROWS)
         num_parked = await parked_queries.count_open(connection)
-    shown = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    found = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    shown = await with_place(gateway, found)
     return page(
         request,
         "job.html",

@@ -9,6 +9,7 @@ from drivetrain_schemas.base import Strict
 from drivetrain_schemas.ids import JobId, RequestId, job_id_for
 from drivetrain_schemas.jobs import JobSpec, JobState
 from services.gateway import commands, queries
+from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
@@ -21,6 +22,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 MAX_PAGE = 500
 MAX_CHECKPOINTS = 1000
 STATES = ("submitted", "rejected", *(state.value for state in JobState))
+_PLACE = ("reason", "detail", "queue_position", "holders")
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=128)]
 
@@ -100,7 +102,8 @@ async def list_jobs(
 async def get_job(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
 ) -> models.Job:
-    return await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    return await with_place(gateway, job)
 
 
 @router.post("/{job_id}/cancel", status_code=202, responses=answers(400, 404, 409, 413, 415, 422))
@@ -148,7 +151,8 @@ async def explain(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
 ) -> models.Explanation:
     """Why the job is where it is."""
-    return views.explanation(await find_job(gateway, caller.tenant_id, job_id, base_url(request)))
+    job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    return views.explanation(await with_place(gateway, job))
 
 
 @router.get("/{job_id}/metrics", response_model=models.Samples, responses=answers(404, 422))
@@ -233,6 +237,18 @@ async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> 
     if submission is None:
         raise not_found("job", job_id)
     return views.submitted_job(submission, tenant_id, base)
+
+
+async def with_place(gateway: Gateway, job: models.Job) -> models.Job:
+    """A waiting job with its place in the queue now, where the scheduler answers."""
+    if job.waiting is None:
+        return job
+    try:
+        place = await gateway.backends.get("scheduler", f"/queue/{job.job_id}")
+    except (PartUnavailable, PartRefused):
+        return job
+    known = job.waiting.model_dump() | {key: place[key] for key in _PLACE if place[key] is not None}
+    return job.model_copy(update={"waiting": models.Waiting.model_validate(known)})
 
 
 async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job:

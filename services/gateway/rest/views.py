@@ -96,7 +96,7 @@ def submitted_job(submission: Submission, tenant_id: str, base_url: str) -> mode
 
 
 _PROGRESS = ("step", "max_steps", "phase", "epoch", "first_step", "first_step_at", "step_at")
-_WAITING = ("waiting_reason", "waiting_detail", "queue_position", "holders", "not_before_at")
+_WAITING = ("waiting_reason", "waiting_detail", "holders", "not_before_at")
 _REFUSAL = ("refused_reason", "refused_detail", "refused_errors")
 
 
@@ -128,7 +128,7 @@ def waiting(row: Row) -> models.Waiting | None:
     return models.Waiting(
         reason=row["waiting_reason"],
         detail=row["waiting_detail"] or "",
-        queue_position=row["queue_position"],
+        queue_position=None,  # changes without an event: the scheduler is asked for it
         holders=[models.Holder(**holder) for holder in row["holders"] or ()],
         not_before_at=row["not_before_at"],
     )

@@ -4,12 +4,13 @@ The reasons are the contract's (`WaitingReason`); this module alone decides whic
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from drivetrain_schemas.jobs import WaitingReason
 from services.scheduler.core.model import Kind, QueuedJob
 from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.core.snapshot import Snapshot
 
 MAX_HOLDERS = 8
 
@@ -33,6 +34,30 @@ class Waiting:
     def unannounced(self) -> Iterator[QueuedJob]:
         """Those whose last announced reason is another one, or that had none."""
         return (job for job in self.jobs if job.announced is not self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a waiting job stands in its pool's queue now, and why; the reason that was decided last
+    is None for a job that no cycle has looked at yet."""
+
+    position: int
+    reason: WaitingReason | None
+    detail: str
+    holders: tuple[HolderOf, ...]
+
+
+def place_of(job: QueuedJob, snapshot: Snapshot, waiting: Iterable[Waiting]) -> Place:
+    """`waiting` is the last decision's."""
+    decided = next(
+        (entry for entry in waiting if any(it.job_id == job.job_id for it in entry.jobs)), None
+    )
+    return Place(
+        position=snapshot.queue.position(job),
+        reason=decided.reason if decided else job.announced,
+        detail=decided.detail if decided else "",
+        holders=holders(job.kind, snapshot.occupancy),
+    )
 
 
 def why_never(kind: Kind, occupancy: Occupancy) -> tuple[WaitingReason, str]:

@@ -345,6 +345,50 @@ async def test_the_cost_service_may_be_away(model: Model) -> None:
         assert (page.status_code, "live part unavailable" in page.text) == (200, True)
 
 
+async def test_the_place_in_the_queue_is_that_of_now(model: Model) -> None:
+    await model.tell(*day())
+    asked = []
+
+    async def forward(part: str, path: str, parameters: Any) -> Any:
+        if part != "scheduler":
+            raise PartUnavailable(part)
+        asked.append(path)
+        holders = [{"job_id": "job_holder", "num_slots": 4}]
+        detail = "all devices of pool default are in use"
+        return {
+            "queue_position": 7,
+            "reason": "no_free_devices",
+            "detail": detail,
+            "holders": holders,
+        }
+
+    async with serving(model, forward=forward) as server:
+        listed = (await server.client.get("/v1/jobs?state=queued")).json()["jobs"]
+        (waiting,) = [job for job in listed if job["waiting"]]
+        assert asked == []
+        assert waiting["waiting"]["queue_position"] is None
+        job_id = waiting["job_id"]
+        job = (await server.client.get(f"/v1/jobs/{job_id}")).json()
+        explained = (await server.client.get(f"/v1/jobs/{job_id}/explain")).json()
+        page = await server.client.get(f"/jobs/{job_id}")
+
+    assert asked == [f"/queue/{job_id}"] * 3
+    assert job["waiting"]["queue_position"] == 7
+    assert job["waiting"]["holders"] == [{"job_id": "job_holder", "num_slots": 4}]
+    assert explained["text"].endswith("in use (number 7 in the queue)")
+    assert "number 7 in the queue" in page.text
+
+
+async def test_without_the_scheduler_a_job_waits_without_a_place(model: Model) -> None:
+    await model.tell(*day())
+    async with serving(model) as server:
+        listed = (await server.client.get("/v1/jobs?state=queued")).json()["jobs"]
+        (waiting,) = [job for job in listed if job["waiting"]]
+        job = (await server.client.get(f"/v1/jobs/{waiting['job_id']}")).json()
+    assert job["waiting"]["reason"] == waiting["waiting"]["reason"]
+    assert job["waiting"]["queue_position"] is None
+
+
 async def test_the_sum_of_charges_is_that_of_all_jobs(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:

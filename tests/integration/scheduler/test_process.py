@@ -24,7 +24,7 @@ from services.runtime.topics import create_topics
 from services.scheduler.launchers import processes
 from services.standalone.embedded import running_postgres
 from tests.events import make_event
-from tests.platform_service import parsed, produce
+from tests.platform_service import READ_TOKEN, parsed, produce
 
 ROOT = Path(__file__).parents[3]
 ONE_SLOT_NODES = [
@@ -128,6 +128,7 @@ async def running_scheduler(
         "KAFKA_SASL_PASSWORD": kafka.password,
         "POSTGRES_DSN": dsn,
         "TOPIC_PREFIX": topic_prefix,
+        "READ_TOKEN": READ_TOKEN,
         "NODES": json.dumps(ONE_SLOT_NODES),
         "PODS_DIRECTORY": str(directory / "pods"),
         **changes,

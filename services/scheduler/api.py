@@ -1,0 +1,49 @@
+"""The read API of the scheduler: where a job stands in the queue. Only the gateway forwards to it.
+
+A place changes with every grant in front of it, so no event carries it: it is computed from the
+loop's state when it is asked for.
+"""
+
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+
+from drivetrain_schemas.ids import JobId
+from drivetrain_schemas.jobs import Holder, JobState, WaitingReason
+from services.runtime.operations import ASGIApp
+from services.scheduler.core.reasons import place_of
+from services.scheduler.loop import Loop
+
+
+class QueuePlace(BaseModel):
+    """`queue_position` counts from 1 within the pool. `reason` is None until the first cycle."""
+
+    job_id: str
+    queue_position: int
+    reason: WaitingReason | None
+    detail: str | None
+    holders: tuple[Holder, ...]
+
+
+def read_api(loop: Loop) -> ASGIApp:
+    app = FastAPI(title="Drivetrain scheduler", docs_url=None, redoc_url=None)
+
+    @app.get("/queue/{job_id}")
+    async def place(job_id: JobId) -> QueuePlace:
+        if loop.shown is None:
+            raise HTTPException(503, "this scheduler does not lead")
+        state, decision = loop.shown
+        job = state.jobs.get(job_id)
+        if job is None or job.state is not JobState.QUEUED:
+            raise HTTPException(404, f"{job_id} does not wait")
+        found = place_of(job.queued, state.snapshot, decision.waiting)
+        return QueuePlace(
+            job_id=job_id,
+            queue_position=found.position,
+            reason=found.reason,
+            detail=found.detail or None,
+            holders=tuple(
+                Holder(job_id=holder.job_id, num_slots=holder.num_slots) for holder in found.holders
+            ),
+        )
+
+    return app
