@@ -80,6 +80,7 @@ class InvalidReason(StrEnum):
     UNKNOWN_TYPE = "unknown_type"
     UNKNOWN_VERSION = "unknown_version"
     INVALID_PAYLOAD = "invalid_payload"
+    UNDECODABLE = "undecodable"
 
 
 class InvalidEvent(ValueError):
@@ -170,6 +171,15 @@ def parse(headers: Headers, value: bytes | None, *, timestamp_ms: int = 0) -> Ev
 
     `timestamp_ms`, the record's own, stands in where the sender left out `time`.
     """
+    try:
+        return _parse(headers, value, timestamp_ms)
+    except (InvalidEvent, MemoryError):
+        raise
+    except Exception as error:  # whatever a decoder raises: the bytes cannot be read
+        raise InvalidEvent(InvalidReason.UNDECODABLE, f"{error!r:.500}") from error
+
+
+def _parse(headers: Headers, value: bytes | None, timestamp_ms: int) -> Event[Payload]:
     if not value:
         raise InvalidEvent(InvalidReason.EMPTY, "the record has no value")
     if len(value) > MAX_EVENT_BYTES:

@@ -4,7 +4,7 @@
 contract suite runs on both.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -21,7 +21,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it lies on a topic, bytes untouched. Kafka allows a header without a value."""
+    """One record of a topic, bytes untouched. Kafka allows a header without a value.
+
+    `problem` says why a record could not be decoded; its value then is what there is of its bytes.
+    """
 
     topic: str
     partition: int
@@ -30,6 +33,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,16 @@ class RecordSource(Protocol):
 
     async def stop(self) -> None: ...
 
-    async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
-        """The next records of the partitions that are assigned and not paused, or nothing."""
+    async def poll(
+        self, timeout_seconds: float, partitions: Set[Partition] | None = None
+    ) -> Mapping[Partition, Sequence[Record]]:
+        """The next records of the partitions that are assigned and not paused, or nothing.
+
+        Of `partitions` only, where they are given.
+        """
+
+    def withhold(self, partition: Partition) -> None:
+        """The next batch of this partition comes by itself, as one record, not decoded."""
 
     async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         """Keep the next offset to read of each partition that is still owned.

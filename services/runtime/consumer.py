@@ -3,24 +3,23 @@
 Only the contiguous done prefix of a partition is committed, after its transactions. A temporary
 failure seeks back, pauses that partition and backs off while the loop goes on polling, so the group
 membership lives. A batch that fails is rolled back and done again one by one, so that a bug ends
-the process at the very record; a partition on which the process died twice at the same
-offset is then handled one record at a time, and the record that kills it a third time is parked.
+the process at the very record. What a process that ended there before does is in `crashes`.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence, Set
 from dataclasses import dataclass
-
-import asyncpg
 
 from services.runtime import logs
 from services.runtime.bus import Partition, Record, RecordSource
 from services.runtime.clock import Clock
+from services.runtime.crashes import MAX_ENDS, CrashWatch, Start
 from services.runtime.database import Database
 from services.runtime.errors import PlatformError, TemporaryError, is_temporary
 from services.runtime.instruments import BATCHES_SPLIT, HANDLING_SECONDS, PAUSED, RETRIES
-from services.runtime.processing import Processor, Work
+from services.runtime.processing import CannotRead, Processor, Work
+from services.runtime.rewind import Rewind
 
 log = logs.get()
 
@@ -28,41 +27,7 @@ POLL_SECONDS = 0.5
 BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 RETRY_SECONDS = 1.0
 ABANDON_SECONDS = 2.0
-STARTS_BEFORE_ALONE = 3
-STARTS_BEFORE_PARKING = 4
-# How many records after the suspicious one are still handled alone.
-NUM_ALONE = 500
-
-_COUNT_START = """
-insert into crash_watch (consumer_group, topic, partition, "offset", starts)
-values ($1, $2, $3, $4, 1)
-on conflict (consumer_group, topic, partition) do update set
-    starts = case when crash_watch."offset" = excluded."offset"
-        then crash_watch.starts + 1 else 1 end,
-    "offset" = excluded."offset"
-returning starts
-"""
-_STANDS_AT = """
-insert into crash_watch (consumer_group, topic, partition, "offset", starts)
-values ($1, $2, $3, $4, $5)
-on conflict (consumer_group, topic, partition) do update set
-    starts = excluded.starts, "offset" = excluded."offset"
-where crash_watch."offset" <> excluded."offset"
-"""
-_FORGET = """
-delete from crash_watch where consumer_group = $1 and topic = $2 and partition = $3
-"""
-_SCHEMA = "select current_schema()::regnamespace::oid"
-_IS_REWOUND = """
-select 1 from rewound where consumer_group = $1 and topic = $2 and partition = $3
-"""
-_REWOUND = """
-insert into rewound (consumer_group, topic, partition) values ($1, $2, $3) on conflict do nothing
-"""
-
-
-class SchemaReplaced(PlatformError):
-    """What this process remembers of its positions belongs to a schema that is no more."""
+NONE: frozenset[Partition] = frozenset()
 
 
 class FailedAtRecord(PlatformError):
@@ -88,26 +53,32 @@ class Consumer:
     ) -> None:
         self.group = group
         self.source = source
-        # When the loop last turned or finished a transaction; the watchdog looks at it.
+        # When the loop last turned or finished a transaction, and how often it polled; the watchdog
+        # looks at both.
         self.last_moved = clock.monotonic()
+        self.num_polls = 0
         self._processor = processor
         self._database = database
         self._clock = clock
+        self._crashes = CrashWatch(group, database)
+        self._rewind = Rewind(group, source, database)
         self._paused: dict[Partition, _Pause] = {}
-        # Partitions whose first record since the start was counted; of these, the ones whose count
-        # still stands; and those handled one record at a time, up to which offset.
-        self._counted: set[Partition] = set()
-        self._standing: set[Partition] = set()
-        self._alone: dict[Partition, int] = {}
+        # Partitions whose start is counted, or has nothing to be counted for.
+        self._begun: set[Partition] = set()
         # Partitions with a batch that failed, and the end of that batch.
         self._one_by_one: dict[Partition, int] = {}
-        self._rewound: set[Partition] = set()
-        self._schema: int | None = None
+        # Partitions with polled records that are not handled yet, and the offset of the next one.
+        self._in_hand: dict[Partition, int] = {}
 
     @property
     def paused(self) -> frozenset[Partition]:
         """Partitions that back off after a temporary failure."""
         return frozenset(self._paused)
+
+    async def position(self, partition: Partition) -> int | None:
+        """The offset of the next record to be handled; None while it is not known."""
+        in_hand = self._in_hand.get(partition)
+        return await self.source.position(partition) if in_hand is None else in_hand
 
     async def run(self, stopping: asyncio.Event, *, from_start: bool = False) -> None:
         """Consume until `stopping`.
@@ -117,13 +88,14 @@ class Consumer:
         await self._start(stopping)
         try:
             while not stopping.is_set():
-                if from_start:
-                    await self._rewind()
-                batches = await self.source.poll(POLL_SECONDS)
+                ready = await self._prepare(from_start)
+                batches = await self.source.poll(POLL_SECONDS, ready)
+                self.num_polls += 1
                 self._moved()
                 if batches:
-                    await self._handle_all(batches, stopping, from_start)
+                    await self._handle_all(batches, stopping)
                 self._resume_due()
+            await self._if_possible(self._crashes.stops())
         finally:
             await self.source.stop()
 
@@ -137,44 +109,77 @@ class Consumer:
             self._moved()
             await self._clock.sleep(RETRY_SECONDS)
 
-    async def _rewind(self) -> None:
-        """Partitions that this schema has not seen begin at 0; the mark outlives a crash."""
+    async def _prepare(self, from_start: bool) -> frozenset[Partition]:
+        """What to poll now: partitions that are rewound, where that is asked for, and counted."""
         try:
-            async with self._database.connection() as connection:
-                await self._refuse_another_schema(connection)
-                for partition in self.source.assignment() - self._rewound:
-                    if not await connection.fetchval(_IS_REWOUND, self.group, *partition):
-                        self.source.seek(partition, 0)
-                        if not await self.source.commit({partition: 0}):
-                            continue
-                        await connection.execute(_REWOUND, self.group, *partition)
-                    self._rewound.add(partition)
+            assigned = self.source.assignment()
+            if from_start and assigned:
+                assigned = await self._rewind.rewound()
+            if not assigned <= self._begun:
+                await self._count_starts(assigned - self._begun)
+            suspect = self._next_suspect(assigned & self._begun)
+            if suspect is not None:
+                return await self._suspected(suspect)
         except Exception as error:
             if not is_temporary(error):
                 raise
-            log.warning("rewinding waits for Postgres", group=self.group, error=repr(error))
+            log.warning("reading waits", group=self.group, error=repr(error))
             await self._clock.sleep(RETRY_SECONDS)
+        return (self.source.assignment() & self._begun) - self._crashes.alone
 
-    async def _refuse_another_schema(self, connection: asyncpg.Connection) -> None:
-        """A rebuild may be done and migrated by another replica before this one meets a table."""
-        found = await connection.fetchval(_SCHEMA)
-        if found is None or self._schema not in (None, found):
-            raise SchemaReplaced("the schema was dropped: a new process reads from the start")
-        self._schema = found
+    async def _count_starts(self, partitions: Set[Partition]) -> None:
+        """Before anything is decoded; where nothing is to be read, there is nothing to blame."""
+        ends = await self.source.end_offsets()
+        for partition in partitions:
+            position = await self.source.position(partition)
+            if position is None:
+                continue
+            if position < ends.get(partition, 0):
+                await self._count_start(partition, position)
+            self._begun.add(partition)
+
+    async def _count_start(self, partition: Partition, position: int) -> None:
+        start = await self._crashes.count(partition, position)
+        if start is Start.PARK_BATCH:
+            self.source.withhold(partition)
+        if start is not Start.IN_BATCHES:
+            log.error(
+                "the process ended here before",
+                group=self.group,
+                topic=partition.topic,
+                partition=partition.number,
+                offset=position,
+                decision=str(start),
+            )
+
+    def _next_suspect(self, partitions: Set[Partition]) -> Partition | None:
+        """Every other poll is for one partition that is read alone."""
+        alone = partitions & self._crashes.alone
+        suspects = sorted(alone - self._paused.keys())
+        if not suspects or (self.num_polls % 2 and partitions - alone):
+            return None
+        return suspects[self.num_polls // 2 % len(suspects)]
+
+    async def _suspected(self, partition: Partition) -> frozenset[Partition]:
+        position = await self.source.position(partition)
+        ends = await self.source.end_offsets()
+        if position is None:
+            return NONE
+        if position >= ends.get(partition, 0):
+            await self._crashes.survives(partition)
+        else:
+            await self._crashes.reads_alone(partition, position)
+        return frozenset({partition})
 
     async def _handle_all(
-        self,
-        batches: Mapping[Partition, Sequence[Record]],
-        stopping: asyncio.Event,
-        from_start: bool,
+        self, batches: Mapping[Partition, Sequence[Record]], stopping: asyncio.Event
     ) -> None:
+        self._in_hand = {partition: records[0].offset for partition, records in batches.items()}
         done: dict[Partition, int] = {}
         try:
             for partition, records in batches.items():
-                if from_start and partition not in self._rewound:
-                    self.source.seek(partition, records[0].offset)
-                    continue
                 await self._handle(partition, records, stopping, done)
+                del self._in_hand[partition]
                 self._moved()
         except asyncio.CancelledError:
             await self._abandon(partition, done)
@@ -185,7 +190,7 @@ class Consumer:
         await self.source.commit(done)
 
     async def _abandon(self, partition: Partition, done: Mapping[Partition, int]) -> None:
-        """Told to stop, or a sibling died: keep what is done; the record in hand did not kill."""
+        """At a stop's deadline or another part's failure: keep what is done, count no crash."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ABANDON_SECONDS):
                 await self.source.commit(done)
@@ -201,18 +206,19 @@ class Consumer:
         """Handle the records of one partition in order; `done` says up to which offset."""
         done[partition] = records[0].offset
         try:
-            if await self._must_park(partition, records[0]):
+            if self._crashes.must_park(partition, records[0]):
+                await self._park_deadly(partition, records[0])
                 done[partition] += 1
                 records = records[1:]
             while records and not stopping.is_set():
                 batch = records[: self._size(partition, records[0])]
                 if await self._process(partition, batch):
-                    done[partition] = batch[-1].offset + 1
+                    done[partition] = self._in_hand[partition] = batch[-1].offset + 1
                     records = records[len(batch) :]
-            await self._forget(partition, done[partition])
+            await self._crashes.is_past(partition, done[partition])
         except Exception as error:
             if not is_temporary(error):
-                raise await self._died_at(partition, done[partition], error) from error
+                raise await self._failed_at(partition, done[partition], error) from error
             self._back_off(partition, done[partition], error)
             await self._survived(partition)
             return
@@ -222,28 +228,31 @@ class Consumer:
 
     def _size(self, partition: Partition, first: Record) -> int:
         """How many records, from `first` on, share the next transaction."""
-        if partition in self._alone or first.offset < self._one_by_one.get(partition, 0):
+        if partition in self._crashes.alone:
+            return 1
+        if first.offset < self._one_by_one.get(partition, 0):
             return 1
         return self._processor.max_batch
 
     async def _process(self, partition: Partition, batch: Sequence[Record]) -> bool:
         """False where the batch failed and is done again, each record in its own transaction."""
-        if partition in self._alone:
-            # Should the process die now, it died on this very record.
-            await self._stands_at(partition, batch[0].offset, STARTS_BEFORE_ALONE)
+        if partition in self._crashes.alone:
+            await self._crashes.handles_alone(partition, batch[0].offset)
             await self.source.commit({partition: batch[0].offset})
         try:
             work = self._processor.plan(batch)
             if work is not None:
                 await self._transact(work)
         except Exception as error:
-            if len(batch) == 1:
+            if len(batch) > 1:
+                self._one_by_one[partition] = batch[-1].offset + 1
+                if is_temporary(error):
+                    raise  # a batch may be what takes too long, or what runs into a deadlock
+                self._note_failed(partition, batch, error)
+                return False
+            if not isinstance(error, CannotRead):
                 raise
-            self._one_by_one[partition] = batch[-1].offset + 1
-            if is_temporary(error):
-                raise  # a batch may be what takes too long, or what runs into a deadlock
-            self._note_failed(partition, batch, error)
-            return False
+            await self._park_unreadable(batch[0], error)
         finally:
             self._moved()
         return True
@@ -259,6 +268,17 @@ class Consumer:
             num_records=len(batch),
             error=repr(error),
         )
+
+    async def _park_unreadable(self, record: Record, error: CannotRead) -> None:
+        async with self._database.transaction() as tx:
+            await self._processor.set_aside(tx, record, "undecodable", str(error))
+
+    async def _park_deadly(self, partition: Partition, record: Record) -> None:
+        detail = f"the service ended {MAX_ENDS} times at this record"
+        async with self._database.transaction() as tx:
+            await self._processor.set_aside(tx, record, "crash_loop", detail)
+            await self._crashes.parked(tx, partition, record.offset)
+        await self.source.commit({partition: record.offset + 1})
 
     async def _transact(self, work: Work) -> None:
         with HANDLING_SECONDS.labels(self.group).time():
@@ -292,62 +312,24 @@ class Consumer:
                 self.source.resume(partition)
         PAUSED.labels(self.group).set(len(self._paused))
 
-    async def _must_park(self, partition: Partition, first: Record) -> bool:
-        """Once per partition and process: how often did a process begin at this very offset?
-
-        Parks the record, and says so, when it killed the process too often.
-        """
-        if partition in self._counted:
-            return False
-        async with self._database.transaction() as tx:
-            starts = await tx.connection.fetchval(
-                _COUNT_START, self.group, *partition, first.offset
-            )
-            is_deadly = bool(starts >= STARTS_BEFORE_PARKING)
-            if is_deadly:
-                detail = f"the service died {STARTS_BEFORE_PARKING - 1} times at this record"
-                await self._processor.set_aside(tx, first, "crash_loop", detail)
-                # What follows has a count of its own, and this process began there.
-                await tx.connection.execute(_STANDS_AT, self.group, *partition, first.offset + 1, 1)
-        self._counted.add(partition)
-        self._standing.add(partition)
-        if is_deadly:
-            await self.source.commit({partition: first.offset + 1})
-        elif starts >= STARTS_BEFORE_ALONE:
-            self._alone[partition] = first.offset + NUM_ALONE
-            log.error("records are handled alone", group=self.group, topic=partition.topic)
-        return is_deadly
-
-    async def _died_at(self, partition: Partition, offset: int, error: Exception) -> Exception:
+    async def _failed_at(self, partition: Partition, offset: int, error: Exception) -> Exception:
         """Record where `error` ends the process. Returns what to raise."""
         try:
-            await self._stands_at(partition, offset, 1)
+            await self._crashes.fails_at(partition, offset)
         except Exception as problem:
             log.warning("crash offset not saved", group=self.group, error=repr(problem))
             return error
         return FailedAtRecord(f"{partition.topic}/{partition.number}/{offset}: {error!r}")
 
     async def _survived(self, partition: Partition) -> None:
-        """The record failed and did not kill: a restart meanwhile is no crash on it."""
-        self._alone.pop(partition, None)
+        await self._if_possible(self._crashes.survives(partition))
+
+    async def _if_possible(self, count: Awaitable[None]) -> None:
         try:
-            await self._forget(partition, 0)
+            await count
         except Exception as error:
             if not is_temporary(error):
                 raise
-
-    async def _stands_at(self, partition: Partition, offset: int, starts: int) -> None:
-        async with self._database.connection() as connection:
-            await connection.execute(_STANDS_AT, self.group, *partition, offset, starts)
-
-    async def _forget(self, partition: Partition, offset: int) -> None:
-        """The partition got past the offset it began at: its count starts anew."""
-        if partition not in self._standing or offset < self._alone.get(partition, 0):
-            return
-        async with self._database.connection() as connection:
-            await connection.execute(_FORGET, self.group, *partition)
-        self._standing.discard(partition)
-        self._alone.pop(partition, None)
 
     def _moved(self) -> None:
         self.last_moved = self._clock.monotonic()

@@ -7,7 +7,7 @@ assignor. No Kafka transactions: aiokafka cannot fence them (issues 844, 1145).
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,6 +50,10 @@ START_SECONDS = 60.0
 POSITION_SECONDS = 1.0
 SESSION_MS = 30_000
 MAX_POLL_INTERVAL_MS = 300_000
+# A poll ends after this many bytes of values, and takes this many records at a time.
+MAX_POLL_BYTES = 8 * 1024 * 1024
+PORTION = 25
+IDLE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ CONSUMER_OPTIONS: Mapping[str, Any] = {
     "heartbeat_interval_ms": 3_000,
     "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
     "fetch_max_wait_ms": 200,
+    "fetch_max_bytes": 16 * 1024 * 1024,
+    "max_partition_fetch_bytes": 1024 * 1024,
 }
 
 
@@ -314,11 +320,11 @@ class KafkaSource:
         max_records: int,
     ) -> None:
         self._topics = tuple(topics)
+        self._max_records = max_records
         self._options = {
             "group_id": group,
             "group_instance_id": member,
             "client_id": member,
-            "max_poll_records": max_records,
             **access.options(),
             **CONSUMER_OPTIONS,
         }
@@ -343,9 +349,38 @@ class KafkaSource:
         if consumer is not None:
             await _close(consumer)
 
-    async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
-        batches = await self._consumer.getmany(timeout_ms=int(timeout_seconds * 1000))
-        return {Partition(*tp): [_record(item) for item in items] for tp, items in batches.items()}
+    async def poll(
+        self, timeout_seconds: float, partitions: Set[Partition] | None = None
+    ) -> Mapping[Partition, Sequence[Record]]:
+        owned = self.assignment()
+        chosen = [
+            TopicPartition(*item) for item in (owned if partitions is None else partitions & owned)
+        ]
+        if not chosen:
+            await asyncio.sleep(min(timeout_seconds, IDLE_SECONDS))
+            return {}
+        polled: dict[Partition, list[Record]] = {}
+        num_left, num_bytes, timeout_ms = self._max_records, 0, int(timeout_seconds * 1000)
+        withheld = decoding.withheld(chosen)
+        if withheld:  # and not what follows, which would be decoded
+            chosen, num_left = withheld[:1], 1
+        # In small portions, for records may be large.
+        while num_left and num_bytes < MAX_POLL_BYTES:
+            taken = await self._consumer.getmany(
+                *chosen, timeout_ms=timeout_ms, max_records=min(num_left, PORTION)
+            )
+            if not taken:
+                break
+            for tp, items in taken.items():
+                records = [_record(item) for item in items]
+                polled.setdefault(Partition(*tp), []).extend(records)
+                num_left -= len(records)
+                num_bytes += sum(len(record.value or b"") for record in records)
+            timeout_ms = 0
+        return polled
+
+    def withhold(self, partition: Partition) -> None:
+        decoding.withhold(TopicPartition(*partition))
 
     async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         owned = self.assignment()
@@ -429,6 +464,7 @@ async def _close(consumer: Any) -> None:
 
 
 def _record(item: Any) -> Record:
+    problem = decoding.problem_of(item.headers)
     return Record(
         topic=item.topic,
         partition=item.partition,
@@ -436,5 +472,6 @@ def _record(item: Any) -> Record:
         timestamp_ms=item.timestamp,
         key=item.key,
         value=item.value,
-        headers=tuple(item.headers),
+        headers=tuple(item.headers) if problem is None else (),
+        problem=problem,
     )

@@ -6,10 +6,13 @@ one topic to one function, which is idempotent by its own keys (docs/architectur
 cannot be read is parked by the one service that the topic names for it, and skipped by the others.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import (
@@ -38,6 +41,20 @@ RefusalTable = Mapping[type[Payload], Refusal]
 EventBatchHandler = Callable[[Tx, Sequence[Event[Any]]], Awaitable[None]]
 # Takes one batch; returns the records that cannot be read.
 BatchHandler = Callable[[Tx, Sequence[Record]], Awaitable[Sequence[Unfit]]]
+
+# What decoders raise; anything else that the handler of a stream raises is a bug.
+_DECODER_ERRORS = (
+    InvalidEvent,
+    RecursionError,
+    UnicodeError,
+    OverflowError,
+    json.JSONDecodeError,
+    msgspec.MsgspecError,
+)
+
+
+class CannotRead(PlatformError):
+    """A record that a handler of a stream could not decode; it is parked."""
 
 
 class NotTogether(PlatformError):
@@ -75,13 +92,21 @@ class Processor(Protocol):
 class _Parks:
     """Sets aside for one service."""
 
-    def __init__(self, service: str) -> None:
+    def __init__(self, service: str, prefix: str) -> None:
         self._service = service
+        self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
 
     async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
         log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
         tx.after_commit(PARKED.labels(reason).inc)
         await park(tx, self._service, Unfit(record, reason, detail))
+
+    def _is_ours_to_park(self, record: Record, reason: str) -> bool:
+        """Of the services that cannot read a record, one parks it: the one its topic names."""
+        if self._parked_by.get(record.topic) == self._service:
+            return True
+        SKIPPED.labels(reason).inc()
+        return False
 
 
 class _Accepted(NamedTuple):
@@ -128,13 +153,12 @@ class EventProcessor(_Parks):
         handle_batch: EventBatchHandler | None = None,
         max_batch: int = MAX_EVENTS,
     ) -> None:
-        super().__init__(service)
+        super().__init__(service, prefix)
         self.max_batch = max_batch
         self._handlers = handlers
         self._refusals = refusals
         self._reads_all = reads_all
         self._handle_batch = handle_batch or self._handle_each
-        self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
 
     def plan(self, records: Sequence[Record]) -> Work | None:
         items = [item for record in records if (item := self._read(record)) is not None]
@@ -152,10 +176,8 @@ class EventProcessor(_Parks):
             refusal = self._refusals.get(invalid.payload_class)
             if refusal is not None:
                 return _Refused(record, invalid, refusal)
-        if self._parked_by.get(record.topic) == self._service:
-            return _Unreadable(record, invalid)
-        SKIPPED.labels(str(invalid.reason)).inc()
-        return None
+        is_ours = self._is_ours_to_park(record, str(invalid.reason))
+        return _Unreadable(record, invalid) if is_ours else None
 
     async def _process(self, tx: Tx, items: Sequence[_Item]) -> None:
         new = await _new_items(tx, items)
@@ -191,18 +213,33 @@ class BatchProcessor(_Parks):
     max_batch = 2000
 
     def __init__(self, service: str, prefix: str, streams: Mapping[Topic, BatchHandler]) -> None:
-        super().__init__(service)
+        super().__init__(service, prefix)
         self._streams = {prefix + topic.name: stream for topic, stream in streams.items()}
 
     def plan(self, records: Sequence[Record]) -> Work | None:
         """All records are of one partition, so of one topic."""
-        return partial(self._handle, records=records)
+        decoded = [record for record in records if record.problem is None]
+        unfit = [
+            Unfit(record, str(InvalidReason.UNDECODABLE), record.problem)
+            for record in records
+            if record.problem is not None
+            and self._is_ours_to_park(record, str(InvalidReason.UNDECODABLE))
+        ]
+        return partial(self._handle, records=decoded, unfit=unfit) if decoded or unfit else None
 
-    async def _handle(self, tx: Tx, records: Sequence[Record]) -> None:
-        topic = records[0].topic
-        for unfit in await self._streams[topic](tx, records):
-            await self.set_aside(tx, unfit.record, unfit.reason, unfit.detail)
-        tx.after_commit(partial(HANDLED.labels(topic).inc, len(records)))
+    async def _handle(self, tx: Tx, records: Sequence[Record], unfit: Sequence[Unfit]) -> None:
+        if records:
+            topic = records[0].topic
+            unfit = [*unfit, *await self._take(tx, topic, records)]
+            tx.after_commit(partial(HANDLED.labels(topic).inc, len(records)))
+        for item in unfit:
+            await self.set_aside(tx, item.record, item.reason, item.detail)
+
+    async def _take(self, tx: Tx, topic: str, records: Sequence[Record]) -> Sequence[Unfit]:
+        try:
+            return await self._streams[topic](tx, records)
+        except _DECODER_ERRORS as error:
+            raise CannotRead(repr(error)) from error
 
 
 async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
@@ -262,6 +299,8 @@ def read_event(record: Record) -> Event[Payload]:
 
     Who may write to a topic is decided per topic, so an event counts on no other one.
     """
+    if record.problem is not None:
+        raise InvalidEvent(InvalidReason.UNDECODABLE, record.problem)
     try:
         event = parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
     except InvalidPayload as invalid:

@@ -7,7 +7,8 @@ import asyncio
 import heapq
 import itertools
 import zlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from services.runtime.bus import DELIVERED, OnSettled, OutRecord, Partition, Record
@@ -105,6 +106,7 @@ class InMemorySource:
         self._topics = topics
         self._positions: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
+        self._withheld: set[Partition] = set()
 
     async def start(self) -> None:
         for topic in self._topics:
@@ -115,16 +117,21 @@ class InMemorySource:
     async def stop(self) -> None:
         self._positions.clear()
 
-    async def poll(self, timeout_seconds: float) -> Mapping[Partition, Sequence[Record]]:
-        batches = self._take()
+    async def poll(
+        self, timeout_seconds: float, partitions: Set[Partition] | None = None
+    ) -> Mapping[Partition, Sequence[Record]]:
+        batches = self._take(partitions)
         if not batches:
             try:
                 async with asyncio.timeout(timeout_seconds), self._bus._written:
                     await self._bus._written.wait()
             except TimeoutError:
                 return {}
-            batches = self._take()
+            batches = self._take(partitions)
         return batches
+
+    def withhold(self, partition: Partition) -> None:
+        self._withheld.add(partition)
 
     async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         for partition, offset in offsets.items():
@@ -151,10 +158,15 @@ class InMemorySource:
     async def end_offsets(self) -> Mapping[Partition, int]:
         return {item: len(self._bus._logs.get(item, ())) for item in self._positions}
 
-    def _take(self) -> dict[Partition, Sequence[Record]]:
+    def _take(self, partitions: Set[Partition] | None) -> dict[Partition, Sequence[Record]]:
         batches: dict[Partition, Sequence[Record]] = {}
         for partition in sorted(self._positions.keys() - self._paused):
+            if partitions is not None and partition not in partitions:
+                continue
             records = self._bus._logs.get(partition, [])[self._positions[partition] :]
+            if records and partition in self._withheld:
+                self._withheld.discard(partition)
+                records = [replace(records[0], key=None, headers=(), problem="withheld")]
             if records:
                 batches[partition] = records
                 self._positions[partition] += len(records)

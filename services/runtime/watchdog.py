@@ -1,10 +1,10 @@
-"""The progress watchdog: a consumer that silently stopped ends the process, which is started anew.
+"""The progress watchdog: a consumer that silently stopped ends the process, which is started again.
 
 aiokafka may live on without ever fetching again, with no public sign of it (issues 1154, 712, 847).
-So progress is measured from outside: a loop that does not turn is stuck; and, while the broker
-answers, so is a group that owns nothing, one that has lag and moves nowhere, and, after a time in
-which each of many partitions had its turn, one that has a partition with lag which does not move.
-Partitions that back off on purpose do not count.
+So progress is measured from outside, and progress is what was handled, not what was fetched. A loop
+that does not turn is stuck. While the broker answers, so is a group that owns nothing, one that has
+lag and handles nothing, and one with a partition that has lag and does not move although the loop
+polled often enough for each partition to have its turn. Partitions that back off do not count.
 """
 
 from collections.abc import Mapping, Set
@@ -22,8 +22,10 @@ log = logs.get()
 
 CHECK_SECONDS = 5.0
 STUCK_SECONDS = 90.0
-# In a rebuild all partitions have lag, and each waits while what the others fetched is handled.
+# In a rebuild all partitions have lag, and each waits while what the others fetched is handled: so
+# long a time, and so many polls for each partition, are enough for all of them.
 TURN_FACTOR = 6
+TURN_POLLS = 2
 NONE: frozenset[Partition] = frozenset()
 
 # None: not known, because the group's offsets could not be read.
@@ -38,16 +40,23 @@ class Still(NamedTuple):
     """Seconds for which there was something to do and nothing was done."""
 
     everywhere: float = 0.0
-    longest: float = 0.0  # on the one partition that stands longest
+    longest: float = 0.0  # on one partition, through enough polls for it to have its turn
+
+
+class _Place(NamedTuple):
+    """A partition with lag: where it is, and since when (time and number of polls)."""
+
+    position: int | None
+    since: float
+    since_poll: int
 
 
 @dataclass(slots=True)
 class Progress:
-    """What stands, and since when, by the positions seen."""
+    """What does not move, and since when, by the positions seen."""
 
     moved_at: float
-    # The position of each partition with lag, and since when it is there.
-    standing: Mapping[Partition, tuple[int | None, float]] = field(default_factory=dict)
+    places: Mapping[Partition, _Place] = field(default_factory=dict)
 
     def observe(
         self,
@@ -55,6 +64,7 @@ class Progress:
         ends: Mapping[Partition, int],
         now: float,
         backing_off: Set[Partition] = NONE,
+        num_polls: int = 0,
     ) -> Still:
         """What stands still now. A group that owns nothing stands everywhere."""
         behind = {
@@ -62,16 +72,19 @@ class Progress:
             for item, at in positions.items()
             if item not in backing_off and (at is None or at < ends.get(item, 0))
         }
-        before = self.standing
-        self.standing = {
-            item: before[item] if item in before and before[item][0] == at else (at, now)
+        before = self.places
+        self.places = {
+            item: before[item]
+            if item in before and before[item].position == at
+            else _Place(at, now, num_polls)
             for item, at in behind.items()
         }
-        stays = [item for item in before if self.standing.get(item) == before[item]]
+        stays = [item for item in before if self.places.get(item) == before[item]]
         if positions and len(stays) < max(len(before), 1):
             self.moved_at = now  # one went on, or reached its end, or there is nothing to do
-        longest = max((now - since for _, since in self.standing.values()), default=0.0)
-        return Still(now - self.moved_at, longest)
+        turn = TURN_POLLS * len(positions)
+        waits = [now - it.since for it in self.places.values() if num_polls - it.since_poll >= turn]
+        return Still(now - self.moved_at, max(waits, default=0.0))
 
 
 def lag(positions: Positions, ends: Mapping[Partition, int]) -> int:
@@ -92,10 +105,13 @@ async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_S
         except TemporaryError:
             progress = Progress(clock.monotonic())  # the broker does not answer: not our standstill
             continue
-        positions = {item: await source.position(item) for item in source.assignment()}
+        positions = {item: await consumer.position(item) for item in source.assignment()}
         LAG.labels(consumer.group).set(lag(positions, ends))
-        still = progress.observe(positions, ends, clock.monotonic(), consumer.paused)
+        now = clock.monotonic()
+        still = progress.observe(positions, ends, now, consumer.paused, consumer.num_polls)
         if still.everywhere > stuck_seconds:
             raise Stuck(f"{consumer.group} has made no progress for {still.everywhere:.0f} s")
         if still.longest > stuck_seconds * TURN_FACTOR:
-            raise Stuck(f"one partition of {consumer.group} stands for {still.longest:.0f} s")
+            raise Stuck(
+                f"one partition of {consumer.group} has not moved for {still.longest:.0f} s"
+            )

@@ -10,11 +10,11 @@ import pytest_asyncio
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import InvalidPayload
 from services.runtime.bus import OutRecord, Partition, Record
-from services.runtime.consumer import SchemaReplaced
 from services.runtime.errors import TemporaryError
 from services.runtime.migrations import migrate
 from services.runtime.parking import MAX_KEPT_BYTES
 from services.runtime.processing import EventProcessor
+from services.runtime.rewind import SchemaReplaced
 from services.runtime.testing import InMemorySource
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase

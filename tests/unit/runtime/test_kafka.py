@@ -51,7 +51,6 @@ def test_a_loop_that_is_busy_keeps_its_membership() -> None:
 def test_a_member_has_a_name_that_outlives_the_process() -> None:
     source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
     assert source._options["group_instance_id"] == "cost.0"
-    assert source._options["max_poll_records"] == 7
 
 
 def test_the_producer_waits_for_all_and_is_idempotent() -> None:

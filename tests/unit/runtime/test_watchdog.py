@@ -52,16 +52,31 @@ def test_what_is_standing_still(
 def test_a_partition_that_stands_is_seen_whatever_the_others_do() -> None:
     progress = Progress(0.0)
     ends = {A: 9, B: 9}
-    progress.observe({A: 5, B: 1}, ends, 0.0)
-    assert progress.observe({A: 5, B: 2}, ends, 50.0) == (0.0, 50.0)
-    assert progress.observe({A: 5, B: 2}, ends, 60.0) == (10.0, 60.0)
-    assert progress.observe({A: 5, B: 9}, ends, 70.0) == (0.0, 70.0)
-    assert progress.observe({A: 6, B: 9}, ends, 80.0) == (0.0, 0.0)
-    assert progress.observe({A: 9, B: 9}, ends, 90.0) == (0.0, 0.0)
-    assert progress.observe({A: 9, B: 9}, ends, 900.0) == (0.0, 0.0)
+    seen = iter(range(0, 1000, 10))
+
+    def observe(positions: Mapping[Partition, int | None], now: float) -> tuple[float, float]:
+        return progress.observe(positions, ends, now, num_polls=next(seen))
+
+    observe({A: 5, B: 1}, 0.0)
+    assert observe({A: 5, B: 2}, 50.0) == (0.0, 50.0)
+    assert observe({A: 5, B: 2}, 60.0) == (10.0, 60.0)
+    assert observe({A: 5, B: 9}, 70.0) == (0.0, 70.0)
+    assert observe({A: 6, B: 9}, 80.0) == (0.0, 0.0)
+    assert observe({A: 9, B: 9}, 90.0) == (0.0, 0.0)
+    assert observe({A: 9, B: 9}, 900.0) == (0.0, 0.0)
     # Idleness before does not count against what comes after it.
-    assert progress.observe({A: 9, B: 9}, {A: 10, B: 9}, 910.0) == (0.0, 0.0)
-    assert progress.observe({A: 9, B: 9}, {A: 10, B: 9}, 920.0) == (10.0, 10.0)
+    ends = {A: 10, B: 9}
+    assert observe({A: 9, B: 9}, 910.0) == (0.0, 0.0)
+    assert observe({A: 9, B: 9}, 920.0) == (10.0, 10.0)
+
+
+def test_a_partition_that_had_no_turn_yet_does_not_stand() -> None:
+    """A poll whose records are handled for an hour keeps all other partitions waiting."""
+    progress = Progress(0.0)
+    ends = {A: 900, B: 9}
+    progress.observe({A: 1, B: 1}, ends, 0.0, num_polls=1)
+    assert progress.observe({A: 2, B: 1}, ends, 3600.0, num_polls=1) == (0.0, 0.0)
+    assert progress.observe({A: 3, B: 1}, ends, 7200.0, num_polls=9) == (0.0, 7200.0)
 
 
 def test_lag_counts_what_lies_behind_the_positions() -> None:
@@ -98,10 +113,13 @@ class Standing:
         self.clock = clock
         self.consumer: Any = cast(Any, Consumer("group", cast(Any, self.source), None, None, clock))  # type: ignore[arg-type]
 
-    async def let_pass(self, seconds: float, *, loop_turns: bool = True) -> None:
+    async def let_pass(
+        self, seconds: float, *, loop_turns: bool = True, polls: bool = True
+    ) -> None:
         for _ in range(int(seconds / CHECK_SECONDS)):
             await self.clock.advance(CHECK_SECONDS)
             if loop_turns:
+                self.consumer.num_polls += polls
                 self.consumer.last_moved = self.clock.monotonic()
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -154,4 +172,16 @@ async def test_a_loop_that_does_not_turn_is_stuck_even_without_an_answer() -> No
         standing.source.is_away = True
         await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS, loop_turns=False)
         with pytest.raises(Stuck, match="has not turned"):
+            task.result()
+
+
+async def test_what_is_in_hand_moves_by_what_is_handled_of_it() -> None:
+    """The fetch position is past a batch long before the batch is handled."""
+    async with watched() as (standing, task):
+        for offset in range(200):
+            standing.consumer._in_hand[A] = offset
+            await standing.let_pass(STUCK_SECONDS / 2, polls=False)
+        assert not task.done()
+        await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
+        with pytest.raises(Stuck):
             task.result()

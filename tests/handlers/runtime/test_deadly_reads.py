@@ -1,0 +1,96 @@
+"""Batches that end the process while they are fetched or decoded, before any record is known."""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from services.runtime.bus import Partition, Record
+from services.runtime.testing import InMemorySource
+from tests.conftest import OpenDatabase
+from tests.events import parked
+from tests.handlers.runtime.service import TOPIC, Adder, Killed, make_adder, say, until
+
+
+@pytest_asyncio.fixture
+async def adder(database: OpenDatabase) -> Adder:
+    return await make_adder(await database("cost"), num_partitions=3)
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> set[tuple[Partition, int]]:
+    """Records that end the process as they are read, and not while they are withheld."""
+    records: set[tuple[Partition, int]] = set()
+    take = InMemorySource._take
+
+    def take_or_die(
+        source: InMemorySource, partitions: Set[Partition] | None
+    ) -> Mapping[Partition, Sequence[Record]]:
+        taken = take(source, partitions)
+        for partition, batch in taken.items():
+            for record in batch:
+                if (partition, record.offset) in records and record.problem is None:
+                    raise Killed
+        return taken
+
+    monkeypatch.setattr(InMemorySource, "_take", take_or_die)
+    return records
+
+
+def partition_of(adder: Adder, tenant_id: str) -> Partition:
+    found = {it.partition for it in adder.bus.records(TOPIC) if it.key == tenant_id.encode()}
+    return Partition(TOPIC, found.pop())
+
+
+async def test_a_batch_that_kills_its_reader_is_parked_undecoded_and_alone(
+    adder: Adder, deadly: set[tuple[Partition, int]]
+) -> None:
+    for tenant_id, amount in (("a", 1), ("d", 11), ("b", 21)):
+        await say(adder.bus, *range(amount, amount + 5), tenant_id=tenant_id)
+    assert len({partition_of(adder, tenant_id) for tenant_id in "adb"}) > 1
+    deadly.add((partition_of(adder, "a"), 0))
+    for _ in range(3):
+        await adder.crash(Killed)
+        assert await parked(adder.database) == []
+    async with adder.running():
+        await until(lambda: sum(adder.committed().values()) == 15)
+    (facts,) = await parked(adder.database)
+    assert (facts["reason"], facts["offset"]) == ("crash_loop", "0")
+    assert facts["partition"] == str(partition_of(adder, "a").number)
+    first = next(it for it in adder.bus.records(TOPIC) if it.offset == 0 and it.key == b"a")
+    want = {*range(1, 6), *range(11, 16), *range(21, 26)} - {1 if first.key == b"a" else 0}
+    assert set(await adder.heard()) == want
+
+
+async def test_what_waits_beside_a_deadly_batch_is_never_blamed(
+    adder: Adder, deadly: set[tuple[Partition, int]]
+) -> None:
+    """Every start that ends counts for every partition with records to read."""
+    await say(adder.bus, 1, 2, tenant_id="a")
+    await say(adder.bus, 3, 4, tenant_id="d")
+    deadly.add((partition_of(adder, "a"), 0))
+    deadly.add((partition_of(adder, "a"), 1))
+    num_ends = 0
+    while sum(adder.committed().values()) < 4:
+        async with adder.running() as task:
+            await until(lambda task=task: task.done() or sum(adder.committed().values()) == 4)
+            num_ends += task.done()
+        assert num_ends <= 6
+    assert num_ends == 6
+    assert sorted(await adder.heard()) == [3, 4]
+    assert {facts["partition"] for facts in await parked(adder.database)} == {
+        str(partition_of(adder, "a").number)
+    }
+
+
+async def test_restarts_without_anything_to_read_are_not_counted(adder: Adder) -> None:
+    await say(adder.bus, 1, tenant_id="a")
+    async with adder.running():
+        await until(lambda: sum(adder.committed().values()) == 1)
+    for _ in range(5):
+        async with adder.running():
+            await say(adder.bus, tenant_id="a")
+    async with adder.database.connection() as connection:
+        rows: list[Any] = await connection.fetch("select * from crash_watch")
+    assert rows == []
