@@ -23,7 +23,9 @@ async def killed(source: KafkaSource, offsets: Any) -> bool:
     return False
 
 
-async def deaf(source: KafkaSource, timeout_seconds: float) -> dict[Any, Any]:
+async def deaf(
+    source: KafkaSource, timeout_seconds: float, partitions: Any = None
+) -> dict[Any, Any]:
     await asyncio.sleep(timeout_seconds)
     return {}
 

@@ -300,7 +300,32 @@ def test_what_is_refused_and_why(
 
 def test_every_reason_is_covered_above() -> None:
     # The topic is not the envelope's to know: the runtime refuses there.
-    assert {case[3] for case in REFUSED} == set(InvalidReason) - {InvalidReason.WRONG_TOPIC}
+    assert {case[3] for case in REFUSED} == set(InvalidReason) - {
+        InvalidReason.WRONG_TOPIC,
+        InvalidReason.UNDECODABLE,
+    }
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), KeyError("x"), OverflowError()])
+def test_whatever_a_decoder_raises_means_that_the_bytes_cannot_be_read(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choke(value: bytes) -> None:
+        raise error
+
+    monkeypatch.setattr("drivetrain_schemas.strict_json.loads", choke)
+    reason, detail = refusal(binary(), VALUE)
+    assert reason is InvalidReason.UNDECODABLE
+    assert type(error).__name__ in detail
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhaust(value: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("drivetrain_schemas.strict_json.loads", exhaust)
+    with pytest.raises(MemoryError):
+        parse(binary(), VALUE)
 
 
 def test_an_invalid_payload_can_be_answered() -> None:
