@@ -1,13 +1,15 @@
 """One supervised process: started, waited for, started again when it ends, stopped when asked.
 
 In: how to launch it, how to ask whether it is ready, and the restart policy.
-Out: its state (told to a listener on every change) and its log file.
-`supervise` runs until `stop`, or raises `ChildGaveUp` when the policy says so. The process gets a
-session of its own (a Ctrl-C in the terminal reaches only the supervisor) and, where asked, a leash
-that ends it with the supervisor. Its output goes straight into a file, so it can never block on us.
+Out: its state (reported to a listener on every change) and its log file.
+`supervise` runs until `stop`, or raises `ChildGaveUp` when the policy says so, and `PortTaken`. The
+process gets a session of its own (a Ctrl-C in the terminal reaches only the supervisor) and, where
+asked, a leash that ends it with the supervisor. Its output goes straight into a file, so it can
+never block on us.
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -18,6 +20,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
+from services.runtime.disk import Space, read_disk
 from services.standalone.core.restarts import (
     ChildExit,
     ExitHistory,
@@ -27,10 +30,15 @@ from services.standalone.core.restarts import (
 )
 from services.standalone.identity import ProcessIdentity, identify
 from services.standalone.logs import last_lines, rotate_log
+from services.standalone.ports import PortTaken, is_free
 
 LEASH = Path(__file__).with_name("leash.py")
 FIRST_PROBE_S = 0.05
 LONGEST_PROBE_S = 0.4
+LOG_LINES = 25
+NO_SPACE = os.strerror(errno.ENOSPC)
+# What a shell returns for a program that it could not run.
+EXIT_NOT_STARTED = 126
 
 Probe = Callable[[], Awaitable[bool]]
 
@@ -47,15 +55,14 @@ class ChildState(StrEnum):
 
 
 class ChildGaveUp(RuntimeError):
-    """A child ended too often before it was ready; carries the end of its log."""
+    """A child cannot be brought to readiness; carries the end of its log."""
 
     def __init__(self, name: str, num_exits: int, status: str, log_path: Path) -> None:
         self.name = name
         self.log_path = log_path
-        self.log_end = last_lines(log_path, 25)
-        super().__init__(
-            f"{name} ended {num_exits} times in a row before it was ready (last: {status})"
-        )
+        self.log_end = last_lines(log_path, LOG_LINES)
+        times = "once" if num_exits == 1 else f"{num_exits} times in a row"
+        super().__init__(f"{name} ended {times} before it was ready (last: {status})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +92,15 @@ class ChildSpec:
     log_path: Path
     probe: Probe | None
     """None: a one-shot, ready when it has ended with code 0."""
-    port: int | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """By name; the first one is shown."""
     prepare: Callable[[], None] | None = None
     """Blocking work before the first start, done in a thread."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
+
+    @property
+    def port(self) -> int | None:
+        return next(iter(self.ports.values()), None)
 
 
 class Child:
@@ -136,18 +148,16 @@ class Child:
                 await self._unless_stopping(needed.wait_ready())
             if self._stopping.is_set():
                 break
-            began = time.monotonic()
-            was_ready, code = await self._run_once()
+            ended = await self._run_once()
             if self._stopping.is_set():
                 break
-            if self.spec.probe is None and code == 0:
+            if self.spec.probe is None and ended.code == 0:
                 self._change(ChildState.DONE)
                 self._ready.set()
                 return
-            self.last_exit = _describe_exit(code)
-            is_supported = all(needed.is_ready for needed in self._needs)
-            ended = ChildExit(was_ready, time.monotonic() - began, is_supported)
             history, verdict = after_exit(self.spec.policy, history, ended)
+            if not history.was_ever_ready:
+                self._refuse_taken_ports()
             if isinstance(verdict, GiveUp):
                 self._change(ChildState.FAILED)
                 raise ChildGaveUp(self.name, verdict.num_exits, self.last_exit, self.spec.log_path)
@@ -187,9 +197,44 @@ class Child:
         while self._process is old or not self.is_ready:
             await asyncio.sleep(FIRST_PROBE_S)
 
-    async def _run_once(self) -> tuple[bool, int]:
+    async def _run_once(self) -> ChildExit:
         """Start the process, report its readiness, and return when it has ended."""
-        await self._spawn()
+        began = time.monotonic()
+        was_ready = False
+        try:
+            await self._spawn()
+            was_ready, code = await self._until_ended()
+            self.last_exit = _describe_exit(code)
+        except OSError as error:
+            # Its log cannot be opened, or the system has no process for it.
+            code = EXIT_NOT_STARTED
+            self.last_exit = f"not started: {error}"
+        return ChildExit(
+            was_ready,
+            time.monotonic() - began,
+            code,
+            was_supported=all(needed.is_ready for needed in self._needs),
+            had_space=self._has_space(),
+        )
+
+    def _has_space(self) -> bool:
+        log = self.spec.log_path
+        if NO_SPACE in last_lines(log, LOG_LINES):
+            return False
+        try:
+            return read_disk(log.parent).space is not Space.FULL
+        except OSError:
+            return True
+
+    def _refuse_taken_ports(self) -> None:
+        """Starting again does not help where another program has a port of this child."""
+        for name, port in self.spec.ports.items():
+            if not is_free(port):
+                self._change(ChildState.FAILED)
+                raise PortTaken(name, port)
+
+    async def _until_ended(self) -> tuple[bool, int]:
+        """Whether the process became ready, and its exit code."""
         assert self._process is not None
         if self._stopping.is_set():
             # Asked to stop while the process was being made.

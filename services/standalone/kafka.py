@@ -113,7 +113,7 @@ def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
         launch,
         log_path,
         probe=lambda: answers_metadata(broker.connection),
-        port=broker.port,
+        ports={"kafka": broker.port, "kafka.controller": broker.controller_port},
         prepare=lambda: prepare(broker, jars),
     )
 

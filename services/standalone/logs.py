@@ -21,7 +21,12 @@ def rotate_log(path: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
             return False
     except FileNotFoundError:
         return False
-    shutil.copyfile(path, path.with_name(path.name + ".1"))
+    older = path.with_name(path.name + ".1")
+    try:
+        shutil.copyfile(path, older)
+    except OSError:
+        # A full disk: the room that both take matters more than old lines.
+        older.unlink(missing_ok=True)
     with path.open("r+b") as file:
         file.truncate(0)
     return True

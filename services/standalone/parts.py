@@ -19,6 +19,7 @@ import services
 from drivetrain_schemas.access import POD
 from services.standalone import jars, kafka, postgres
 from services.standalone.child import ChildSpec, Launch, Probe
+from services.standalone.core.restarts import RestartPolicy
 from services.standalone.credentials import Credentials
 from services.standalone.home import Home
 from services.standalone.nodes import VirtualNode
@@ -286,8 +287,9 @@ def _python(
         SOURCE_ROOT,
         stop_timeout_s=SERVICE_STOP_S,
     )
-    port = plan.ports.get(f"{name}.http")
-    return ChildSpec(name, launch, plan.home.logs / f"{name}.log", probe, port)
+    ports = {each: plan.ports[each] for each in sorted(plan.ports) if each.startswith(f"{name}.")}
+    policy = RestartPolicy(knows_exit_codes=True)
+    return ChildSpec(name, launch, plan.home.logs / f"{name}.log", probe, ports, policy=policy)
 
 
 def _own_directory(path: Path) -> None:

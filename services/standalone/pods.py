@@ -8,6 +8,7 @@ Only for an orderly stop: after `kill -9` pods go on and are adopted by the next
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -78,7 +79,9 @@ async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S, grace_s: float =
     living = live_pods(pods)
     notice = StopNotice(reason="shutdown", deadline_seconds=deadline_s)
     for pod in living:
-        write_private(pod.directory / "stop.json", notice.model_dump_json())
+        # On a full disk the signal alone must do.
+        with contextlib.suppress(OSError):
+            write_private(pod.directory / "stop.json", notice.model_dump_json())
         send_signal(pod.identity, signal.SIGTERM)
     await asyncio.gather(*(_wait_or_kill(pod, deadline_s + grace_s) for pod in living))
     return len(living)

@@ -11,12 +11,23 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from services.standalone.listeners import listener_on
+
 FIRST, LAST = 20_000, 32_000
 NUM_TRIES = 200
 
 
 class PortTaken(RuntimeError):
-    """A port that the caller fixed is in use."""
+    """A port that a part must have is in use by another program."""
+
+    def __init__(self, name: str, port: int) -> None:
+        holder = listener_on(port)
+        by = f" by {holder.command} (pid {holder.pid})" if holder else ""
+        option = "--gateway-port N" if name == "gateway.http" else f"--port {name}=N"
+        super().__init__(
+            f"Port {port} on 127.0.0.1, for {name}, is in use{by}. "
+            f"End that program, or choose another port with {option}."
+        )
 
 
 def is_free(port: int) -> bool:
@@ -53,10 +64,7 @@ def choose_ports(
     for name in wanted:
         if name in fixed:
             if not is_free(fixed[name]):
-                raise PortTaken(
-                    f"Port {fixed[name]}, asked for by {name}, is in use on 127.0.0.1: "
-                    "choose another one or leave the option out."
-                )
+                raise PortTaken(name, fixed[name])
             chosen[name] = fixed[name]
     for name in wanted:
         for port in (kept.get(name), (preferred or {}).get(name)):

@@ -22,6 +22,7 @@ from pathlib import Path
 import asyncpg
 
 from services.standalone.child import LEASH, ChildSpec, Launch, SystemUser
+from services.standalone.stale import clear_server, end_processes_in
 
 MAJOR_VERSION = "18"
 USERNAME = "drivetrain"
@@ -69,10 +70,14 @@ def prepare(server: Server) -> None:
                 f"{server.data} was written by PostgreSQL {found}, this is {MAJOR_VERSION}: "
                 "dump it with the old version, or start with another --home."
             )
+        clear_server(server.data)
         return
     # Initialised under another name and renamed: half a cluster is never taken for a whole one.
     unfinished = server.directory / "data.new"
-    shutil.rmtree(unfinished, ignore_errors=True)
+    # What an initdb that was killed has started lives on for a moment, and writes.
+    end_processes_in(unfinished)
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
     unfinished.mkdir(mode=0o700)
     user = _server_user()
     if user:
@@ -106,7 +111,7 @@ def spec(server: Server, log_path: Path) -> ChildSpec:
         launch,
         log_path,
         probe=lambda: answers(server.dsn),
-        port=server.port,
+        ports={"postgres": server.port},
         prepare=lambda: prepare(server),
     )
 
@@ -127,7 +132,7 @@ async def answers(dsn: str) -> bool:
 def _run(
     argv: Sequence[str], directory: Path, user: SystemUser | None, standard_input: str = ""
 ) -> None:
-    leash = (sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), "0")
+    leash = (sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(int(signal.SIGKILL)))
     who = f"{user.uid}:{user.gid}" if user else "-"
     done = subprocess.run(
         [*leash, who, *argv],

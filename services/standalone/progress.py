@@ -7,7 +7,7 @@ output; nothing else of standalone prints.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +21,12 @@ from services.standalone.logs import readable
 NAME_WIDTH = 12
 
 
+def is_reported(num_restarts: int) -> bool:
+    """The first ten restarts, then every tenth, then every hundredth ..."""
+    digits = str(num_restarts)
+    return not digits[1:].strip("0")
+
+
 class Reporter:
     """Lines about the start, the life and the stop of the platform."""
 
@@ -31,11 +37,16 @@ class Reporter:
         self._status: Status | None = None
         self._is_stopping = False
 
+    def _print(self, text: str) -> None:
+        # Output that goes to a file on a full disk must not end the platform.
+        with suppress(OSError):
+            self._console.print(text)
+
     def line(self, text: str) -> None:
-        self._console.print(escape(text))
+        self._print(escape(text))
 
     def headline(self, text: str) -> None:
-        self._console.print(f"[bold]{escape(text)}[/bold]")
+        self._print(f"[bold]{escape(text)}[/bold]")
 
     @contextmanager
     def downloads(self, title: str, jars: Sequence[Jar]) -> Iterator[Callable[[Jar], None]]:
@@ -64,7 +75,7 @@ class Reporter:
             yield
 
     def changed(self, child: Child) -> None:
-        """Tell a change of a child's state; called by the supervisor."""
+        """Report a change of a child's state; called by the supervisor."""
         name, state = child.name, child.state
         if state in (ChildState.PREPARING, ChildState.STARTING):
             self._began.setdefault(name, time.monotonic())
@@ -77,21 +88,25 @@ class Reporter:
             self._mark("green", name, f"{state.value:<8} {seconds:5.1f} s  {where}{again}")
         elif state is ChildState.RESTARTING and not self._is_stopping:
             self._began[name] = time.monotonic()
-            self._mark("yellow", name, f"ended ({child.last_exit}), starting again")
+            if is_reported(child.num_restarts):
+                self._mark("yellow", name, f"ended ({child.last_exit}), starting again")
         elif state is ChildState.STOPPED and child.started_at is not None:
             self._mark("dim", name, "stopped")
         self._describe()
 
     def gave_up(self, error: ChildGaveUp) -> None:
-        self._console.print(f"[bold red]{escape(str(error))}[/bold red]")
+        self._print(f"[bold red]{escape(str(error))}[/bold red]")
         self.line(f"The end of {error.log_path}:")
         self.line(readable(error.log_end) or "  (it wrote nothing)")
 
+    def warn(self, text: str) -> None:
+        self._print(f"[bold yellow]{escape(text)}[/bold yellow]")
+
     def failed(self, text: str) -> None:
-        self._console.print(f"[bold red]{escape(text)}[/bold red]")
+        self._print(f"[bold red]{escape(text)}[/bold red]")
 
     def _mark(self, colour: str, name: str, text: str) -> None:
-        self._console.print(f"  [{colour}]{name:<{NAME_WIDTH}}[/{colour}] {escape(text)}")
+        self._print(f"  [{colour}]{name:<{NAME_WIDTH}}[/{colour}] {escape(text)}")
 
     def _describe(self) -> None:
         if self._status is not None and not self._is_stopping:

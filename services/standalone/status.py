@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from services.runtime.disk import read_disk, warning
 from services.standalone.home import Home, holder_of
 from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
 from services.standalone.options import Options
@@ -45,8 +47,11 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
         )
         for name in ("start_ticks", "boot_id"):
             part.pop(name, None)
+    disk = read_disk(home.root) if home.root.is_dir() else None
     return {
         "home": str(home.root),
+        "disk": {"free_bytes": disk.free_bytes, "space": disk.space} if disk else None,
+        "warning": warning(disk, home.root) if disk else None,
         "is_running": holder is not None,
         "pid": holder.identity.pid if holder else None,
         "since": holder.since if holder else None,
@@ -97,6 +102,8 @@ def _print_table(content: dict[str, Any]) -> None:
         console.print(f"{content['home']}: pid {content['pid']}, since {content['since']}")
     else:
         console.print(f"{content['home']}: not running")
+    if content["warning"]:
+        console.print(f"[bold yellow]{escape(content['warning'])}[/bold yellow]")
     table = Table(box=None, pad_edge=False)
     for name in ("part", "state", "pid", "restarts", "port", "uptime"):
         table.add_column(name, justify="left" if name in ("part", "state") else "right")

@@ -1,8 +1,9 @@
 """Run the parts: start each when what it needs is ready, keep it running, stop all in order.
 
-In: the parts' child specs, the state file, a reporter. Out: `state.json` (who runs, as which
-process, since when; read by `status` and by the next start) and, when a part cannot be kept
-running, `ChildGaveUp`. An orderly stop goes layer by layer, each bounded in time.
+In: the parts' child specs, the state file, listeners. Out: `state.json` (who runs, as which
+process, since when; read by `status` and by the next start) and, when a part cannot be brought to
+readiness, `ChildGaveUp`. An orderly stop goes layer by layer, each bounded in time.
+A full disk ends nothing here: a file that cannot be written is written again later.
 """
 
 import asyncio
@@ -15,16 +16,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from services.runtime.disk import Space, read_disk, warning
 from services.standalone.child import Child, ChildSpec, ChildState
 from services.standalone.files import write_private
 from services.standalone.identity import ProcessIdentity, end_process, identify
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
 
-LOG_CHECK_S = 5.0
+CARE_S = 5.0
 LEFTOVER_STOP_S = 10.0
+STATE = "state.json"
 
 Listener = Callable[[Child], None]
+Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,15 @@ class Supervisor:
         listener: Listener = lambda child: None,
         stop_pods: Callable[[], Awaitable[object]] | None = None,
         outside: Mapping[str, str] | None = None,
+        warn: Warn = lambda text: None,
     ) -> None:
         self._state_file = state_file
         self._listener = listener
         self._stop_pods = stop_pods
         self._outside = dict(outside or {})
+        self._warn = warn
+        self._warnings: dict[str, str] = {}
+        self._space = Space.ENOUGH
         self._since = datetime.now(UTC)
         self._layers: dict[Layer, list[Child]] = {layer: [] for layer in Layer}
         self.children: dict[str, Child] = {}
@@ -58,15 +66,15 @@ class Supervisor:
             self.children[child.name] = child
             self._layers[member.layer].append(child)
         self._tasks: list[asyncio.Task[None]] = []
-        self._log_task: asyncio.Task[None] | None = None
+        self._care_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Return when every part is ready; raise when one cannot be."""
+        """Return when every part is ready; raise when one cannot be brought there."""
         self._tasks = [
             asyncio.create_task(child.supervise(), name=child.name)
             for child in self.children.values()
         ]
-        self._log_task = asyncio.create_task(self._keep_logs_bounded())
+        self._care_task = asyncio.create_task(self._take_care())
         ready = asyncio.gather(*(child.wait_ready() for child in self.children.values()))
         try:
             await self._until(ready)
@@ -75,7 +83,7 @@ class Supervisor:
             await asyncio.gather(ready, return_exceptions=True)
 
     async def run_until(self, asked_to_stop: asyncio.Event) -> None:
-        """Return when asked to stop; raise when a part cannot be kept running."""
+        """Return when asked to stop; raise when a supervision failed."""
         asked = asyncio.ensure_future(asked_to_stop.wait())
         try:
             await self._until(asked)
@@ -84,16 +92,16 @@ class Supervisor:
             await asyncio.gather(asked, return_exceptions=True)
 
     async def stop(self) -> None:
-        """Services, then pods, then the template, then what all stand on."""
+        """Services, then pods, then the template, then Kafka and Postgres."""
         for layer in sorted(self._layers, reverse=True):
             await asyncio.gather(*(child.stop() for child in self._layers[layer]))
             if layer is Layer.SERVICE and self._stop_pods is not None:
                 await self._stop_pods()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._log_task is not None:
-            self._log_task.cancel()
-            await asyncio.gather(self._log_task, return_exceptions=True)
-        self._write_state()
+        if self._care_task is not None:
+            self._care_task.cancel()
+            await asyncio.gather(self._care_task, return_exceptions=True)
+        self._record()
 
     def kill(self) -> None:
         """Kill every child at once, for a person who does not want to wait."""
@@ -110,15 +118,39 @@ class Supervisor:
                     task.result()
         goal.result()
 
-    async def _keep_logs_bounded(self) -> None:
+    async def _take_care(self) -> None:
+        """Bound the logs, watch the disk, and write again what could not be written."""
         while True:
-            await asyncio.sleep(LOG_CHECK_S)
             for child in self.children.values():
-                await asyncio.to_thread(rotate_log, child.spec.log_path)
+                await asyncio.to_thread(self._attempt, child.name, rotate_log, child.spec.log_path)
+            self._attempt("disk", self._watch_disk)
+            if STATE in self._warnings:
+                self._record()
+            await asyncio.sleep(CARE_S)
+
+    def _watch_disk(self) -> None:
+        root = self._state_file.parent
+        disk = read_disk(root)
+        if disk.space is not self._space:
+            self._warn(warning(disk, root) or f"The disk of {root} has enough free space again.")
+        self._space = disk.space
+
+    def _attempt(self, what: str, work: Callable[..., object], *arguments: object) -> None:
+        """Do it; where the system refuses, warn once and go on: the next time may work."""
+        try:
+            work(*arguments)
+            self._warnings.pop(what, None)
+        except OSError as error:
+            if self._warnings.get(what) != str(error):
+                self._warn(f"{what}: {error}; trying again")
+            self._warnings[what] = str(error)
 
     def _on_change(self, child: Child) -> None:
-        self._write_state()
+        self._record()
         self._listener(child)
+
+    def _record(self) -> None:
+        self._attempt(STATE, self._write_state)
 
     def _write_state(self) -> None:
         me = identify(os.getpid())
@@ -133,14 +165,14 @@ class Supervisor:
 
 
 async def end_leftovers(state_file: Path) -> tuple[str, ...]:
-    """End the children of a platform that was killed, and return their names.
+    """End the children of a platform that was killed; returns their names.
 
     Only processes of the recorded identity are touched, never pods: those are adopted.
     """
     leftovers = _recorded_children(state_file)
     alive = {name: who for name, who in leftovers.items() if identify(who.pid) == who}
     for who in alive.values():
-        # One that was stopped (SIGSTOP) would not hear the request to end.
+        # One that was stopped (SIGSTOP) does not receive the request to end.
         os.kill(who.pid, signal.SIGCONT)
     await asyncio.gather(
         *(end_process(who, _end_signal(name), LEFTOVER_STOP_S) for name, who in alive.items())

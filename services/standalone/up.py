@@ -2,8 +2,8 @@
 
 Order: lock the directory, end what a killed platform left, credentials, ports, jars,
 `connection.json`, then the supervisor; when all is ready, show the page's address. Stops on Ctrl-C
-or SIGTERM (a second one kills), or when a part cannot be kept running. Out: the exit code, which
-is 0 only where nothing that the caller asked for is left undone.
+or SIGTERM (a second one kills), or when a part cannot be brought to readiness. Out: the exit code,
+which is 0 only where nothing that the caller asked for is left undone.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from services.standalone.parts import (
     port_names,
 )
 from services.standalone.pods import kill_pod, live_pods, record_stop, stop_pods
-from services.standalone.ports import choose_ports
+from services.standalone.ports import PortTaken, choose_ports
 from services.standalone.progress import Reporter
 from services.standalone.roles import READER
 from services.standalone.store import store_id
@@ -39,6 +39,7 @@ from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 EXIT_FAILED = 1
 EXIT_HELD = 3
+EXIT_PORT_TAKEN = 5
 EXIT_INTERRUPTED = 130
 
 OnUp = Callable[[Plan, Reporter], Awaitable[int | None]]
@@ -51,7 +52,7 @@ def up(options: Options, on_up: OnUp | None = None) -> int:
     130 where it is stopped before `on_up` is over.
     """
     reporter = Reporter()
-    # The Kafka client tells of every refused connection while the broker starts.
+    # The Kafka client logs every refused connection while the broker starts.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     home = Home(options.home)
     try:
@@ -61,6 +62,9 @@ def up(options: Options, on_up: OnUp | None = None) -> int:
     except HomeHeld as error:
         reporter.failed(str(error))
         return EXIT_HELD
+    except PortTaken as error:
+        reporter.failed(str(error))
+        return EXIT_PORT_TAKEN
     except (OSError, RuntimeError) as error:
         reporter.failed(str(error))
         return EXIT_FAILED
@@ -88,6 +92,7 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
         reporter.changed,
         partial(_stop_pods, home, scheduler, reporter),
         {part.name: part.replaced_by for part in PARTS if part.replaced_by in options.outside},
+        reporter.warn,
     )
     interrupts.on_second(partial(_kill_all, supervisor, home))
     try:
@@ -177,7 +182,7 @@ def wanted_parts(options: Options) -> tuple[Part, ...]:
 
 
 async def show_address(plan: Plan, reporter: Reporter) -> None:
-    """Tell where the page and the rest of it are."""
+    """Print where the page and everything else is."""
     if plan.has_services:
         reporter.headline(f"The platform is up. Open {await _link(plan)}")
         reporter.line("  (the link opens the pages once and leaves a cookie in that browser)")

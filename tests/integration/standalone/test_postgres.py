@@ -1,11 +1,22 @@
 """The embedded Postgres: who gets in, and what a `kill -9` leaves."""
 
+import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from services.standalone.child import Child
 from services.standalone.embedded import running_postgres
+from services.standalone.identity import is_alive
+from services.standalone.postgres import Server, prepare
+from services.standalone.stale import clear_server, processes_in
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
 
 
 async def test_committed_rows_survive_kill_9_of_the_server(tmp_path: Path) -> None:
@@ -46,3 +57,72 @@ async def test_passwords_are_stored_by_scram_only(postgres_dsn: str) -> None:
     await connection.close()
     assert stored.startswith("SCRAM-SHA-256$")
     assert [rule["auth_method"] for rule in rules] == ["scram-sha-256"]
+
+
+async def test_a_pid_file_whose_pid_is_another_programs_by_now_is_no_obstacle(
+    tmp_path: Path,
+) -> None:
+    """As after a reboot: Postgres takes a living process of its own user for a server."""
+    directory = tmp_path / "postgres"
+    async with running_postgres(directory, password="kept"):
+        pass
+    # Of the server's own user, which is nobody for root.
+    other = await asyncio.to_thread(sleeper, user="nobody" if os.geteuid() == 0 else None)
+    try:
+        data = directory / "data"
+        stale = f"{other.pid}\n{data}\n1700000000\n5432\n\n127.0.0.1\n  0 0\nready\n"
+        (data / "postmaster.pid").write_text(stale)
+        async with running_postgres(directory, password="kept") as postgres:
+            connection = await asyncpg.connect(postgres.dsn)
+            await connection.close()
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def sleeper(user: str | None) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["sleep", "600"], user=user)
+
+
+async def test_a_server_that_outlived_its_supervisor_is_ended_before_the_next(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "postgres"
+    async with running_postgres(directory, password="kept") as first:
+        assert first.child.identity is not None
+        old = first.child.identity
+        await asyncio.to_thread(clear_server, directory / "data")
+        assert not is_alive(old)
+        assert not (directory / "data" / "postmaster.pid").exists()
+        await wait_for_another(first.child, old.pid)
+        connection = await asyncpg.connect(first.dsn)
+        await connection.close()
+
+
+async def wait_for_another(child: Child, pid: int) -> None:
+    async with asyncio.timeout(30):
+        while child.pid in (None, pid) or not child.is_ready:
+            await asyncio.sleep(0.05)
+
+
+INITIALISE = """
+import sys
+from pathlib import Path
+from services.standalone.postgres import Server, prepare
+prepare(Server(Path(sys.argv[1]), 1, "password"))
+"""
+
+
+@pytest.mark.parametrize("moment", ["PG_VERSION", "base/1", "global/pg_control", "base/5"])
+def test_an_initialisation_that_was_killed_is_begun_again(tmp_path: Path, moment: str) -> None:
+    directory = tmp_path / "postgres"
+    first = subprocess.Popen([sys.executable, "-c", INITIALISE, str(directory)], cwd=ROOT)
+    wait_until((directory / "data.new" / moment).exists, f"{moment} is there", every=0.001)
+    first.kill()
+    first.wait()
+    assert not (directory / "data").exists()
+    prepare(Server(directory, 1, "password"))
+    assert (directory / "data" / "PG_VERSION").exists()
+    assert not (directory / "data.new").exists()
+    assert processes_in(directory / "data") == ()

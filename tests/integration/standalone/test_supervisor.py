@@ -1,9 +1,11 @@
 """Supervision of real, small processes: restart, giving up, order of the stop, what is left."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,12 +16,16 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.pods import MARKER, marker_of
+from services.runtime.disk import Disk
+from services.standalone import files
+from services.standalone import supervisor as supervisor_module
 from services.standalone.child import Child, ChildGaveUp, ChildSpec, ChildState, Launch
 from services.standalone.core.restarts import RestartPolicy
 from services.standalone.identity import ProcessIdentity, identify, is_alive, wait_gone
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
 from services.standalone.pods import kill_pod, live_pods, marked_processes, stop_pods
+from services.standalone.ports import PortTaken
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05)
@@ -66,7 +72,7 @@ async def test_a_killed_child_starts_again_and_the_others_stay(tmp_path: Path) -
     await supervisor.stop()
 
 
-async def test_a_child_that_ends_five_times_before_readiness_ends_the_whole(
+async def test_a_child_that_ends_five_times_before_readiness_ends_the_platform(
     tmp_path: Path,
 ) -> None:
     broken = python_child(tmp_path, "broken", "import sys; sys.exit('no such setting: NOODLES')")
@@ -86,20 +92,135 @@ async def test_a_child_that_ends_five_times_before_readiness_ends_the_whole(
     }
 
 
-async def test_a_child_that_was_up_and_cannot_come_back_ends_the_whole_too(tmp_path: Path) -> None:
-    once = """
+async def test_a_child_that_was_ready_once_is_started_again_until_it_is_ready_again(
+    tmp_path: Path,
+) -> None:
+    code = """
         import pathlib, signal, sys
-        if pathlib.Path('once').exists(): sys.exit('only once')
-        pathlib.Path('once').touch(); pathlib.Path({ready!r}).touch(); signal.pause()
+        starts = pathlib.Path('starts')
+        starts.write_text(starts.read_text() + '.' if starts.exists() else '.')
+        if 1 < len(starts.read_text()) < 9: sys.exit('not yet')
+        pathlib.Path({ready!r}).touch(); signal.pause()
     """
     supervisor = Supervisor(
-        [Member(python_child(tmp_path, "once", once), Layer.SERVICE)], tmp_path / "state.json"
+        [Member(python_child(tmp_path, "once", code), Layer.SERVICE)], tmp_path / "state.json"
     )
     await supervisor.start()
     (tmp_path / "once.ready").unlink()
-    supervisor.children["once"].kill()
-    with pytest.raises(ChildGaveUp):
-        await supervisor.run_until(asyncio.Event())
+    await supervisor.children["once"].kill_and_wait_ready()
+    assert supervisor.children["once"].num_restarts == 8
+    await supervisor.stop()
+
+
+async def test_a_wrong_setting_is_reported_at_its_first_exit(tmp_path: Path) -> None:
+    wrong = python_child(tmp_path, "wrong", "import sys; print('NOODLES: wrong'); sys.exit(2)")
+    wrong = replace(wrong, policy=replace(QUICK, knows_exit_codes=True))
+    supervisor = Supervisor([Member(wrong, Layer.SERVICE)], tmp_path / "state.json")
+    with pytest.raises(ChildGaveUp, match="wrong ended once before it was ready") as error:
+        await supervisor.start()
+    assert error.value.log_end == "NOODLES: wrong"
+    await supervisor.stop()
+
+
+async def test_a_part_that_ends_at_records_before_it_is_ready_stops_nothing(tmp_path: Path) -> None:
+    """Six records, each ending the process as often as it takes to park it."""
+    code = """
+        import pathlib, signal, sys
+        starts = pathlib.Path('starts')
+        starts.write_text(starts.read_text() + '.' if starts.exists() else '.')
+        if len(starts.read_text()) <= 18: sys.exit(71)
+        pathlib.Path({ready!r}).touch(); signal.pause()
+    """
+    spec = python_child(tmp_path, "metrics", code)
+    spec = replace(spec, policy=replace(QUICK, knows_exit_codes=True))
+    supervisor = Supervisor([Member(spec, Layer.SERVICE)], tmp_path / "state.json")
+    await supervisor.start()
+    assert supervisor.children["metrics"].num_restarts == 18
+    await supervisor.stop()
+
+
+async def test_a_port_that_another_program_has_is_reported_at_once(tmp_path: Path) -> None:
+    code = "import socket, sys; socket.create_server(('127.0.0.1', int(sys.argv[1])))"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        spec = python_child(tmp_path, "gateway", code)
+        launch = replace(spec.launch, argv=(*spec.launch.argv, str(port)))
+        spec = replace(spec, launch=launch, ports={"gateway.http": port})
+        supervisor = Supervisor([Member(spec, Layer.SERVICE)], tmp_path / "state.json")
+        with pytest.raises(PortTaken, match=f"Port {port} .* gateway.http, is in use by"):
+            await supervisor.start()
+        await supervisor.stop()
+    assert supervisor.children["gateway"].num_restarts == 0
+
+
+class FullDisk:
+    """Every write of small files fails while `is_full`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = False
+        self._write = files.write_private
+        monkeypatch.setattr(supervisor_module, "write_private", self.write)
+        monkeypatch.setattr(supervisor_module, "CARE_S", 0.01)
+
+    def write(self, path: Path, text: str) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._write(path, text)
+
+
+async def test_a_state_file_that_cannot_be_written_is_written_once_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, warnings = FullDisk(monkeypatch), list[str]()
+    supervisor = Supervisor(
+        [Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE)],
+        tmp_path / "state.json",
+        warn=warnings.append,
+    )
+    await supervisor.start()
+    disk.is_full = True
+    await supervisor.children["service"].kill_and_wait_ready()
+    pid = supervisor.children["service"].pid
+    assert read_state(tmp_path)[0]["pid"] != pid
+    assert len(warnings) == 1
+    assert "No space left on device; trying again" in warnings[0]
+    disk.is_full = False
+    await until(lambda: read_state(tmp_path)[0].get("pid") == pid)
+    await supervisor.stop()
+
+
+async def test_a_full_disk_is_reported_before_and_while_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [10 * 1024**3]
+    warnings: list[str] = []
+    monkeypatch.setattr(supervisor_module, "CARE_S", 0.01)
+    monkeypatch.setattr(supervisor_module, "read_disk", lambda path: Disk(free[0], 100 * 1024**3))
+    supervisor = Supervisor([], tmp_path / "state.json", warn=warnings.append)
+    await supervisor.start()
+    for free[0], said in (
+        (10**9, "almost full"),
+        (10**6, "is full"),
+        (10**10, "enough free space"),
+    ):
+        await until(lambda said=said: bool(warnings) and said in warnings[-1])
+    assert len(warnings) == 3
+    await supervisor.stop()
+
+
+async def test_exits_for_lack_of_space_are_not_counted_but_tried_again(tmp_path: Path) -> None:
+    code = """
+        import errno, os, pathlib, signal
+        starts = pathlib.Path('starts')
+        starts.write_text(starts.read_text() + '.' if starts.exists() else '.')
+        if len(starts.read_text()) < 8: raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        pathlib.Path({ready!r}).touch(); signal.pause()
+    """
+    supervisor = Supervisor(
+        [Member(python_child(tmp_path, "service", code), Layer.SERVICE)], tmp_path / "state.json"
+    )
+    await supervisor.start()
+    assert supervisor.children["service"].num_restarts == 7
     await supervisor.stop()
 
 

@@ -1,7 +1,12 @@
-"""The end of a log, as a person sees it when a part cannot be kept running."""
+"""The end of a log, as a person sees it when a part cannot be started."""
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from services.standalone.logs import last_lines, readable, rotate_log
 
@@ -34,3 +39,18 @@ def test_a_log_within_its_limit_is_left_alone(tmp_path: Path) -> None:
     assert rotate_log(path, limit_bytes=4)
     assert path.read_text() == ""
     assert (tmp_path / "log.1").read_text() == "12345"
+
+
+def test_on_a_full_disk_a_log_is_cut_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", refuse)
+    path = tmp_path / "log"
+    path.write_text("12345")
+    (tmp_path / "log.1").write_text("older")
+    assert rotate_log(path, limit_bytes=4)
+    assert path.read_text() == ""
+    assert not (tmp_path / "log.1").exists()

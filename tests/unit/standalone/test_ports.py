@@ -1,6 +1,8 @@
 """Which port each part gets."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,25 @@ def test_the_preferred_port_is_given_only_while_it_is_free(tmp_path: Path) -> No
 def test_a_fixed_port_in_use_is_refused_by_its_number_and_name(tmp_path: Path) -> None:
     with pytest.raises(PortTaken, match=r"9999.*kafka"):
         choose_ports(tmp_path / "ports.json", ("kafka",), {"kafka": 9999}, is_free=lambda _: False)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_the_program_that_has_the_port_and_the_option_are_named(
+    tmp_path: Path, address: str
+) -> None:
+    with socket.create_server((address, 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(PortTaken) as refusal:
+            choose_ports(tmp_path / "ports.json", ("gateway.http",), {"gateway.http": port})
+    command = Path("/proc/self/comm").read_text().strip()
+    assert f"in use by {command} (pid {os.getpid()})" in str(refusal.value)
+    assert "--gateway-port N" in str(refusal.value)
+
+
+def test_a_holder_that_cannot_be_seen_is_left_out(tmp_path: Path) -> None:
+    with pytest.raises(PortTaken, match=r"is in use\. End .* with --port kafka=N\.") as refusal:
+        choose_ports(tmp_path / "ports.json", ("kafka",), {"kafka": 9}, is_free=lambda _: False)
+    assert "pid" not in str(refusal.value)
 
 
 def test_a_fixed_port_that_another_part_had_last_time_is_not_given_twice(tmp_path: Path) -> None:

@@ -1,8 +1,13 @@
-"""When an ended child starts again and when the whole gives up."""
+"""When an ended child starts again and when the platform gives up."""
+
+from dataclasses import replace
 
 import pytest
 
+from services.runtime import service
 from services.standalone.core.restarts import (
+    EXIT_AT_RECORD,
+    EXIT_CONFIGURATION,
     ChildExit,
     ExitHistory,
     GiveUp,
@@ -11,18 +16,18 @@ from services.standalone.core.restarts import (
     after_exit,
 )
 
-POLICY = RestartPolicy()
+POLICY = RestartPolicy(knows_exit_codes=True)
 UNREADY = ChildExit(was_ready=False, ran_s=1.0)
-UNSUPPORTED = ChildExit(was_ready=False, ran_s=1.0, was_supported=False)
+WRONG_SETTING = replace(UNREADY, code=EXIT_CONFIGURATION)
 QUICK = ChildExit(was_ready=True, ran_s=1.0)
 SETTLED = ChildExit(was_ready=True, ran_s=3600.0)
 
 
-def verdicts(*exits: ChildExit) -> list[Restart | GiveUp]:
+def verdicts(*exits: ChildExit, policy: RestartPolicy = POLICY) -> list[Restart | GiveUp]:
     history = ExitHistory()
     found = []
     for ended in exits:
-        history, verdict = after_exit(POLICY, history, ended)
+        history, verdict = after_exit(policy, history, ended)
         found.append(verdict)
     return found
 
@@ -46,15 +51,38 @@ def test_the_fifth_exit_in_a_row_before_readiness_gives_up() -> None:
     assert found[-1] == GiveUp(num_exits=5)
 
 
-def test_readiness_in_between_starts_the_count_anew() -> None:
-    found = verdicts(*[UNREADY] * 4, QUICK, *[UNREADY] * 4)
-    assert GiveUp not in {type(verdict) for verdict in found}
+@pytest.mark.parametrize("ended", [UNREADY, QUICK, WRONG_SETTING])
+def test_a_child_that_was_ready_once_is_started_again_for_ever(ended: ChildExit) -> None:
+    found = verdicts(QUICK, *[ended] * 500)
+    assert {type(verdict) for verdict in found} == {Restart}
+    assert found[-1] == Restart(POLICY.longest_delay_s)
 
 
-def test_exits_while_a_needed_part_is_away_do_not_count() -> None:
-    found = verdicts(*[UNSUPPORTED] * 20, *[UNREADY] * 4)
+def test_a_wrong_setting_gives_up_at_once_because_it_cannot_pass_later() -> None:
+    assert verdicts(WRONG_SETTING) == [GiveUp(num_exits=1)]
+    foreign = RestartPolicy(knows_exit_codes=False)
+    assert verdicts(WRONG_SETTING, policy=foreign) == [Restart(0.2)]
+
+
+@pytest.mark.parametrize(
+    "uncounted",
+    [
+        pytest.param(replace(UNREADY, was_supported=False), id="a needed part is not ready"),
+        pytest.param(replace(UNREADY, had_space=False), id="the disk is full"),
+        pytest.param(replace(UNREADY, code=EXIT_AT_RECORD), id="at a known record"),
+    ],
+)
+def test_exits_that_can_pass_later_do_not_count(uncounted: ChildExit) -> None:
+    found = verdicts(*[uncounted] * 100, *[UNREADY] * 4)
     assert GiveUp not in {type(verdict) for verdict in found}
-    assert isinstance(verdicts(*[UNSUPPORTED] * 20, *[UNREADY] * 5)[-1], GiveUp)
+    assert isinstance(verdicts(*[uncounted] * 100, *[UNREADY] * 5)[-1], GiveUp)
+
+
+def test_the_codes_are_those_of_the_runtime() -> None:
+    assert (EXIT_AT_RECORD, EXIT_CONFIGURATION) == (
+        service.EXIT_AT_RECORD,
+        service.EXIT_CONFIGURATION,
+    )
 
 
 @pytest.mark.parametrize("num_exits", [1, 100, 5000])
