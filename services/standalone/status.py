@@ -40,6 +40,9 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
         if holder is None and part["state"] not in ("outside", "failed"):
             # What a killed platform left may still live; the next start ends it.
             part["state"] = "left over" if alive else "stopped"
+        elif part["state"] == "ready" and not alive:
+            # The supervisor could not record yet that it has ended: on a full disk it cannot.
+            part["state"] = "restarting"
         part["pid"] = part["pid"] if alive else None
         started = part.get("started_at") if alive else None
         part["uptime_s"] = (
@@ -97,7 +100,7 @@ def _read_state(home: Home) -> list[dict[str, Any]]:
 
 
 def _print_table(content: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     if content["is_running"]:
         console.print(f"{content['home']}: pid {content['pid']}, since {content['since']}")
     else:
