@@ -8,12 +8,14 @@ from fastapi.openapi.utils import get_openapi
 
 from services.gateway.backends import Backends
 from services.gateway.context import Gateway
+from services.gateway.instruments import DISK_FREE_BYTES
 from services.gateway.live import Live
 from services.gateway.pages import routes as pages
 from services.gateway.rest import code, jobs, parked, platform, problems, stream, studies
 from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
 from services.gateway.rest.problems import ProblemDocument
 from services.gateway.settings import GatewaySettings
+from services.runtime.disk import read_disk
 from services.runtime.service import Platform
 
 DESCRIPTION = """Submit and watch training jobs.
@@ -27,6 +29,8 @@ def http_app(live: Live, runtime: Platform) -> ASGIApp:
     """The application that the runtime serves."""
     settings = runtime.settings
     assert isinstance(settings, GatewaySettings)
+    if directory := settings.data_directory:
+        DISK_FREE_BYTES.set_function(lambda: read_disk(directory).free_bytes)
     gateway = Gateway(
         settings=settings,
         platform=runtime,

@@ -26,3 +26,6 @@ PARTS_UNAVAILABLE = Counter(
     "Reads that another service did not answer",
     ["part"],
 )
+DISK_FREE_BYTES = Gauge(
+    "drivetrain_gateway_disk_free_bytes", "Free space on the disk of the data directory"
+)

@@ -17,6 +17,9 @@ class GatewaySettings(Settings):
     cost_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     scheduler_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     assets_directory: Path | None = None
+    data_directory: Path | None = Field(
+        default=None, description="pages warn while the disk of this directory is almost full"
+    )
 
     def session_secret(self) -> bytes:
         """The key that signs sessions."""

@@ -241,6 +241,7 @@ def gateway_settings(plan: Plan) -> dict[str, str]:
         "DRIVETRAIN_API_TOKEN": plan.credentials.api_token,
         "DRIVETRAIN_COOKIE_SECRET": plan.credentials.cookie_secret,
         "DRIVETRAIN_ASSETS_DIRECTORY": str(plan.home.assets),
+        "DRIVETRAIN_DATA_DIRECTORY": str(plan.home.root),
     }
 
 

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 
 from drivetrain_schemas.registry import all_kinds
 from services.gateway.core import formats
+from services.runtime.disk import read_disk, warning
 
 # Events of the stream that are no events of the timeline.
 HINTS = ("submitted", "parked")
@@ -60,7 +61,15 @@ _ENVIRONMENT = _environment()
 def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
     """The template as a page."""
     template = _ENVIRONMENT.get_template(name)
-    values = {"path": request.url.path, "place": "", "job_id": "", "num_parked": 0, **values}
+    directory = request.app.state.gateway.settings.data_directory
+    values = {
+        "path": request.url.path,
+        "place": "",
+        "job_id": "",
+        "num_parked": 0,
+        "disk_warning": warning(read_disk(directory), directory) if directory else None,
+        **values,
+    }
     return HTMLResponse(template.render(values), status)
 
 

@@ -162,7 +162,7 @@ async def test_what_lies_in_the_directory_is_for_the_owner_only(tmp_path: Path) 
         assert (home / name).stat().st_mode & 0o777 == 0o600, name
 
 
-async def test_a_part_that_ends_five_times_stops_the_whole_with_the_end_of_its_log(
+async def test_a_part_that_ends_five_times_stops_the_platform_with_the_end_of_its_log(
     tmp_path: Path,
 ) -> None:
     # An outside broker that is not there: creating the topics cannot succeed.
@@ -198,11 +198,14 @@ async def test_a_bad_option_is_refused_before_anything_starts(
 async def test_a_fixed_port_in_use_is_named(tmp_path: Path) -> None:
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    refused = await asyncio.to_thread(run, tmp_path / "home", "--port", f"postgres={port}")
+    refused = await asyncio.to_thread(run, tmp_path / "home", "--gateway-port", str(port))
     server.close()
     await server.wait_closed()
-    assert refused.returncode == 1
-    assert f"Port {port}, asked for by postgres, is in use" in refused.stdout
+    assert refused.returncode == 5
+    assert f"Port {port} on 127.0.0.1, for gateway.http, is in use by" in refused.stdout
+    assert f"(pid {os.getpid()})" in refused.stdout
+    assert "--gateway-port N" in refused.stdout
+    assert len(refused.stdout.splitlines()) == 2
 
 
 def working_platform(home: Path, work: str) -> list[str]:
