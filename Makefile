@@ -2,9 +2,11 @@
 # Not PYTHON: that is the caller's word to scripts/environment on which Python to build with.
 VENV_PYTHON := .venv/bin/python
 ARGS ?=
+FUZZ_RECORDS ?= 20000
+FUZZ_SEED ?= 1
 SOURCES := schemas trainer services tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults check fmt gen bench lock
+.PHONY: help environment run test unit test-faults fuzz check fmt gen bench lock
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +26,9 @@ unit: environment ## the inner loop: pure tests, under 10 s
 
 test-faults: environment ## every failure scenario, each caused for real on a running platform
 	@$(VENV_PYTHON) -m pytest tests/faults $(ARGS)
+
+fuzz: environment ## 20,000 malformed records beside a training job (FUZZ_RECORDS=n FUZZ_SEED=n)
+	@$(VENV_PYTHON) -m pytest tests/fuzz --fuzz-records $(FUZZ_RECORDS) --fuzz-seed $(FUZZ_SEED) $(ARGS)
 
 check: environment ## read-only: format, lint, types, import contracts, generated files
 	@.venv/bin/ruff format --check $(SOURCES)

@@ -90,3 +90,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePla
         yield standing
     finally:
         standing.stop()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz-records", type=int, default=600, help="records of tests/fuzz")
+    parser.addoption("--fuzz-seed", type=int, default=1, help="seed of tests/fuzz")

@@ -1,0 +1,68 @@
+"""What a fuzz kind starts from: valid events of the topics that clients can write, as plain values.
+
+The golden records give one valid event of every type; a kind then breaks exactly one thing.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+# Topics that clients and pods can write, and the types that belong on each.
+TYPES_OF_TOPIC: dict[str, tuple[str, ...]] = {
+    "commands.jobs": ("job.submit", "job.cancel", "checkpoint.pin"),
+    "commands.studies": ("study.submit",),
+    "metrics": ("samples.recorded",),
+    "logs": ("logs.written",),
+    "reports": ("pod.heartbeat", "checkpoint.written", "checkpoint.restored", "scheduler.beacon"),
+}
+POD_TOPICS = ("metrics", "logs", "reports")
+
+
+@dataclass
+class FuzzRecord:
+    """One record to be produced. `partition` None leaves the choice to the partitioner."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+@dataclass
+class Draft:
+    """A valid event, its payload still a Python value."""
+
+    topic: str
+    key: str
+    headers: dict[str, str]
+    payload: dict[str, Any]
+
+    def record(self, value: bytes | None = None) -> FuzzRecord:
+        content = json.dumps(self.payload).encode() if value is None else value
+        headers: list[tuple[str, bytes | None]] = [
+            (name, text.encode()) for name, text in self.headers.items()
+        ]
+        return FuzzRecord(self.topic, self.key.encode(), content, headers)
+
+
+def draft(random: Random, topic: str, type_name: str | None = None) -> Draft:
+    """A valid event of `topic` with an event id of its own."""
+    golden = _golden(type_name or random.choice(TYPES_OF_TOPIC[topic]))
+    headers = {**golden["headers"], "ce_id": f"fuzz-{random.getrandbits(96):024x}"}
+    return Draft(topic, golden["key"], headers, golden["value"])
+
+
+def type_of_another_topic(random: Random, topic: str) -> str:
+    others = sorted({path.name.rsplit(".v", 1)[0] for path in GOLDEN.glob("*.json")})
+    return random.choice([name for name in others if name not in TYPES_OF_TOPIC[topic]])
+
+
+def _golden(type_name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((GOLDEN / f"{type_name}.v1.json").read_text())
+    return content
