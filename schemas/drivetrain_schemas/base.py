@@ -47,11 +47,17 @@ def _written_as_time(moment: Any) -> Any:
     raise Misfit("is not a time", fix=_TIME_FIX)
 
 
+# The first and the last moment that Python knows are "infinity" to asyncpg, and lose their zone.
+FIRST_YEAR, LAST_YEAR = 2, 9998
+
+
 def _to_utc(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise Misfit("lies outside the years 1 to 9999", fix=_TIME_FIX) from None
+    # The year in its own zone first: in UTC the outermost moments overflow.
+    if FIRST_YEAR <= moment.year <= LAST_YEAR:
+        moment = moment.astimezone(UTC)
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise Misfit(f"is outside the years {FIRST_YEAR} to {LAST_YEAR}", fix=_TIME_FIX)
+    return moment
 
 
 UtcTime = Annotated[AwareDatetime, BeforeValidator(_written_as_time), AfterValidator(_to_utc)]

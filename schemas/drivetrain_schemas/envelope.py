@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from drivetrain_schemas import strict_json
-from drivetrain_schemas.base import EventKind, Payload, UtcTime
+from drivetrain_schemas.base import FIRST_YEAR, LAST_YEAR, EventKind, Payload, UtcTime
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import DEFAULT_TENANT, TenantId
 from drivetrain_schemas.jobs import FieldError
@@ -308,6 +308,8 @@ _KINDS = all_kinds()
 _TIME: TypeAdapter[datetime] = TypeAdapter(UtcTime)
 _TENANT: TypeAdapter[str] = TypeAdapter(TenantId)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS = (datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS = (datetime(LAST_YEAR, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _REQUIRED = ("specversion", "id", "source", "type")
 _SHORT = (*_REQUIRED, "subject", "dataschema", "correlationid", "causationid")
 MAX_ATTRIBUTE_CHARACTERS = 512
@@ -350,10 +352,9 @@ def _check_attributes(raw: Mapping[str, str], timestamp_ms: int) -> Attributes:
 def _occurred_at(text: str | None, timestamp_ms: int) -> datetime:
     if text is not None:
         return _checked(_TIME, "time", text)
-    try:
-        return _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:  # the sender of a record chooses its timestamp too
-        return _EPOCH
+    # The sender of a record chooses its timestamp too.
+    is_in_range = _FIRST_MS <= timestamp_ms <= _LAST_MS
+    return _EPOCH + timedelta(milliseconds=timestamp_ms if is_in_range else 0)
 
 
 def _sequence(text: str | None) -> int | None:

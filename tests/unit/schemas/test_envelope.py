@@ -133,7 +133,20 @@ def test_what_an_outside_sender_may_leave_out() -> None:
     assert (event.seq, event.correlation_id, event.traceparent) == (None, None, None)
 
 
-@pytest.mark.parametrize("timestamp_ms", [-(2**63), 2**63 - 1])
+@pytest.mark.parametrize(
+    "text",
+    ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "0001-12-31T23:59:59Z",
+     "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-14:00"],
+)  # fmt: skip
+def test_a_time_that_postgres_would_return_without_its_zone_is_refused(text: str) -> None:
+    with pytest.raises(InvalidEvent, match="outside the years 2 to 9998") as caught:
+        parse(binary(time=text), VALUE)
+    assert caught.value.reason is InvalidReason.INVALID_ATTRIBUTE
+
+
+@pytest.mark.parametrize(
+    "timestamp_ms", [-(2**63), -62_135_596_800_000, 253402300799999, 2**63 - 1]
+)
 def test_no_timestamp_of_a_record_stops_its_reader(timestamp_ms: int) -> None:
     assert parse(binary(), VALUE, timestamp_ms=timestamp_ms).occurred_at.year == 1970
 
@@ -246,11 +259,11 @@ REFUSED: list[tuple[str, Headers, bytes | None, InvalidReason, str]] = [
         "time: ",
     ),
     (
-        "a time before the year 1",
+        "a time before the first year",
         binary(time="0001-01-01T00:00:00+23:59"),
         VALUE,
         ATTRIBUTE,
-        "time: lies outside the years",
+        "time: is outside the years",
     ),
     ("a bad sequence", binary(sequence="-1"), VALUE, ATTRIBUTE, "sequence"),
     ("a long sequence", binary(sequence="1" * 19), VALUE, ATTRIBUTE, "sequence"),
