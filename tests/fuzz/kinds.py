@@ -35,6 +35,14 @@ def _text(random: Random, topic: str) -> tuple[str, Callable[[str], FuzzRecord]]
     return text, lambda changed: event.record(changed.encode("utf-8", "surrogatepass"))
 
 
+def _with_raw_field(random: Random, topic: str, raw: bytes) -> FuzzRecord:
+    """The value of the first field replaced by these bytes."""
+    event = draft(random, topic)
+    name = next(iter(event.payload))
+    event.payload[name] = "RAW"
+    return event.record(json.dumps(event.payload).encode().replace(b'"RAW"', raw, 1))
+
+
 # -- values ------------------------------------------------------------------------------------
 
 
@@ -94,9 +102,10 @@ def number_out_of_range(random: Random, topic: str) -> FuzzRecord:
 
 
 def _nested(random: Random, topic: str, opening: str, closing: str, depth: int) -> FuzzRecord:
-    text, record = _text(random, topic)
-    value = opening * depth + "1" + closing * depth
-    return record(random.choice([value, f'{text[:-1]}, "later": {value}}}']))
+    value = (opening * depth + "1" + closing * depth).encode()
+    if random.random() < 0.5:
+        return draft(random, topic).record(value)
+    return _with_raw_field(random, topic, value)
 
 
 @kind(is_refused=True)
@@ -111,9 +120,7 @@ def deeply_nested_objects(random: Random, topic: str) -> FuzzRecord:
 
 @kind(is_refused=True)
 def broken_utf8_in_a_text(random: Random, topic: str) -> FuzzRecord:
-    event = draft(random, topic)
-    text = json.dumps(event.payload).encode()
-    return event.record(text[:-1] + b', "later": "\xc3\x28\xff"}')
+    return _with_raw_field(random, topic, b'"\xc3\x28\xff"')
 
 
 @kind(is_refused=True)

@@ -4,15 +4,17 @@
 """
 
 import asyncio
+import json
 import os
 from collections import Counter
 
 import pytest
 
+from drivetrain_schemas.access import CLIENT, POD
 from tests.fuzz import campaign
 from tests.fuzz.campaign import Access, Sent
 from tests.fuzz.kinds import KINDS, REFUSED
-from tests.fuzz.records import TYPES_OF_TOPIC
+from tests.fuzz.records import POD_TOPICS, TYPES_OF_TOPIC
 from tests.standalone_platform import SERVICES, StandalonePlatform
 from tests.training_job import MAX_STEPS, TrainingJob
 from tests.waiting import wait_until
@@ -40,12 +42,25 @@ def sent(
 ) -> Sent:
     num_records = request.config.getoption("--fuzz-records")
     seed = request.config.getoption("--fuzz-seed")
-    access = {topic: access_to(platform) for topic in TYPES_OF_TOPIC}
-    return asyncio.run(campaign.send(access, num_records, seed))
+    return asyncio.run(campaign.send(access_of_writers(platform), num_records, seed))
 
 
 def access_to(platform: StandalonePlatform) -> Access:
-    kafka = platform.connection["kafka"]
+    """The administrator's, who may read everything."""
+    return _login(platform.admin["kafka"])
+
+
+def access_of_writers(platform: StandalonePlatform) -> dict[str, Access]:
+    """For each topic the credential of those who may write it: pods, or clients."""
+    users = json.loads((platform.home / "credentials.json").read_text())["kafka_users"]
+    return {
+        topic: _login(platform.admin["kafka"] | {"username": user, "password": users[user]})
+        for topic in TYPES_OF_TOPIC
+        for user in (POD if topic in POD_TOPICS else CLIENT,)
+    }
+
+
+def _login(kafka: dict[str, str]) -> Access:
     return {
         "bootstrap_servers": kafka["bootstrap_servers"],
         "security_protocol": "SASL_PLAINTEXT",
