@@ -8,6 +8,7 @@ from services.runtime.service import Service
 from services.scheduler import cancels
 from services.scheduler.api import read_api
 from services.scheduler.handlers import Commands
+from services.scheduler.launchers.base import Launcher
 from services.scheduler.launchers.local import SHIM, LocalLauncher
 from services.scheduler.leases import Leases
 from services.scheduler.loop import Loop
@@ -18,8 +19,13 @@ from services.scheduler.sweeper import Sweeper
 
 
 def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
-    clock = SystemClock()
     launcher = LocalLauncher(settings.pods_directory, settings.template_socket, shim)
+    return assemble(settings, launcher)
+
+
+def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
+    """The service on this launcher."""
+    clock = SystemClock()
     leases = Leases(clock, lease=settings.lease_seconds, interval=settings.beacon_seconds)
     pods = Pods(launcher, settings, clock)
     loop = Loop(settings, pods, leases)

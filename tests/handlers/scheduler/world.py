@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.pods import PodExit, PodSpec, RankExit, StopNotice
@@ -26,7 +28,7 @@ NODES = [
 ]
 
 
-def make_settings(**changes) -> SchedulerSettings:
+def make_settings(**changes: Any) -> SchedulerSettings:
     facts = {
         "kafka_bootstrap_servers": "nowhere:1",
         "postgres_dsn": "postgresql://nowhere",
@@ -36,11 +38,11 @@ def make_settings(**changes) -> SchedulerSettings:
     return SchedulerSettings.model_validate({**facts, **changes})
 
 
-def make_spec(**changes) -> JobSpec:
+def make_spec(**changes: Any) -> JobSpec:
     return JobSpec.model_validate({"name": "digits", "command": ["python", "-c", "1"], **changes})
 
 
-def make_submit(request_id: str = "r1", **changes) -> JobSubmit:
+def make_submit(request_id: str = "r1", **changes: Any) -> JobSubmit:
     return JobSubmit(
         request_id=request_id,
         spec=make_spec(**changes),
@@ -91,7 +93,7 @@ class FakeLauncher:
             raise PermissionError(job_id)
         self.removed.append(job_id)
 
-    def end(self, pod_id: str, outcome: str = "succeeded", **facts) -> None:
+    def end(self, pod_id: str, outcome: str = "succeeded", **facts: Any) -> None:
         """The pod's shim wrote exit.json and is gone."""
         spec = self.specs[pod_id]
         code = {"succeeded": 0, "failed": 1, "interrupted": 75}[outcome]
@@ -116,7 +118,7 @@ class FakeLauncher:
 class World:
     """One scheduler and what it has told."""
 
-    def __init__(self, database: Database, launcher: FakeLauncher, **settings) -> None:
+    def __init__(self, database: Database, launcher: FakeLauncher, **settings: Any) -> None:
         self.database = database
         self.launcher = launcher
         self.settings = make_settings(**settings)
@@ -147,10 +149,10 @@ class World:
         await self.told()
         return self
 
-    async def submit(self, *requests: JobSubmit) -> list:
+    async def submit(self, *requests: JobSubmit) -> list[Any]:
         return await self._handle(*requests)
 
-    async def cancel(self, job_id: str, reason: str = "enough") -> list:
+    async def cancel(self, job_id: str, reason: str = "enough") -> list[Any]:
         return await self._handle(JobCancel(job_id=job_id, reason=reason))
 
     async def rounds(self, limit: int = 20) -> None:
@@ -161,7 +163,7 @@ class World:
                 return
         raise AssertionError("the loop does not come to rest")
 
-    async def told(self) -> list:
+    async def told(self) -> list[Any]:
         """What was told since the last call."""
         events = await emitted(self.database, after=self._last)
         async with self.database.connection() as connection:
@@ -171,7 +173,7 @@ class World:
     async def types(self) -> list[str]:
         return [payload.kind.type for payload in await self.told()]
 
-    async def job(self, job_id: str):
+    async def job(self, job_id: str) -> store.JobRow | None:
         async with self.database.connection() as connection:
             return await store.job(connection, job_id)
 
@@ -179,7 +181,7 @@ class World:
         async with self.database.connection() as connection:
             return (await store.specs(connection, [job_id]))[job_id]
 
-    async def _handle(self, *payloads) -> list:
+    async def _handle(self, *payloads: Payload) -> list[Any]:
         await self.told()
         return await handle(
             self.database,
@@ -189,7 +191,7 @@ class World:
         )
 
 
-async def start(world: World, **spec) -> None:
+async def start(world: World, **spec: Any) -> None:
     """A job is submitted and runs; what was told up to there is heard."""
     await world.submit(make_submit(**spec))
     await world.rounds()
