@@ -3,7 +3,7 @@
 from collections.abc import MutableMapping
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from services.gateway.backends import Backends
@@ -14,6 +14,7 @@ from services.gateway.pages import routes as pages
 from services.gateway.rest import code, jobs, parked, platform, problems, stream, studies
 from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
 from services.gateway.rest.problems import ProblemDocument
+from services.gateway.rest.requests import refuse_unknown_query
 from services.gateway.settings import GatewaySettings
 from services.runtime.disk import read_disk
 from services.runtime.service import Platform
@@ -66,7 +67,7 @@ def build_app(gateway: Gateway) -> FastAPI:
     app.state.problem_page = pages.problem_page
     problems.install(app)
     for part in (jobs, studies, platform, parked, code, stream):
-        app.include_router(part.router)
+        app.include_router(part.router, dependencies=[Depends(refuse_unknown_query)])
     pages.install(app, gateway.settings.assets_directory)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

@@ -1,14 +1,27 @@
-"""What routes read off a request: its address as the caller wrote it, and its request id."""
+"""What routes read off a request: its parameters, its address as the caller wrote it, its id."""
 
 import secrets
 
 from fastapi import Request
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from drivetrain_schemas.ids import RequestId
 from services.gateway.problem import invalid
 
 _REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
+
+
+def refuse_unknown_query(request: Request) -> None:
+    """A misspelt parameter must not be dropped silently, as a misspelt field is not."""
+    known: set[str] = set()
+    for parameter in request.scope["route"].dependant.query_params:
+        annotation = parameter.field_info.annotation
+        is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        known |= set(annotation.model_fields) if is_model else {parameter.alias}
+    for name in request.query_params:
+        if name not in known:
+            message = f"{name[:80]!r} is not a parameter here"
+            raise invalid(name[:80], message, f"known are {', '.join(sorted(known)) or 'none'}")
 
 
 def base_url(request: Request) -> str:

@@ -222,3 +222,9 @@ async def test_an_upload_is_bounded(quiet_server: Server, monkeypatch: pytest.Mo
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     answer = await quiet_server.client.post("/v1/code", content=b"x", headers=JSON)
     assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs?limt=5", "/v1/nodes?x", "/v1/parked?stat=open"])
+async def test_a_misspelt_parameter_is_refused(quiet_server: Server, path: str) -> None:
+    answer = await quiet_server.client.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
