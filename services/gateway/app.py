@@ -10,6 +10,7 @@ from services.gateway.backends import Backends
 from services.gateway.context import Gateway
 from services.gateway.instruments import DISK_FREE_BYTES
 from services.gateway.live import Live
+from services.gateway.model_age import HEADER, ModelAge, ModelAgeHeader
 from services.gateway.pages import routes as pages
 from services.gateway.rest import code, jobs, parked, platform, problems, stream, studies
 from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
@@ -26,7 +27,7 @@ the field and the fix in `errors`. A request with the same `request_id` (or `Ide
 is the same request."""
 
 
-def http_app(live: Live, runtime: Platform) -> ASGIApp:
+def http_app(live: Live, model_age: ModelAge, runtime: Platform) -> ASGIApp:
     """The application that the runtime serves."""
     settings = runtime.settings
     assert isinstance(settings, GatewaySettings)
@@ -36,6 +37,7 @@ def http_app(live: Live, runtime: Platform) -> ASGIApp:
         settings=settings,
         platform=runtime,
         live=live,
+        model_age=model_age,
         backends=Backends(
             {
                 "metrics": settings.metrics_url,
@@ -69,6 +71,8 @@ def build_app(gateway: Gateway) -> FastAPI:
     for part in (jobs, studies, platform, parked, code, stream):
         app.include_router(part.router, dependencies=[Depends(refuse_unknown_query)])
     pages.install(app, gateway.settings.assets_directory)
+    clock = gateway.platform.clock
+    app.add_middleware(ModelAgeHeader, model_age=gateway.model_age, clock=clock)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -92,8 +96,19 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schemas["ProblemDocument"] = problem
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
+        _tell_age(document)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _tell_age(document: dict[str, Any]) -> None:
+    """Every read may be of an older state than the events have reached."""
+    description = "How far this answer is behind the platform's events, in seconds; 0: not at all"
+    header = {HEADER: {"description": description, "schema": {"type": "integer", "minimum": 0}}}
+    for path in document["paths"].values():
+        for status, answer in path.get("get", {}).get("responses", {}).items():
+            if status.startswith("2"):
+                answer["headers"] = header
 
 
 def _sign_in(app: FastAPI) -> ASGIApp:

@@ -12,6 +12,7 @@ from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.studies import StudySpec
 from services.gateway.backends import Backends
 from services.gateway.live import Live
+from services.gateway.model_age import ModelAge
 from services.gateway.settings import GatewaySettings
 from services.runtime.service import Platform
 
@@ -51,6 +52,7 @@ class Gateway:
     platform: Platform
     live: Live
     backends: Backends
+    model_age: ModelAge = field(default_factory=ModelAge)
     submissions: Submissions = field(default_factory=Submissions)
 
 

@@ -2,6 +2,11 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+MODEL_AGE = Gauge(
+    "drivetrain_gateway_model_age_seconds",
+    "How far the read model is behind the events; 0 while all are handled",
+)
+MODEL_LAG = Gauge("drivetrain_gateway_model_lag_records", "Records the read model has not handled")
 STREAM_CLIENTS = Gauge("drivetrain_gateway_stream_clients", "Open live streams")
 STREAM_DROPPED = Counter(
     "drivetrain_gateway_stream_clients_dropped_total", "Live streams ended for being too slow"

@@ -5,12 +5,13 @@ from functools import partial
 from services.gateway.app import http_app
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
+from services.gateway.model_age import ModelAge
 from services.gateway.settings import GatewaySettings
 from services.runtime.service import Service
 
 
 def build(settings: GatewaySettings) -> Service:
-    live = Live()
+    live, model_age = Live(), ModelAge()
     handle_batch = events_handler(live.wake)
     return Service(
         name="gateway",
@@ -19,8 +20,8 @@ def build(settings: GatewaySettings) -> Service:
         handlers=event_handlers(handle_batch),
         handle_batch=handle_batch,
         streams=stream_handlers(live.announce, live.wake),
-        tasks=(live.follow,),
-        http=partial(http_app, live),
+        tasks=(live.follow, model_age.follow),
+        http=partial(http_app, live, model_age),
         http_guards_itself=True,
         is_projection=True,
     )

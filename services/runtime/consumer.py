@@ -67,6 +67,8 @@ class Consumer:
         self._begun: set[Partition] = set()
         # Partitions with a batch that failed, and the end of that batch.
         self._one_by_one: dict[Partition, int] = {}
+        # When the last handled record of each partition was written, in seconds since the epoch.
+        self.handled_at: dict[Partition, float] = {}
         # Partitions with polled records that are not handled yet, and the offset of the next one.
         self._in_hand: dict[Partition, int] = {}
 
@@ -213,6 +215,7 @@ class Consumer:
             while records and not stopping.is_set():
                 batch = records[: self._size(partition, records[0])]
                 if await self._process(partition, batch):
+                    self.handled_at[partition] = batch[-1].timestamp_ms / 1000
                     done[partition] = self._in_hand[partition] = batch[-1].offset + 1
                     records = records[len(batch) :]
             await self._crashes.is_past(partition, done[partition])

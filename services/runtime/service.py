@@ -66,6 +66,7 @@ class Platform:
     object_store: ObjectStore
     clock: Clock
     stopping: asyncio.Event
+    consumers: list[Consumer] = field(default_factory=list)
 
 
 Task = Callable[[Platform], Awaitable[None]]
@@ -189,7 +190,6 @@ class Running:
         self._service = service
         self._access = KafkaAccess.of(settings)
         self._is_ready = False
-        self._consumers: list[Consumer] = []
         self.platform = Platform(
             settings=settings,
             database=Database(
@@ -284,7 +284,7 @@ class Running:
                 max_records=max(processor.max_batch, MAX_POLL_RECORDS),
             )
             consumer = Consumer(name, source, processor, platform.database, platform.clock)
-            self._consumers.append(consumer)
+            self.platform.consumers.append(consumer)
             consuming.append(
                 group.create_task(consumer.run(platform.stopping, from_start=service.is_projection))
             )
@@ -331,7 +331,7 @@ class Running:
 
     async def _live(self) -> str | None:
         now = self.platform.clock.monotonic()
-        for consumer in self._consumers:
+        for consumer in self.platform.consumers:
             if now - consumer.last_moved > LIVE_SECONDS:
                 return f"{consumer.group} has not moved for {now - consumer.last_moved:.0f} s"
         return None
@@ -341,7 +341,7 @@ class Running:
             return "starting or stopping"
         if not await self.platform.database.is_writable():
             return "Postgres is not writable"
-        for consumer in self._consumers:
+        for consumer in self.platform.consumers:
             if not consumer.source.assignment():
                 return f"{consumer.group} has no partitions yet"
         return None

@@ -10,7 +10,9 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from drivetrain_schemas.registry import all_kinds
+from services.gateway.context import Gateway
 from services.gateway.core import formats
+from services.gateway.model_age import STALE_SECONDS
 from services.runtime.disk import read_disk, warning
 
 # Events of the stream that are no events of the timeline.
@@ -61,12 +63,16 @@ _ENVIRONMENT = _environment()
 def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
     """The template as a page."""
     template = _ENVIRONMENT.get_template(name)
-    directory = request.app.state.gateway.settings.data_directory
+    gateway: Gateway = request.app.state.gateway
+    age = gateway.model_age.seconds(gateway.platform.clock.now())
+    directory = gateway.settings.data_directory
     values = {
         "path": request.url.path,
         "place": "",
         "job_id": "",
         "num_parked": 0,
+        "age_seconds": age if age >= STALE_SECONDS else None,
+        "lag_records": gateway.model_age.lag_records,
         "disk_warning": warning(read_disk(directory), directory) if directory else None,
         **values,
     }

@@ -21,6 +21,7 @@ from services.gateway.backends import Backends
 from services.gateway.context import Gateway
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
+from services.gateway.model_age import ModelAge
 from services.gateway.settings import GatewaySettings
 from services.runtime.bus import OnSettled, OutRecord, Record
 from services.runtime.clock import Clock, SystemClock
@@ -160,6 +161,7 @@ class Server:
     client: httpx.AsyncClient
     stranger: httpx.AsyncClient
     platform: Platform
+    model_age: ModelAge
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -204,7 +206,8 @@ async def serving(
             httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=known) as client,
             httpx.AsyncClient(transport=transport, base_url=BASE_URL) as stranger,
         ):
-            yield Server(app, model, bus, objects, client, stranger, platform, stopping)
+            age = gateway.model_age
+            yield Server(app, model, bus, objects, client, stranger, platform, age, stopping)
     finally:
         stopping.set()
         follower.cancel()

@@ -9,6 +9,7 @@ import httpx
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobSubmit
+from services.gateway.model_age import HEADER
 from services.gateway.settings import GatewaySettings
 from services.gateway.wiring import build
 from services.runtime.bus import OutRecord
@@ -39,7 +40,7 @@ async def test_commands_go_out_and_a_rebuild_gives_the_same_tables(
     job = spec("asked").model_dump(mode="json", exclude_none=True)
     job_id = job_id_for(TENANT, "asked")
     async with (
-        running(build(settings)),
+        running(build(settings)) as process,
         httpx.AsyncClient(
             base_url=base_url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False
         ) as client,
@@ -51,6 +52,11 @@ async def test_commands_go_out_and_a_rebuild_gives_the_same_tables(
         assert isinstance(command.payload, JobSubmit)
         assert command.payload.job_id == job_id
         first, generation = await settled(postgres_dsn, story)
+        async with asyncio.timeout(30):
+            while (await client.get("/v1/jobs")).headers[HEADER] != "0":
+                await asyncio.sleep(0.1)
+        assert len(process.platform.consumers) == 2
+        assert all(consumer.handled_at for consumer in process.platform.consumers)
 
     assert await rebuild(build(settings)) == 0
     async with running(build(settings)):

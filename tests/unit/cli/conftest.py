@@ -27,6 +27,7 @@ class FakePlatform:
 
     answers: dict[tuple[str, str], Any] = field(default_factory=dict)
     requests: list[httpx.Request] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
 
     def on(self, method: str, path: str, *answers: Any) -> None:
         self.answers[(method, path)] = list(answers)
@@ -44,7 +45,8 @@ class FakePlatform:
         if isinstance(answer, int):
             return httpx.Response(answer)
         status = answer.get("status", 200) if isinstance(answer, dict) else 200
-        return httpx.Response(status if isinstance(status, int) else 200, json=answer)
+        code = status if isinstance(status, int) else 200
+        return httpx.Response(code, json=answer, headers=self.headers)
 
     def bodies(self, path: str) -> list[Any]:
         return [json.loads(one.content) for one in self.requests if one.url.path == path]

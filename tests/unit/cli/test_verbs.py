@@ -45,6 +45,16 @@ def test_a_list_ends_at_its_limit(cli: RunCli, platform: FakePlatform) -> None:
     assert len(platform.requests) == 1
 
 
+@pytest.mark.parametrize(("age", "is_told"), [("0", False), ("4", False), ("69", True)])
+def test_an_answer_from_long_ago_says_so(
+    cli: RunCli, platform: FakePlatform, age: str, is_told: bool
+) -> None:
+    platform.on("GET", "/v1/jobs", {"jobs": [], "next": None})
+    platform.headers["Drivetrain-Model-Age-Seconds"] = age
+    ran = cli("job", "list")
+    assert (ran.code, f"{age} s ago" in ran.err) == (0, is_told)
+
+
 def test_an_empty_list_says_so(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("GET", "/v1/jobs", {"jobs": [], "next": None})
     assert cli("job", "list").out == "no jobs\n"

@@ -27,6 +27,8 @@ SUBMIT_PAUSE_SECONDS = 2.0
 PAGE_ITEMS = 100
 # A command waits up to 2 s for the scheduler's word, an upload for the disk.
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+MODEL_AGE = "Drivetrain-Model-Age-Seconds"
+STALE_SECONDS = 5
 _UNAVAILABLE = (502, 503, 504)
 
 Query = Mapping[str, str | int | float | None]
@@ -39,6 +41,7 @@ class Gateway:
         self, connection: Connection, transport: httpx.BaseTransport | None = None
     ) -> None:
         self.url = connection.url
+        self._model_age_seconds = 0
         self._client = httpx.Client(
             base_url=connection.url,
             headers={"Authorization": f"Bearer {connection.token}"},
@@ -58,6 +61,11 @@ class Gateway:
         traceback: TracebackType | None,
     ) -> None:
         self._client.close()
+        if kind is None and self._model_age_seconds >= STALE_SECONDS:
+            write_note(
+                f"This is the platform as it was {self._model_age_seconds} s ago: "
+                "it has not read all events yet."
+            )
 
     def get(self, path: str, query: Query | None = None, *, tries: int = TRIES) -> Any:
         params = {name: value for name, value in (query or {}).items() if value is not None}
@@ -103,6 +111,7 @@ class Gateway:
         for remaining in reversed(range(tries)):
             try:
                 response = self._client.send(request)
+                self._model_age_seconds = _model_age(response)
                 if response.status_code not in _UNAVAILABLE or not remaining:
                     return _value(response)
             except httpx.TransportError as error:
@@ -119,6 +128,12 @@ class Gateway:
 def _is_this_machine(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _model_age(response: httpx.Response) -> int:
+    """How far the gateway's read model is behind the events; 0 where it does not say."""
+    text = response.headers.get(MODEL_AGE, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _value(response: httpx.Response) -> Any:

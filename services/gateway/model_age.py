@@ -1,0 +1,93 @@
+"""The read model's age, known wherever it is read: a header, a line on pages, two gauges.
+
+It is that of the partitions this process reads.
+"""
+
+from collections.abc import Hashable
+from datetime import datetime
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.gateway.core.freshness import Freshness, PartitionState, look
+from services.gateway.instruments import MODEL_AGE, MODEL_LAG
+from services.runtime import logs
+from services.runtime.clock import Clock
+from services.runtime.errors import TemporaryError
+from services.runtime.service import Platform
+
+log = logs.get()
+
+HEADER = "Drivetrain-Model-Age-Seconds"
+LOOK_SECONDS = 1.0
+# Below this, no person is told.
+STALE_SECONDS = 5.0
+
+
+class ModelAge:
+    """Looks once a second; the age grows between looks, and while none succeeds."""
+
+    def __init__(self) -> None:
+        self._freshness: Freshness | None = None
+        self._is_stale = False
+
+    @property
+    def lag_records(self) -> int:
+        return self._freshness.lag_records if self._freshness else 0
+
+    def seconds(self, now: datetime) -> float:
+        return self._freshness.age_seconds(now.timestamp()) if self._freshness else 0.0
+
+    async def follow(self, platform: Platform) -> None:
+        """The service's task: look until cancelled."""
+        started_at = platform.clock.now().timestamp()
+        freshness = Freshness(started_at, started_at)
+        while True:
+            try:
+                partitions = await _partitions(platform)
+                freshness = look(freshness, partitions, platform.clock.now().timestamp())
+            except TemporaryError as error:
+                log.debug("the model's age is not measured", error=repr(error))
+            self._freshness = freshness
+            self._report(self.seconds(platform.clock.now()))
+            await platform.clock.sleep(LOOK_SECONDS)
+
+    def _report(self, seconds: float) -> None:
+        MODEL_AGE.set(seconds)
+        MODEL_LAG.set(self.lag_records)
+        is_stale = seconds >= STALE_SECONDS
+        if is_stale != self._is_stale:
+            self._is_stale = is_stale
+            state = "read model is behind" if is_stale else "read model is current"
+            log.warning(state, age_seconds=round(seconds), lag_records=self.lag_records)
+
+
+async def _partitions(platform: Platform) -> dict[Hashable, PartitionState]:
+    partitions: dict[Hashable, PartitionState] = {}
+    for consumer in platform.consumers:
+        ends = await consumer.source.end_offsets()
+        for partition in consumer.source.assignment():
+            partitions[consumer.group, partition] = PartitionState(
+                await consumer.position(partition),
+                ends.get(partition, 0),
+                consumer.handled_at.get(partition),
+            )
+    return partitions
+
+
+class ModelAgeHeader:
+    """Middleware: every answer says how old the model is that it was read from."""
+
+    def __init__(self, app: ASGIApp, model_age: ModelAge, clock: Clock) -> None:
+        self._app = app
+        self._model_age = model_age
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_age(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seconds = int(self._model_age.seconds(self._clock.now()))
+                MutableHeaders(scope=message)[HEADER] = str(seconds)
+            await send(message)
+
+        await self._app(scope, receive, send_with_age)
