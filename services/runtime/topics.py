@@ -11,13 +11,16 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from pydantic import SecretStr
 
-from drivetrain_schemas.topics import TOPICS, Topic
+from drivetrain_schemas.topics import DAY_MS, FOR_EVER, TOPICS, Topic
 from services.runtime import logs
 from services.runtime.errors import ConfigurationError, TemporaryError
 from services.runtime.kafka import KafkaAccess
 from services.runtime.settings import Settings, from_process
 
 log = logs.get()
+
+# In how many segments the records of a topic are kept, at least.
+SEGMENTS_KEPT = 4
 
 
 class TopicSettings(Settings):
@@ -35,12 +38,20 @@ def new_topic(topic: Topic, prefix: str, replication_factor: int) -> NewTopic:
         topic_configs={
             "cleanup.policy": "delete",
             "retention.ms": str(topic.retention_ms),
+            # Only closed segments are deleted: with Kafka's seven days an hour would be a week.
+            "segment.ms": str(_segment_ms(topic)),
             "message.timestamp.type": "LogAppendTime",
             # A parked record is the original with headers more.
             "max.message.bytes": "2000000" if topic.name.startswith("parked.") else "1000000",
             "min.insync.replicas": str(2 if replication_factor > 2 else 1),
         },
     )
+
+
+def _segment_ms(topic: Topic) -> int:
+    if topic.retention_ms == FOR_EVER:
+        return 7 * DAY_MS
+    return min(7 * DAY_MS, topic.retention_ms // SEGMENTS_KEPT)
 
 
 async def create_topics(access: KafkaAccess, prefix: str, replication_factor: int = 1) -> list[str]:

@@ -1,9 +1,9 @@
-"""One real Apache Kafka broker (KRaft, one node) on loopback that answers only with credentials.
+"""One real Apache Kafka broker (KRaft, one node) on loopback that requires credentials.
 
 In: a directory, two ports, a user name and password, the jars. Out: a formatted log directory,
 `server.properties` (readable by the owner only), the launch of the broker and its probe.
 Ready means: a client with the credentials got metadata from it, not that a port is open.
-Topics, their partitions and retention are not its business (`services.runtime.topics`).
+Topics, their partitions and retention are declared elsewhere (`services.runtime.topics`).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class KafkaConnection:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """`username` is the administrator, to whom nothing is forbidden; `users` have their lists."""
+    """`username` is the administrator; the rights of `users` come from access lists."""
 
     directory: Path
     port: int
@@ -90,7 +90,7 @@ def prepare(broker: Broker, jars: Sequence[Path]) -> None:
     (broker.directory / "log4j2.properties").write_text(LOG4J)
     properties = broker.directory / "server.properties"
     if not broker.data.exists():
-        # Formatted under another name and renamed: half a format is never taken for a whole one.
+        # Formatted under another name and renamed, so that an unfinished one is never used.
         unfinished = broker.directory / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
         write_private(properties, server_properties(broker, unfinished))
@@ -119,7 +119,7 @@ def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
 
 
 async def answers_metadata(connection: KafkaConnection) -> bool:
-    """Whether the broker gives metadata to a client with these credentials."""
+    """Whether the broker returns metadata to a client with these credentials."""
     host, _, port = connection.bootstrap_servers.partition(":")
     if not await _is_open(host, int(port)):
         return False
@@ -169,12 +169,17 @@ def server_properties(broker: Broker, data: Path) -> str:
         "share.coordinator.state.topic.num.partitions": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
+        # By default a segment holds 1 GB, and only whole ones are deleted once they are too old.
+        "log.segment.bytes": str(64 * 1024 * 1024),
+        "log.index.size.max.bytes": str(1024 * 1024),
         # Sized for one machine: the cleaner's buffer alone is 128 MiB by default.
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         "num.recovery.threads.per.data.dir": "2",
-        # A broker back from kill -9 must outwait its old session before it may serve.
+        # After kill -9 a broker is fenced until its old session has expired.
         "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
+        "broker.heartbeat.interval.ms": "1000",
+        # These records serve followers of the controller, of which there are none.
+        "metadata.max.idle.interval.ms": "0",
         "num.network.threads": "2",
         "num.io.threads": "4",
     }
@@ -221,7 +226,7 @@ def _java(jars: Sequence[Path], flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the caller's Java or Kafka settings may bend the broker.
+    """Without the caller's Java and Kafka settings, which would change how the broker works.
 
     A UTF-8 locale, because without one Java cannot name files that are not ASCII.
     """

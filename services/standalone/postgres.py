@@ -2,7 +2,7 @@
 
 In: a directory, a port, a password. Out: an initialised cluster with the database `drivetrain`,
 the launch of the server and its probe. Works as a normal user and as root; the server refuses to
-run as root, so then it runs as `nobody`, who needs no rights on the directories above the data:
+run as root, so then it runs as `nobody`, which needs no rights on the directories above the data:
 the data directory is entered before the user changes, and named by `/proc/self/cwd`.
 """
 
@@ -38,6 +38,13 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
+    # Without standbys the log serves crash recovery only: less is written, and less is kept.
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "wal_compression": "on",
+    "min_wal_size": "32MB",
+    "max_wal_size": "256MB",
+    "checkpoint_timeout": "15min",
 }
 
 
@@ -72,9 +79,9 @@ def prepare(server: Server) -> None:
             )
         clear_server(server.data)
         return
-    # Initialised under another name and renamed: half a cluster is never taken for a whole one.
+    # Initialised under another name and renamed, so that an unfinished cluster is never used.
     unfinished = server.directory / "data.new"
-    # What an initdb that was killed has started lives on for a moment, and writes.
+    # The children of a killed initdb run, and write, for another moment.
     end_processes_in(unfinished)
     if unfinished.exists():
         shutil.rmtree(unfinished)
@@ -98,7 +105,9 @@ def prepare(server: Server) -> None:
 
 
 def spec(server: Server, log_path: Path) -> ChildSpec:
-    settings = [word for key, value in SETTINGS.items() for word in ("-c", f"{key}={value}")]
+    settings = [
+        argument for key, value in SETTINGS.items() for argument in ("-c", f"{key}={value}")
+    ]
     argv = (
         *(str(_binaries() / "postgres"), "-D", HERE),
         *("-h", "127.0.0.1", "-p", str(server.port), "-k", ""),
@@ -187,11 +196,11 @@ def _copied_for_nobody(package: Path) -> Path:
         try:
             unfinished.replace(target)
         except OSError:
-            # Another start was faster.
+            # Another start has made it meanwhile.
             shutil.rmtree(unfinished)
     return target / package.name
 
 
 def _environment() -> dict[str, str]:
-    """Without the caller's PG* variables and locale, which would bend the server."""
+    """Without the caller's PG* variables and locale, which would change how the server works."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
