@@ -1,14 +1,14 @@
 """`python -m examples.demo [--exit-when-done] [options of services.standalone]`.
 
 Starts the platform, submits examples/01-digits through the command line, kills rank 1 at 40 % of
-the steps, tells the recovery and a summary, and stays up until Ctrl-C (or ends with the job's fate
-as exit code). Stopped before the summary it ends with 130.
+the steps, prints the recovery and a summary, and stays up until Ctrl-C (or ends with exit code 0 if
+the job succeeded, else 1). Stopped before the summary it ends with 130.
 """
 
 import os
 import sys
 
-from examples.demo.story import tell
+from examples.demo.story import run_demo
 from services.standalone.options import BadOption, parse
 from services.standalone.parts import Plan
 from services.standalone.progress import Reporter
@@ -29,7 +29,7 @@ def main() -> int:
 
     async def on_up(plan: Plan, reporter: Reporter) -> int | None:
         await show_address(plan, reporter)
-        code = await tell(plan, stays=not exits)
+        code = await run_demo(plan, stays=not exits)
         return code if exits else None
 
     return up(options, on_up)

@@ -1,6 +1,6 @@
-"""What the demo does and says, from the submission to the summary.
+"""What the demo does and prints, from the submission to the summary.
 
-It uses what every user has: the command line to submit, the REST API to look, and `kill -9`.
+It uses what every user has: the command line to submit, the REST API to read, and `kill -9`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ FINAL = ("succeeded", "failed", "cancelled", "stopped", "rejected")
 
 @dataclass(slots=True)
 class Kill:
-    """What the demo did to its own job."""
+    """When and where the demo killed a process of its own job."""
 
     at: float
     step: int
@@ -42,7 +42,7 @@ class Story:
         self._client = client
         self._console = console
 
-    async def tell(self, *, stays: bool) -> int:
+    async def run(self, *, stays: bool) -> int:
         began = time.monotonic()
         job_id = await self._submit()
         if job_id is None:
@@ -54,7 +54,7 @@ class Story:
         await self._summary(job, time.monotonic() - began)
         if stays:
             self._say(f"\nTry next:  {self._command_line()} study submit {STUDY} --wait")
-            self._say("           Ctrl-C stops all\n")
+            self._say("           Ctrl-C stops everything\n")
         return 0 if job["state"] == "succeeded" else 1
 
     def _command_line(self) -> str:
@@ -82,7 +82,7 @@ class Story:
     async def _follow(self, job_id: str) -> dict[str, Any]:
         """Show progress until the job ends; kill rank 1 on the way."""
         kill: Kill | None = None
-        is_told = False
+        is_reported = False
         columns = (
             TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(),
             TextColumn("steps  ETA"), TimeRemainingColumn(),
@@ -91,19 +91,19 @@ class Story:
             *columns, console=self._console, disable=not self._console.is_terminal
         ) as bar:
             task = bar.add_task("waiting", total=None)
-            told_percent = -1
+            reported = -1
             while True:
                 job = await self._get(f"/v1/jobs/{job_id}")
                 step, total = _steps(job)
                 text = f"{job['state']}, attempt {job['attempt'] or 1}"
                 bar.update(task, description=text, completed=step, total=total or None)
-                told_percent = self._plain_progress(text, step, total, told_percent)
+                reported = self._plain_progress(text, step, total, reported)
                 if job["state"] in FINAL:
                     return job
                 if kill is None and total and step >= KILL_AT * total and job["attempt"] == 1:
                     kill = await self._kill_rank(job_id, step)
-                if kill and not is_told and job["attempt"] == 2 and step > 0:
-                    is_told = await self._recovery(job_id, job, kill)
+                if kill and not is_reported and job["attempt"] == 2 and step > 0:
+                    is_reported = await self._recovery(job_id, job, kill)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _kill_rank(self, job_id: str, step: int) -> Kill | None:
@@ -115,7 +115,7 @@ class Story:
         return Kill(time.monotonic(), step)
 
     async def _recovery(self, job_id: str, job: dict[str, Any], kill: Kill) -> bool:
-        """Tell the recovery once it is complete: the first new step of the second attempt."""
+        """Report the recovery once it is complete: the first new step of the second attempt."""
         timeline = await self._get(f"/v1/jobs/{job_id}/timeline", limit=500)
         restored = [
             item["data"] for item in timeline["items"] if item["type"] == "checkpoint.restored"
@@ -127,9 +127,9 @@ class Story:
         lost = max(0, kill.step - restored[0]["step"])
         cost = await self._cost(job, seconds)
         self._say(
-            f"recovered by itself in {seconds:.1f} s: attempt 2 took up checkpoint "
-            f"{restored[0]['checkpoint_id']} of step {restored[0]['step']}; "
-            f"{lost} steps are done again; the interruption cost {cost}\n",
+            f"recovered automatically in {seconds:.1f} s: attempt 2 resumed from checkpoint "
+            f"{restored[0]['checkpoint_id']} (step {restored[0]['step']}), "
+            f"{lost} steps repeated; the interruption cost {cost}\n",
             style="green",
         )
         return True
@@ -166,7 +166,7 @@ class Story:
             self._say(f"  {job.get('detail') or ''}", style="red")
 
     async def _charged(self, job: dict[str, Any]) -> str:
-        """The charges follow the last release within moments. No price is not the price 0."""
+        """The charge follows the last release soon. A missing price is not a price of 0."""
         for _ in range(40):
             spend = await self._get(f"/v1/jobs/{job['job_id']}/cost")
             unpriced = [f"no price for {it['device_type']}" for it in spend.get("unpriced", ())]
@@ -179,9 +179,9 @@ class Story:
         return ", ".join([*priced, *unpriced])
 
     async def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        """Ask again while a part of the platform is starting anew.
+        """Retry while a part of the platform is starting again.
 
-        404 too: a gateway that was killed may not have read of the job yet.
+        404 too: a gateway that was killed may not have read the job's events yet.
         """
         while True:
             try:
@@ -194,12 +194,12 @@ class Story:
                 pass
             await asyncio.sleep(POLL_SECONDS)
 
-    def _plain_progress(self, text: str, step: int, total: int, told: int) -> int:
+    def _plain_progress(self, text: str, step: int, total: int, reported: int) -> int:
         """Without a terminal: a line every tenth of the way."""
         if self._console.is_terminal or not total:
-            return told
+            return reported
         tenth = 10 * step // total
-        if tenth != told:
+        if tenth != reported:
             self._say(f"  {text}: step {step} of {total}")
         return tenth
 
@@ -207,7 +207,7 @@ class Story:
         self._console.print(text, style=style or None, markup=False, highlight=False)
 
 
-async def tell(plan: Plan, *, stays: bool) -> int:
+async def run_demo(plan: Plan, *, stays: bool) -> int:
     """Run the demo on a platform that is up. Returns the exit code."""
     client = httpx.AsyncClient(
         base_url=plan.gateway_url,
@@ -216,7 +216,7 @@ async def tell(plan: Plan, *, stays: bool) -> int:
         trust_env=False,
     )
     async with client:
-        return await Story(plan, client, Console(soft_wrap=True)).tell(stays=stays)
+        return await Story(plan, client, Console(soft_wrap=True)).run(stays=stays)
 
 
 def _steps(job: dict[str, Any]) -> tuple[int, int]:

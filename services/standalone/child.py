@@ -80,12 +80,12 @@ class Launch:
     stop_signal: int = signal.SIGTERM
     stop_timeout_s: float = 15.0
     is_leashed: bool = True
-    """Ends with the supervisor, however that ends."""
+    """Ended with the supervisor, however that ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """Everything about one child that does not change while it runs."""
+    """What does not change about a child while it runs."""
 
     name: str
     launch: Launch
@@ -138,7 +138,7 @@ class Child:
         await self._ready.wait()
 
     async def supervise(self) -> None:
-        """Keep the process running until `stop`; raise `ChildGaveUp` when that is hopeless."""
+        """Keep the process running until `stop`; raise `ChildGaveUp` or `PortTaken`."""
         history = ExitHistory()
         if self.spec.prepare is not None:
             self._change(ChildState.PREPARING)
@@ -167,7 +167,7 @@ class Child:
         self._change(ChildState.STOPPED)
 
     async def stop(self) -> None:
-        """Ask the process to end; kill it when its time is over."""
+        """Signal the process to end; kill it after its timeout."""
         self._stopping.set()
         process = self._process
         if process is None or process.returncode is not None:
@@ -186,7 +186,7 @@ class Child:
             _signal(self._process, signal.SIGKILL)
 
     def abandon(self) -> None:
-        """`kill -9` for good: for a person who does not want to wait for the stop."""
+        """`kill -9` without a restart: for a person who does not want to wait for the stop."""
         self._stopping.set()
         self.kill()
 
@@ -237,7 +237,7 @@ class Child:
         """Whether the process became ready, and its exit code."""
         assert self._process is not None
         if self._stopping.is_set():
-            # Asked to stop while the process was being made.
+            # `stop` was called while the process was being made.
             await self.stop()
         ending = asyncio.ensure_future(self._process.wait())
         probing = asyncio.ensure_future(self._probe_until_ready())
@@ -255,7 +255,7 @@ class Child:
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)
             if not ending.done():
-                # Cancelled from outside: never leave the process behind.
+                # Cancelled from outside: the process must not be left running.
                 _signal(self._process, signal.SIGKILL)
                 await ending
             self.identity = None

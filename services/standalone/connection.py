@@ -28,7 +28,7 @@ def write_connection(plan: Plan) -> None:
 
 
 def login_link(plan: Plan) -> str:
-    """Ask the gateway for it (blocking); raises OSError, ValueError or KeyError."""
+    """Requested from the gateway (blocking); raises OSError, ValueError or KeyError."""
     request = urllib.request.Request(
         f"{plan.gateway_url}/v1/login-links",
         method="POST",

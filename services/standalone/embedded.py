@@ -40,7 +40,7 @@ async def running_kafka(
 ) -> AsyncIterator[RunningKafka]:
     """A real broker in this directory; the same directory and password find the old data again.
 
-    `users`: names and passwords beside the administrator's, who have the rights they are given.
+    `users`: names and passwords beside the administrator's; access lists give them rights.
     """
     broker = kafka.Broker(
         directory,

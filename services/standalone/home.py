@@ -1,13 +1,14 @@
-"""The data directory: where everything lies, and the lock that only one platform can hold.
+"""The data directory: every path in it, and the lock that only one platform can hold.
 
 In: the path (option, `DRIVETRAIN_HOME`, else `~/.drivetrain`). Out: named paths, mode 0700, and a
 lock held for as long as the process lives (an advisory file lock, so `kill -9` frees it).
-A second start gets `HomeHeld`, which says who holds it and since when.
+A second start gets `HomeHeld`, with the process that holds it and since when.
 """
 
 import fcntl
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,16 +17,16 @@ from pathlib import Path
 
 from services.standalone.identity import ProcessIdentity, identify
 
-# What lies in the directory before there are credentials in it.
+# What is in the directory before the credentials are.
 _FIRST_NAMES = frozenset({"lock", "objects", "pods", "logs", "cache"})
 
 
 class NotOurs(RuntimeError):
-    """The directory is somebody else's: it must not become private to the platform."""
+    """The directory has other contents: it must not become private to the platform."""
 
     def __init__(self, root: Path, name: str) -> None:
         super().__init__(
-            f"{root} is no data directory of a platform: it holds {name!r}. "
+            f"{root} is not a data directory of a platform: it contains {name!r}. "
             "Name a new or an empty directory with --home."
         )
 
@@ -37,7 +38,7 @@ class HomeHeld(RuntimeError):
         self.pid = pid
         super().__init__(
             f"{root} is held by the platform with pid {pid}, running since {since}. "
-            f"Stop it with `python -m services.standalone stop --home {root}`, "
+            f"Stop it with `python -m services.standalone stop --home {shlex.quote(str(root))}`, "
             "or start this one with another --home."
         )
 
@@ -105,7 +106,7 @@ class Home:
         """Raises `NotOurs` before anything is changed in a directory with other things in it."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._refuse_foreign()
-        # An empty directory may be open to others; what will lie in it is not theirs.
+        # An empty directory may be open to others; its future contents are not for them.
         self.root.chmod(0o700)
         for path in (self.pods, self.logs, self.assets):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)

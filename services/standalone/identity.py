@@ -1,8 +1,8 @@
-"""Which process is meant, so that a reused pid is never mistaken for it.
+"""The identity of a process, so that a reused pid is never mistaken for it.
 
 A process is named by boot id, pid and start time (clock ticks since boot); after a `kill -9` of
 everything the next start reads recorded identities and ends only what still carries them.
-A zombie counts as gone: in a container without an init nobody reaps it.
+A zombie counts as gone: in a container without an init process none is reaped.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def identify(pid: int) -> ProcessIdentity | None:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command stands in parentheses and may hold anything, so fields count from the last one.
+    # The command is in parentheses and may contain anything: fields count from the last one.
     fields = stat.rpartition(b")")[2].split()
     if fields[0] in b"ZX":
         return None
@@ -43,7 +43,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 async def wait_gone(identity: ProcessIdentity, timeout_s: float) -> bool:
-    """True once the process is gone, False if it still lives after the time."""
+    """True once the process is gone, False if it still runs after the timeout."""
     try:
         async with asyncio.timeout(timeout_s):
             while is_alive(identity):
@@ -54,7 +54,7 @@ async def wait_gone(identity: ProcessIdentity, timeout_s: float) -> bool:
 
 
 def send_signal(identity: ProcessIdentity, number: int) -> None:
-    """Signal the process if it is still the one that is meant."""
+    """Signal the process if the pid is still its own."""
     if is_alive(identity):
         try:
             os.kill(identity.pid, number)
@@ -63,7 +63,7 @@ def send_signal(identity: ProcessIdentity, number: int) -> None:
 
 
 async def end_process(identity: ProcessIdentity, number: int, timeout_s: float) -> bool:
-    """Ask the process to end, then kill it; False if it outlives even that."""
+    """Signal the process to end, then kill it; False if it still runs after that."""
     send_signal(identity, number)
     if await wait_gone(identity, timeout_s):
         return True

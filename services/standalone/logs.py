@@ -1,8 +1,8 @@
 """Log files of the children: bounded in size, and their ends for error messages.
 
 A child writes to its file itself (opened for appending), so a stopped supervisor never blocks it.
-A file that has grown too large is copied to `<name>.1` and cut to nothing; because of the append
-mode the child goes on at its new end. At most two files of the limit are kept for each child.
+A file that has grown too large is copied to `<name>.1` and truncated; because of the append
+mode the child continues at its new end. At most two files of the limit are kept for each child.
 """
 
 import json
@@ -45,17 +45,17 @@ def last_lines(path: Path, num_lines: int) -> str:
 
 
 def readable(text: str) -> str:
-    """Lines for a person: of a service's JSON line its time, phrase, keys and end of exception."""
+    """Lines for people: of a service's JSON line its time, message, fields and end of exception."""
     return "\n".join(_readable_line(line) for line in text.splitlines())
 
 
 def _readable_line(line: str) -> str:
     try:
         entry = json.loads(line)
-        time, level, phrase = entry.pop("timestamp"), entry.pop("level"), entry.pop("event")
+        time, level, message = entry.pop("timestamp"), entry.pop("level"), entry.pop("event")
     except (ValueError, KeyError, TypeError, AttributeError):
         return line
     exception = str(entry.pop("exception", ""))
     keys = "".join(f" {name}={value}" for name, value in entry.items())
     trace = "".join(f"\n    {row}" for row in exception.splitlines()[-EXCEPTION_LINES:])
-    return f"{time} {level:<7} {phrase}{keys}{trace}"
+    return f"{time} {level:<7} {message}{keys}{trace}"

@@ -1,7 +1,7 @@
-"""Virtual nodes: this machine's GPUs or CPUs, split so that placement over nodes can be seen.
+"""Virtual nodes: this machine's GPUs or CPUs, split so that there is placement over nodes.
 
 In: options (number of nodes, slots of each) and what the machine has. Out: node descriptions for
-the scheduler. torch is asked for GPUs in a short-lived process of its own, and only where a driver
+the scheduler. torch lists the GPUs in a short-lived process of its own, and only where a driver
 is present, since importing it takes seconds.
 """
 

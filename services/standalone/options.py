@@ -1,7 +1,7 @@
 """Options of `python -m services.standalone`, and the caller's `DRIVETRAIN_*` variables.
 
 In: arguments and environment. Out: `Options`, or an error that names the option and the fix.
-A variable with our prefix that nothing reads is refused: a misspelt one must not be a default.
+A variable with our prefix that nothing reads is refused: a misspelt one must not go unnoticed.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Options:
 
 
 class BadOption(ValueError):
-    """An option or a variable that cannot be."""
+    """An invalid option or variable."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:

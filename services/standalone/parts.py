@@ -1,8 +1,8 @@
-"""The parts of the platform, declared once: what runs, what each needs, what each is told.
+"""The parts of the platform, declared once: what runs, what each needs, and its environment.
 
 `PARTS` is the only list to change when a service is added. Order of start follows from `needs`;
-the stop goes layer by layer, services first, then pods, the template, and what all stand on.
-A part whose place an outside one has taken (`replaced_by`) is not started and needed by nobody.
+the stop goes layer by layer: services first, then pods, the template, Kafka and Postgres.
+A part that an outside one replaces (`replaced_by`) is not started, and no part waits for it.
 """
 
 import hashlib
@@ -44,14 +44,14 @@ PODS_LOGIN = ("DRIVETRAIN_PODS_KAFKA_USERNAME", "DRIVETRAIN_PODS_KAFKA_PASSWORD"
 class Layer(IntEnum):
     """Stopped from the highest to the lowest."""
 
-    GROUND = 0
+    INFRASTRUCTURE = 0
     TEMPLATE = 1
     SERVICE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that was decided before anything starts."""
+    """Everything that is decided before anything starts."""
 
     home: Home
     ports: Mapping[str, int]
@@ -59,7 +59,7 @@ class Plan:
     nodes: tuple[VirtualNode, ...]
     jar_cache: Path
     outside: Mapping[str, str] = field(default_factory=dict)
-    """The caller's `DRIVETRAIN_*` variables that concern us."""
+    """The caller's `DRIVETRAIN_*` variables that standalone reads."""
     has_services: bool = True
     object_store_id: str | None = None
 
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def template_socket(self) -> Path:
-        """In the data directory, or where its path is short enough for a socket."""
+        """In the data directory, or in the temporary one where the path would be too long."""
         path = self.home.root / "template.sock"
         if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
             return path
@@ -183,7 +183,7 @@ def build_template(plan: Plan) -> ChildSpec:
         launch=Launch(
             (sys.executable, "-m", "drivetrain.template", "--socket", str(socket)),
             base_environment(),
-            # Where it starts is on the import path of every rank: a place without modules.
+            # Its working directory is on the import path of every rank, so it holds no modules.
             plan.home.pods,
             stop_timeout_s=TEMPLATE_STOP_S,
         ),
@@ -248,15 +248,22 @@ def gateway_settings(plan: Plan) -> dict[str, str]:
 PARTS = (
     Part(
         "kafka",
-        Layer.GROUND,
+        Layer.INFRASTRUCTURE,
         ("kafka", "kafka.controller"),
         (),
         build_kafka,
         "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
     ),
-    Part("postgres", Layer.GROUND, ("postgres",), (), build_postgres, "DRIVETRAIN_POSTGRES_DSN"),
-    Part("topics", Layer.GROUND, (), ("kafka",), build_topics),
-    Part("access", Layer.GROUND, (), ("kafka", "postgres"), build_access),
+    Part(
+        "postgres",
+        Layer.INFRASTRUCTURE,
+        ("postgres",),
+        (),
+        build_postgres,
+        "DRIVETRAIN_POSTGRES_DSN",
+    ),
+    Part("topics", Layer.INFRASTRUCTURE, (), ("kafka",), build_topics),
+    Part("access", Layer.INFRASTRUCTURE, (), ("kafka", "postgres"), build_access),
     Part("template", Layer.TEMPLATE, (), (), build_template),
     service("scheduler", scheduler_settings),
     service("checkpoints"),
@@ -283,7 +290,7 @@ def _python(
     launch = Launch(
         (sys.executable, "-m", *command),
         {**base_environment(), **variables},
-        # `services` is no installed package: it is found where the process starts. Not by
+        # `services` is not an installed package: it is imported from the working directory. Not by
         # PYTHONPATH, which pods would inherit.
         SOURCE_ROOT,
         stop_timeout_s=SERVICE_STOP_S,
@@ -294,7 +301,7 @@ def _python(
 
 
 def _own_directory(path: Path) -> None:
-    """Make the socket's directory, and refuse one that somebody else has put there."""
+    """Make the socket's directory; refuse one that another user has made."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.geteuid():
         raise RuntimeError(f"{path} belongs to another user; remove it and start again.")

@@ -1,10 +1,11 @@
-"""Ask the pods that still run on this machine to stop, so that an orderly end leaves nothing.
+"""Stop the pods that still run on this machine, so that an orderly stop leaves nothing running.
 
-In: the pods directory. A pod lives if its `identity.json` names a living process (after `exit.json`
-it only sends what Kafka has not taken yet). It gets a stop notice (`stop.json`, by rename) and
-SIGTERM: its ranks checkpoint at one agreed step and exit; jobs go on from there at the next start.
-What outlives the deadline is killed, found by the pod's marker in the environment of every process.
-Only for an orderly stop: after `kill -9` pods go on and are adopted by the next start.
+In: the pods directory. A pod is live if its `identity.json` names a running process (after
+`exit.json` it only sends what Kafka has not acknowledged yet). It gets a stop notice (`stop.json`,
+by rename) and SIGTERM: its ranks checkpoint at one agreed step and exit; jobs continue from there
+at the next start. What still runs after the deadline is killed, found by the pod's marker in the
+environment of every process.
+Only for an orderly stop: after `kill -9` pods continue and are adopted by the next start.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class LivePod:
 
 
 def live_pods(pods: Path) -> tuple[LivePod, ...]:
-    """Pods whose shim lives, in order of their names."""
+    """Pods whose shim runs, in order of their names."""
     found = []
     for path in sorted(pods.glob("*/*/*/identity.json")):
         try:
@@ -79,7 +80,7 @@ async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S, grace_s: float =
     living = live_pods(pods)
     notice = StopNotice(reason="shutdown", deadline_seconds=deadline_s)
     for pod in living:
-        # On a full disk the signal alone must do.
+        # On a full disk the signal alone is enough.
         with contextlib.suppress(OSError):
             write_private(pod.directory / "stop.json", notice.model_dump_json())
         send_signal(pod.identity, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Whether a part answers: an HTTP request or a connection to a Unix socket, bounded in time.
+"""Readiness probes: an HTTP request, or a connection to a Unix socket, each bounded in time.
 
 Written on plain sockets, because a probe runs many times while the machine is busy starting.
 """

@@ -1,7 +1,7 @@
-"""What a person sees while the platform starts and stops.
+"""What the terminal shows while the platform starts, runs and stops.
 
 On a terminal: a bar for downloads, a spinner and coloured marks. Elsewhere (a pipe, CI): one plain
-line for each thing that happened. In: changes of children and downloads. Out: lines on standard
+line for each change. In: changes of children and downloads. Out: lines on standard
 output; nothing else of standalone prints.
 """
 
@@ -50,7 +50,7 @@ class Reporter:
 
     @contextmanager
     def downloads(self, title: str, jars: Sequence[Jar]) -> Iterator[Callable[[Jar], None]]:
-        """Show how far the fetching of these archives is."""
+        """Show the progress of fetching these archives."""
         total = sum(jar.size_bytes for jar in jars)
         if not self._console.is_terminal:
             yield self._plain_downloads(title, total)

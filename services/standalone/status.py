@@ -1,8 +1,8 @@
-"""`status` and `stop`: what a second terminal can ask of the platform in a data directory.
+"""`status` and `stop`: commands for a second terminal, about the platform in a data directory.
 
-In: the lock (who runs) and `state.json` (written by the supervisor on every change). Out: one row
-for every part, as a table or JSON; exit code 0 when all is well, 1 when a part is not ready, 4 when
-nothing runs. Nothing here changes a running platform but the signal that `stop` sends.
+In: the lock (which process runs) and `state.json` (written by the supervisor on every change). Out:
+one row for every part, as a table or JSON; exit code 0 when every part is ready, 1 when one is not,
+4 when nothing runs. Only `stop` changes a running platform, by a signal.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
             ProcessIdentity(part["pid"], part["start_ticks"], part["boot_id"])
         )
         if holder is None and part["state"] not in ("outside", "failed"):
-            # What a killed platform left may still live; the next start ends it.
+            # What a killed platform left may still run; the next start ends it.
             part["state"] = "left over" if alive else "stopped"
         elif part["state"] == "ready" and not alive:
             # The supervisor could not record yet that it has ended: on a full disk it cannot.
@@ -75,7 +75,7 @@ def status(options: Options) -> int:
 
 
 def stop(options: Options) -> int:
-    """Ask the platform to stop in order and wait until it has."""
+    """Signal the platform to stop and wait until it has."""
     home = Home(options.home)
     holder = holder_of(home)
     if holder is None:

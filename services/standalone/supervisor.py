@@ -1,4 +1,4 @@
-"""Run the parts: start each when what it needs is ready, keep it running, stop all in order.
+"""Run the parts: start each when what it needs is ready, restart it when it ends, stop in order.
 
 In: the parts' child specs, the state file, listeners. Out: `state.json` (who runs, as which
 process, since when; read by `status` and by the next start) and, when a part cannot be brought to
@@ -109,7 +109,7 @@ class Supervisor:
             child.abandon()
 
     async def _until(self, goal: "asyncio.Future[Any]") -> None:
-        """Wait for the goal, or raise what ended a child's supervision first."""
+        """Wait for the goal, or raise the error that ended a child's supervision before."""
         while not goal.done():
             running = [task for task in self._tasks if not task.done()]
             await asyncio.wait({goal, *running}, return_when=asyncio.FIRST_COMPLETED)

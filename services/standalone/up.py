@@ -3,7 +3,7 @@
 Order: lock the directory, end what a killed platform left, credentials, ports, jars,
 `connection.json`, then the supervisor; when all is ready, show the page's address. Stops on Ctrl-C
 or SIGTERM (a second one kills), or when a part cannot be brought to readiness. Out: the exit code,
-which is 0 only where nothing that the caller asked for is left undone.
+which is 0 only where everything that the caller requested was done.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ EXIT_PORT_TAKEN = 5
 EXIT_INTERRUPTED = 130
 
 OnUp = Callable[[Plan, Reporter], Awaitable[int | None]]
-"""Called when all is ready; a number stops the platform and becomes the exit code."""
+"""Called once everything is ready; a number stops the platform and becomes the exit code."""
 
 
 def up(options: Options, on_up: OnUp | None = None) -> int:
-    """Run the platform until it is stopped, or until `on_up` has given its number.
+    """Run the platform until it is stopped, or until `on_up` has returned its number.
 
     130 where it is stopped before `on_up` is over.
     """
@@ -172,12 +172,12 @@ def make_plan(options: Options, home: Home) -> Plan:
 
 
 def wanted_parts(options: Options) -> tuple[Part, ...]:
-    """The parts that run here: those not replaced, and only the ground if so asked."""
+    """The parts that run here: those not replaced, and only the infrastructure if so requested."""
     return tuple(
         part
         for part in PARTS
         if part.replaced_by not in options.outside
-        and (part.layer is Layer.GROUND or not options.only_infrastructure)
+        and (part.layer is Layer.INFRASTRUCTURE or not options.only_infrastructure)
     )
 
 
@@ -208,7 +208,7 @@ async def _link(plan: Plan) -> str:
     try:
         return await asyncio.to_thread(login_link, plan)
     except (OSError, ValueError, KeyError) as error:
-        # The platform works without it; the token in connection.json opens the API.
+        # The platform works without it; the token in connection.json authenticates to the API.
         return f"{plan.gateway_url} (no login link: {error})"
 
 
@@ -230,7 +230,7 @@ def _fetch_jars(plan: Plan, parts: tuple[Part, ...], reporter: Reporter) -> None
 async def _stop_pods(home: Home, scheduler: Launch | None, reporter: Reporter) -> None:
     num_pods = len(live_pods(home.pods))
     if num_pods:
-        reporter.line(f"  asking {num_pods} running pods to write a checkpoint and stop")
+        reporter.line(f"  stopping {num_pods} running pods; each writes a checkpoint first")
         if scheduler is not None and not await record_stop(scheduler):
             reporter.line("  the stop is not recorded: the jobs' next runs wait for their back-off")
         await stop_pods(home.pods)
@@ -243,7 +243,7 @@ def _kill_all(supervisor: Supervisor, home: Home) -> None:
 
 
 class _Interrupts:
-    """The first Ctrl-C or SIGTERM asks for an orderly stop, the second one kills."""
+    """The first Ctrl-C or SIGTERM requests an orderly stop, the second one kills."""
 
     def __init__(self, asked_to_stop: asyncio.Event) -> None:
         self._asked_to_stop = asked_to_stop

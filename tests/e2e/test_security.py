@@ -1,4 +1,4 @@
-"""Safe by default: whoever can submit can run code here, so nobody else may."""
+"""Safe by default: a submitted job runs code here, so only authenticated callers may submit."""
 
 import asyncio
 import ipaddress
@@ -71,13 +71,15 @@ def test_every_part_listens_on_loopback_only(platform: StandalonePlatform) -> No
 
 
 @pytest.mark.parametrize("name", ["connection.json", "credentials.json"])
-def test_credentials_are_their_owners_alone(platform: StandalonePlatform, name: str) -> None:
+def test_only_the_owner_may_read_the_credentials(platform: StandalonePlatform, name: str) -> None:
     mode = stat.S_IMODE((platform.home / name).stat().st_mode)
     assert mode == 0o600
 
 
 @pytest.mark.parametrize("password", ["wrong", ""])
-def test_kafka_refuses_who_has_no_password(platform: StandalonePlatform, password: str) -> None:
+def test_kafka_refuses_a_client_without_the_password(
+    platform: StandalonePlatform, password: str
+) -> None:
     async def produce() -> None:
         producer = AIOKafkaProducer(**login(platform.connection["kafka"] | {"password": password}))
         try:
@@ -89,7 +91,7 @@ def test_kafka_refuses_who_has_no_password(platform: StandalonePlatform, passwor
         asyncio.run(produce())
 
 
-def test_postgres_refuses_who_has_no_password(platform: StandalonePlatform) -> None:
+def test_postgres_refuses_a_client_without_the_password(platform: StandalonePlatform) -> None:
     address = platform.connection["postgres_dsn"].rpartition("@")[2]
 
     async def connect() -> None:
@@ -184,7 +186,7 @@ def test_the_connection_of_people_reads_tables_and_writes_none(
         asyncio.run(spend())
 
 
-def test_the_api_refuses_who_has_no_token(platform: StandalonePlatform) -> None:
+def test_the_api_refuses_a_client_without_the_token(platform: StandalonePlatform) -> None:
     url = platform.connection["gateway_url"]
     for headers in ({}, {"Authorization": "Bearer wrong"}):
         answer = httpx.post(f"{url}/v1/jobs", json=SPEC, headers=headers)

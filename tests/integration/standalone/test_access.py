@@ -1,4 +1,4 @@
-"""Who gets in where: every user of the embedded broker, every role of the embedded Postgres."""
+"""The rights of every user of the embedded broker and every role of the embedded Postgres."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -122,7 +122,7 @@ async def test_a_client_reads_events_in_a_group_of_its_own(admin: KafkaConnectio
     await consumer.stop()
 
 
-async def test_pods_administer_nothing(admin: KafkaConnection) -> None:
+async def test_pods_cannot_change_access_lists(admin: KafkaConnection) -> None:
     with pytest.raises((KafkaError, RuntimeError)):
         await apply_acls(as_user(admin, POD), wanted_acls(PREFIX))
 

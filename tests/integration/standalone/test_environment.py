@@ -62,11 +62,11 @@ def clone(tmp_path: Path) -> Clone:
     return Clone(tmp_path)
 
 
-def test_a_machine_without_a_fit_python_is_told_what_to_install(clone: Clone) -> None:
-    said = clone.refusal()
-    assert "Python 3.11 or newer is missing" in said
-    assert "apt-get install python3" in said
-    assert "PYTHON=/path/to/python make" in said
+def test_without_a_usable_python_the_error_names_what_to_install(clone: Clone) -> None:
+    printed = clone.refusal()
+    assert "Python 3.11 or newer is missing" in printed
+    assert "apt-get install python3" in printed
+    assert "PYTHON=/path/to/python make" in printed
 
 
 def test_the_named_python_is_the_one_that_builds(clone: Clone) -> None:
@@ -74,33 +74,35 @@ def test_the_named_python_is_the_one_that_builds(clone: Clone) -> None:
     assert f"built by {named}" in clone.build(PYTHON=str(named)).stdout
 
 
-def test_a_named_python_that_is_unfit_is_not_replaced_in_silence(clone: Clone) -> None:
+def test_a_named_python_that_is_too_old_is_refused_not_replaced(clone: Clone) -> None:
     clone.put("python3.12", GOOD_PYTHON)
     old = clone.put("old-python", OLD_PYTHON)
     assert f"{old} is none" in clone.refusal(PYTHON=str(old))
 
 
-def test_a_python_without_venv_is_told(clone: Clone) -> None:
+def test_a_python_without_venv_is_refused(clone: Clone) -> None:
     clone.put("python3.12", NO_VENV)
-    said = clone.refusal()
-    assert "the venv module of Python 3.12.0 is missing: apt-get install python3-venv" in said
+    printed = clone.refusal()
+    assert "the venv module of Python 3.12.0 is missing: apt-get install python3-venv" in printed
 
 
-def test_another_system_is_told(clone: Clone) -> None:
+def test_another_operating_system_is_refused(clone: Clone) -> None:
     clone.put("python3.12", GOOD_PYTHON)
     clone.put("uname", "echo Darwin")
     assert "Linux is needed" in clone.refusal()
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_a_full_disk_is_told_also_where_a_build_was_cut_off(clone: Clone, is_begun: bool) -> None:
+def test_a_full_disk_is_reported_also_where_a_build_was_interrupted(
+    clone: Clone, is_begun: bool
+) -> None:
     clone.put("python3.12", GOOD_PYTHON)
     clone.free(500)
     if is_begun:
         (clone.root / ".venv/lib").mkdir(parents=True)
-    said = clone.refusal()
-    assert "MB of disk are needed here" in said
-    assert "500 MB are free" in said
+    printed = clone.refusal()
+    assert "MB of disk are needed here" in printed
+    assert "500 MB are free" in printed
 
 
 def test_nothing_is_checked_or_built_where_the_environment_is_that_of_the_lock(

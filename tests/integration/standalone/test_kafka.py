@@ -1,4 +1,4 @@
-"""The embedded broker: who gets in, and what a `kill -9` leaves."""
+"""The embedded broker: authentication, and recovery after `kill -9`."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def assert_secret_is_private(directory: Path, secret: bytes) -> None:
         pytest.param("drivetrain", "", id="no password"),
     ],
 )
-async def test_a_client_without_the_credentials_gets_nothing(
+async def test_a_client_without_the_credentials_is_refused(
     kafka: KafkaAccess, username: str, password: str | None
 ) -> None:
     right = KafkaConnection(kafka.bootstrap_servers, kafka.username or "", kafka.password or "")
@@ -81,7 +81,7 @@ async def test_a_client_without_the_credentials_gets_nothing(
     assert not await answers_metadata(wrong)
 
 
-async def test_a_client_that_does_not_even_authenticate_gets_nothing(kafka: KafkaAccess) -> None:
+async def test_a_client_that_does_not_authenticate_is_refused(kafka: KafkaAccess) -> None:
     client = AIOKafkaClient(bootstrap_servers=kafka.bootstrap_servers, request_timeout_ms=3000)
     with pytest.raises(KafkaConnectionError):
         await client.bootstrap()

@@ -1,4 +1,4 @@
-"""A data directory may lie anywhere: what standalone says is what services understand."""
+"""A data directory may have any path: services read the URL as standalone means it."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.unit.standalone.test_parts import make_plan
 
 
 @pytest.mark.parametrize("name", ["plain", "two words", "ü", "100%25 #1?"])
-async def test_the_object_store_is_the_directory_that_standalone_means(
+async def test_services_open_the_object_store_at_the_directory_of_standalone(
     tmp_path: Path, name: str
 ) -> None:
     plan = make_plan(tmp_path / name)

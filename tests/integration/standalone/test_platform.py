@@ -126,7 +126,7 @@ async def test_one_data_directory_through_refusal_kill_9_and_an_orderly_stop(
         }
 
         old = [first.identity(name) for name in ("kafka", "postgres")]
-        # Stopped, the broker cannot hear that its supervisor has gone: it must be found and ended.
+        # A stopped broker does not end with its supervisor: it must be found and ended.
         os.kill(old[0].pid, signal.SIGSTOP)
         first.process.kill()
         first.process.wait()
@@ -151,7 +151,7 @@ async def test_one_data_directory_through_refusal_kill_9_and_an_orderly_stop(
     assert (await asyncio.to_thread(run, home, "status")).returncode == 4
 
 
-async def test_what_lies_in_the_directory_is_for_the_owner_only(tmp_path: Path) -> None:
+async def test_the_contents_of_the_directory_are_for_the_owner_only(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with started(home, DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1") as platform:
         del platform
@@ -232,7 +232,7 @@ def outside_broker(kafka: KafkaAccess) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("code", [0, 7])
-async def test_work_given_to_the_platform_ends_it_with_the_works_exit_code(
+async def test_work_given_to_the_platform_ends_it_with_its_exit_code(
     tmp_path: Path, kafka: KafkaAccess, code: int
 ) -> None:
     home = tmp_path / "home"
@@ -264,7 +264,7 @@ async def test_work_given_to_the_platform_ends_it_with_the_works_exit_code(
         pytest.param("reporter.line('all is done')", "all is done", 0, id="after the work"),
     ],
 )
-async def test_a_stop_before_the_work_is_over_is_no_success(
+async def test_a_stop_before_the_work_is_done_is_not_a_success(
     tmp_path: Path, kafka: KafkaAccess, work: str, when: str, code: int
 ) -> None:
     def stopped_when_it_says() -> tuple[int, list[str]]:
@@ -277,16 +277,16 @@ async def test_a_stop_before_the_work_is_over_is_no_success(
             text=True,
         ) as process:
             assert process.stdout is not None
-            said = []
+            printed = []
             for line in process.stdout:
-                said.append(line)
+                printed.append(line)
                 if when in line:
                     process.terminate()
                     when_it_was_said.set()
-            return process.wait(60), said
+            return process.wait(60), printed
 
     when_it_was_said = threading.Event()
-    exit_code, said = await asyncio.to_thread(stopped_when_it_says)
-    assert when_it_was_said.is_set(), said
-    assert exit_code == code, said
+    exit_code, printed = await asyncio.to_thread(stopped_when_it_says)
+    assert when_it_was_said.is_set(), printed
+    assert exit_code == code, printed
     assert holder_of(Home(tmp_path / "home")) is None

@@ -1,4 +1,4 @@
-"""The embedded Postgres: who gets in, and what a `kill -9` leaves."""
+"""The embedded Postgres: authentication, and recovery after kills."""
 
 import asyncio
 import os

@@ -59,8 +59,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_a_killed_child_starts_again_and_the_others_stay(tmp_path: Path) -> None:
     members = [
-        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
-        Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE, ("ground",)),
+        Member(python_child(tmp_path, "infrastructure", SLEEPER), Layer.INFRASTRUCTURE),
+        Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE, ("infrastructure",)),
     ]
     supervisor = Supervisor(members, tmp_path / "state.json")
     await supervisor.start()
@@ -68,7 +68,7 @@ async def test_a_killed_child_starts_again_and_the_others_stay(tmp_path: Path) -
     await supervisor.children["service"].kill_and_wait_ready()
     assert supervisor.children["service"].pid != pids["service"]
     assert supervisor.children["service"].num_restarts == 1
-    assert supervisor.children["ground"].pid == pids["ground"]
+    assert supervisor.children["infrastructure"].pid == pids["infrastructure"]
     await supervisor.stop()
 
 
@@ -77,17 +77,17 @@ async def test_a_child_that_ends_five_times_before_readiness_ends_the_platform(
 ) -> None:
     broken = python_child(tmp_path, "broken", "import sys; sys.exit('no such setting: NOODLES')")
     members = [
-        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
-        Member(broken, Layer.SERVICE, ("ground",)),
+        Member(python_child(tmp_path, "infrastructure", SLEEPER), Layer.INFRASTRUCTURE),
+        Member(broken, Layer.SERVICE, ("infrastructure",)),
     ]
     supervisor = Supervisor(members, tmp_path / "state.json")
     with pytest.raises(ChildGaveUp, match="broken ended 5 times in a row") as error:
         await supervisor.start()
     assert error.value.log_end.splitlines() == ["no such setting: NOODLES"] * 5
     await supervisor.stop()
-    assert supervisor.children["ground"].state is ChildState.STOPPED
+    assert supervisor.children["infrastructure"].state is ChildState.STOPPED
     assert {part["name"]: part["state"] for part in read_state(tmp_path)} == {
-        "ground": "stopped",
+        "infrastructure": "stopped",
         "broken": "failed",
     }
 
@@ -226,29 +226,31 @@ async def test_exits_for_lack_of_space_are_not_counted_but_tried_again(tmp_path:
 
 async def test_a_service_waits_for_what_it_needs_to_come_back(tmp_path: Path) -> None:
     members = [
-        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
-        Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE, ("ground",)),
+        Member(python_child(tmp_path, "infrastructure", SLEEPER), Layer.INFRASTRUCTURE),
+        Member(python_child(tmp_path, "service", SLEEPER), Layer.SERVICE, ("infrastructure",)),
     ]
     supervisor = Supervisor(members, tmp_path / "state.json")
     await supervisor.start()
-    (tmp_path / "ground.ready").rename(tmp_path / "hidden")
-    ground, service = supervisor.children["ground"], supervisor.children["service"]
-    os.kill(ground.pid or 0, signal.SIGSTOP)
-    ground.kill()
-    await until(lambda: not ground.is_ready)
+    (tmp_path / "infrastructure.ready").rename(tmp_path / "hidden")
+    infrastructure, service = supervisor.children["infrastructure"], supervisor.children["service"]
+    os.kill(infrastructure.pid or 0, signal.SIGSTOP)
+    infrastructure.kill()
+    await until(lambda: not infrastructure.is_ready)
     service.kill()
     await until(lambda: service.state is ChildState.RESTARTING)
-    await asyncio.gather(ground.wait_ready(), service.wait_ready())
+    await asyncio.gather(infrastructure.wait_ready(), service.wait_ready())
     assert service.started_at is not None
-    assert ground.started_at is not None
-    assert service.started_at > ground.started_at
+    assert infrastructure.started_at is not None
+    assert service.started_at > infrastructure.started_at
     await supervisor.stop()
 
 
 async def test_a_one_shot_runs_before_what_needs_it(tmp_path: Path) -> None:
     look = "import os; assert os.path.exists('made'); " + SLEEPER
     members = [
-        Member(python_child(tmp_path, "make", "open('made', 'w')", one_shot=True), Layer.GROUND),
+        Member(
+            python_child(tmp_path, "make", "open('made', 'w')", one_shot=True), Layer.INFRASTRUCTURE
+        ),
         Member(python_child(tmp_path, "look", look), Layer.SERVICE, ("make",)),
     ]
     supervisor = Supervisor(members, tmp_path / "state.json")
@@ -258,7 +260,7 @@ async def test_a_one_shot_runs_before_what_needs_it(tmp_path: Path) -> None:
     await supervisor.stop()
 
 
-async def test_the_stop_goes_from_services_over_pods_to_the_ground(tmp_path: Path) -> None:
+async def test_the_stop_goes_from_services_over_pods_to_the_infrastructure(tmp_path: Path) -> None:
     on_term = """
         import signal, sys
         def end(*_):
@@ -271,7 +273,7 @@ async def test_the_stop_goes_from_services_over_pods_to_the_ground(tmp_path: Pat
     members = [
         Member(python_child(tmp_path, name, on_term.replace("NAME", repr(name))), layer)
         for name, layer in (
-            ("ground", Layer.GROUND),
+            ("infrastructure", Layer.INFRASTRUCTURE),
             ("warm", Layer.TEMPLATE),
             ("s", Layer.SERVICE),
         )
@@ -284,12 +286,12 @@ async def test_the_stop_goes_from_services_over_pods_to_the_ground(tmp_path: Pat
     supervisor = Supervisor(members, tmp_path / "state.json", stop_pods=pods)
     await supervisor.start()
     await supervisor.stop()
-    assert (tmp_path / "order").read_text().split() == ["s", "pods", "warm", "ground"]
+    assert (tmp_path / "order").read_text().split() == ["s", "pods", "warm", "infrastructure"]
 
 
 async def test_a_child_that_ignores_the_stop_is_killed(tmp_path: Path) -> None:
-    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
-    child = Child(python_child(tmp_path, "deaf", deaf, stop_timeout_s=0.1))
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+    child = Child(python_child(tmp_path, "stubborn", stubborn, stop_timeout_s=0.1))
     supervision = asyncio.create_task(child.supervise())
     await child.wait_ready()
     identity = child.identity
@@ -299,11 +301,11 @@ async def test_a_child_that_ignores_the_stop_is_killed(tmp_path: Path) -> None:
     assert not is_alive(identity)
 
 
-async def test_a_second_ctrl_c_ends_all_at_once_and_nothing_starts_again(tmp_path: Path) -> None:
-    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+async def test_a_second_ctrl_c_kills_everything_and_nothing_is_restarted(tmp_path: Path) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
     members = [
-        Member(python_child(tmp_path, "ground", SLEEPER), Layer.GROUND),
-        Member(python_child(tmp_path, "deaf", deaf, stop_timeout_s=600.0), Layer.SERVICE),
+        Member(python_child(tmp_path, "infrastructure", SLEEPER), Layer.INFRASTRUCTURE),
+        Member(python_child(tmp_path, "stubborn", stubborn, stop_timeout_s=600.0), Layer.SERVICE),
     ]
     supervisor = Supervisor(members, tmp_path / "state.json")
     await supervisor.start()
@@ -367,7 +369,7 @@ async def test_without_a_record_nothing_is_ended(tmp_path: Path, content: str | 
     assert await end_leftovers(tmp_path / "state.json") == ()
 
 
-async def test_a_log_over_its_limit_is_cut_while_the_child_goes_on_writing(tmp_path: Path) -> None:
+async def test_a_log_over_its_limit_is_truncated_while_the_child_writes(tmp_path: Path) -> None:
     chatter = """
         import time
         open({ready!r}, 'w').close()
@@ -386,29 +388,33 @@ async def test_a_log_over_its_limit_is_cut_while_the_child_goes_on_writing(tmp_p
     assert (tmp_path / "chatter.log.1").stat().st_size > 10_000
 
 
-async def test_live_pods_are_asked_to_stop_and_the_deaf_are_killed(tmp_path: Path) -> None:
-    good = start_pod(tmp_path, "pod_good", hears=True)
+async def test_live_pods_get_a_stop_notice_and_are_killed_after_the_deadline(
+    tmp_path: Path,
+) -> None:
+    good = start_pod(tmp_path, "pod_good", stops=True)
     # Its ranks are over, but its shim still sends what Kafka has not taken yet.
-    sending = start_pod(tmp_path, "pod_sending", hears=True)
+    sending = start_pod(tmp_path, "pod_sending", stops=True)
     (tmp_path / "job" / "1" / "pod_sending" / "exit.json").write_text("{}")
-    deaf = start_pod(tmp_path, "pod_deaf", hears=False)
+    stubborn = start_pod(tmp_path, "pod_stubborn", stops=False)
     over = tmp_path / "job" / "1" / "pod_over"
     over.mkdir()
     # The pid of somebody else by now: the same number, another start.
     (over / "identity.json").write_text(json.dumps(asdict(reused_identity(good.pid))))
     await until(lambda: len(live_pods(tmp_path)) == 3)
-    reaping = [asyncio.create_task(asyncio.to_thread(pod.wait)) for pod in (good, sending, deaf)]
+    reaping = [
+        asyncio.create_task(asyncio.to_thread(pod.wait)) for pod in (good, sending, stubborn)
+    ]
     assert await stop_pods(tmp_path, deadline_s=0.5, grace_s=0.5) == 3
     assert await asyncio.gather(*reaping) == [75, 75, -signal.SIGKILL]
     notice = json.loads((tmp_path / "job" / "1" / "pod_good" / "seen.json").read_text())
     assert notice == {"reason": "shutdown", "deadline_seconds": 0.5}
     assert not (over / "stop.json").exists()
-    assert marked_processes(marker_of(tmp_path / "job" / "1" / "pod_deaf")) == ()
+    assert marked_processes(marker_of(tmp_path / "job" / "1" / "pod_stubborn")) == ()
 
 
 async def test_killing_a_pod_leaves_that_of_the_same_name_elsewhere(tmp_path: Path) -> None:
-    ours = start_pod(tmp_path / "ours", "pod_same", hears=True)
-    theirs = start_pod(tmp_path / "theirs", "pod_same", hears=True)
+    ours = start_pod(tmp_path / "ours", "pod_same", stops=True)
+    theirs = start_pod(tmp_path / "theirs", "pod_same", stops=True)
     await until(lambda: len(live_pods(tmp_path / "ours") + live_pods(tmp_path / "theirs")) == 2)
     (pod,) = live_pods(tmp_path / "ours")
     kill_pod(pod)
@@ -428,7 +434,7 @@ def start_python(code: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 
 
-def start_pod(pods: Path, pod_id: str, *, hears: bool) -> "subprocess.Popen[bytes]":
+def start_pod(pods: Path, pod_id: str, *, stops: bool) -> "subprocess.Popen[bytes]":
     directory = pods / "job" / "1" / pod_id
     directory.mkdir(parents=True)
     code = textwrap.dedent(f"""
@@ -438,7 +444,7 @@ def start_pod(pods: Path, pod_id: str, *, hears: bool) -> "subprocess.Popen[byte
         def stop(*_):
             pathlib.Path('seen.json').write_text(pathlib.Path('stop.json').read_text())
             sys.exit(75)
-        signal.signal(signal.SIGTERM, stop if {hears} else signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, stop if {stops} else signal.SIG_IGN)
         pathlib.Path('identity.new').write_text(json.dumps(asdict(identify(os.getpid()))))
         os.replace('identity.new', 'identity.json')
         while True: signal.pause()

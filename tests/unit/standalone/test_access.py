@@ -40,8 +40,8 @@ def built(name: str, tmp_path: Path) -> Service:
     plan = make_plan(tmp_path)
     secrets = {"api_token": "t" * 32, "cookie_secret": "c" * 32}
     plan = replace(plan, credentials=replace(plan.credentials, **secrets))
-    told = part.build(plan).launch.environment
-    service: Service = wiring.build(load(settings_class, told))
+    environment = part.build(plan).launch.environment
+    service: Service = wiring.build(load(settings_class, environment))
     return service
 
 

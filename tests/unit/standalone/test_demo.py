@@ -33,7 +33,7 @@ REFUSED = {"reason": "no_such_pool", "detail": "there is no pool gpu", "errors":
 SPEND = {"charged_micro_usd": 5, "accruing_micro_usd": 0, "total_micro_usd": 5}
 
 
-async def told(
+async def demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: Any, stays: bool = False
 ) -> tuple[int, str]:
     """What the demo returns and says where the job's reads give these answers, the last for ever.
@@ -62,11 +62,11 @@ async def told(
     client = httpx.AsyncClient(base_url="http://demo", transport=httpx.MockTransport(respond))
     async with client:
         teller = story.Story(plan, client, Console(file=output, soft_wrap=True))
-        return await teller.tell(stays=stays), output.getvalue()
+        return await teller.run(stays=stays), output.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "word"),
+    ("end", "code", "expected"),
     [
         (job("succeeded"), 0, "The job succeeded"),
         (job("failed"), 1, "exit code 1"),
@@ -78,18 +78,18 @@ async def told(
         ),
     ],
 )
-async def test_the_jobs_fate_is_the_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], code: int, word: str
+async def test_the_exit_code_follows_from_the_jobs_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], code: int, expected: str
 ) -> None:
-    exit_code, said = await told(tmp_path, monkeypatch, job("running"), end)
-    assert (exit_code, word in said) == (code, True), said
+    exit_code, printed = await demo(tmp_path, monkeypatch, job("running"), end)
+    assert (exit_code, expected in printed) == (code, True), printed
 
 
-async def test_a_gateway_that_has_not_read_of_the_job_yet_is_asked_again(
+async def test_requests_are_retried_until_the_gateway_knows_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exit_code, said = await told(tmp_path, monkeypatch, 503, 404, 404, job("succeeded"))
-    assert exit_code == 0, said
+    exit_code, printed = await demo(tmp_path, monkeypatch, 503, 404, 404, job("succeeded"))
+    assert exit_code == 0, printed
 
 
 @pytest.mark.parametrize("is_default", [False, True])
@@ -98,12 +98,12 @@ async def test_the_command_to_try_next_finds_this_platform(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     home = tmp_path / (".drivetrain" if is_default else "other")
-    _, said = await told(home, monkeypatch, job("succeeded"), stays=True)
+    _, printed = await demo(home, monkeypatch, job("succeeded"), stays=True)
     where = "" if is_default else f"DRIVETRAIN_HOME={home} "
-    assert f"Try next:  {where}.venv/bin/drivetrain study submit examples/02-study" in said
+    assert f"Try next:  {where}.venv/bin/drivetrain study submit examples/02-study" in printed
 
 
-async def test_a_refused_submission_is_no_success(
+async def test_a_refused_submission_is_not_a_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real command line, with no platform to speak to."""
@@ -121,7 +121,7 @@ async def test_a_refused_submission_is_no_success(
     plan = Plan(Home(tmp_path), {}, Credentials(*"abcde"), (), tmp_path)
     async with httpx.AsyncClient() as client:
         teller = story.Story(plan, client, Console(file=io.StringIO()))
-        assert await teller.tell(stays=False) == 1
+        assert await teller.run(stays=False) == 1
 
 
 async def test_what_no_price_covers_is_not_shown_as_free(
@@ -130,6 +130,6 @@ async def test_what_no_price_covers_is_not_shown_as_free(
     zero = {"charged_micro_usd": 0, "accruing_micro_usd": 0, "total_micro_usd": 0}
     unpriced = [{"pool": "default", "device_type": "nvidia-h200"}]
     monkeypatch.setitem(globals(), "SPEND", {**zero, "unpriced": unpriced})
-    _, said = await told(tmp_path, monkeypatch, job("succeeded"))
-    assert "no price for nvidia-h200" in said
-    assert "$0" not in said
+    _, printed = await demo(tmp_path, monkeypatch, job("succeeded"))
+    assert "no price for nvidia-h200" in printed
+    assert "$0" not in printed

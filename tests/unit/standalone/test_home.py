@@ -1,11 +1,15 @@
-"""The data directory: its lock, its secrets, and what is said to a second start."""
+"""The data directory: its lock, its secrets, and the error of a second start."""
 
 import json
 import os
+import re
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from drivetrain_schemas.topics import SERVICES
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home, HomeHeld, NotOurs, holder_of, locked
 
@@ -17,7 +21,7 @@ def home(tmp_path: Path) -> Home:
     return made
 
 
-def test_a_second_start_says_who_holds_the_directory_and_since_when(home: Home) -> None:
+def test_a_second_start_names_the_process_that_holds_the_directory(home: Home) -> None:
     with locked(home):
         since = json.loads(home.lock.read_text())["since"]
         with pytest.raises(HomeHeld) as refusal, locked(home):
@@ -57,7 +61,15 @@ def test_a_directory_with_other_things_in_it_is_left_as_it_is(tmp_path: Path, na
     assert sorted(path.name for path in root.iterdir()) == sorted(["lock", name])
 
 
-def test_a_first_start_that_was_killed_is_no_reason_against_the_second(home: Home) -> None:
+def test_a_hint_can_be_pasted_whatever_the_path(tmp_path: Path) -> None:
+    root = tmp_path / "my own platform's"
+    hint = str(HomeHeld(root, 1, "just now"))
+    command = re.search("`(.*)`", hint)
+    assert command
+    assert shlex.split(command[1])[-1] == str(root)
+
+
+def test_a_start_works_after_a_first_start_that_was_killed(home: Home) -> None:
     home.lock.touch()
     (home.root / ".credentials.json.17.partial").touch()
     home.create()
@@ -75,7 +87,29 @@ def test_secrets_differ_stay_the_same_and_are_readable_by_the_owner_only(home: H
     assert home.credentials.stat().st_mode & 0o777 == 0o600
 
 
-def test_damaged_secrets_are_never_replaced_in_silence(home: Home) -> None:
+def test_what_the_file_of_an_older_platform_lacks_is_added_and_the_rest_stays(home: Home) -> None:
+    older = {
+        "kafka_username": "drivetrain",
+        "kafka_password": "k",
+        "postgres_password": "p",
+        "api_token": "t",
+        "cookie_secret": "c",
+    }
+    home.credentials.write_text(json.dumps(older))
+    first = load_or_create(home.credentials)
+    assert asdict(first) == older | {
+        "kafka_users": first.kafka_users,
+        "postgres_roles": first.postgres_roles,
+    }
+    assert set(first.kafka_users) == {*SERVICES, "pod", "client"}
+    assert set(first.postgres_roles) == {*SERVICES, "reader"}
+    made = {*first.kafka_users.values(), *first.postgres_roles.values()}
+    assert len(made) == 2 * len(SERVICES) + 3
+    assert load_or_create(home.credentials) == first
+    assert home.credentials.stat().st_mode & 0o777 == 0o600
+
+
+def test_damaged_secrets_are_never_replaced_silently(home: Home) -> None:
     home.credentials.write_text('{"kafka_username"')
     with pytest.raises(RuntimeError, match="damaged"):
         load_or_create(home.credentials)

@@ -38,7 +38,7 @@ def test_nodes_share_out_the_devices_of_the_machine() -> None:
 
 
 @pytest.mark.parametrize(("num_nodes", "slots"), [(3, None), (1, 3), (2, 2)])
-def test_two_ranks_are_never_offered_the_same_gpu(num_nodes: int, slots: int | None) -> None:
+def test_two_ranks_never_get_the_same_gpu(num_nodes: int, slots: int | None) -> None:
     with pytest.raises(TooFewDevices, match="the machine has 2"):
         virtual_nodes(Devices("nvidia-h200", 2), num_nodes, slots)
 
@@ -49,11 +49,11 @@ def test_many_nodes_have_distinct_names() -> None:
     assert nodes[26].node_id == "node-aa"
 
 
-def test_without_a_driver_torch_is_not_asked() -> None:
+def test_without_a_driver_torch_is_not_imported() -> None:
     assert find_devices(driver_files=()).device_type == "cpu"
 
 
-def test_a_limit_on_the_container_counts(tmp_path: Path) -> None:
+def test_the_limit_of_a_container_is_respected(tmp_path: Path) -> None:
     limit = tmp_path / "cpu.max"
     limit.write_text("50000 100000\n")
     assert num_cpus(limit) == 1

@@ -18,7 +18,7 @@ def test_a_misspelt_variable_is_refused_by_its_name() -> None:
         parse([], {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVER": "kafka:9092"})
 
 
-def test_variables_of_the_client_and_of_others_do_not_disturb() -> None:
+def test_variables_of_the_client_and_of_others_are_ignored() -> None:
     environment = {"DRIVETRAIN_TOKEN": "t", "DRIVETRAIN_HOME": "/tmp/x", "PATH": "/bin"}
     assert parse([], environment).outside == {}
 

@@ -1,4 +1,4 @@
-"""What each part is told, and what it is not."""
+"""The environment of each part: what is in it, and what is not."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ def variables_of(name: str, plan: Plan) -> dict[str, str]:
     return {key: value for key, value in environment.items() if key.startswith("DRIVETRAIN_")}
 
 
-def test_a_service_is_told_the_connections_and_nothing_more() -> None:
+def test_a_service_gets_the_connections_and_nothing_more() -> None:
     assert variables_of("hpo", make_plan()).keys() == {
         "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
         "DRIVETRAIN_KAFKA_SASL_USERNAME",
@@ -58,15 +58,15 @@ def test_the_callers_own_variables_reach_no_service(monkeypatch: pytest.MonkeyPa
 
 def test_only_the_gateway_knows_the_token() -> None:
     plan = make_plan()
-    told = {part.name for part in PARTS if "token" in variables_of(part.name, plan).values()}
-    assert told == {"gateway"}
+    environment = {part.name for part in PARTS if "token" in variables_of(part.name, plan).values()}
+    assert environment == {"gateway"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_logs_in_as_itself_and_knows_no_other_secret(name: str) -> None:
-    told = variables_of(name, make_plan())
-    assert told["DRIVETRAIN_KAFKA_SASL_USERNAME"] == name
-    assert told["DRIVETRAIN_POSTGRES_DSN"].startswith(f"postgresql://{name}:")
+    environment = variables_of(name, make_plan())
+    assert environment["DRIVETRAIN_KAFKA_SASL_USERNAME"] == name
+    assert environment["DRIVETRAIN_POSTGRES_DSN"].startswith(f"postgresql://{name}:")
     of_others = [
         secret
         for other in (*ACCESS, "reader")
@@ -74,14 +74,14 @@ def test_a_service_logs_in_as_itself_and_knows_no_other_secret(name: str) -> Non
         if other not in (name, "pod" if name == "scheduler" else name)
         for secret in (f"kafka-secret-of-{other}", f"postgres-secret-of-{other}")
     ]
-    everything = " ".join(told.values())
+    everything = " ".join(environment.values())
     assert [secret for secret in (*of_others, "kafka-secret ") if secret in everything + " "] == []
 
 
 def test_the_scheduler_gives_pods_a_user_of_their_own() -> None:
-    told = variables_of("scheduler", make_plan())
-    assert told["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pod"
-    assert told["DRIVETRAIN_PODS_KAFKA_PASSWORD"] == "kafka-secret-of-pod"
+    environment = variables_of("scheduler", make_plan())
+    assert environment["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pod"
+    assert environment["DRIVETRAIN_PODS_KAFKA_PASSWORD"] == "kafka-secret-of-pod"
 
 
 def test_an_outside_brokers_operator_may_name_the_pods_user() -> None:
@@ -91,20 +91,20 @@ def test_an_outside_brokers_operator_may_name_the_pods_user() -> None:
     assert variables_of("scheduler", plan)["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pods"
 
 
-def test_outside_parts_are_what_services_are_told() -> None:
+def test_services_get_the_connections_of_outside_parts() -> None:
     plan = make_plan(
         DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS="kafka:9092",
         DRIVETRAIN_POSTGRES_DSN="postgresql://elsewhere/x",
         DRIVETRAIN_OBJECT_STORE_URL="s3://bucket/prefix",
     )
-    told = variables_of("cost", plan)
-    assert told["DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
-    assert told["DRIVETRAIN_POSTGRES_DSN"] == "postgresql://elsewhere/x"
-    assert told["DRIVETRAIN_OBJECT_STORE_URL"] == "s3://bucket/prefix"
-    assert "DRIVETRAIN_KAFKA_SASL_PASSWORD" not in told
+    environment = variables_of("cost", plan)
+    assert environment["DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
+    assert environment["DRIVETRAIN_POSTGRES_DSN"] == "postgresql://elsewhere/x"
+    assert environment["DRIVETRAIN_OBJECT_STORE_URL"] == "s3://bucket/prefix"
+    assert "DRIVETRAIN_KAFKA_SASL_PASSWORD" not in environment
 
 
-def test_every_service_is_told_which_store_is_expected() -> None:
+def test_every_service_gets_the_expected_store() -> None:
     plan = replace(make_plan(), object_store_id="a" * 32)
     for part in PARTS:
         if part.layer is Layer.SERVICE:
@@ -117,7 +117,7 @@ def test_the_scheduler_gets_its_nodes_as_json() -> None:
     assert nodes == [{"node_id": "node-a"} | cpu]
 
 
-def test_secrets_never_stand_on_a_command_line() -> None:
+def test_secrets_are_never_on_a_command_line() -> None:
     plan = make_plan()
     secrets = ("kafka-secret", "postgres-secret", "token", "cookie-secret")
     for part in PARTS:

@@ -84,12 +84,12 @@ def test_a_fixed_port_that_another_part_had_last_time_is_not_given_twice(tmp_pat
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"kafka": "many"}'])
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_ignored(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "ports.json"
     file.write_text(damage)
     assert set(choose_ports(file, ("kafka",), {}, is_free=always_free)) == {"kafka"}
 
 
-def test_no_free_port_at_all_is_said(tmp_path: Path) -> None:
+def test_no_free_port_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="No free port"):
         free_port(is_free=lambda port: False)

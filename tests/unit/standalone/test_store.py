@@ -1,4 +1,4 @@
-"""Who creates the object store: the first start of a data directory, and none after it."""
+"""The object store is created by the first start of a data directory, and by none after it."""
 
 from pathlib import Path
 
