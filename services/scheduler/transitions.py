@@ -39,7 +39,7 @@ from services.runtime import logs
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store, store_runs, store_sightings
 from services.scheduler.core.cycle import Grant
-from services.scheduler.core.lifecycle import move_job, move_run
+from services.scheduler.core.lifecycle import ForbiddenMove, move_job, move_run
 from services.scheduler.core.outcome import Outcome
 from services.scheduler.core.paid_time import PodTime, paid_ends_at
 from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS, first_candidate
@@ -248,7 +248,7 @@ async def _end_run(
             event = RunInterrupted(**facts)
         case RunState.LOST:
             event = RunLost(**facts, detail=explain(outcome))
-        case _:
+        case RunState.FAILED:
             assert cause is not None
             assert cause.exit is not None
             event = RunFailed(
@@ -258,6 +258,8 @@ async def _end_run(
                 rank=cause.exit.rank,
                 last_log=cause.exit.last_log,
             )
+        case _:
+            raise ForbiddenMove(f"a run does not end {state}")
     await _emit(tx, job, event)
     instruments.RUNS.labels(str(state)).inc()
     log.info("run ended", run_id=run.run_id, outcome=str(state), detail=explain(outcome))
@@ -331,7 +333,7 @@ async def _finish_job(
             event = JobCancelled(
                 job_id=job_id, reason=job.cancel_reason, finished_at=finished_at, trial=trial
             )
-        case _:
+        case JobState.FAILED:
             event = JobFailed(
                 job_id=job_id,
                 attempts=job.num_runs,
@@ -339,6 +341,8 @@ async def _finish_job(
                 finished_at=finished_at,
                 trial=trial,
             )
+        case _:
+            raise ForbiddenMove(f"a job does not end {moved}")
     await _emit(tx, job, event)
     instruments.JOBS.labels(str(moved)).inc()
     log.info("job finished", job_id=job_id, state=str(moved))

@@ -55,6 +55,13 @@ class PodDirectory:
             return False
         return True
 
+    def changed_at_ns(self) -> int | None:
+        """When a file last appeared here, by the file system's clock; None without a directory."""
+        try:
+            return os.lstat(self.path).st_mtime_ns
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def exists(self) -> bool:
         return self.path.is_dir()
 

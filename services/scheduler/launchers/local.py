@@ -13,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
@@ -31,6 +32,23 @@ KILL_SECONDS = 2.0
 SHIM = (sys.executable, "-m", "drivetrain.pod")
 
 
+# A directory that changed so recently may change again without a later time: clocks of file
+# systems tick every few milliseconds.
+_SETTLED_NS = 1_000_000_000
+# Even what a pod's own program has made look unchanged is read again after this.
+_TRUSTED_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Alive:
+    """A pod that was seen alive, in a directory as it was then; good `until`, monotonic."""
+
+    directory: PodDirectory
+    changed_at_ns: int
+    shim: PodIdentity
+    until: float
+
+
 class LocalLauncher:
     can_run_images = False
 
@@ -41,6 +59,7 @@ class LocalLauncher:
         self._template_socket = template_socket
         self._shim = tuple(shim)
         self._children: list[subprocess.Popen[bytes]] = []
+        self._alive: dict[str, _Alive] = {}
 
     def is_port_free(self, port: int) -> bool:
         with socket.socket() as probe:
@@ -105,7 +124,8 @@ class LocalLauncher:
     def _observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
         # Children that ended stay zombies until they are asked.
         self._children = [child for child in self._children if child.poll() is None]
-        first = {pod.pod_id: _look(self._directory(pod)) for pod in pods}
+        first = {pod.pod_id: self._see(pod) for pod in pods}
+        self._alive = {pod: alive for pod, alive in self._alive.items() if pod in first}
         if all(seen.exit is None and seen.sight is not Sight.DEAD for seen in first.values()):
             return first
         # What is left of a pod is looked for after its end was seen, never before.
@@ -116,6 +136,26 @@ class LocalLauncher:
             pids = marked.get(directory.marker, frozenset())
             found[pod.pod_id] = _with_leftovers(first[pod.pod_id], pids, directory.identity())
         return found
+
+    def _see(self, pod: PodRef) -> Observation:
+        """What `_look` finds; no file is read where nothing can have changed but the shim's life.
+
+        Every file of a pod appears by rename, which changes the time of its directory.
+        """
+        known = self._alive.get(pod.pod_id)
+        directory = self._directory(pod) if known is None else known.directory
+        changed_at = directory.changed_at_ns()
+        now = time.monotonic()
+        is_same = known is not None and known.changed_at_ns == changed_at and now < known.until
+        if known is not None and is_same and processes.is_alive(known.shim):
+            return Observation(Sight.ALIVE)
+        self._alive.pop(pod.pod_id, None)
+        seen = _look(directory)
+        shim = directory.identity() if seen.sight is Sight.ALIVE else None
+        is_settled = changed_at is not None and time.time_ns() - changed_at > _SETTLED_NS
+        if shim is not None and changed_at is not None and is_settled:
+            self._alive[pod.pod_id] = _Alive(directory, changed_at, shim, now + _TRUSTED_SECONDS)
+        return seen
 
     def _notify(self, pod: PodRef, notice: StopNotice) -> None:
         directory = self._directory(pod)

@@ -6,6 +6,7 @@ pidfd that was opened before the last look, so they cannot hit a successor.
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ _MARKER_ENTRY = re.compile(
 _PROC = Path("/proc")
 
 
+@functools.cache  # of this boot, so it is the same as long as this process lives
 def boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
@@ -28,7 +30,8 @@ def boot_id() -> str:
 def start_ticks(pid: int) -> int | None:
     """When the process started, in ticks since boot; None when it is gone or a zombie."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.readall()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command may hold any bytes and brackets; what follows the last bracket is fixed.

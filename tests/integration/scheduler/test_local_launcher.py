@@ -5,13 +5,14 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import processes
+from services.scheduler.launchers import local, processes
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM as REAL_SHIM
 from tests.integration.scheduler.pods import (
@@ -141,6 +142,60 @@ async def test_the_death_of_the_scheduler_does_not_touch_pods(tmp_path):
 
     assert (await seen(launcher, spec, Sight.ALIVE)).exit is None
     assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+
+
+async def test_a_pod_that_does_not_change_is_looked_at_without_reading_its_files(
+    launcher, tmp_path, monkeypatch
+):
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    directory = PodDirectory(tmp_path, ref_of(spec)).path
+    os.utime(directory, (1.0, 1.0))  # it changed long ago
+    await seen(launcher, spec, Sight.ALIVE)
+    looks = []
+    real = local._look
+    monkeypatch.setattr(local, "_look", lambda found: looks.append(found) or real(found))
+
+    await seen(launcher, spec, Sight.ALIVE)
+    assert looks == []
+
+    (directory / ".new").touch()
+    os.rename(directory / ".new", directory / "new")
+    await seen(launcher, spec, Sight.ALIVE)
+    assert len(looks) == 1
+
+
+async def test_a_pod_that_changed_just_now_is_read_again(launcher, tmp_path):
+    """Two changes within one tick of the file system's clock leave one time."""
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    directory = PodDirectory(tmp_path, ref_of(spec)).path
+    at = time.time()
+    os.utime(directory, (at, at))
+    await seen(launcher, spec, Sight.ALIVE)
+    end = {"pod_id": spec.pod_id, "outcome": "succeeded", "ranks": []}
+    text = json.dumps({**end, "ended_at": "2026-01-01T00:00:00Z"})
+    (directory / "exit.json").write_text(text)
+    os.utime(directory, (at, at))
+
+    observed = (await launcher.observe([ref_of(spec)]))[spec.pod_id]
+
+    assert observed.exit is not None
+
+
+async def test_a_dead_shim_is_seen_though_its_directory_did_not_change(launcher, tmp_path):
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    directory = PodDirectory(tmp_path, ref_of(spec))
+    os.utime(directory.path, (1.0, 1.0))
+    await seen(launcher, spec, Sight.ALIVE)
+
+    os.kill(directory.identity().pid, signal.SIGKILL)
+
+    await seen(launcher, spec, Sight.DEAD)
 
 
 async def test_a_stop_notice_reaches_the_pod(any_launcher, tmp_path):
