@@ -3,31 +3,37 @@
 Each acts with no transaction open, then records in one that takes the job's row first and looks
 again at what holds by now: the highest fence, the checkpoint's state, whether the intent is still
 the one that was acted on. So it does no harm to act twice, or to stop anywhere in between.
-`Postponed` says that something is not here yet; whatever the store raises is for the worker.
+`Postponed` means that something has not arrived yet; whatever the store raises is for the worker.
 """
 
-import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
-from drivetrain_schemas.checkpoints import Manifest, RejectedReason, RunResumed
+from drivetrain_schemas.checkpoints import Manifest, RunResumed, SaveFailure
 from drivetrain_schemas.ids import checkpoint_id_for
-from services.checkpoints import messages, store
+from services.checkpoints import messages, saving, store, store_checkpoints, store_intents
 from services.checkpoints.core import catalogue, retention
-from services.checkpoints.core.location import Location, job_prefix, locate
-from services.checkpoints.instruments import COMMITTED, DELETED, REJECTED, VERIFY_SECONDS
+from services.checkpoints.core.location import Location, directory_of, job_prefix, locate
+from services.checkpoints.errors import Postponed
+from services.checkpoints.instruments import CHECK_SECONDS, DELETED
+from services.checkpoints.pruning import tidy
+from services.checkpoints.reading import Reader
+from services.checkpoints.recording import record_flaw, record_good
 from services.checkpoints.settings import CheckpointsSettings
-from services.checkpoints.store import CheckpointRow, Intent, Job
-from services.checkpoints.verification import Flaw, verify
+from services.checkpoints.store import Job
+from services.checkpoints.store_checkpoints import CheckpointRow
+from services.checkpoints.store_intents import Intent
+from services.checkpoints.verification import Flaw, check, size_bytes
 from services.runtime import logs
 from services.runtime.database import Database
+from services.runtime.errors import StoreError
 from services.runtime.object_store import ObjectInfo, ObjectStore
 from services.runtime.transaction import Tx
 
 log = logs.get()
 
-
-class Postponed(Exception):
-    """Something that this waits for is not here yet."""
+# Read as soon as it is reported; a larger one is read as its turn comes.
+SMALL_BYTES = 8 * 2**20
 
 
 class Actions:
@@ -39,34 +45,52 @@ class Actions:
         self._database = database
         self._object_store = object_store
         self._settings = settings
+        self.reader = Reader(database, object_store, settings)
 
     async def carry_out(self, intent: Intent) -> None:
         async with self._database.connection() as connection:
             job = await store.job(connection, intent.job_id)
         if job is None or job.tenant_id is None:
-            raise Postponed("the job's own events are not here yet")
+            raise Postponed("the job's own events have not arrived yet")
         if intent.kind == "list":
             await self._list(intent, job.tenant_id)
         elif intent.kind == "verify":
             await self._verify(intent, job.tenant_id)
+        elif intent.kind == "read":
+            await self.reader.read(intent, job.tenant_id)
         elif intent.kind == "restore":
             await self._restore(intent, job.tenant_id)
-        else:
+        elif intent.kind == "delete":
             await self._delete(intent, job.tenant_id)
+        else:
+            await tidy(self._database, self._object_store, intent, job.tenant_id)
+
+    async def note_store_failure(self, intent: Intent, error: StoreError) -> None:
+        """A checkpoint was written that cannot be verified, because we cannot read the store."""
+        async with self._database.transaction() as tx:
+            job = await store.lock_job(tx.connection, intent.job_id)
+            live = await store.live_run(tx.connection, intent.job_id)
+            if live is not None:
+                detail = f"the checkpoints service: {error}"[:512]
+                await saving.note_failure(tx, job, live[0], SaveFailure(error.failure), detail)
 
     async def _list(self, intent: Intent, tenant_id: str) -> None:
-        """Find manifests of which no report told, and good checkpoints that lost bytes."""
+        """Find manifests of which no report arrived, and good checkpoints that lost bytes."""
         found = await self._object_store.list(job_prefix(tenant_id, intent.job_id))
         async with self._database.transaction() as tx:
-            await store.lock_job(tx.connection, intent.job_id)
-            rows = await store.checkpoints_of_job(tx.connection, intent.job_id)
-            for key in _to_verify(tenant_id, intent.job_id, found, rows):
-                await store.want_if_unknown(tx.connection, "verify", intent.job_id, key)
-            if await store.has_live_run(tx.connection, intent.job_id):
+            job = await store.lock_job(tx.connection, intent.job_id)
+            manifests = _manifests(tenant_id, intent.job_id, found)
+            known = await store_checkpoints.states_of(tx.connection, manifests)
+            good = await store_checkpoints.rows_in_state(tx.connection, intent.job_id, "good")
+            damaged = _damaged(tenant_id, intent.job_id, found, good)
+            for key in sorted((manifests - known.keys()) | damaged):
+                await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
+            await saving.note_overdue(tx, job)
+            if await store.live_run(tx.connection, intent.job_id) is not None:
                 seconds = self._settings.list_seconds
-                await store.postpone(tx.connection, intent, seconds, is_failure=False)
+                await store_intents.postpone(tx.connection, intent, seconds, is_failure=False)
             else:
-                await store.finish(tx.connection, intent)
+                await store_intents.finish(tx.connection, intent)
 
     async def _verify(self, intent: Intent, tenant_id: str) -> None:
         location = locate(tenant_id, intent.job_id, intent.subject)
@@ -74,17 +98,48 @@ class Actions:
             log.warning("no key of this job", job_id=intent.job_id, key=intent.subject)
             await self._drop(intent)
             return
-        with VERIFY_SECONDS.time():
-            async with asyncio.timeout(self._settings.verify_timeout_seconds):
-                verdict = await verify(self._object_store, tenant_id, intent.job_id, location)
+        with CHECK_SECONDS.time():
+            verdict = await check(self._object_store, tenant_id, intent.job_id, location)
+        is_small = isinstance(verdict, Manifest) and size_bytes(verdict.shards) <= SMALL_BYTES
+        is_read = is_small and await self._is_to_be_read(intent)
+        if isinstance(verdict, Manifest) and is_read:
+            verdict = await self.reader.read_small(location, verdict) or verdict
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
-            if not await store.finish(tx.connection, intent):
+            if not await store_intents.finish(tx.connection, intent):
                 return  # it was asked for again meanwhile: the verdict may be out of date
             if isinstance(verdict, Flaw):
-                await _record_flaw(tx, job, location, verdict)
+                await record_flaw(tx, job, location, verdict)
+            elif is_read:
+                await record_good(tx, job, location, verdict, is_read=True)
             else:
-                await _record_manifest(tx, job, location, verdict)
+                await self._record_unread(tx, job, intent, location, verdict)
+
+    async def _is_to_be_read(self, intent: Intent) -> bool:
+        """A checkpoint that is recorded is read again only where a run rejected it."""
+        checkpoint_id = checkpoint_id_for(intent.subject)
+        async with self._database.connection() as connection:
+            row = await store_checkpoints.find(connection, intent.job_id, checkpoint_id)
+        return row is None or bool(intent.facts.get("is_doubted"))
+
+    async def _record_unread(
+        self, tx: Tx, job: Job, intent: Intent, location: Location, manifest: Manifest
+    ) -> None:
+        """Ask for its bytes; where that takes too long, its sizes are what it is committed by."""
+        connection, key = tx.connection, location.manifest_key
+        row = await store_checkpoints.find(connection, intent.job_id, checkpoint_id_for(key))
+        if row is not None and not intent.facts.get("is_doubted"):
+            return
+        if row is not None:
+            await store_checkpoints.forget_read_shards(connection, key)  # all of it again
+        await store_intents.want_if_unknown(connection, "read", intent.job_id, key)
+        if row is not None:
+            return
+        if intent.facts.get("is_by_size"):
+            await record_good(tx, job, location, manifest, is_read=False)
+        else:
+            seconds, facts = self._settings.commit_seconds, {"is_by_size": True}
+            await store_intents.want_in(connection, "verify", intent.job_id, key, seconds, facts)
 
     async def _restore(self, intent: Intent, tenant_id: str) -> None:
         resumed = RunResumed.model_validate(intent.facts)
@@ -93,23 +148,24 @@ class Actions:
             log.warning("no key of this job", job_id=intent.job_id, key=resumed.manifest_key)
             await self._drop(intent)
             return
-        checkpoint_id = checkpoint_id_for(location.manifest_key)
+        checkpoint_id, key = checkpoint_id_for(location.manifest_key), location.manifest_key
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
-            row = await store.checkpoint(tx.connection, intent.job_id, checkpoint_id)
+            row = await store_checkpoints.find(tx.connection, intent.job_id, checkpoint_id)
+            is_pending = await store_intents.is_wanted(
+                tx.connection, ("verify", "read"), intent.job_id, key
+            )
             if row is None:
-                await store.want_if_unknown(
-                    tx.connection, "verify", intent.job_id, location.manifest_key
-                )
-            elif await store.finish(tx.connection, intent):
+                await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
+            elif await store_intents.finish(tx.connection, intent):
                 if row.state == "good" and catalogue.may_lead(resumed.fence, job.highest_fence):
                     # The newest run trains on from here, so the job's head may be here.
-                    await store.let_lead(tx.connection, checkpoint_id)
+                    await store_checkpoints.let_lead(tx.connection, checkpoint_id)
                 payload = messages.restored(row, tenant_id, resumed)
                 await tx.emit(payload, tenant_id=tenant_id)
                 log.info("checkpoint restored", checkpoint_id=checkpoint_id, run_id=resumed.run_id)
         if row is None:
-            raise Postponed("the checkpoint is not verified yet")
+            raise Postponed("the checkpoint is not verified yet", is_counted=not is_pending)
 
     async def _delete(self, intent: Intent, tenant_id: str) -> None:
         row = await self._confirm_deletion(intent)
@@ -123,9 +179,9 @@ class Actions:
             await self._object_store.delete(item.key)
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, row.job_id)
-            if not await store.finish(tx.connection, intent):
+            if not await store_intents.finish(tx.connection, intent):
                 return
-            await store.set_state(tx.connection, row.checkpoint_id, "deleted")
+            await store_checkpoints.set_state(tx.connection, row.checkpoint_id, "deleted")
             payload = messages.deleted(row, tenant_id, retention.reason(job.policy))
             await tx.emit(payload, tenant_id=tenant_id)
         DELETED.inc()
@@ -134,112 +190,44 @@ class Actions:
     async def _confirm_deletion(self, intent: Intent) -> CheckpointRow | None:
         """The checkpoint, if it may still go: another may have been rejected, or this one pinned.
 
-        Once it stands at "deleting" there is no way back, since part of it may be gone.
+        Once its state is "deleting" there is no way back, since part of it may be gone.
         """
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
-            row = await store.checkpoint(tx.connection, intent.job_id, intent.subject)
+            row = await store_checkpoints.find(tx.connection, intent.job_id, intent.subject)
             if row is not None and row.state == "good":
-                good = await store.good_checkpoints(tx.connection, job)
-                doomed = retention.expendable(good, job.policy)
-                if row.checkpoint_id in {one.checkpoint_id for one in doomed}:
-                    await store.set_state(tx.connection, row.checkpoint_id, "deleting")
+                good = await store_checkpoints.good(tx.connection, job)
+                expendable = retention.expendable(good, job.policy)
+                if row.checkpoint_id in {one.checkpoint_id for one in expendable}:
+                    await store_checkpoints.set_state(tx.connection, row.checkpoint_id, "deleting")
                     return row
             if row is None or row.state != "deleting":
-                await store.finish(tx.connection, intent)
+                await store_intents.finish(tx.connection, intent)
                 return None
             return row
 
     async def _drop(self, intent: Intent) -> None:
         async with self._database.transaction() as tx:
-            await store.finish(tx.connection, intent)
+            await store_intents.finish(tx.connection, intent)
 
 
-def _to_verify(
-    tenant_id: str, job_id: str, found: Sequence[ObjectInfo], rows: Sequence[CheckpointRow]
-) -> list[str]:
-    """Manifests that nobody has looked at, and those of good checkpoints that lost bytes."""
-    locations = [locate(tenant_id, job_id, item.key) for item in found]
-    manifests = {location.manifest_key for location in locations if location is not None}
-    num_bytes: dict[str, int] = {}
+def _manifests(tenant_id: str, job_id: str, found: Sequence[ObjectInfo]) -> set[str]:
+    """The keys among these that are manifests of this job."""
+    return {item.key for item in found if locate(tenant_id, job_id, item.key) is not None}
+
+
+def _damaged(
+    tenant_id: str, job_id: str, found: Sequence[ObjectInfo], good: Sequence[CheckpointRow]
+) -> set[str]:
+    """The manifests of good checkpoints of which the listing shows fewer bytes than verified."""
+    keys = {item.key for item in found}
+    num_bytes: Counter[str] = Counter()
     for item in found:
-        if item.key not in manifests:
-            directory = "/".join(item.key.split("/")[:4]) + "/"
-            num_bytes[directory] = num_bytes.get(directory, 0) + item.size_bytes
-    known = {row.manifest_key for row in rows}
-    damaged: set[str] = set()
-    for row in rows:
-        location = locate(tenant_id, job_id, row.manifest_key)
-        if row.state == "good" and location is not None:
-            is_whole = num_bytes.get(location.directory, 0) >= row.size_bytes
-            if row.manifest_key not in manifests or not is_whole:
-                damaged.add(row.manifest_key)
-    return sorted((manifests - known) | damaged)
-
-
-async def _record_manifest(tx: Tx, job: Job, location: Location, manifest: Manifest) -> None:
-    """The checkpoint is good. Known ones stay what they are: a rejected one never comes back."""
-    assert job.tenant_id is not None
-    checkpoint_id = checkpoint_id_for(location.manifest_key)
-    if await store.checkpoint(tx.connection, job.job_id, checkpoint_id) is not None:
-        return
-    run = await store.run_of_fence(tx.connection, job.job_id, manifest.fence)
-    if run is None:
-        raise Postponed("the run of this fence is not known yet")
-    if run != (manifest.run_id, manifest.attempt):
-        detail = f"fence {manifest.fence} was granted to {run[0]}, not to {manifest.run_id}"
-        await _record_flaw(tx, job, location, Flaw(RejectedReason.STALE_FENCE, detail))
-        return
-    may_lead = catalogue.may_lead(manifest.fence, job.highest_fence)
-    row = messages.row_of_manifest(location, manifest, may_lead=may_lead)
-    await store.insert_checkpoint(tx.connection, row)
-    good = await store.good_checkpoints(tx.connection, job)
-    head = catalogue.latest(good)
-    best = catalogue.best_first(good, job.policy.goal)[:1]
-    payload = messages.committed(
-        row,
-        job.tenant_id,
-        manifest,
-        is_latest=head is not None and head.checkpoint_id == checkpoint_id,
-        is_best=bool(best) and best[0].checkpoint_id == checkpoint_id,
-    )
-    await tx.emit(payload, tenant_id=job.tenant_id)
-    for doomed in retention.expendable(good, job.policy):
-        await store.want_if_unknown(tx.connection, "delete", job.job_id, doomed.checkpoint_id)
-    COMMITTED.inc()
-    log.info(
-        "checkpoint committed",
-        checkpoint_id=checkpoint_id,
-        job_id=job.job_id,
-        fence=row.fence,
-        step=row.step,
-        is_latest=payload.is_latest,
-        tenant_id=job.tenant_id,
-    )
-
-
-async def _record_flaw(tx: Tx, job: Job, location: Location, flaw: Flaw) -> None:
-    """The checkpoint is unfit, for ever; one that was good before is so no longer."""
-    assert job.tenant_id is not None
-    checkpoint_id = checkpoint_id_for(location.manifest_key)
-    row = await store.checkpoint(tx.connection, job.job_id, checkpoint_id)
-    if row is None:
-        run = await store.run_of_fence(tx.connection, job.job_id, location.fence)
-        if run is None:
-            raise Postponed("the run of this fence is not known yet")
-        row = messages.row_of_flaw(location, job.job_id, run)
-        await store.insert_checkpoint(tx.connection, row)
-    elif row.state == "good":
-        await store.set_state(tx.connection, checkpoint_id, "rejected")
-    else:
-        return
-    await tx.emit(messages.rejected(row, job.tenant_id, flaw), tenant_id=job.tenant_id)
-    REJECTED.labels(flaw.reason).inc()
-    log.warning(
-        "checkpoint rejected",
-        checkpoint_id=checkpoint_id,
-        job_id=job.job_id,
-        reason=flaw.reason,
-        detail=flaw.detail,
-        tenant_id=job.tenant_id,
-    )
+        location = directory_of(tenant_id, job_id, item.key)
+        if location is not None and item.key != location.manifest_key:
+            num_bytes[location.manifest_key] += item.size_bytes
+    return {
+        row.manifest_key
+        for row in good
+        if row.manifest_key not in keys or num_bytes[row.manifest_key] < row.size_bytes
+    }

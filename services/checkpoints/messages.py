@@ -1,20 +1,29 @@
-"""Catalogue rows into the events that tell of them. Pure."""
+"""Events made of rows of the catalogue. Pure; what pods wrote is bounded here."""
 
 from drivetrain_schemas.checkpoints import (
     CheckpointCommitted,
     CheckpointDeleted,
+    CheckpointingFailed,
+    CheckpointingRecovered,
     CheckpointRejected,
     CheckpointRestored,
     Manifest,
     RunResumed,
+    SaveFailure,
 )
 from drivetrain_schemas.ids import checkpoint_id_for
 from services.checkpoints.core.location import Location
-from services.checkpoints.store import CheckpointRow
+from services.checkpoints.store import Run
+from services.checkpoints.store_checkpoints import CheckpointRow
 from services.checkpoints.verification import Flaw
 
+MAX_LISTED = 20
+MAX_CHARACTERS = 512
 
-def row_of_manifest(location: Location, manifest: Manifest, *, may_lead: bool) -> CheckpointRow:
+
+def row_of_manifest(
+    location: Location, manifest: Manifest, *, may_lead: bool, is_read: bool
+) -> CheckpointRow:
     return CheckpointRow(
         checkpoint_id=checkpoint_id_for(location.manifest_key),
         job_id=manifest.job_id,
@@ -27,17 +36,18 @@ def row_of_manifest(location: Location, manifest: Manifest, *, may_lead: bool) -
         size_bytes=sum(shard.size_bytes for shard in manifest.shards),
         metrics=manifest.metrics,
         may_lead=may_lead,
+        is_read=is_read,
     )
 
 
-def row_of_flaw(location: Location, job_id: str, run: tuple[str, int]) -> CheckpointRow:
-    """`run`: id and attempt of the run that was granted the fence in the key."""
+def row_of_flaw(location: Location, run: Run) -> CheckpointRow:
+    """`run`: the one that was granted the fence in the key."""
     return CheckpointRow(
         checkpoint_id=checkpoint_id_for(location.manifest_key),
-        job_id=job_id,
+        job_id=run.job_id,
         manifest_key=location.manifest_key,
-        run_id=run[0],
-        attempt=run[1],
+        run_id=run.run_id,
+        attempt=run.attempt,
         fence=location.fence,
         step=location.step,
         state="rejected",
@@ -62,6 +72,7 @@ def committed(
         metrics=manifest.metrics,
         is_latest=is_latest,
         is_best=is_best,
+        verified_by="read" if row.is_read else "size",
     )
 
 
@@ -92,7 +103,8 @@ def restored(row: CheckpointRow, tenant_id: str, resumed: RunResumed) -> Checkpo
         resumed_by_run_id=resumed.run_id,
         resumed_by_attempt=resumed.attempt,
         load_seconds=resumed.load_seconds,
-        rejected=resumed.rejected,
+        rejected=tuple(text[:MAX_CHARACTERS] for text in resumed.rejected[:MAX_LISTED]),
+        num_rejected_omitted=max(0, len(resumed.rejected) - MAX_LISTED),
     )
 
 
@@ -107,4 +119,36 @@ def deleted(row: CheckpointRow, tenant_id: str, reason: str) -> CheckpointDelete
         step=row.step,
         size_bytes=row.size_bytes,
         reason=reason,
+    )
+
+
+def failing(
+    run: Run,
+    tenant_id: str,
+    reason: SaveFailure,
+    detail: str,
+    steps: tuple[int | None, int | None],
+) -> CheckpointingFailed:
+    """`steps`: of the newest good checkpoint, and of the save that failed."""
+    return CheckpointingFailed(
+        tenant_id=tenant_id,
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        fence=run.fence,
+        reason=reason,
+        detail=detail[:MAX_CHARACTERS],
+        last_step=steps[0],
+        failed_step=steps[1],
+    )
+
+
+def recovered(run: Run, tenant_id: str, step: int) -> CheckpointingRecovered:
+    return CheckpointingRecovered(
+        tenant_id=tenant_id,
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        fence=run.fence,
+        step=step,
     )

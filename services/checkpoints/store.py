@@ -1,57 +1,39 @@
-"""The statements of the checkpoints service: one function each, no rules."""
+"""The statements about jobs and their runs: one function each, no rules."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import asyncpg
 
-from services.checkpoints.core.catalogue import Checkpoint, Goal
+from drivetrain_schemas.checkpoints import SaveFailure
+from services.checkpoints.core.catalogue import Goal
 from services.checkpoints.core.retention import Policy
-
-State = Literal["good", "rejected", "deleting", "deleted"]
-Kind = Literal["list", "verify", "restore", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is known of a job. No tenant: its own events are not here yet."""
+    """What is known of a job. No tenant: its own events have not arrived yet.
+
+    `every_seconds`: how often the job asks for a checkpoint, where it does so by time.
+    """
 
     job_id: str
     tenant_id: str | None
     policy: Policy
     metric: str | None
     highest_fence: int
+    every_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRow:
-    """One checkpoint, whatever became of it."""
+class Run:
+    """One attempt at a job, and the fence it was granted."""
 
-    checkpoint_id: str
-    job_id: str
-    manifest_key: str
     run_id: str
+    job_id: str
     attempt: int
     fence: int
-    step: int
-    state: State
-    size_bytes: int = 0
-    metrics: Mapping[str, float] | None = None
-    is_pinned: bool = False
-    may_lead: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """Something to be done at the object store."""
-
-    kind: Kind
-    job_id: str
-    subject: str
-    facts: Mapping[str, Any]
-    revision: int
-    tries: int
 
 
 async def lock_job(connection: asyncpg.Connection, job_id: str) -> Job:
@@ -67,24 +49,21 @@ async def job(connection: asyncpg.Connection, job_id: str) -> Job | None:
     return _job(row) if row else None
 
 
-async def set_policy(
-    connection: asyncpg.Connection,
-    job_id: str,
-    tenant_id: str,
-    policy: Policy,
-    metric: str | None,
-) -> None:
+async def set_policy(connection: asyncpg.Connection, job: Job, *, tenant_id: str) -> None:
+    """What the job asks for; `job` holds it."""
     await connection.execute(
         """
-        update jobs set tenant_id = $2, keep_last = $3, keep_best = $4, goal = $5, metric = $6
+        update jobs set tenant_id = $2, keep_last = $3, keep_best = $4, goal = $5, metric = $6,
+            every_seconds = $7
         where job_id = $1
         """,
-        job_id,
+        job.job_id,
         tenant_id,
-        policy.keep_last,
-        policy.keep_best,
-        policy.goal,
-        metric,
+        job.policy.keep_last,
+        job.policy.keep_best,
+        job.policy.goal,
+        job.metric,
+        job.every_seconds,
     )
 
 
@@ -97,209 +76,120 @@ async def raise_fence(connection: asyncpg.Connection, job_id: str, fence: int) -
     )
 
 
-async def put_run(
-    connection: asyncpg.Connection,
-    run_id: str,
-    job_id: str,
-    place: tuple[int, int],
-    *,
-    is_live: bool,
-) -> None:
-    """`place`: attempt and fence. A run that has ended stays ended."""
+async def put_run(connection: asyncpg.Connection, run: Run, *, is_live: bool) -> None:
+    """A run that has ended stays ended."""
     await connection.execute(
         """
-        insert into runs (run_id, job_id, attempt, fence, is_live) values ($1, $2, $3, $4, $5)
-        on conflict (run_id) do update set is_live = runs.is_live and excluded.is_live
+        insert into runs (run_id, job_id, attempt, fence, is_live, ended_at)
+        values ($1, $2, $3, $4, $5, case when $5 then null else clock_timestamp() end)
+        on conflict (run_id) do update set
+            is_live = runs.is_live and excluded.is_live,
+            ended_at = coalesce(runs.ended_at, excluded.ended_at)
         """,
-        run_id,
-        job_id,
-        *place,
+        run.run_id,
+        run.job_id,
+        run.attempt,
+        run.fence,
         is_live,
     )
 
 
-async def run_of_fence(
-    connection: asyncpg.Connection, job_id: str, fence: int
-) -> tuple[str, int] | None:
-    """The run that was granted this fence, and its attempt."""
+async def run_of_fence(connection: asyncpg.Connection, job_id: str, fence: int) -> Run | None:
+    """The run that was granted this fence."""
     row = await connection.fetchrow(
-        "select run_id, attempt from runs where job_id = $1 and fence = $2", job_id, fence
+        "select run_id, job_id, attempt, fence from runs where job_id = $1 and fence = $2",
+        job_id,
+        fence,
     )
-    return (row["run_id"], row["attempt"]) if row else None
+    return Run(**dict(row)) if row else None
 
 
-async def has_live_run(connection: asyncpg.Connection, job_id: str) -> bool:
-    found = await connection.fetchval(
-        "select exists (select from runs where job_id = $1 and is_live)", job_id
-    )
-    return bool(found)
-
-
-async def insert_checkpoint(connection: asyncpg.Connection, row: CheckpointRow) -> None:
-    await connection.execute(
+async def live_run(connection: asyncpg.Connection, job_id: str) -> tuple[Run, float] | None:
+    """The newest live run, and for how many seconds it has no new checkpoint."""
+    row = await connection.fetchrow(
         """
-        insert into checkpoints
-            (checkpoint_id, job_id, manifest_key, run_id, attempt, fence, step, state, size_bytes,
-             metrics, is_pinned, may_lead)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        select run_id, job_id, attempt, fence,
+            extract(epoch from clock_timestamp() - coalesce(saved_at, noted_at))::double precision
+                as seconds
+        from runs where job_id = $1 and is_live order by fence desc limit 1
         """,
-        row.checkpoint_id,
-        row.job_id,
-        row.manifest_key,
-        row.run_id,
-        row.attempt,
-        row.fence,
-        row.step,
-        row.state,
-        row.size_bytes,
-        row.metrics or {},
-        row.is_pinned,
-        row.may_lead,
+        job_id,
     )
+    if row is None:
+        return None
+    return Run(row["run_id"], row["job_id"], row["attempt"], row["fence"]), row["seconds"]
 
 
-async def checkpoint(
-    connection: asyncpg.Connection, job_id: str, checkpoint_id: str
-) -> CheckpointRow | None:
-    row = await connection.fetchrow(
-        "select * from checkpoints where job_id = $1 and checkpoint_id = $2", job_id, checkpoint_id
-    )
-    return _checkpoint(row) if row else None
-
-
-async def checkpoints_of_job(connection: asyncpg.Connection, job_id: str) -> list[CheckpointRow]:
-    rows = await connection.fetch("select * from checkpoints where job_id = $1", job_id)
-    return [_checkpoint(row) for row in rows]
-
-
-async def good_checkpoints(connection: asyncpg.Connection, job: Job) -> list[Checkpoint]:
-    """Verified, not rejected since, not being deleted."""
+async def run_ages(
+    connection: asyncpg.Connection, job_id: str, fences: Collection[int]
+) -> dict[int, float | None]:
+    """By fence, for how many seconds its run has ended; None where it is live."""
     rows = await connection.fetch(
         """
-        select checkpoint_id, fence, step, (metrics ->> $2)::double precision as value, is_pinned,
-            may_lead
-        from checkpoints where job_id = $1 and state = 'good'
+        select fence, extract(epoch from clock_timestamp() - ended_at)::double precision as age
+        from runs where job_id = $1 and fence = any($2::bigint[])
         """,
-        job.job_id,
-        job.metric or "",
+        job_id,
+        list(fences),
     )
-    return [Checkpoint(**dict(row)) for row in rows]
+    return {row["fence"]: row["age"] for row in rows}
 
 
-async def set_state(connection: asyncpg.Connection, checkpoint_id: str, state: State) -> None:
+async def set_saved(connection: asyncpg.Connection, run_id: str) -> None:
+    """The run has a new checkpoint."""
     await connection.execute(
-        "update checkpoints set state = $2 where checkpoint_id = $1", checkpoint_id, state
+        "update runs set saved_at = clock_timestamp() where run_id = $1", run_id
     )
 
 
-async def set_pinned(connection: asyncpg.Connection, checkpoint_id: str) -> None:
-    await connection.execute(
-        "update checkpoints set is_pinned = true where checkpoint_id = $1", checkpoint_id
+async def failure_of(
+    connection: asyncpg.Connection, run_id: str
+) -> tuple[SaveFailure, int | None] | None:
+    """Why this run fails to save checkpoints, and the step of the save that failed."""
+    row = await connection.fetchrow(
+        "select reason, failed_step from failing_runs where run_id = $1", run_id
     )
+    return (SaveFailure(row["reason"]), row["failed_step"]) if row else None
 
 
-async def let_lead(connection: asyncpg.Connection, checkpoint_id: str) -> None:
-    await connection.execute(
-        "update checkpoints set may_lead = true where checkpoint_id = $1", checkpoint_id
-    )
-
-
-async def want(
-    connection: asyncpg.Connection,
-    kind: Kind,
-    job_id: str,
-    subject: str = "",
-    facts: Mapping[str, Any] | None = None,
+async def put_failure(
+    connection: asyncpg.Connection, run: Run, reason: SaveFailure, failed_step: int | None
 ) -> None:
-    """Note that this is to be done, now."""
     await connection.execute(
         """
-        insert into intents (kind, job_id, subject, facts) values ($1, $2, $3, $4)
-        on conflict (kind, job_id, subject) do update set
-            facts = excluded.facts, revision = intents.revision + 1, tries = 0,
-            due_at = clock_timestamp()
+        insert into failing_runs (run_id, job_id, reason, failed_step) values ($1, $2, $3, $4)
+        on conflict (run_id) do update set
+            reason = excluded.reason, failed_step = excluded.failed_step
         """,
-        kind,
-        job_id,
-        subject,
-        dict(facts or {}),
+        run.run_id,
+        run.job_id,
+        reason,
+        failed_step,
     )
 
 
-async def want_if_unknown(
-    connection: asyncpg.Connection, kind: Kind, job_id: str, subject: str
-) -> None:
-    """Note that this is to be done, unless it is noted."""
-    await connection.execute(
-        "insert into intents (kind, job_id, subject) values ($1, $2, $3) on conflict do nothing",
-        kind,
-        job_id,
-        subject,
-    )
+async def delete_failure(connection: asyncpg.Connection, run_id: str) -> None:
+    await connection.execute("delete from failing_runs where run_id = $1", run_id)
 
 
-async def due_intents(
-    connection: asyncpg.Connection, busy_jobs: Collection[str], limit: int
-) -> list[Intent]:
-    """What is to be done now, at most one of each job, none of a busy one."""
+async def count_failing_runs(connection: asyncpg.Connection) -> int:
+    return int(await connection.fetchval("select count(*) from failing_runs"))
+
+
+async def prune_runs(connection: asyncpg.Connection, seconds: float, limit: int) -> int:
+    """Forget runs that ended at least so long ago; returns how many."""
     rows = await connection.fetch(
         """
-        select * from (
-            select distinct on (job_id) * from intents
-            where due_at <= clock_timestamp() and job_id <> all($1::text[])
-            order by job_id, due_at
-        ) as first_of_job
-        order by due_at limit $2
-        """,
-        list(busy_jobs),
-        limit,
-    )
-    return [
-        Intent(
-            kind=row["kind"],
-            job_id=row["job_id"],
-            subject=row["subject"],
-            facts=row["facts"],
-            revision=row["revision"],
-            tries=row["tries"],
-        )
-        for row in rows
-    ]
-
-
-async def finish(connection: asyncpg.Connection, intent: Intent) -> bool:
-    """Done with it. False where it was asked for again meanwhile, so it is not."""
-    row = await connection.fetchval(
-        """
-        delete from intents where kind = $1 and job_id = $2 and subject = $3 and revision = $4
+        delete from runs where run_id in (
+            select run_id from runs
+            where ended_at <= statement_timestamp() - $1 * interval '1 second'
+            order by ended_at limit $2)
         returning 1
         """,
-        intent.kind,
-        intent.job_id,
-        intent.subject,
-        intent.revision,
-    )
-    return row is not None
-
-
-async def postpone(
-    connection: asyncpg.Connection, intent: Intent, seconds: float, *, is_failure: bool
-) -> None:
-    """Not now; where it was asked for again meanwhile, it stays due."""
-    await connection.execute(
-        """
-        update intents set
-            due_at = clock_timestamp() + $5 * interval '1 second',
-            tries = case when $6 then tries + 1 else 0 end
-        where kind = $1 and job_id = $2 and subject = $3 and revision = $4
-        """,
-        intent.kind,
-        intent.job_id,
-        intent.subject,
-        intent.revision,
         seconds,
-        is_failure,
+        limit,
     )
+    return len(rows)
 
 
 def _job(row: Any) -> Job:
@@ -309,21 +199,5 @@ def _job(row: Any) -> Job:
         policy=Policy(row["keep_last"], row["keep_best"], cast("Goal | None", row["goal"])),
         metric=row["metric"],
         highest_fence=row["highest_fence"],
-    )
-
-
-def _checkpoint(row: Any) -> CheckpointRow:
-    return CheckpointRow(
-        checkpoint_id=row["checkpoint_id"],
-        job_id=row["job_id"],
-        manifest_key=row["manifest_key"],
-        run_id=row["run_id"],
-        attempt=row["attempt"],
-        fence=row["fence"],
-        step=row["step"],
-        state=row["state"],
-        size_bytes=row["size_bytes"],
-        metrics=row["metrics"],
-        is_pinned=row["is_pinned"],
-        may_lead=row["may_lead"],
+        every_seconds=row["every_seconds"],
     )

@@ -1,11 +1,12 @@
-"""Is this checkpoint complete and undamaged? Read from the object store, piece by piece.
+"""Is this checkpoint complete and undamaged? First its manifest and sizes, then its bytes.
 
-A verdict is a value: the manifest, or what is wrong with it. A store that does not answer is no
-verdict; it raises what the store raises, and the caller asks again later.
+A verdict is a value: the manifest, or what is wrong with it. A store that does not answer gives no
+verdict; it raises what the store raises, and the caller tries again later.
 """
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -31,21 +32,60 @@ class Flaw:
     detail: str
 
 
-async def verify(
+async def check(
     object_store: ObjectStore, tenant_id: str, job_id: str, location: Location
 ) -> Manifest | Flaw:
-    """Every shard is there with its size and SHA-256, and the manifest says what its key says."""
+    """The manifest says what its key says, and every shard exists with its size."""
     manifest = await _manifest(object_store, location)
     if isinstance(manifest, Flaw):
         return manifest
     flaw = _contradiction(manifest, tenant_id, job_id, location)
     if flaw is not None:
         return flaw
+    sizes = {item.key: item.size_bytes for item in await object_store.list(location.directory)}
     for shard in manifest.shards:
-        flaw = await _flaw_of(object_store, location, shard)
-        if flaw is not None:
-            return flaw
+        found_bytes = sizes.get(location.directory + shard.key)
+        if found_bytes is None:
+            return Flaw(RejectedReason.SHARD_MISSING, f"{shard.key} does not exist")
+        if found_bytes != shard.size_bytes:
+            return _other_size(shard, found_bytes)
     return manifest
+
+
+async def read_shard(
+    object_store: ObjectStore,
+    location: Location,
+    shard: Shard,
+    silence_seconds: float,
+    pause: Callable[[int], Awaitable[None]],
+) -> Flaw | None:
+    """Compare the SHA-256 of the bytes. There is no limit but on silence.
+
+    `pause` is awaited after each piece, with its number of bytes. Raises TimeoutError when the
+    store is silent for too long.
+    """
+    digest = hashlib.sha256()
+    num_bytes = 0
+    pieces = object_store.stream(location.directory + shard.key)
+    try:
+        while True:
+            async with asyncio.timeout(silence_seconds):
+                piece = await anext(pieces, None)
+            if piece is None:
+                break
+            num_bytes += len(piece)
+            await pause(len(piece))
+            if len(piece) > HASH_ASIDE_BYTES:
+                await asyncio.to_thread(digest.update, piece)
+            else:
+                digest.update(piece)
+    except NoSuchObject:
+        return Flaw(RejectedReason.SHARD_MISSING, f"{shard.key} does not exist")
+    if num_bytes != shard.size_bytes:
+        return _other_size(shard, num_bytes)
+    if digest.hexdigest() != shard.sha256:
+        return Flaw(RejectedReason.HASH_DIFFERS, f"{shard.key} has another SHA-256")
+    return None
 
 
 async def _manifest(object_store: ObjectStore, location: Location) -> Manifest | Flaw:
@@ -68,9 +108,9 @@ async def _manifest(object_store: ObjectStore, location: Location) -> Manifest |
 def _contradiction(
     manifest: Manifest, tenant_id: str, job_id: str, location: Location
 ) -> Flaw | None:
-    """A manifest may speak only of its own place, its own job and files of its own directory."""
-    said = (manifest.tenant_id, manifest.job_id, manifest.fence, manifest.step)
-    if said != (tenant_id, job_id, location.fence, location.step):
+    """A manifest may name only its own directory, its own job and files of its own directory."""
+    named = (manifest.tenant_id, manifest.job_id, manifest.fence, manifest.step)
+    if named != (tenant_id, job_id, location.fence, location.step):
         return _unreadable("tenant, job, fence or step differ from those of its key")
     if manifest.run_id != run_id_for(job_id, manifest.attempt):
         return _unreadable("run and attempt differ")
@@ -79,38 +119,18 @@ def _contradiction(
         return _unreadable("a shard is named twice, or is the manifest")
     if any(shard.rank >= manifest.world_size for shard in manifest.shards):
         return _unreadable("a shard is of a rank that the run does not have")
-    if max(manifest.epoch, manifest.world_size, _size_bytes(manifest)) > MAX_COUNT:
+    if max(manifest.epoch, manifest.world_size, size_bytes(manifest.shards)) > MAX_COUNT:
         return _unreadable("a number is too large")
     return None
 
 
-async def _flaw_of(object_store: ObjectStore, location: Location, shard: Shard) -> Flaw | None:
-    key = location.directory + shard.key
-    digest = hashlib.sha256()
-    num_bytes = 0
-    try:
-        found_bytes = await object_store.size(key)
-        if found_bytes != shard.size_bytes:
-            detail = f"{shard.key}: {found_bytes} bytes instead of {shard.size_bytes}"
-            return Flaw(RejectedReason.SIZE_DIFFERS, detail)
-        async for piece in object_store.stream(key):
-            num_bytes += len(piece)
-            if len(piece) > HASH_ASIDE_BYTES:
-                await asyncio.to_thread(digest.update, piece)
-            else:
-                digest.update(piece)
-    except NoSuchObject:
-        return Flaw(RejectedReason.SHARD_MISSING, f"{shard.key} does not exist")
-    if num_bytes != shard.size_bytes:
-        detail = f"{shard.key}: {num_bytes} bytes instead of {shard.size_bytes}"
-        return Flaw(RejectedReason.SIZE_DIFFERS, detail)
-    if digest.hexdigest() != shard.sha256:
-        return Flaw(RejectedReason.HASH_DIFFERS, f"{shard.key} has another SHA-256")
-    return None
+def size_bytes(shards: tuple[Shard, ...] | list[Shard]) -> int:
+    return sum(shard.size_bytes for shard in shards)
 
 
-def _size_bytes(manifest: Manifest) -> int:
-    return sum(shard.size_bytes for shard in manifest.shards)
+def _other_size(shard: Shard, found_bytes: int) -> Flaw:
+    detail = f"{shard.key}: {found_bytes} bytes instead of {shard.size_bytes}"
+    return Flaw(RejectedReason.SIZE_DIFFERS, detail)
 
 
 def _unreadable(detail: str) -> Flaw:

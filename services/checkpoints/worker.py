@@ -1,22 +1,27 @@
 """The loop that carries out intents: several jobs side by side, one intent of a job at a time.
 
-Intents stand in Postgres, so nothing is forgotten when the process ends. Whatever goes wrong with
-one is counted, logged and tried again later, longer each time; an object store that is away,
-unknown or damaged stops neither the service nor other jobs. What waits in vain for something that
-never comes is given up after `MAX_WAITS` tries; but never a deletion, because a checkpoint of which
-part may be gone has no way back.
+Intents are kept in Postgres, so nothing is forgotten when the process ends. Whatever goes wrong
+with one is counted, logged and tried again later, longer each time; an object store that is
+unavailable stops neither the service nor other jobs, and nothing is given up for it. What waits for
+something that may never arrive (a report of a run that nobody knows) is given up after `MAX_WAITS`
+tries; but never a listing or a deletion. Reading bytes has places of its own, so that large
+checkpoints hold up nothing else.
 """
 
 import asyncio
 import contextlib
+import time
+from dataclasses import dataclass, field
 
-from services.checkpoints import store
-from services.checkpoints.actions import Actions, Postponed
-from services.checkpoints.instruments import INTENT_FAILURES
+from services.checkpoints import pruning, store, store_intents
+from services.checkpoints.actions import Actions
+from services.checkpoints.errors import Postponed
+from services.checkpoints.instruments import FAILING_RUNS, INTENT_FAILURES
 from services.checkpoints.settings import CheckpointsSettings
-from services.checkpoints.store import Intent
+from services.checkpoints.store_intents import Intent
 from services.runtime import logs
 from services.runtime.database import Database
+from services.runtime.errors import StoreError
 from services.runtime.object_store import ObjectStore
 
 log = logs.get()
@@ -25,6 +30,20 @@ POLL_SECONDS = 1.0
 FIRST_WAIT_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
 MAX_WAITS = 20
+PENDING_SECONDS = 5.0
+NUM_READERS = 2
+HOUSEKEEPING_SECONDS = 30.0
+# From this try on a store that cannot be read is told as the reason for missing checkpoints.
+TRIES_BEFORE_TELLING = 3
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Places for reads, or for everything else; `busy` holds the tasks by their jobs."""
+
+    is_read: bool
+    num_places: int
+    busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
 
 class Worker:
@@ -34,10 +53,10 @@ class Worker:
         self, database: Database, object_store: ObjectStore, settings: CheckpointsSettings
     ) -> None:
         self._database = database
-        self._actions = Actions(database, object_store, settings)
-        self._max_jobs_at_once = settings.max_jobs_at_once
+        self.actions = Actions(database, object_store, settings)
+        self._lanes = (_Lane(False, settings.max_jobs_at_once), _Lane(True, NUM_READERS))
         self._awake = asyncio.Event()
-        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._housekeeping_at = 0.0
 
     def wake(self) -> None:
         self._awake.set()
@@ -47,41 +66,64 @@ class Worker:
         try:
             while True:
                 self._awake.clear()
+                await self._keep_house()
                 await self._start_due()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL_SECONDS):
                         await self._awake.wait()
         finally:
-            for task in self._busy.values():
+            tasks = self._tasks()
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def drain(self) -> None:
         """Until nothing is due any more."""
-        while await self._start_due() or self._busy:
-            await asyncio.gather(*self._busy.values())
+        while await self._start_due() or self._tasks():
+            await asyncio.gather(*self._tasks())
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for lane in self._lanes for task in lane.busy.values()]
+
+    async def _keep_house(self) -> None:
+        """Prune, measure, and ask for a checkpoint to be read again, every half minute."""
+        if time.monotonic() < self._housekeeping_at:
+            return
+        self._housekeeping_at = time.monotonic() + HOUSEKEEPING_SECONDS
+        try:
+            await pruning.prune_rows(self._database)
+            await self.actions.reader.want_reread()
+            async with self._database.connection() as connection:
+                FAILING_RUNS.set(await store.count_failing_runs(connection))
+        except Exception as error:
+            log.warning("housekeeping failed, tried again later", error=repr(error))
 
     async def _start_due(self) -> int:
-        """Start what is due; returns how many. A database that is away is waited for."""
-        room = self._max_jobs_at_once - len(self._busy)
+        """Start what is due; returns how many. A database that is unavailable is waited for."""
+        return sum([await self._start_in(lane) for lane in self._lanes])
+
+    async def _start_in(self, lane: _Lane) -> int:
+        room = lane.num_places - len(lane.busy)
         if room <= 0:
             return 0
         try:
             async with self._database.connection() as connection:
-                due = await store.due_intents(connection, self._busy.keys(), room)
+                due = await store_intents.due_intents(
+                    connection, is_read=lane.is_read, busy_jobs=lane.busy.keys(), limit=room
+                )
         except Exception as error:
             INTENT_FAILURES.labels("any").inc()
             log.warning("intents cannot be read", error=repr(error))
             return 0
         for intent in due:
-            self._busy[intent.job_id] = asyncio.create_task(self._carry_out(intent))
+            lane.busy[intent.job_id] = asyncio.create_task(self._carry_out(lane, intent))
         return len(due)
 
-    async def _carry_out(self, intent: Intent) -> None:
+    async def _carry_out(self, lane: _Lane, intent: Intent) -> None:
         try:
-            await self._actions.carry_out(intent)
+            await self.actions.carry_out(intent)
         except Postponed as waiting:
-            await self._wait(intent, str(waiting))
+            await self._wait(intent, waiting)
         except Exception as error:
             INTENT_FAILURES.labels(intent.kind).inc()
             log.warning(
@@ -93,25 +135,39 @@ class Worker:
                 exc_info=error,
             )
             await self._postpone(intent)
+            await self._tell_store_failure(intent, error)
         finally:
-            del self._busy[intent.job_id]
+            del lane.busy[intent.job_id]
             self._awake.set()
 
-    async def _wait(self, intent: Intent, reason: str) -> None:
-        if intent.tries < MAX_WAITS or intent.kind == "delete":
+    async def _tell_store_failure(self, intent: Intent, error: Exception) -> None:
+        is_lasting = intent.kind == "verify" and intent.tries >= TRIES_BEFORE_TELLING
+        if is_lasting and isinstance(error, StoreError):
+            with contextlib.suppress(Exception):  # told with the next try
+                await self.actions.note_store_failure(intent, error)
+
+    async def _wait(self, intent: Intent, waiting: Postponed) -> None:
+        if not waiting.is_counted:
+            await self._postpone(intent, PENDING_SECONDS)
+            return
+        if intent.tries < MAX_WAITS or intent.kind in ("list", "delete"):
             await self._postpone(intent)
             return
+        reason = str(waiting)
         log.warning("intent is given up", kind=intent.kind, job_id=intent.job_id, reason=reason)
         with contextlib.suppress(Exception):
             async with self._database.connection() as connection:
-                await store.finish(connection, intent)
+                await store_intents.finish(connection, intent)
 
-    async def _postpone(self, intent: Intent) -> None:
-        seconds = min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(intent.tries, 10))
+    async def _postpone(self, intent: Intent, seconds: float | None = None) -> None:
+        """After a failure longer each time; for `seconds` where it is none."""
+        is_failure = seconds is None
+        if seconds is None:
+            seconds = min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(intent.tries, 10))
         try:
             async with self._database.connection() as connection:
-                await store.postpone(connection, intent, seconds, is_failure=True)
+                await store_intents.postpone(connection, intent, seconds, is_failure=is_failure)
         except Exception as error:
-            # It stays due and comes again; a pause keeps that from being a spin.
+            # It stays due and is tried again; the pause bounds how often.
             log.warning("intent cannot be postponed", kind=intent.kind, error=repr(error))
             await asyncio.sleep(FIRST_WAIT_SECONDS)

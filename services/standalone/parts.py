@@ -122,10 +122,13 @@ class Part:
 
 def service_environment(plan: Plan, name: str) -> dict[str, str]:
     """The settings that every service has, with this one's own user and role."""
-    return _kafka_environment(plan, name) | {
+    variables = _kafka_environment(plan, name) | {
         "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn(name),
         "DRIVETRAIN_OBJECT_STORE_URL": plan.object_store_url,
     }
+    if plan.object_store_id is not None:
+        variables["DRIVETRAIN_OBJECT_STORE_ID"] = plan.object_store_id
+    return variables
 
 
 def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
@@ -134,8 +137,6 @@ def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
     if connection.username:
         variables["DRIVETRAIN_KAFKA_SASL_USERNAME"] = connection.username
         variables["DRIVETRAIN_KAFKA_SASL_PASSWORD"] = connection.password
-    if plan.object_store_id is not None:
-        variables["DRIVETRAIN_OBJECT_STORE_ID"] = plan.object_store_id
     passed_on = {name: plan.outside[name] for name in PASSED_ON if name in plan.outside}
     return variables | passed_on
 

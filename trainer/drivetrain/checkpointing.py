@@ -19,12 +19,17 @@ from typing import Any
 
 from drivetrain import manifests, rng, tree
 from drivetrain.environment import Environment
-from drivetrain.errors import CheckpointMismatch, CheckpointWriteFailed, StorageError
+from drivetrain.errors import (
+    CheckpointMismatch,
+    CheckpointWriteFailed,
+    RankMissing,
+    StorageError,
+)
 from drivetrain.parallel import World, unwrap
 from drivetrain.reporting import Reporter
 from drivetrain.storage import Storage
 from drivetrain_schemas.checkpoint_names import MANIFEST, directory_name
-from drivetrain_schemas.checkpoints import Manifest, Shard
+from drivetrain_schemas.checkpoints import Manifest, SaveFailure, Shard
 
 _SHARD_WAIT_SECONDS = 120.0
 _STORE_WAIT_SECONDS = 60.0
@@ -71,6 +76,7 @@ class Checkpointer:
         self._writer: threading.Thread | None = None
         # Step, digest and metrics of the last save.
         self._committed: tuple[int, str, dict[str, float]] | None = None
+        self._reported: tuple[int, SaveFailure] | None = None
         self.failed_save = 0
         self.failed_save_anywhere = 0
 
@@ -189,8 +195,13 @@ class Checkpointer:
                 **staged.extras,
             }
         ).encode()
-        self._storage.put(f"{staged.directory}/{tensors.key}", data)
-        self._storage.put(f"{staged.directory}/rank-{rank}.json", document)
+        try:
+            self._storage.put(f"{staged.directory}/{tensors.key}", data)
+            self._storage.put(f"{staged.directory}/rank-{rank}.json", document)
+        except StorageError:
+            with suppress(StorageError):  # a full store gets its space back
+                self._storage.delete(f"{staged.directory}/{tensors.key}")
+            raise
         return tensors, manifests.make_shard(f"rank-{rank}.json", document, rank)
 
     def _write_manifest(self, staged: Staged, own: tuple[Shard, Shard], started: float) -> None:
@@ -232,7 +243,7 @@ class Checkpointer:
         key = f"rank-{rank}.json"
         while (data := self._storage.get(f"{staged.directory}/{key}")) is None:
             if self.failed_save_anywhere >= staged.number or time.monotonic() > deadline:
-                raise StorageError(f"{staged.directory}/{key}: rank {rank} has not written it")
+                raise RankMissing(f"{staged.directory}/{key}: rank {rank} has not written it")
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
         tensors = Shard.model_validate(json.loads(data)["tensors"])
@@ -248,7 +259,7 @@ class Checkpointer:
             self._committed = (staged.moment.step, self._digest(staged, data), staged.metrics)
         except Exception as error:  # whatever it is, training goes on and the next save is near
             self.failed_save = staged.number
-            _logger.warning("checkpoint of step %d failed: %s", staged.moment.step, error)
+            self._report_failure(staged, error)
 
     def _end_background_save(self, seconds: float) -> None:
         """Rank 0 goes last, because it may wait for a shard that will not come."""
@@ -264,7 +275,7 @@ class Checkpointer:
         try:
             own = self._write_shard(staged, self._serialize(staged))
         except StorageError as error:
-            _logger.warning("final checkpoint, rank %d: %s", self._world.rank, error)
+            self._report_failure(staged, error)
         if not self._world.all_agree(own is not None):
             return False
         is_written = True
@@ -272,9 +283,29 @@ class Checkpointer:
             try:
                 self._write_manifest(staged, own, started)
             except StorageError as error:
-                _logger.warning("final checkpoint, manifest: %s", error)
+                self._report_failure(staged, error)
                 is_written = False
         return self._world.all_agree(is_written)
+
+    def _report_failure(self, staged: Staged, error: Exception) -> None:
+        """Training goes on, so a failure is reported: once for each save and cause."""
+        _logger.warning("checkpoint of step %d failed: %s", staged.moment.step, error)
+        reason = SaveFailure.OTHER
+        if isinstance(error, RankMissing):
+            reason = SaveFailure.RANK_MISSING
+        elif isinstance(error, StorageError):
+            reason = SaveFailure(error.failure)
+        if self._reported == (staged.moment.step, reason):
+            return
+        self._reported = (staged.moment.step, reason)
+        self._reporter.tell(
+            {
+                "t": "save_failed",
+                "step": staged.moment.step,
+                "reason": reason,
+                "detail": str(error)[:512],
+            }
+        )
 
     def _delete_old(self) -> None:
         """A local run keeps its newest ones; in a pod the platform's retention decides."""

@@ -41,6 +41,10 @@ class StorageError(DrivetrainError):
         self.failure = failure
 
 
+class RankMissing(StorageError):
+    """Another rank did not write its part of a checkpoint in time."""
+
+
 class Interrupted(BaseException):
     """The run stops here, at a step agreed by all ranks, to go on later from its checkpoint."""
 

@@ -29,6 +29,9 @@ class FailingStore(DirectoryStore):
         super().__init__(root)
         self._folder = root
 
+    def has_directory(self, prefix: str) -> bool:
+        return (self._folder / prefix).exists()
+
     def move_away(self) -> None:
         self._folder.rename(self._folder.with_name("moved"))
 
@@ -70,6 +73,10 @@ class Catalogue:
             await connection.execute("update intents set due_at = clock_timestamp()")
         return await self.work()
 
+    async def want_reread(self) -> None:
+        """What the worker does every half minute."""
+        await self._worker.actions.reader.want_reread()
+
     async def states(self) -> dict[str, str]:
         """State by manifest key."""
         async with self.database.connection() as connection:
@@ -77,8 +84,10 @@ class Catalogue:
         return {row["manifest_key"]: row["state"] for row in rows}
 
     async def intents(self) -> set[str]:
+        """Kinds of what is still to be done, but for the tidying hours later."""
         async with self.database.connection() as connection:
-            return {row["kind"] for row in await connection.fetch("select kind from intents")}
+            rows = await connection.fetch("select kind from intents where kind <> 'tidy'")
+        return {row["kind"] for row in rows}
 
     async def good_steps(self, fence: int = 1) -> list[int]:
         states = await self.states()

@@ -227,6 +227,19 @@ async def test_a_resume_is_told_with_the_checkpoint_it_took(running: Catalogue) 
     assert (restored.resumed_by_run_id, restored.resumed_by_attempt) == (run_id_for(JOB, 2), 2)
 
 
+async def test_a_resume_past_very_many_rejected_ones_is_an_event_of_bounded_size(
+    running: Catalogue,
+) -> None:
+    await write_checkpoint(running.object_store, 100)
+    await running.tell(make_written(100), make_failed(), make_granted(fence=2))
+    texts = tuple(f"{number}: " + "x" * 2000 for number in range(110))
+    (restored,) = await running.tell(make_resumed(key_of(100), rejected=texts))
+    assert isinstance(restored, CheckpointRestored)
+    assert len(restored.rejected) == 20
+    assert restored.num_rejected_omitted == 90
+    assert len(restored.model_dump_json()) < 16 * 1024
+
+
 async def test_a_run_that_found_no_checkpoint_restored_none(running: Catalogue) -> None:
     assert await running.tell(make_resumed(None, fence=1)) == []
 

@@ -12,7 +12,12 @@ import msgspec
 
 from drivetrain.pod.logs import Chunk
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.checkpoints import CheckpointWritten, RunResumed
+from drivetrain_schemas.checkpoints import (
+    CheckpointWriteFailed,
+    CheckpointWritten,
+    RunResumed,
+    SaveFailure,
+)
 from drivetrain_schemas.envelope import Event, encode, encode_headers
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import PodSpec
@@ -20,6 +25,7 @@ from drivetrain_schemas.reports import PodHeartbeat
 
 # What the payloads admit (drivetrain_schemas.units.Ordinal): any program can write to the socket.
 MAX_ORDINAL = 2**53
+_MAX_DETAIL_CHARACTERS = 512
 Ordinal = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDINAL)]
 
 
@@ -60,6 +66,12 @@ class Checkpoint(msgspec.Struct, tag_field="t", tag="checkpoint"):
     blocked_seconds: float
 
 
+class SaveFailed(msgspec.Struct, tag_field="t", tag="save_failed"):
+    step: Ordinal
+    reason: str
+    detail: str
+
+
 class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
     step: Ordinal
     manifest_key: str | None
@@ -67,7 +79,7 @@ class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
     rejected: list[str] = []
 
 
-Message = Samples | Progress | Checkpoint | Resumed
+Message = Samples | Progress | Checkpoint | SaveFailed | Resumed
 decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
@@ -102,6 +114,7 @@ class Events:
         }
         self._session = secrets.token_hex(8)
         self._num_logs: dict[int, int] = {}
+        self._num_failed_saves = 0
 
     def samples(self, message: Samples) -> OutRecord:
         wire = _SamplesOnWire(
@@ -144,6 +157,18 @@ class Events:
     def checkpoint(self, message: Checkpoint) -> OutRecord:
         payload = CheckpointWritten(**self._run, **_fields(message))
         return self._record(payload, message.manifest_key)
+
+    def save_failed(self, message: SaveFailed) -> OutRecord:
+        known = message.reason in set(SaveFailure)
+        payload = CheckpointWriteFailed(
+            **self._run,
+            step=message.step,
+            reason=SaveFailure(message.reason) if known else SaveFailure.OTHER,
+            detail=message.detail[:_MAX_DETAIL_CHARACTERS],
+        )
+        self._num_failed_saves += 1
+        number = self._num_failed_saves
+        return self._record(payload, f"{self._pod_id}/save_failed/{self._session}/{number}")
 
     def resumed(self, message: Resumed) -> OutRecord:
         return self._record(

@@ -25,6 +25,7 @@ from drivetrain.pod.events import (
     Message,
     Progress,
     Samples,
+    SaveFailed,
     decoder,
 )
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
@@ -272,6 +273,8 @@ class Supervision:
             self._take_progress(message, writer)
         elif isinstance(message, Checkpoint):
             self._telemetry.put(self._events.checkpoint(message))
+        elif isinstance(message, SaveFailed):
+            self._telemetry.put(self._events.save_failed(message))
         else:
             self._telemetry.put(self._events.resumed(message))
 

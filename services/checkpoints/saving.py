@@ -1,0 +1,68 @@
+"""Runs that train on without new checkpoints: when it is told, and when it is over.
+
+All of it under the job's row lock. What a fence below the job's highest reports changes nothing
+(docs/architecture.md, rule 4). It ends silently with the run, of which everybody knows.
+"""
+
+from drivetrain_schemas.checkpoints import SaveFailure
+from services.checkpoints import messages, store, store_checkpoints
+from services.checkpoints.core import catalogue
+from services.checkpoints.core.saving import overdue_after, replaces
+from services.checkpoints.store import Job, Run
+from services.runtime import logs
+from services.runtime.transaction import Tx
+
+log = logs.get()
+
+
+async def note_failure(
+    tx: Tx, job: Job, run: Run, reason: SaveFailure, detail: str, step: int | None = None
+) -> None:
+    """The run could not save. Told once per cause."""
+    if job.tenant_id is None:
+        return
+    live = await store.live_run(tx.connection, job.job_id)
+    if live is None or live[0] != run or run.fence < job.highest_fence:
+        return
+    known = await store.failure_of(tx.connection, run.run_id)
+    if known is not None and not replaces(*known, reason, step):
+        return
+    await store.put_failure(tx.connection, run, reason, step)
+    newest = catalogue.latest(await store_checkpoints.good(tx.connection, job))
+    last_step = newest.step if newest else None
+    payload = messages.failing(run, job.tenant_id, reason, detail, (last_step, step))
+    await tx.emit(payload, tenant_id=job.tenant_id)
+    log.warning(
+        "run fails to save checkpoints",
+        job_id=job.job_id,
+        run_id=run.run_id,
+        reason=reason,
+        detail=detail,
+        last_step=last_step,
+        tenant_id=job.tenant_id,
+    )
+
+
+async def note_overdue(tx: Tx, job: Job) -> None:
+    """Look whether the live run has been without a new checkpoint for too long."""
+    live = await store.live_run(tx.connection, job.job_id)
+    if live is None or job.every_seconds is None:
+        return
+    run, seconds = live
+    if seconds > overdue_after(job.every_seconds):
+        minutes = f"{job.every_seconds / 60:g}"
+        detail = f"no checkpoint for {seconds / 60:.0f} min; the job asks for one every {minutes}"
+        await note_failure(tx, job, run, SaveFailure.OVERDUE, detail)
+
+
+async def note_saved(tx: Tx, job: Job, run: Run, step: int) -> None:
+    """The run has a new good checkpoint."""
+    await store.set_saved(tx.connection, run.run_id)
+    known = await store.failure_of(tx.connection, run.run_id)
+    if known is None or step < (known[1] or 0):
+        return  # an older save, verified late
+    await store.delete_failure(tx.connection, run.run_id)
+    assert job.tenant_id is not None
+    payload = messages.recovered(run, job.tenant_id, step)
+    await tx.emit(payload, tenant_id=job.tenant_id)
+    log.info("run saves checkpoints again", job_id=job.job_id, run_id=run.run_id, step=step)

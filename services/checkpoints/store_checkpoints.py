@@ -1,0 +1,212 @@
+"""The statements about checkpoints and what was read of them: one function each, no rules."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import asyncpg
+
+from services.checkpoints.core.catalogue import Checkpoint
+from services.checkpoints.store import Job
+
+State = Literal["good", "rejected", "deleting", "deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """One checkpoint in any state. `is_read`: its bytes were verified, not only its sizes."""
+
+    checkpoint_id: str
+    job_id: str
+    manifest_key: str
+    run_id: str
+    attempt: int
+    fence: int
+    step: int
+    state: State
+    size_bytes: int = 0
+    metrics: Mapping[str, float] | None = None
+    is_pinned: bool = False
+    may_lead: bool = False
+    is_read: bool = False
+
+
+async def insert(connection: asyncpg.Connection, row: CheckpointRow) -> None:
+    await connection.execute(
+        """
+        insert into checkpoints
+            (checkpoint_id, job_id, manifest_key, run_id, attempt, fence, step, state, size_bytes,
+             metrics, is_pinned, may_lead, read_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+            case when $13 then clock_timestamp() end)
+        """,
+        row.checkpoint_id,
+        row.job_id,
+        row.manifest_key,
+        row.run_id,
+        row.attempt,
+        row.fence,
+        row.step,
+        row.state,
+        row.size_bytes,
+        row.metrics or {},
+        row.is_pinned,
+        row.may_lead,
+        row.is_read,
+    )
+
+
+async def find(
+    connection: asyncpg.Connection, job_id: str, checkpoint_id: str
+) -> CheckpointRow | None:
+    row = await connection.fetchrow(
+        "select * from checkpoints where job_id = $1 and checkpoint_id = $2", job_id, checkpoint_id
+    )
+    return _checkpoint(row) if row else None
+
+
+async def rows_in_state(
+    connection: asyncpg.Connection, job_id: str, state: State
+) -> list[CheckpointRow]:
+    rows = await connection.fetch(
+        "select * from checkpoints where job_id = $1 and state = $2", job_id, state
+    )
+    return [_checkpoint(row) for row in rows]
+
+
+async def states_of(
+    connection: asyncpg.Connection, manifest_keys: Collection[str]
+) -> dict[str, State]:
+    """The state of those among these that are recorded."""
+    rows = await connection.fetch(
+        "select manifest_key, state from checkpoints where manifest_key = any($1::text[])",
+        list(manifest_keys),
+    )
+    return {row["manifest_key"]: row["state"] for row in rows}
+
+
+async def good(connection: asyncpg.Connection, job: Job) -> list[Checkpoint]:
+    """Verified, not rejected since, not being deleted."""
+    rows = await connection.fetch(
+        """
+        select checkpoint_id, fence, step, (metrics ->> $2)::double precision as value, is_pinned,
+            may_lead, read_at is not null as is_read
+        from checkpoints where job_id = $1 and state = 'good'
+        """,
+        job.job_id,
+        job.metric or "",
+    )
+    return [Checkpoint(**dict(row)) for row in rows]
+
+
+async def set_state(connection: asyncpg.Connection, checkpoint_id: str, state: State) -> None:
+    await connection.execute(
+        """
+        update checkpoints set state = $2, changed_at = clock_timestamp()
+        where checkpoint_id = $1
+        """,
+        checkpoint_id,
+        state,
+    )
+
+
+async def set_pinned(connection: asyncpg.Connection, checkpoint_id: str) -> None:
+    await connection.execute(
+        "update checkpoints set is_pinned = true where checkpoint_id = $1", checkpoint_id
+    )
+
+
+async def let_lead(connection: asyncpg.Connection, checkpoint_id: str) -> None:
+    await connection.execute(
+        "update checkpoints set may_lead = true where checkpoint_id = $1", checkpoint_id
+    )
+
+
+async def set_read(connection: asyncpg.Connection, checkpoint_id: str) -> None:
+    """Its bytes were read and match."""
+    await connection.execute(
+        "update checkpoints set read_at = clock_timestamp() where checkpoint_id = $1",
+        checkpoint_id,
+    )
+
+
+async def read_longest_ago(connection: asyncpg.Connection, seconds: float) -> CheckpointRow | None:
+    """The good checkpoint whose bytes were read longest ago, and at least so long."""
+    row = await connection.fetchrow(
+        """
+        select * from checkpoints
+        where state = 'good' and read_at <= statement_timestamp() - $1 * interval '1 second'
+        order by read_at limit 1
+        """,
+        seconds,
+    )
+    return _checkpoint(row) if row else None
+
+
+async def read_shards(connection: asyncpg.Connection, manifest_key: str) -> set[str]:
+    """The shards of it that were read and match."""
+    rows = await connection.fetch(
+        "select shard_key from read_shards where manifest_key = $1", manifest_key
+    )
+    return {row["shard_key"] for row in rows}
+
+
+async def put_read_shard(connection: asyncpg.Connection, manifest_key: str, shard_key: str) -> None:
+    await connection.execute(
+        "insert into read_shards values ($1, $2) on conflict do nothing", manifest_key, shard_key
+    )
+
+
+async def forget_read_shards(connection: asyncpg.Connection, manifest_key: str) -> None:
+    await connection.execute("delete from read_shards where manifest_key = $1", manifest_key)
+
+
+async def rejected_long_ago(
+    connection: asyncpg.Connection, job_id: str, seconds: float
+) -> Sequence[tuple[CheckpointRow, float]]:
+    """Rejected ones of a job, and in how many seconds they will have been for so long."""
+    rows = await connection.fetch(
+        """
+        select *, extract(epoch from changed_at + $2 * interval '1 second' - clock_timestamp())
+            ::double precision as remaining
+        from checkpoints where job_id = $1 and state = 'rejected' order by changed_at
+        """,
+        job_id,
+        seconds,
+    )
+    return [(_checkpoint(row), row["remaining"]) for row in rows]
+
+
+async def prune_deleted(connection: asyncpg.Connection, seconds: float, limit: int) -> int:
+    """Forget checkpoints that were deleted at least so long ago; returns how many."""
+    rows = await connection.fetch(
+        """
+        delete from checkpoints where checkpoint_id in (
+            select checkpoint_id from checkpoints
+            where state = 'deleted'
+                and changed_at <= statement_timestamp() - $1 * interval '1 second'
+            order by changed_at limit $2)
+        returning 1
+        """,
+        seconds,
+        limit,
+    )
+    return len(rows)
+
+
+def _checkpoint(row: Any) -> CheckpointRow:
+    return CheckpointRow(
+        checkpoint_id=row["checkpoint_id"],
+        job_id=row["job_id"],
+        manifest_key=row["manifest_key"],
+        run_id=row["run_id"],
+        attempt=row["attempt"],
+        fence=row["fence"],
+        step=row["step"],
+        state=row["state"],
+        size_bytes=row["size_bytes"],
+        metrics=row["metrics"],
+        is_pinned=row["is_pinned"],
+        may_lead=row["may_lead"],
+        is_read=row["read_at"] is not None,
+    )

@@ -1,0 +1,168 @@
+"""The statements about intents, what is to be done at the object store: one function each."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import asyncpg
+
+Kind = Literal["list", "verify", "read", "restore", "delete", "tidy"]
+
+
+# How many intents of one job a round looks past on average.
+_PER_JOB = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Something to be done at the object store."""
+
+    kind: Kind
+    job_id: str
+    subject: str
+    facts: Mapping[str, Any]
+    revision: int
+    tries: int
+
+
+async def want(
+    connection: asyncpg.Connection,
+    kind: Kind,
+    job_id: str,
+    subject: str = "",
+    facts: Mapping[str, Any] | None = None,
+) -> None:
+    """Note that this is to be done, now. New facts are added to those that are noted."""
+    await connection.execute(
+        """
+        insert into intents (kind, job_id, subject, facts) values ($1, $2, $3, $4)
+        on conflict (kind, job_id, subject) do update set
+            facts = intents.facts || excluded.facts, revision = intents.revision + 1, tries = 0,
+            due_at = clock_timestamp()
+        """,
+        kind,
+        job_id,
+        subject,
+        dict(facts or {}),
+    )
+
+
+async def want_in(
+    connection: asyncpg.Connection,
+    kind: Kind,
+    job_id: str,
+    subject: str,
+    seconds: float,
+    facts: Mapping[str, Any] | None = None,
+) -> None:
+    """Note that this is to be done by then, unless it is noted already for an earlier time."""
+    await connection.execute(
+        """
+        insert into intents (kind, job_id, subject, facts, due_at)
+        values ($1, $2, $3, $4, clock_timestamp() + $5 * interval '1 second')
+        on conflict (kind, job_id, subject) do update set
+            revision = intents.revision + 1, due_at = least(intents.due_at, excluded.due_at)
+        """,
+        kind,
+        job_id,
+        subject,
+        dict(facts or {}),
+        seconds,
+    )
+
+
+async def want_if_unknown(
+    connection: asyncpg.Connection, kind: Kind, job_id: str, subject: str
+) -> None:
+    """Note that this is to be done, unless it is noted already."""
+    await connection.execute(
+        "insert into intents (kind, job_id, subject) values ($1, $2, $3) on conflict do nothing",
+        kind,
+        job_id,
+        subject,
+    )
+
+
+async def is_wanted(
+    connection: asyncpg.Connection, kinds: Collection[Kind], job_id: str, subject: str
+) -> bool:
+    found = await connection.fetchval(
+        """
+        select exists (
+            select from intents where kind = any($1::text[]) and job_id = $2 and subject = $3)
+        """,
+        list(kinds),
+        job_id,
+        subject,
+    )
+    return bool(found)
+
+
+async def due_intents(
+    connection: asyncpg.Connection, *, is_read: bool, busy_jobs: Collection[str], limit: int
+) -> list[Intent]:
+    """Reads that are due, or all else that is: at most one of each job, none of a busy one.
+
+    Those that have waited longest; of reads the newest, because an older checkpoint may be deleted
+    before its turn comes.
+    """
+    # Each has an index of its own, so a round costs what it starts, not what is waiting. The index
+    # is of use for a time that is one value for the statement, which clock_timestamp() is not.
+    kinds, order = ("= 'read'", "desc") if is_read else ("<> 'read'", "asc")
+    rows = await connection.fetch(
+        f"""
+        select * from intents
+        where kind {kinds} and due_at <= statement_timestamp() and job_id <> all($1::text[])
+        order by due_at {order} limit $2
+        """,
+        list(busy_jobs),
+        limit * _PER_JOB,
+    )
+    first_of_job = {row["job_id"]: row for row in reversed(rows)}
+    return [_intent(row) for row in rows if first_of_job[row["job_id"]] is row][:limit]
+
+
+async def finish(connection: asyncpg.Connection, intent: Intent) -> bool:
+    """Done with it. False where it was asked for again meanwhile, so it is not."""
+    row = await connection.fetchval(
+        """
+        delete from intents where kind = $1 and job_id = $2 and subject = $3 and revision = $4
+        returning 1
+        """,
+        intent.kind,
+        intent.job_id,
+        intent.subject,
+        intent.revision,
+    )
+    return row is not None
+
+
+async def postpone(
+    connection: asyncpg.Connection, intent: Intent, seconds: float, *, is_failure: bool
+) -> None:
+    """Not now; where it was asked for again meanwhile, it stays due."""
+    await connection.execute(
+        """
+        update intents set
+            due_at = clock_timestamp() + $5 * interval '1 second',
+            tries = case when $6 then tries + 1 else 0 end
+        where kind = $1 and job_id = $2 and subject = $3 and revision = $4
+        """,
+        intent.kind,
+        intent.job_id,
+        intent.subject,
+        intent.revision,
+        seconds,
+        is_failure,
+    )
+
+
+def _intent(row: Any) -> Intent:
+    return Intent(
+        kind=row["kind"],
+        job_id=row["job_id"],
+        subject=row["subject"],
+        facts=row["facts"],
+        revision=row["revision"],
+        tries=row["tries"],
+    )
