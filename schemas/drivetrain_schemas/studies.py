@@ -137,6 +137,18 @@ class StudyStarted(Payload):
     started_at: UtcTime
 
 
+@event("study.failed", topic=EVENTS_STUDIES, producer="hpo")
+class StudyFailed(Payload):
+    """The study ended before all its trials; `reason` is for machines, such as trials_refused."""
+
+    study_id: StudyId
+    reason: str
+    detail: str
+    num_completed: int
+    num_failed: int
+    finished_at: UtcTime
+
+
 @event("trial.proposed", topic=EVENTS_STUDIES, producer="hpo")
 class TrialProposed(Payload):
     """A point of the space, and the job that carries it out."""

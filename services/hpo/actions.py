@@ -4,6 +4,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import (
     StudyCompleted,
+    StudyFailed,
     StudySpec,
     TrialCompleted,
     TrialFailed,
@@ -22,7 +23,7 @@ async def take(tx: Tx, study: store.StudyRow, cause: Event[Payload]) -> bool:
     spec = messages.read_spec(study.spec)
     metric = messages.metric_of(spec)
     ended = [
-        messages.to_ended(trial.number, trial.result, trial.detail, metric)
+        messages.to_ended(trial, metric)
         for trial in await store.ended_trials(tx.connection, study.study_id)
     ]
     decision = search.decide(messages.to_search(spec), study.progress, ended)
@@ -36,6 +37,8 @@ async def take(tx: Tx, study: store.StudyRow, cause: Event[Payload]) -> bool:
                 await _fail(tx, study, action, cause)
             case search.FinishStudy():
                 await _finish(tx, study, spec, action, cause)
+            case search.FailStudy():
+                await _give_up(tx, study, action, cause)
     if decision.actions:
         await store.save_progress(tx.connection, study.study_id, decision.progress)
     return bool(decision.actions)
@@ -122,6 +125,23 @@ async def _finish(
     await tx.emit(completed, tenant_id=study.tenant_id, cause=cause)
     tx.after_commit(instruments.STUDIES_COMPLETED.inc)
     log.info("study completed", study_id=study.study_id, best_number=completed.best_number)
+
+
+async def _give_up(
+    tx: Tx, study: store.StudyRow, action: search.FailStudy, cause: Event[Payload]
+) -> None:
+    number = search.MAX_REFUSED_IN_ROW
+    failed = StudyFailed(
+        study_id=study.study_id,
+        reason="trials_refused",
+        detail=f"{number} or more trials in a row could not run: {action.detail}",
+        num_completed=action.num_completed,
+        num_failed=action.num_failed,
+        finished_at=await store.finish_study(tx.connection, study.study_id),
+    )
+    await tx.emit(failed, tenant_id=study.tenant_id, cause=cause)
+    tx.after_commit(instruments.STUDIES_FAILED.inc)
+    log.warning("study failed", study_id=study.study_id, detail=failed.detail)
 
 
 def _note_end(tx: Tx, study: store.StudyRow, number: int, state: str) -> None:

@@ -92,7 +92,7 @@ async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> N
     if trial is None:
         return
     detail = f"the job was refused: {refusal.reason.value}: {refusal.detail}"
-    await _on_job_end(tx, event, refusal.job_id, trial, None, detail)
+    await _on_job_end(tx, event, refusal.job_id, trial, None, detail, is_refused=True)
 
 
 async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
@@ -171,11 +171,15 @@ async def _on_job_end(
     trial: TrialOf | tuple[str, int] | None,
     result: str | None,
     detail: str,
+    *,
+    is_refused: bool = False,
 ) -> None:
     if trial is None:
         return
     place = (trial.study_id, trial.number) if isinstance(trial, TrialOf) else trial
-    if await store.insert_job_end(tx.connection, job_id, place, result, detail[:MAX_DETAIL]):
+    if await store.insert_job_end(
+        tx.connection, job_id, place, result, detail[:MAX_DETAIL], is_refused=is_refused
+    ):
         await _advance(tx, place[0], event)
 
 

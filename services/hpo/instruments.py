@@ -8,6 +8,9 @@ STUDY_REQUESTS = Counter(
     ["answer"],
 )
 STUDIES_COMPLETED = Counter("drivetrain_hpo_studies_completed_total", "Studies that ended.")
+STUDIES_FAILED = Counter(
+    "drivetrain_hpo_studies_failed_total", "Studies that ended before all their trials."
+)
 TRIALS_PROPOSED = Counter("drivetrain_hpo_trials_proposed_total", "Trials proposed.")
 TRIALS_ENDED = Counter(
     "drivetrain_hpo_trials_ended_total", "Trials that ended, with or without a value.", ["state"]

@@ -9,8 +9,10 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
+from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, spec_bytes
 from drivetrain_schemas.studies import Choice, Integer, Parameter, StudySpec, StudySubmit, Uniform
 from services.hpo.core import ranking, search, space
+from services.hpo.store import EndedTrial
 
 NAME_LENGTH = 63
 # A study's events and commands hold parts of its request, and less than this besides.
@@ -63,9 +65,12 @@ def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
     """What is wrong with the jobs that the study would ask for, judged by the largest of them."""
     point = {name: _largest_value(parameter) for name, parameter in spec.space.items()}
     try:
-        trial_job(spec, to_search(spec).num_trials - 1, point)
+        job = trial_job(spec, to_search(spec).num_trials - 1, point)
     except ValidationError as error:
         return field_errors(error, within="job")
+    if spec_bytes(job) > MAX_SPEC_BYTES:
+        message = f"has {spec_bytes(job)} bytes as JSON with the hyperparameters of a trial"
+        return (FieldError(field="job", message=message, fix=SPEC_BYTES_FIX),)
     return ()
 
 
@@ -74,11 +79,12 @@ def is_too_large(command: StudySubmit) -> bool:
     return len(encode_payload(command)) > MAX_EVENT_BYTES - EVENT_MARGIN_BYTES
 
 
-def to_ended(number: int, result_json: str | None, detail: str, metric: Metric) -> search.Ended:
+def to_ended(trial: EndedTrial, metric: Metric) -> search.Ended:
     """How a trial ended: by the result of its job, never by streamed samples."""
-    if result_json is None:
-        return search.Ended(number, None, detail)
-    result = Result.model_validate_json(result_json)
+    number = trial.number
+    if trial.result is None:
+        return search.Ended(number, None, trial.detail, trial.is_refused)
+    result = Result.model_validate_json(trial.result)
     value = ranking.trial_value(_reported(result), metric.name, metric.goal.value)
     if value is None:
         return search.Ended(number, None, f"the job reported no value of {metric.name}")

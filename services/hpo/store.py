@@ -35,6 +35,7 @@ class EndedTrial:
     hyperparameters: str
     result: str | None
     detail: str
+    is_refused: bool
 
 
 async def insert_study(connection: asyncpg.Connection, study: StudyRow) -> datetime | None:
@@ -73,6 +74,7 @@ async def lock_study(connection: asyncpg.Connection, study_id: str) -> StudyRow 
             num_proposed=row["num_proposed"],
             num_completed=row["num_completed"],
             num_failed=row["num_failed"],
+            num_refused_in_row=row["num_refused_in_row"],
             best=None if best is None else Ranked(best, row["best_value"]),
         ),
     )
@@ -83,7 +85,7 @@ async def save_progress(connection: asyncpg.Connection, study_id: str, progress:
         """
         update studies
         set num_proposed = $2, num_completed = $3, num_failed = $4,
-            best_number = $5, best_value = $6
+            best_number = $5, best_value = $6, num_refused_in_row = $7
         where study_id = $1
         """,
         study_id,
@@ -92,6 +94,7 @@ async def save_progress(connection: asyncpg.Connection, study_id: str, progress:
         progress.num_failed,
         progress.best.number if progress.best else None,
         progress.best.value if progress.best else None,
+        progress.num_refused_in_row,
     )
 
 
@@ -166,12 +169,14 @@ async def insert_job_end(
     trial: tuple[str, int],
     result: str | None,
     detail: str,
+    *,
+    is_refused: bool,
 ) -> bool:
     """False when the end of this job is known already."""
     inserted = await connection.fetchval(
         """
-        insert into job_ends (job_id, study_id, number, result, detail)
-        values ($1, $2, $3, $4, $5)
+        insert into job_ends (job_id, study_id, number, result, detail, is_refused)
+        values ($1, $2, $3, $4, $5, $6)
         on conflict do nothing
         returning true
         """,
@@ -179,6 +184,7 @@ async def insert_job_end(
         *trial,
         result,
         detail,
+        is_refused,
     )
     return bool(inserted)
 
@@ -187,7 +193,7 @@ async def ended_trials(connection: asyncpg.Connection, study_id: str) -> list[En
     """Running trials whose jobs have ended, in order of their numbers."""
     rows = await connection.fetch(
         """
-        select number, job_id, hyperparameters, result, job_ends.detail
+        select number, job_id, hyperparameters, result, job_ends.detail, is_refused
         from trials join job_ends using (job_id, study_id, number)
         where study_id = $1 and state = 'running'
         order by number

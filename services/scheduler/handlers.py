@@ -15,6 +15,7 @@ from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobQueued, JobSubmit, RejectionReason
+from drivetrain_schemas.specs import spec_bytes
 from services.runtime import logs
 from services.runtime.errors import TemporaryError
 from services.runtime.processing import HandlerTable, RefusalTable
@@ -141,7 +142,7 @@ def _request(payload: JobSubmit) -> Request:
         devices=spec.resources.devices,
         device_type=spec.resources.device_type,
         has_image=spec.image is not None,
-        num_spec_bytes=len(spec.model_dump_json().encode()),
+        num_spec_bytes=spec_bytes(spec),
     )
 
 

@@ -249,6 +249,10 @@ def _trial_failed(p: Fields) -> Sentence:
     return Sentence(f"Trial {p['number']} ended without a value: {p['detail']}", Tone.BAD)
 
 
+def _study_failed(p: Fields) -> Sentence:
+    return Sentence(f"The study failed: {p['detail']}", Tone.BAD)
+
+
 def _study_completed(p: Fields) -> Sentence:
     if p.get("best_number") is None:
         return Sentence("Study complete: no trial has a value", Tone.BAD)
@@ -337,4 +341,5 @@ _TELLERS: Mapping[str, Callable[[Fields], Sentence]] = {
     "trial.completed": _trial_completed,
     "trial.failed": _trial_failed,
     "study.completed": _study_completed,
+    "study.failed": _study_failed,
 }

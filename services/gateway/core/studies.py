@@ -7,6 +7,7 @@ from typing import Any
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import (
     StudyCompleted,
+    StudyFailed,
     StudyRequestRejected,
     StudyStarted,
     StudySubmit,
@@ -18,7 +19,7 @@ from services.gateway.core.noun import NEVER, Key, Noun, Rule, as_it_is, earlies
 from services.gateway.core.requests import subject_of
 
 # A study only moves to the right.
-_STATES = ("submitted", "rejected", "running", "completed")
+_STATES = ("submitted", "rejected", "running", "completed", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Study:
     num_trials: int | None = None
     best_number: int | None = None
     best_value: float | None = None
+    failure: str | None = None
     refused_seq: int = NEVER
     refused_reason: str | None = None
     refused_detail: str | None = None
@@ -75,6 +77,10 @@ def _completed(study: Study, event: Event[StudyCompleted]) -> Study:
     return _forward(study, "completed", **given(event, "finished_at", "best_number", "best_value"))
 
 
+def _failed(study: Study, event: Event[StudyFailed]) -> Study:
+    return _forward(study, "failed", failure=event.payload.detail, **given(event, "finished_at"))
+
+
 def _moves_to(state: str, fact: str | None = None) -> Rule:
     def move(trial: Trial, event: Event[Any]) -> Trial:
         facts = {"value": None, "detail": None, **(given(event, fact) if fact else {})}
@@ -99,6 +105,7 @@ STUDIES = Noun(
         StudyRequestRejected: _rejected,
         StudyStarted: _started,
         StudyCompleted: _completed,
+        StudyFailed: _failed,
         **dict.fromkeys((TrialProposed, TrialCompleted, TrialFailed), as_it_is),
     },
 )

@@ -289,7 +289,7 @@ class NodeList(BaseModel):
 
 
 class StudySummary(BaseModel):
-    """`state` is submitted, rejected, running or completed."""
+    """`state` is submitted, rejected, running, completed, or failed because of `failure`."""
 
     study_id: str
     name: str | None
@@ -304,6 +304,7 @@ class StudySummary(BaseModel):
     num_failed: int
     best_number: int | None
     best_value: float | None
+    failure: str | None
     started_at: datetime | None
     finished_at: datetime | None
 

@@ -278,6 +278,7 @@ def study_fields(row: Row, base_url: str) -> dict[str, Any]:
         "num_failed": row["num_failed"],
         "best_number": row["shown_best_number"],
         "best_value": row["shown_best_value"],
+        "failure": row["failure"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
     }
@@ -303,7 +304,14 @@ def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
 
 def submitted_study(submission: Submission, base_url: str) -> models.Study:
     """A study that the read model does not know yet, though its request was sent."""
-    unknown = ("num_trials", "shown_best_number", "shown_best_value", "started_at", "finished_at")
+    unknown = (
+        "num_trials",
+        "shown_best_number",
+        "shown_best_value",
+        "failure",
+        "started_at",
+        "finished_at",
+    )
     spec = submission.spec
     assert isinstance(spec, StudySpec)
     metric = spec.job.metric

@@ -1,7 +1,8 @@
 """What a study does next: its progress and the ends of its trials in, actions out.
 
 `decide` settles the trials that ended, proposes as many new ones as may run beside the others, and
-finishes the study when none is left. It keeps three invariants: a number is proposed once and in
+finishes the study when none is left. A study whose jobs are refused again and again proposes no
+more and fails. It keeps three invariants: a number is proposed once and in
 order, never more than `max_parallel_trials` run, and every proposed trial is settled once.
 """
 
@@ -25,6 +26,10 @@ class Search:
     goal: Goal
 
 
+# As many trials refused in a row, and the next one will be as well: the spec is the cause.
+MAX_REFUSED_IN_ROW = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a study is; saved with it."""
@@ -32,20 +37,29 @@ class Progress:
     num_proposed: int = 0
     num_completed: int = 0
     num_failed: int = 0
+    num_refused_in_row: int = 0
     best: Ranked | None = None
 
     @property
     def num_running(self) -> int:
         return self.num_proposed - self.num_completed - self.num_failed
 
+    @property
+    def is_given_up(self) -> bool:
+        return self.num_refused_in_row >= MAX_REFUSED_IN_ROW
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A running trial ended: with a value, or without one and a reason."""
+    """A running trial ended: with a value, or without one and a reason.
+
+    `is_refused`: the scheduler did not accept its job.
+    """
 
     number: int
     value: float | None
     detail: str = ""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,16 @@ class FinishStudy:
     best: Ranked | None
 
 
-Action = CompleteTrial | FailTrial | ProposeTrial | FinishStudy
+@dataclass(frozen=True, slots=True)
+class FailStudy:
+    """The jobs of too many trials in a row were refused; `detail` is why the last one was."""
+
+    num_completed: int
+    num_failed: int
+    detail: str
+
+
+Action = CompleteTrial | FailTrial | ProposeTrial | FinishStudy | FailStudy
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +121,10 @@ def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decisi
         point = SAMPLERS[search.sampler].propose(search.space, search.seed, number)
         actions.append(ProposeTrial(number, point))
         progress = replace(progress, num_proposed=number + 1)
-    if ended and progress.num_completed + progress.num_failed == search.num_trials:
+    if ended and progress.is_given_up and not progress.num_running:
+        detail = max(ended, key=lambda trial: trial.number).detail
+        actions.append(FailStudy(progress.num_completed, progress.num_failed, detail))
+    elif ended and progress.num_completed + progress.num_failed == search.num_trials:
         actions.append(FinishStudy(progress.num_completed, progress.num_failed, progress.best))
     return Decision(tuple(actions), progress)
 
@@ -106,18 +132,22 @@ def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decisi
 def _settle(search: Search, progress: Progress, trial: Ended) -> tuple[Action, Progress]:
     assert progress.num_running > 0, f"trial {trial.number} ended and none runs"
     if trial.value is None:
-        failed = replace(progress, num_failed=progress.num_failed + 1)
+        in_row = progress.num_refused_in_row + 1 if trial.is_refused else 0
+        failed = replace(progress, num_failed=progress.num_failed + 1, num_refused_in_row=in_row)
         return FailTrial(trial.number, trial.detail), failed
     ranked = Ranked(trial.number, trial.value)
     better = is_better(search.goal, ranked, progress.best)
     completed = replace(
         progress,
         num_completed=progress.num_completed + 1,
+        num_refused_in_row=0,
         best=ranked if better else progress.best,
     )
     return CompleteTrial(trial.number, trial.value, better), completed
 
 
 def _proposed_after(search: Search, progress: Progress) -> int:
+    if progress.is_given_up:
+        return progress.num_proposed
     free = search.max_parallel_trials - progress.num_running
     return min(search.num_trials, progress.num_proposed + max(free, 0))

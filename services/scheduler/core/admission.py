@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drivetrain_schemas.jobs import RejectionReason
+from drivetrain_schemas.specs import MAX_SPEC_BYTES
 from services.scheduler.core.occupancy import most_slots
-
-# A rank gets its spec in one environment variable, and Linux takes 128 KiB for one.
-MAX_SPEC_BYTES = 96 * 1024
 
 
 @dataclass(frozen=True, slots=True)

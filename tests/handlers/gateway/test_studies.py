@@ -6,7 +6,12 @@ import pytest
 
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for, study_id_for
-from drivetrain_schemas.studies import StudyRequestRejected, StudySpec, StudySubmit
+from drivetrain_schemas.studies import (
+    StudyFailed,
+    StudyRequestRejected,
+    StudySpec,
+    StudySubmit,
+)
 from services.gateway import commands
 from services.gateway.rest import studies
 from tests.conftest import OpenDatabase
@@ -96,3 +101,22 @@ async def test_a_request_that_was_never_sent_is_not_known_afterwards(
         answer = await server.client.post(path, json={"request_id": "asked", "spec": body})
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large"), answer.text
         assert (await server.client.get(f"{path}/{subject_id}")).status_code == 404
+
+
+async def test_a_failed_study_says_why(model: Model) -> None:
+    story = Story()
+    study_id = search(story)
+    failed = StudyFailed(
+        study_id=study_id,
+        reason="trials_refused",
+        detail="there is no pool h200",
+        num_completed=0,
+        num_failed=10,
+        finished_at=story.now,
+    )
+    await model.tell(*story.events, story.tell(failed))
+    async with serving(model) as server:
+        study = (await server.client.get(f"/v1/studies/{study_id}")).json()
+        assert (study["state"], study["failure"]) == ("failed", "there is no pool h200")
+        page = (await server.client.get(f"/studies/{study_id}")).text
+        assert "The study failed: there is no pool h200" in page

@@ -20,6 +20,7 @@ from drivetrain_schemas.jobs import (
 )
 from drivetrain_schemas.studies import (
     StudyCompleted,
+    StudyFailed,
     StudyRequestRejected,
     StudySpec,
     StudyStarted,
@@ -350,6 +351,37 @@ async def test_a_request_without_an_id_cannot_be_answered_and_is_parked(hpo: Dat
     record = _record_of({"request_id": 7, "spec": {}})
     assert await _process(hpo, record) == []
     assert [facts["reason"] for facts in await parked(hpo)] == ["invalid_payload"]
+
+
+async def test_a_study_whose_jobs_the_scheduler_would_refuse_is_refused_itself(
+    hpo: Database,
+) -> None:
+    job = {**make_spec().job.model_dump(), "environment": {f"E{n}": "e" * 4000 for n in range(26)}}
+    [rejected] = await handle(hpo, HANDLERS, make_request(job=job, max_trials=100_000))
+    assert isinstance(rejected, StudyRequestRejected)
+    assert rejected.reason == "invalid_spec"
+    assert [error.field for error in rejected.errors] == ["job"]
+
+
+async def test_a_study_fails_after_ten_refusals_in_a_row(hpo: Database) -> None:
+    await handle(hpo, HANDLERS, make_request(max_trials=100_000, max_parallel_trials=1))
+    for number in range(10):
+        command = [one for one in await emitted(hpo) if isinstance(one.payload, JobSubmit)][-1]
+        refusal = JobRequestRejected(
+            job_id=command.payload.job_id,
+            command_event_id=command.event_id,
+            reason=RejectionReason.NO_SUCH_POOL,
+            detail="there is no pool h200",
+        )
+        payloads = await handle(hpo, HANDLERS, make_event(refusal))
+        if number < 9:
+            assert of_type(payloads, JobSubmit)
+    trial, failed = payloads
+    assert isinstance(trial, TrialFailed)
+    assert isinstance(failed, StudyFailed)
+    assert (failed.reason, failed.num_failed) == ("trials_refused", 10)
+    assert "there is no pool h200" in failed.detail
+    assert await handle(hpo, HANDLERS, make_event(refusal)) == []
 
 
 async def test_a_study_too_large_for_its_own_events_is_refused(hpo: Database) -> None:

@@ -1,16 +1,20 @@
 """Translation between contracts and core."""
 
+from bisect import bisect
 from typing import Any
 
 import pytest
 
 from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.ids import study_id_for
-from drivetrain_schemas.jobs import Goal, Metric, Result
+from drivetrain_schemas.jobs import FieldError, Goal, Metric, Result
+from drivetrain_schemas.specs import MAX_SPEC_BYTES, spec_bytes
 from drivetrain_schemas.studies import StudySpec, StudySubmit
 from services.hpo import messages
 from services.hpo.core.search import Ended
 from services.hpo.core.space import Choice, Integer, Uniform
+from services.hpo.store import EndedTrial
+from services.scheduler.core.admission import Offer, Request, refuse
 
 STUDY_ID = study_id_for("default", "study-1")
 
@@ -98,7 +102,7 @@ def test_a_space_too_wide_for_a_job_is_found_before_the_study_starts() -> None:
 
 def test_one_value_that_makes_a_job_too_large_is_found_before_the_study_starts() -> None:
     job = make_spec().job.model_dump()
-    job["environment"] = {f"E{index}": "e" * 4000 for index in range(32)}
+    job["environment"] = {f"E{index}": "e" * 4000 for index in range(24)}
     small, large = ["v"] * 999, ["v" * 1000] * 3
     assert messages.errors_of_trials(make_spec(job=job)) == ()
     space = {f"s{index}": {"type": "choice", "values": small} for index in range(3)}
@@ -108,11 +112,36 @@ def test_one_value_that_makes_a_job_too_large_is_found_before_the_study_starts()
     assert messages.errors_of_trials(make_spec(job=job, space=space)) != ()
 
 
+def test_a_job_is_as_large_as_the_scheduler_accepts_with_what_a_trial_adds() -> None:
+    """The same limit that admission checks: one byte more, and every trial would be refused."""
+    job = make_spec().job.model_dump()
+    texts = {f"E{index}": "e" * 4000 for index in range(24)}
+
+    def errors(length: int) -> tuple[FieldError, ...]:
+        job["environment"] = {**texts, "LAST": "e" * length}
+        return messages.errors_of_trials(make_spec(job=job))
+
+    longest = bisect(range(4096), 0, key=lambda length: len(errors(length))) - 1
+    job["environment"] = {**texts, "LAST": "e" * longest}
+    spec = make_spec(job=job)
+    point = {"learning_rate": -1.23456789012e-300}
+    assert spec_bytes(messages.trial_job(spec, 2, point)) == MAX_SPEC_BYTES
+    [error] = errors(longest + 1)
+    assert error.field == "job"
+    assert str(MAX_SPEC_BYTES) in error.fix
+    as_admitted = Request("p", 1, None, has_image=False, num_spec_bytes=MAX_SPEC_BYTES)
+    assert refuse(as_admitted, Offer({"p": {"cpu": 1}})) is None
+
+
 def test_a_request_near_the_size_limit_of_events_is_too_large() -> None:
     values = [f"{index:03d}" + "v" * 1020 for index in range(250)]
     spec = make_spec(space={"a": {"type": "choice", "values": values}})
     assert messages.is_too_large(StudySubmit(request_id="r", spec=spec))
     assert not messages.is_too_large(StudySubmit(request_id="r", spec=make_spec()))
+
+
+def ended_trial(result: Result) -> EndedTrial:
+    return EndedTrial(3, "job", "{}", result.model_dump_json(), "", is_refused=False)
 
 
 def test_a_result_ranks_by_its_best_value() -> None:
@@ -124,12 +153,12 @@ def test_a_result_ranks_by_its_best_value() -> None:
             "best": {"name": "loss", "goal": "minimize", "value": 0.25, "step": 4},
         }
     )
-    ended = messages.to_ended(3, result.model_dump_json(), "", metric)
+    ended = messages.to_ended(ended_trial(result), metric)
     assert ended == Ended(3, 0.25)
     last = result.model_copy(update={"best": None})
-    assert messages.to_ended(3, last.model_dump_json(), "", metric) == Ended(3, 0.5)
+    assert messages.to_ended(ended_trial(last), metric) == Ended(3, 0.5)
     none = Result(step=9)
-    assert messages.to_ended(3, none.model_dump_json(), "", metric).value is None
+    assert messages.to_ended(ended_trial(none), metric).value is None
 
 
 def test_points_keep_their_types_in_rows() -> None:

@@ -9,6 +9,7 @@ from services.hpo.core.ranking import Ranked
 from services.hpo.core.search import (
     CompleteTrial,
     Ended,
+    FailStudy,
     FailTrial,
     FinishStudy,
     Progress,
@@ -40,6 +41,43 @@ def run_study(search: Search, order: list[int], values: dict[int, float | None])
         actions += decision.actions
         running += [one.number for one in decision.actions if isinstance(one, ProposeTrial)]
     return actions
+
+
+def refuse_all(search: Search, but: int | None = None) -> list[object]:
+    """Every trial's job is refused, except that the one of this number has a value."""
+    decision = decide(search, Progress(), ())
+    actions: list[object] = list(decision.actions)
+    while running := [one.number for one in decision.actions if isinstance(one, ProposeTrial)]:
+        ended = [
+            Ended(number, 0.5) if number == but else Ended(number, None, f"no {number}", True)
+            for number in running
+        ]
+        decision = decide(search, decision.progress, ended)
+        actions += decision.actions
+    return actions
+
+
+def test_a_study_whose_trials_are_all_refused_fails_with_the_reason() -> None:
+    actions = refuse_all(make_search(num=100_000, parallel=1))
+    assert actions[-1] == FailStudy(0, 10, "no 9")
+    assert sum(isinstance(one, ProposeTrial) for one in actions) == 10
+
+
+def test_trials_beside_each_other_are_settled_before_the_study_fails() -> None:
+    actions = refuse_all(make_search(num=100_000, parallel=4))
+    assert actions[-1] == FailStudy(0, 12, "no 11")
+    assert sum(isinstance(one, FailTrial) for one in actions) == 12
+
+
+def test_a_trial_that_runs_ends_the_row_of_refusals() -> None:
+    actions = refuse_all(make_search(num=100, parallel=1), but=8)
+    assert actions[-1] == FailStudy(1, 18, "no 18")
+
+
+def test_trials_that_fail_are_not_refused() -> None:
+    search = make_search(num=30, parallel=1)
+    actions = run_study(search, [0] * 30, dict.fromkeys(range(30)))
+    assert isinstance(actions[-1], FinishStudy)
 
 
 def test_a_study_starts_with_as_many_trials_as_may_run() -> None:

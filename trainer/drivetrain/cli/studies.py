@@ -120,6 +120,9 @@ def _finish(study: Item) -> None:
         refusal = study["refusal"]
         problems = field_problems(refusal["errors"])
         raise Refused(f"{refusal['reason']}: {refusal['detail']}", problems=problems)
+    if study["state"] == "failed":
+        fix = f"see: drivetrain study show {study['study_id']}"
+        raise JobFailed(f"the study failed: {study['failure']}", fix=fix)
     if study.get("best_number") is None:
         fix = f"see: drivetrain study show {study['study_id']}"
         raise JobFailed("no trial of the study has a value", fix=fix)
@@ -140,6 +143,8 @@ def _rows(study: Item) -> list[tuple[str, str]]:
     ]
     if study.get("best_number") is not None:
         rows.append(("best", f"{study['best_value']:.6g} by trial {study['best_number']}"))
+    if study.get("failure"):
+        rows.append(("failed", study["failure"]))
     if study.get("refusal"):
         rows.append(("refused", f"{study['refusal']['reason']}: {study['refusal']['detail']}"))
     return rows

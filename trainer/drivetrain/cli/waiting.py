@@ -23,7 +23,7 @@ GIVE_UP_SECONDS = 15 * 60.0
 LINES_PER_RUN = 10
 
 FINAL_JOB_STATES = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
-FINAL_STUDY_STATES = frozenset({"completed", "rejected"})
+FINAL_STUDY_STATES = frozenset({"completed", "failed", "rejected"})
 
 
 @dataclass(frozen=True, slots=True)
