@@ -1,9 +1,9 @@
 """The live stream: one follower of the timeline per process, and its listeners.
 
-In: the timeline table, followed by its cursor (handlers wake it, polling is the truth). Out: to
-each listener a bounded queue of messages. A listener that does not keep up is dropped and comes
-back from where it was; the follower waits for nobody. Progress is sent at most once a second and
-carries no id, so that it never moves a reader's place.
+The follower reads the timeline table by cursor; handlers wake it, and it polls as well. Each
+listener has a bounded queue of messages. One that is too slow is dropped and resumes from its last
+cursor when it reconnects. Progress is sent at most once a second and carries no id, so that it
+never moves a reader's cursor.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ MAX_LISTENERS = 500
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event of the stream; `cursor` is None for what has no place in it."""
+    """One event of the stream; `cursor` is None for what is not in the timeline."""
 
     type: str
     data: dict[str, Any]
@@ -57,7 +57,7 @@ class Listener:
 
     def offer(self, message: Message) -> None:
         if self.is_dropped or (self.job_id is not None and self.job_id != message.job_id):
-            return  # hints name no job, so a listener of one job is not bothered with them
+            return  # hints name no job, and are not sent to listeners of one job
         if message.cursor is None and self.queue.qsize() > QUEUE_MESSAGES // 2:
             return
         try:
@@ -93,7 +93,7 @@ class Live:
         moved.set()
 
     def announce(self, type_name: str) -> None:
-        """Something outside the timeline changed (`submitted`, `parked`): a hint, no record."""
+        """Something outside the timeline changed (`submitted`, `parked`): a hint, not stored."""
         self._hand_out(Message(type_name, {}))
         self.wake()
 
@@ -125,7 +125,7 @@ class Live:
                 listener.drop()
 
     async def began(self) -> None:
-        """Wait until the follower knows where it stands."""
+        """Wait until the follower has read the head of the timeline."""
         await self._began.wait()
 
     @contextlib.contextmanager
@@ -158,7 +158,7 @@ class Live:
                 self._cursor = rows[-1]["cursor"] if len(rows) == PAGE_ROWS else head
 
     def _begin_generation(self, generation: str, head: int) -> None:
-        """The read model was built anew: cursors of before mean nothing now."""
+        """The read model was rebuilt: cursors from before mean nothing now."""
         is_first = self._generation == ""
         self._generation, self._cursor = generation, head
         self._began.set()
@@ -187,7 +187,7 @@ class Live:
 async def messages(
     live: Live, platform: Platform, listener: Listener, resume: tuple[str, int] | None
 ) -> AsyncGenerator[Message, None]:
-    """All that the listener is to hear: what it missed, from the table, then what comes.
+    """All messages for the listener: what it missed, from the table, then what comes.
 
     `resume` is the generation and cursor it has seen last; another generation is a reset.
     """

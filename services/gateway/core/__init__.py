@@ -1,1 +1,1 @@
-"""Pure rules of the gateway: who may ask, what an upload may hold, how events are told."""
+"""Pure rules of the gateway: how events change views and read as text, and who may send what."""

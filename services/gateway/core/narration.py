@@ -1,8 +1,8 @@
-"""What an event says to people: one sentence, its tone, and the lines behind it.
+"""An event as people read it: one sentence, its tone, and longer text to unfold.
 
 In: the event's type and its payload as the read model keeps it. Out: a `Sentence`. A type without
-a teller is told by its name, so an event that is new to this service is still shown. Told when a
-page is read, never stored: better words need no rebuild.
+a sentence is shown by its name, so an event that is new to this service is still shown. Sentences
+are made when a page is read and never stored: better ones need no rebuild.
 """
 
 import signal
@@ -34,11 +34,11 @@ class Sentence:
 
 
 def narrate(type_name: str, payload: Fields) -> Sentence:
-    """The event in human words."""
-    teller = _TELLERS.get(type_name)
-    if teller is None:
+    """The event as a sentence."""
+    write = _SENTENCES.get(type_name)
+    if write is None:
         return Sentence(type_name.replace(".", " ").replace("_", " ").capitalize())
-    return teller(payload)
+    return write(payload)
 
 
 def _job_queued(p: Fields) -> Sentence:
@@ -96,21 +96,21 @@ def _run_starting(p: Fields) -> Sentence:
 
 
 def _run_started(p: Fields) -> Sentence:
-    return Sentence(f"Attempt {p['attempt']} is running: every pod is alive", Tone.GOOD)
+    return Sentence(f"Attempt {p['attempt']} is running: all pods have started", Tone.GOOD)
 
 
 def _run_suspected(p: Fields) -> Sentence:
     return Sentence(
-        f"Nothing is heard of attempt {p['attempt']}; nothing is stopped for that", Tone.WARNING
+        f"No heartbeat from attempt {p['attempt']}; it is not stopped for that", Tone.WARNING
     )
 
 
 def _run_heard(p: Fields) -> Sentence:
-    return Sentence(f"Attempt {p['attempt']} is heard of again")
+    return Sentence(f"Attempt {p['attempt']} sends heartbeats again")
 
 
 def _run_succeeded(p: Fields) -> Sentence:
-    return Sentence(f"Attempt {p['attempt']} is complete: all ranks ended well", Tone.GOOD)
+    return Sentence(f"Attempt {p['attempt']} is complete: all ranks exited with code 0", Tone.GOOD)
 
 
 def _run_failed(p: Fields) -> Sentence:
@@ -131,7 +131,8 @@ def _run_lost(p: Fields) -> Sentence:
 
 
 def _run_cancelled(p: Fields) -> Sentence:
-    return Sentence(f"Attempt {p['attempt']} was stopped by the cancel", Tone.WARNING)
+    text = f"Attempt {p['attempt']} was stopped because the job was cancelled"
+    return Sentence(text, Tone.WARNING)
 
 
 def _run_interrupted(p: Fields) -> Sentence:
@@ -171,7 +172,7 @@ def _checkpoint_committed(p: Fields) -> Sentence:
 
 def _checkpoint_rejected(p: Fields) -> Sentence:
     return Sentence(
-        f"Checkpoint at step {p['step']:,} is unfit and will not be used: {p['detail']}",
+        f"Checkpoint at step {p['step']:,} is invalid and will not be used: {p['detail']}",
         Tone.WARNING,
     )
 
@@ -215,11 +216,11 @@ def _pin_rejected(p: Fields) -> Sentence:
 
 
 def _alert_raised(p: Fields) -> Sentence:
-    return Sentence(f"Look at this: {p['detail']}", Tone.WARNING)
+    return Sentence(f"Alert: {p['detail']}", Tone.WARNING)
 
 
 def _alert_cleared(p: Fields) -> Sentence:
-    return Sentence(f"Over: {p['detail']}")
+    return Sentence(f"Alert cleared: {p['detail']}")
 
 
 def _node_registered(p: Fields) -> Sentence:
@@ -228,11 +229,11 @@ def _node_registered(p: Fields) -> Sentence:
 
 
 def _node_removed(p: Fields) -> Sentence:
-    return Sentence(f"Node {p['node_id']} takes no more runs: {p['reason']}", Tone.WARNING)
+    return Sentence(f"Node {p['node_id']} was removed: {p['reason']}", Tone.WARNING)
 
 
 def _study_started(p: Fields) -> Sentence:
-    return Sentence(f"Study accepted: {count(p['num_trials'], 'trial')} will be spent")
+    return Sentence(f"Study accepted: up to {count(p['num_trials'], 'trial')}")
 
 
 def _trial_proposed(p: Fields) -> Sentence:
@@ -300,7 +301,7 @@ def _parked_discarded(p: Fields) -> Sentence:
     return Sentence(_with_reason(text, p.get("note", "")))
 
 
-_TELLERS: Mapping[str, Callable[[Fields], Sentence]] = {
+_SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.queued": _job_queued,
     "job.waiting": _job_waiting,
     "job.retrying": _job_retrying,

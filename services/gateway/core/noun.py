@@ -74,7 +74,7 @@ def earliest(known: datetime | None, moment: datetime) -> datetime:
 
 
 def as_it_is(view: V, _event: Event[Any]) -> V:
-    """The rule for an event that only tells that the view exists."""
+    """The rule for an event that changes nothing in a view that exists."""
     return view
 
 

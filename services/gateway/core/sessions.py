@@ -1,6 +1,6 @@
 """Proof of identity in a browser: one-time codes for links, and signed session cookies.
 
-In: secrets, texts and the time. Out: signed values, or whether one holds. Nothing secret stands in
+In: secrets, texts and the time. Out: signed values, or whether one holds. No secret is in
 a cookie: it carries when it ends and a signature over that, and ends with the secret's change.
 """
 

@@ -180,11 +180,14 @@ def explain(shown: models.JobSummary) -> str:
         return shown.waiting.detail + (f" (number {place} in the queue)" if place else "")
     if shown.is_cancelling:
         return "Cancelled by its owner; it is being stopped with a checkpoint"
+    alerts = shown.alerts if isinstance(shown, models.Job) else ()
     texts = {
         "submitted": "The request is on its way to the scheduler",
         "queued": "Waiting for the scheduler's next decision",
         "starting": f"Attempt {shown.attempt} is starting its pods",
-        "running": f"Attempt {shown.attempt} is running",
+        "running": "; ".join(
+            [f"Attempt {shown.attempt} is running", *(alert.detail for alert in alerts)]
+        ),
         "succeeded": "Training is complete",
         "failed": f"Failed: {shown.detail}",
         "cancelled": "Cancelled" + (f": {shown.detail}" if shown.detail else ""),

@@ -92,7 +92,7 @@ async def test_the_page_of_a_job_goes_on_after_the_server_was_restarted(
     await expect(page.locator("#logs")).to_contain_text("epoch 1 <b>done</b>")
     await expect(page.locator("#head")).to_contain_text("$1.50")
     timeline = page.locator("#timeline")
-    await expect(timeline).to_contain_text("Attempt 1 is running: every pod is alive")
+    await expect(timeline).to_contain_text("Attempt 1 is running: all pods have started")
     assert complaints == []
 
     await site.stop()
