@@ -30,8 +30,7 @@ def boot_id() -> str:
 def start_ticks(pid: int) -> int | None:
     """When the process started, in ticks since boot; None when it is gone or a zombie."""
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            stat = file.readall()
+        stat = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command may hold any bytes and brackets; what follows the last bracket is fixed.
