@@ -37,7 +37,7 @@ check: environment ## read-only: format, lint, types, import contracts, generate
 	@.venv/bin/lint-imports
 	@$(VENV_PYTHON) schemas/generate.py --check
 
-fmt: environment ## format, and mend what ruff can
+fmt: environment ## format, and fix what ruff can
 	@.venv/bin/ruff check --fix $(SOURCES)
 	@.venv/bin/ruff format $(SOURCES)
 
@@ -48,7 +48,7 @@ bench: environment ## every benchmark, each against a peer in the same run
 	@for name in sdk_cost job_start event_path metrics_ingest; do \
 		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
 
-lock: environment ## resolve requirements.lock anew from the pyproject files
+lock: environment ## resolve requirements.lock again from the pyproject files
 	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-package drivetrain-schemas --no-emit-package drivetrain \
 		--group dev pyproject.toml -o requirements.lock

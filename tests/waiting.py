@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a limit, and a word on what was awaited."""
+"""Waiting for a condition, with a limit, and a message about what was awaited."""
 
 import time
 from collections.abc import Callable
