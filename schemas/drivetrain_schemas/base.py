@@ -1,9 +1,9 @@
 """What all payloads share: frozen values, aware UTC times, and the fields that name an event type.
 
 Reading an event ignores unknown fields at every depth, so an older reader takes a newer writer's
-event. What people or other systems write (commands, and `Strict` wherever it is made) refuses them
-instead, because a misspelt field that is silently dropped is a job that does something else than
-was asked. `EventKind.unknown_fields` says which rule `envelope.parse` reads by.
+event. Requests of people and other systems (commands, and `Strict` values) refuse them instead,
+because a job with a misspelt field that is silently dropped does something else than was asked.
+`EventKind.unknown_fields` says which of the two `envelope.parse` does.
 """
 
 import json
@@ -19,15 +19,15 @@ from drivetrain_schemas.topics import Topic
 
 
 def canonical_json(value: BaseModel) -> str:
-    """One text per meaning, whatever order and defaults it was written with.
+    """One text per meaning, whatever the order of fields and whether defaults were written.
 
-    Requests are compared by it: to Python 1, 1.0 and true are equal, to their reader they are not.
+    Requests are compared by it, because to Python 1, 1.0 and true are equal.
     """
     return json.dumps(value.model_dump(mode="json"), sort_keys=True)
 
 
 class Misfit(ValueError):
-    """A value that does not fit: what is wrong, how to mend it, and which field below is meant."""
+    """An invalid value: what is wrong, how to fix it, and which field below it is meant."""
 
     def __init__(self, message: str, *, fix: str, field: str = "") -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ _TIME_FIX = "write a time with its offset, such as 2026-01-31T12:00:00Z"
 
 
 def _written_as_time(moment: Any) -> Any:
-    # pydantic would take 12, "12" and "2026-01-31" for times as well.
+    # pydantic would accept 12, "12" and "2026-01-31" as times, too.
     if isinstance(moment, datetime):
         return moment
     if isinstance(moment, str) and re.match(r"\d{4}-\d{2}-\d{2}[Tt ]", moment):
@@ -72,8 +72,7 @@ class Value(BaseModel):
 class Strict(BaseModel):
     """A frozen part of a request that people write: unknown fields are refused.
 
-    Whoever reads one back from a store or a file that a newer version may have written passes
-    `extra="ignore"`.
+    To read one from a store or a file that a newer version may have written, pass `extra="ignore"`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -81,7 +80,7 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """The fixed facts of one event type: its name and version, where it travels, who writes it."""
+    """The fixed facts of one event type: name, version, topic and producer."""
 
     type: str
     version: int
@@ -99,7 +98,7 @@ class EventKind:
 
 
 class Payload(Value):
-    """The typed inner fact of one event type; the docstring is the catalogue's entry."""
+    """The payload of one event type; the docstring of each class is its text in the catalogue."""
 
     kind: ClassVar[EventKind]
 

@@ -1,4 +1,4 @@
-"""Checkpoints: committed training state, the manifest that makes it complete, and its life."""
+"""Checkpoints: saved training state, the manifest that makes it complete, and its history."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -98,7 +98,7 @@ class CheckpointCommitted(_OfCheckpoint):
 
 @event("checkpoint.rejected", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointRejected(_OfCheckpoint):
-    """It does not verify (or its run is no longer the head): it will not be used."""
+    """It failed verification (or a newer run has started): it will not be used."""
 
     manifest_key: Key
     reason: RejectedReason
@@ -142,7 +142,7 @@ class CheckpointPin(Payload):
 
 @event("checkpoint.pin_rejected", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointPinRejected(Payload):
-    """There is no such checkpoint any more."""
+    """The checkpoint does not exist, or no longer."""
 
     job_id: JobId
     checkpoint_id: CheckpointId
@@ -152,7 +152,7 @@ class CheckpointPinRejected(Payload):
 
 @event("checkpoint.written", topic=REPORTS, producer="pod")
 class CheckpointWritten(Payload):
-    """A rank 0 wrote this manifest: a hint to look at it now."""
+    """Rank 0 wrote this manifest: a hint to verify it now."""
 
     tenant_id: TenantId
     job_id: JobId
@@ -189,7 +189,7 @@ class _OfSaving(Payload):
 
 @event("checkpointing.failed", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointingFailed(_OfSaving):
-    """The run trains on without new checkpoints: more steps would be repeated with every one.
+    """The run continues without new checkpoints: after a failure more steps would be repeated.
 
     It holds until `checkpointing.recovered` or the end of the run. `last_step` is that of the
     job's newest good checkpoint, `failed_step` that of the save which failed.

@@ -4,7 +4,7 @@ Binary mode is written (attributes in `ce_*` headers, the payload alone as value
 (`content-type: application/cloudevents+json`, any case, parameters allowed) is read as well.
 `parse` turns a record into an `Event` or raises `InvalidEvent` with a machine-readable reason; it
 never guesses, and no bytes make it raise anything else. The extension attribute `runtoken` is
-reserved for a token by which a pod will prove which run it belongs to.
+reserved for a token that will prove which run a pod belongs to.
 """
 
 import base64
@@ -31,7 +31,7 @@ _DATASCHEMA = "urn:drivetrain:schema:"
 _STRUCTURED = "application/cloudevents+json"
 _ATTRIBUTE_NAME = re.compile("[a-z0-9]+")
 
-# Kafka allows a header without a value; such a one counts as absent.
+# Kafka allows a header without a value; it counts as absent.
 Headers = Sequence[tuple[str, bytes | None]]
 P = TypeVar("P", bound=Payload, covariant=True)
 
@@ -62,7 +62,7 @@ class Event(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What led to an event: all of an earlier event that the later one carries on."""
+    """What caused an event: the attributes of the earlier event that the later one needs."""
 
     event_id: str
     correlation_id: str | None = None
@@ -84,7 +84,7 @@ class InvalidReason(StrEnum):
 
 
 class InvalidEvent(ValueError):
-    """The record is not an event we know. `reason` is for machines, the message for people."""
+    """The record is not a known event. `reason` is for machines, the message for people."""
 
     def __init__(self, reason: InvalidReason, detail: str) -> None:
         super().__init__(detail)
@@ -93,9 +93,9 @@ class InvalidEvent(ValueError):
 
 
 class InvalidPayload(InvalidEvent):
-    """The envelope is sound and the type is known, but the payload does not fit it.
+    """The envelope is valid and the type is known, but the payload is invalid.
 
-    A service may answer its sender by `attributes` and the unvalidated `data`.
+    A service may reply to its sender, from `attributes` and the unvalidated `data`.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ def encode(event: Event[Payload]) -> tuple[list[tuple[str, bytes]], bytes, bytes
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """The payload as JSON without the fields that stand at None."""
+    """The payload as JSON without the fields that are None."""
     return payload.model_dump_json(exclude_none=True).encode()
 
 
@@ -169,7 +169,7 @@ def data_schema(kind: EventKind) -> str:
 def parse(headers: Headers, value: bytes | None, *, timestamp_ms: int = 0) -> Event[Payload]:
     """Read a record of either mode. Raises InvalidEvent, or InvalidPayload with the attributes.
 
-    `timestamp_ms`, the record's own, stands in where the sender left out `time`.
+    `timestamp_ms`, that of the record, is used where the sender left out `time`.
     """
     try:
         return _parse(headers, value, timestamp_ms)
@@ -366,7 +366,7 @@ def _sequence(text: str | None) -> int | None:
 
 
 def _traceparent(text: str | None) -> str | None:
-    """W3C Trace Context: one that cannot be read is left out, and the trace begins anew."""
+    """W3C Trace Context: an invalid one is dropped, and a new trace begins."""
     return text if text is not None and _TRACEPARENT.fullmatch(text) else None
 
 
@@ -383,7 +383,7 @@ def _checked(adapter: TypeAdapter[T], name: str, text: str) -> T:
 
 
 def _version(raw: Mapping[str, str]) -> int:
-    """The version stands at the end of `dataschema`; without one the first version is meant."""
+    """The version is the end of `dataschema`; without one it is version 1."""
     schema = raw.get("dataschema")
     if not schema:
         return 1

@@ -1,6 +1,6 @@
-"""What a validation error tells its reader: the field, what is wrong, and the fix.
+"""A validation error in words: the field, what is wrong, and the fix.
 
-The words are for people who write YAML or JSON and do not know that Python reads it.
+The words are for people who write YAML or JSON and need not know Python.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from drivetrain_schemas.text import WORDS
 MAX_ERRORS = 20
 
 _PLAIN: dict[str, tuple[str, str]] = {
-    "extra_forbidden": ("is not a field here", "remove it, or check its spelling"),
+    "extra_forbidden": ("is not a known field", "remove it, or check its spelling"),
     "missing": ("is missing", "add it"),
     "int_type": ("is not a whole number", "write a whole number without quotes"),
     "int_from_float": ("is not a whole number", "write a whole number without quotes"),
@@ -38,12 +38,12 @@ _LIMITS: dict[str, tuple[str, str]] = {
     "too_long": ("has too many entries", "give at most {max_length}"),
     "too_short": ("has too few entries", "give at least {min_length}"),
     "string_pattern_mismatch": ("does not have the right form", "match {pattern}"),
-    "enum": ("is none of the words allowed here", "write {expected}"),
-    "literal_error": ("is none of the words allowed here", "write {expected}"),
-    "union_tag_invalid": ("is none of the words allowed here", "write one of {expected_tags}"),
+    "enum": ("is not one of the allowed values", "write {expected}"),
+    "literal_error": ("is not one of the allowed values", "write {expected}"),
+    "union_tag_invalid": ("is not one of the allowed values", "write one of {expected_tags}"),
     "union_tag_not_found": ("is missing", "add it"),
 }
-# pydantic names the branch of a discriminated union in its path, which is no field.
+# pydantic puts the branch of a discriminated union into the path; it is not a field.
 _BRANCHES = frozenset({"uniform", "integer", "choice"})
 
 
@@ -51,7 +51,7 @@ def field_errors(error: ValidationError, within: str = "") -> tuple[FieldError, 
     """The first errors, each with the dotted path of its field (below `within`)."""
     items = error.errors()
     paths = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
-    # A list whose entries are unfit counts as too short as well; that is no second mistake.
+    # pydantic reports a list with invalid entries as too short as well: one mistake, not two.
     found = [item for item in items if item["type"] != "too_short" or item["loc"] not in paths]
     return tuple(_field_error(item, within) for item in found[:MAX_ERRORS])
 
@@ -79,7 +79,7 @@ def _field_error(item: Any, within: str) -> FieldError:
 
 
 def _path(parts: list[str]) -> list[str]:
-    """The fields alone: without the mark of a mapping's key and without the branch of a union."""
+    """The fields only: without the "[key]" of a mapping and without the branch of a union."""
     return [
         part
         for index, part in enumerate(parts)

@@ -1,7 +1,7 @@
-"""Every id: a prefix that says what it names, and the rule that makes it.
+"""Every id: a prefix that names its kind, and the rule that makes it.
 
-Ids of jobs and studies follow from the tenant and the request, so the same request made twice
-names the same job. Ids of what a job owns follow from the job's.
+Ids of jobs and studies are derived from the tenant and the request id, so the same request sent
+twice is the same job. Ids of what belongs to a job are derived from the job's id.
 """
 
 import base64

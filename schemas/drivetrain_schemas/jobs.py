@@ -1,6 +1,6 @@
-"""Jobs: what is asked for, and what the scheduler decides about the whole of it.
+"""Jobs: requests, and what the scheduler decides about a job as a whole.
 
-A job keeps one spec (`specs.JobSpec`, named here as well) and one final result over all its runs.
+A job has one spec (`specs.JobSpec`, exported here as well) and one final result over all its runs.
 """
 
 from enum import StrEnum
@@ -88,8 +88,8 @@ class JobState(StrEnum):
 class JobSubmit(Payload):
     """Run this job. The same request_id again is the same job.
 
-    `job_id` follows from tenant and request_id; other systems may leave it out, and one that does
-    not follow from them is refused.
+    `job_id` is derived from tenant and request_id; other systems may leave it out. A `job_id` that
+    is not derived from them is refused.
     """
 
     request_id: RequestId
@@ -100,14 +100,14 @@ class JobSubmit(Payload):
 
 @event("job.cancel", topic=COMMANDS_JOBS, producer="any")
 class JobCancel(Payload):
-    """The owner wants the job ended."""
+    """End this job."""
 
     job_id: JobId
     reason: Annotated[str, free_text(512)] = ""
 
 
 class FieldError(Value):
-    """What is wrong with one field, and how to mend it."""
+    """What is wrong with one field, and how to fix it."""
 
     field: str
     message: str
@@ -139,7 +139,7 @@ class JobRequestRejected(Payload):
 
 @event("job.queued", topic=EVENTS_JOBS, producer="scheduler")
 class JobQueued(Payload):
-    """A request was accepted: the job waits in its pool's queue."""
+    """A request was accepted: the job is in its pool's queue."""
 
     job_id: JobId
     request_id: RequestId
@@ -179,7 +179,7 @@ class JobWaiting(Payload):
 
 @event("job.retrying", topic=EVENTS_JOBS, producer="scheduler")
 class JobRetrying(Payload):
-    """A run ended without success and another one follows, not before `not_before_at`."""
+    """A run ended without success; another one starts, not before `not_before_at`."""
 
     job_id: JobId
     next_attempt: Attempt
@@ -190,7 +190,7 @@ class JobRetrying(Payload):
 
 @event("job.cancelling", topic=EVENTS_JOBS, producer="scheduler")
 class JobCancelling(Payload):
-    """The owner cancelled the job; its run, if one lives, is being stopped."""
+    """The owner cancelled the job; its run, if there is one, is being stopped."""
 
     job_id: JobId
     reason: str
@@ -206,9 +206,9 @@ class BestValue(Value):
 
 
 class Result(Value):
-    """What `result.json` of the last run says: the only thing a search ranks by.
+    """The content of `result.json` of the last run; searches rank by nothing else.
 
-    JSON has no NaN and no infinity, so a metric that ended as one is left out.
+    JSON has no NaN and no infinity, so a metric whose last value is one of them is left out.
     """
 
     step: Step
@@ -229,7 +229,7 @@ class JobSucceeded(Payload):
 
 @event("job.failed", topic=EVENTS_JOBS, producer="scheduler")
 class JobFailed(Payload):
-    """No retry is left, or none can help."""
+    """No retry is left, or a retry cannot help."""
 
     job_id: JobId
     attempts: int

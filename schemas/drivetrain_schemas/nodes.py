@@ -21,7 +21,7 @@ class NodeRegistered(Payload):
 
 @event("node.removed", topic=EVENTS_NODES, producer="scheduler")
 class NodeRemoved(Payload):
-    """The node takes no more runs."""
+    """No more runs are placed on the node."""
 
     node_id: NodeId
     reason: str

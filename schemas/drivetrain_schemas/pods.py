@@ -1,6 +1,6 @@
-"""Pods: the files by which the launcher and a pod's shim know each other.
+"""Pods: the files through which the launcher and a pod's shim communicate.
 
-They lie in the pod's directory, never on a topic. `PodExit` alone says how a pod ended.
+They are in the pod's directory, never on a topic. `PodExit` alone says how a pod ended.
 """
 
 import hashlib
@@ -15,18 +15,18 @@ from drivetrain_schemas.jobs import JobSpec, Result
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.units import Attempt, Fence, Rank, Seconds
 
-# The variable by which every process of a pod is known, in /proc/PID/environ.
+# The environment variable that identifies every process of a pod, in /proc/PID/environ.
 MARKER = "DRIVETRAIN_POD_MARKER"
 
 
 def marker_of(directory: Path) -> str:
-    """What the processes of the pod in this directory carry in `MARKER`: the pod, and its place.
+    """The value of `MARKER` in all processes of the pod in this directory: its id and its root.
 
-    Two platforms on one machine may give pods the same id, for it follows from the request's; their
-    pods never lie in one place (`<place>/<job>/<attempt>/<pod>`).
+    Two platforms on one machine may give pods the same id, which is derived from the request id;
+    their pods never share a root (`<root>/<job>/<attempt>/<pod>`).
     """
-    place = directory.parents[2].resolve()
-    return f"{directory.name}@{hashlib.sha256(bytes(place)).hexdigest()[:16]}"
+    root = directory.parents[2].resolve()
+    return f"{directory.name}@{hashlib.sha256(bytes(root)).hexdigest()[:16]}"
 
 
 def _from_any_launcher(job: Any) -> JobSpec:
@@ -35,7 +35,7 @@ def _from_any_launcher(job: Any) -> JobSpec:
 
 
 class KafkaAccess(Value):
-    """How a pod reaches the topics it may write: metrics, logs, reports."""
+    """How a pod logs in to write its topics: metrics, logs, reports."""
 
     bootstrap_servers: str
     topic_prefix: str = "drivetrain."
@@ -44,7 +44,7 @@ class KafkaAccess(Value):
 
 
 class PodSpec(Value):
-    """`spec.json`: all that a shim needs. Written by the launcher, readable by the owner only.
+    """`spec.json`: everything a shim needs. Written by the launcher, readable by the owner only.
 
     `devices` are the indices on the machine of the devices that the pod was granted, one for each
     of its ranks; a pod sees no others. CPUs are shared and have none.
@@ -74,14 +74,14 @@ class PodSpec(Value):
 
 
 class StopNotice(Value):
-    """`stop.json`: stop at the next agreed step; everything is killed at the deadline."""
+    """`stop.json`: stop at the next agreed step; at the deadline everything is killed."""
 
     reason: Literal["cancel", "preempt", "gang", "shutdown"]
     deadline_seconds: Seconds
 
 
 class PodIdentity(Value):
-    """`identity.json`: which process the shim is, proof against a reused pid."""
+    """`identity.json`: which process is the shim, even if its pid is used again later."""
 
     boot_id: Annotated[str, StringConstraints(max_length=64)]
     pid: Annotated[int, Field(ge=1, le=2**22)]
@@ -97,7 +97,7 @@ class RankExit(Value):
 
 
 class PodExit(Value):
-    """`exit.json`, renamed into place after the last descendant is gone."""
+    """`exit.json`, renamed into place after the last descendant has ended."""
 
     pod_id: PodId
     outcome: Literal["succeeded", "failed", "interrupted"]

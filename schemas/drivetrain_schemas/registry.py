@@ -1,4 +1,4 @@
-"""Every event type we know, found by (type, version). Importing this module registers all nouns."""
+"""Every known event type by (type, version). Importing this module registers all nouns."""
 
 from collections.abc import Mapping
 

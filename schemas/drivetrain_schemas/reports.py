@@ -1,4 +1,4 @@
-"""Reports of pods: heartbeats with progress. Claims, never used for order, lease time or price."""
+"""Reports of pods: heartbeats with progress. Their times never decide order, lease or price."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from drivetrain_schemas.units import Attempt, Fence, Step
 
 @event("pod.heartbeat", topic=REPORTS, producer="pod")
 class PodHeartbeat(Payload):
-    """The pod lives. `step` is the furthest that rank 0 (or any rank of this pod) has come."""
+    """The pod is alive. `step`: the highest step of rank 0, or of any rank of this pod."""
 
     tenant_id: TenantId
     job_id: JobId
@@ -31,9 +31,9 @@ class PodHeartbeat(Payload):
 
 @event("scheduler.beacon", topic=REPORTS, producer="scheduler")
 class SchedulerBeacon(Payload):
-    """The scheduler hears itself through the topic, so silence of a run means something.
+    """Sent by the scheduler to itself: while it comes back, missing heartbeats mean something.
 
-    `run_id` is the key: the beacon goes to every partition through one key each.
+    `run_id` is the key; there is one key for each partition, so the beacon reaches all of them.
     """
 
     run_id: str

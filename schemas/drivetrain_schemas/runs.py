@@ -1,4 +1,4 @@
-"""Runs: one attempt of a job each, from the grant of its slots to its one outcome."""
+"""Runs: each is one attempt of a job, from the grant of its slots to its outcome."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -59,14 +59,14 @@ class RunStarted(_OfRun):
 
 @event("run.suspected", topic=EVENTS_JOBS, producer="scheduler")
 class RunSuspected(_OfRun):
-    """The run's lease lapsed: nothing is heard of it. Nothing is killed for that."""
+    """The run's lease lapsed: no heartbeats arrive. Nothing is killed for that."""
 
     last_heard_at: UtcTime | None = None
 
 
 @event("run.heard", topic=EVENTS_JOBS, producer="scheduler")
 class RunHeard(_OfRun):
-    """A suspected run is heard of again."""
+    """Heartbeats of a suspected run arrive again."""
 
 
 @event("run.succeeded", topic=EVENTS_JOBS, producer="scheduler")
@@ -90,7 +90,7 @@ class RunFailed(_OfRun):
 
 @event("run.lost", topic=EVENTS_JOBS, producer="scheduler")
 class RunLost(_OfRun):
-    """A pod's shim died without a word; what it left was killed and is confirmed gone."""
+    """A pod's shim died without `exit.json`; its processes were killed and confirmed gone."""
 
     detail: str
     ended_at: UtcTime

@@ -1,8 +1,8 @@
-"""Specs: what people and other systems write to ask for a job. Immutable once accepted.
+"""Specs: how people and other systems describe a job. Immutable once accepted.
 
-Every rule that can be checked without knowing the fleet is checked here, so the command line, the
-gateway and the scheduler refuse the same things in the same words. `errors.field_errors` turns a
-refusal into fields, messages and fixes.
+Every rule that can be checked without knowing the nodes is checked here, so the command line, the
+gateway and the scheduler refuse the same requests with the same messages. `errors.field_errors`
+turns a refusal into fields, messages and fixes.
 """
 
 import math
@@ -69,7 +69,7 @@ Real = Annotated[float, Field(strict=True)]
 
 
 def _is_scalar(value: Any) -> Any:
-    # By hand, since a union of four types answers a bad value with four errors.
+    # By hand, because pydantic reports four errors for one bad value of a union of four types.
     fix = "write a string, a number, true or false"
     if isinstance(value, float) and not math.isfinite(value):
         raise Misfit("is not a finite number", fix="write a finite number")
@@ -141,10 +141,10 @@ class Retries(Strict):
 Arguments = Annotated[
     tuple[Annotated[str, free_text(4096)], ...], Field(min_length=1, max_length=256)
 ]
-# What a shell would act upon; we pass it on as an argument, so it is surely meant for a shell.
+# Operators of a shell. Here they would be passed on as arguments, which nobody means.
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
 _INTERPRETERS = ("python", "bash", "sh", "torchrun")
-# What the platform tells each rank about its place in the gang.
+# What the platform sets for each rank: its place in the gang.
 _PLATFORM_VARIABLES = frozenset(
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 )
@@ -257,7 +257,7 @@ def _split(line: str) -> tuple[str, ...]:
 
 
 def _relative_script(command: tuple[str, ...]) -> str | None:
-    """The file of the job's own that this command runs, where that can be seen."""
+    """The script of the job that this command runs, where that can be seen."""
     program = command[0]
     if program.startswith("./"):
         return program

@@ -1,8 +1,8 @@
-"""JSON as requests may be written: no duplicate keys, no NaN, no endless depth or digits, and no
-text that cannot be stored (NUL, half a surrogate pair).
+"""Strict JSON for requests: no duplicate keys, no NaN, bounded depth and digits, and no text that
+cannot be stored (NUL, half a surrogate pair).
 
-What a lenient parser guesses at (which of two equal keys counts, what NaN means) is refused here,
-because two services that guess differently would act on two different requests.
+What lenient parsers guess (which of two equal keys counts, what NaN means) is refused, because two
+services that guess differently would act on two different requests.
 """
 
 import json
@@ -15,18 +15,18 @@ from drivetrain_schemas.text import UNSTORABLE
 MAX_DEPTH = 32
 MAX_DIGITS = 64
 
-# Where these stand, some text may be unstorable.
+# Where these occur, a text may be unstorable.
 _SUSPECT = re.compile(r"\\u0000|\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 class InvalidJson(ValueError):
-    """The text is not JSON as we accept it; the message says where or why."""
+    """The text is not strict JSON; the message says where or why."""
 
 
 def loads(text: bytes | str) -> Any:
     """Parse strictly. Raises InvalidJson."""
     try:
-        # Not left to json.loads, which takes UTF-16 and broken UTF-8 as well.
+        # Not left to json.loads, which accepts UTF-16 and broken UTF-8 as well.
         characters = text if isinstance(text, str) else text.decode("utf-8")
         value = json.loads(
             characters,
@@ -82,7 +82,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise InvalidJson(f"the key {key!r:.80} stands twice in one object")
+            raise InvalidJson(f"the key {key!r:.80} occurs twice in one object")
         result[key] = value
     return result
 

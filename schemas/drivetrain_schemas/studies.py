@@ -22,7 +22,7 @@ from drivetrain_schemas.topics import COMMANDS_STUDIES, EVENTS_STUDIES
 
 
 class Uniform(Strict):
-    """A real number between `low` and `high`; `num` points of it on a grid."""
+    """A real number between `low` and `high`; on a grid, `num` points."""
 
     type: Literal["uniform"]
     low: Real
@@ -76,7 +76,7 @@ class SamplerName(StrEnum):
 
 
 class StudySpec(Strict):
-    """What to search: a job, the space of its hyperparameters, and how many trials to spend."""
+    """What to search: a job, the space of its hyperparameters, and the number of trials."""
 
     name: Name
     job: JobSpec
@@ -107,7 +107,7 @@ class StudySpec(Strict):
 
 @event("study.submit", topic=COMMANDS_STUDIES, producer="any")
 class StudySubmit(Payload):
-    """Search this. The same request_id again is the same study."""
+    """Start this search. The same request_id again is the same study."""
 
     request_id: RequestId
     spec: StudySpec
@@ -128,7 +128,7 @@ class StudyRequestRejected(Payload):
 
 @event("study.started", topic=EVENTS_STUDIES, producer="hpo")
 class StudyStarted(Payload):
-    """The study was accepted. `num_trials` is what will be spent (a grid may hold fewer)."""
+    """The study was accepted, with `num_trials` trials (a grid may have fewer points)."""
 
     study_id: StudyId
     request_id: RequestId

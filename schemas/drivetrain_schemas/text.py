@@ -1,7 +1,7 @@
-"""Texts with a form: the pattern that machines check, and in words what it admits.
+"""Texts with a pattern: the regular expression to check, and in words what it allows.
 
-A regular expression tells most readers nothing, so `errors` answers with the words. Lengths are
-checked before the pattern and have an answer of their own.
+Most readers cannot read a regular expression, so `errors` gives the words. Lengths are checked
+before the pattern and have a message of their own.
 """
 
 import re
@@ -33,7 +33,7 @@ def _replace_unstorable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
-# For what programs print: it must arrive whatever they print, so nothing in it is refused.
+# For the output of programs: it must arrive whatever it is, so nothing in it is refused.
 AS_PRINTED = BeforeValidator(_replace_unstorable)
 
 _NO_NUL = r"^[^\x00]*$"

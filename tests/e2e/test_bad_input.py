@@ -47,7 +47,7 @@ BAD_BODIES = [
 ]
 
 BAD_FILES = [
-    pytest.param("name: a\nname: b\n", "stands twice", id="duplicate keys"),
+    pytest.param("name: a\nname: b\n", "occurs twice", id="duplicate keys"),
     pytest.param("hyperparameters: {a: .nan}\n", "not a finite number", id="NaN"),
     pytest.param("a: " + "[" * 500 + "]" * 500, "nested", id="deep nesting"),
     pytest.param("{not yaml", "not YAML", id="not YAML"),

@@ -43,7 +43,7 @@ def test_values(text: str, want: object) -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param("a: 1\nb: 2\na: 3", "job.yaml:3: the key a stands twice", id="duplicate key"),
+        pytest.param("a: 1\nb: 2\na: 3", "job.yaml:3: the key a occurs twice", id="duplicate key"),
         pytest.param("x:\n  a: 1\n  a: 2", "job.yaml:3: the key a", id="duplicate below"),
         pytest.param("a: &x [1]\nb: *x", "job.yaml:1: the anchor &x", id="anchor"),
         pytest.param("a: *x", "alias", id="alias"),

@@ -113,7 +113,7 @@ def test_a_job_is_read_from_input(cli: RunCli, ready: FakePlatform) -> None:
         pytest.param("name: x\n", "job.yaml: command is missing (add it)", id="missing"),
         pytest.param(f"name: {'x' * 100}\ncommand: a", "job.yaml:1: name is too long", id="name"),
         pytest.param("- 1", "job.yaml is not a mapping", id="a list"),
-        pytest.param("name: x\nname: y", "job.yaml:2: the key name stands twice", id="duplicate"),
+        pytest.param("name: x\nname: y", "job.yaml:2: the key name occurs twice", id="duplicate"),
         pytest.param("name: x\ncommand: a\ncode: ''", "code is empty", id="empty code"),
         pytest.param("name: x\ncommand: a\ncode: nowhere", "is no directory", id="no directory"),
     ],

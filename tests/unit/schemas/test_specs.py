@@ -52,8 +52,8 @@ NO_SCALAR = (
 )
 BAD_JOBS: list[tuple[str, object, str, str]] = [
     # path, value, want_message, want_fix
-    ("max_step", 400, "is not a field here", "remove it, or check its spelling"),
-    ("resources.gpus", 2, "is not a field here", "remove it, or check its spelling"),
+    ("max_step", 400, "is not a known field", "remove it, or check its spelling"),
+    ("resources.gpus", 2, "is not a known field", "remove it, or check its spelling"),
     ("name", MISSING, "is missing", "add it"),
     ("name", 7, "is not text", "write text; put a number in quotes"),
     ("name", "x" * 64, "is too long", "write at most 63 characters"),
@@ -123,7 +123,7 @@ BAD_JOBS: list[tuple[str, object, str, str]] = [
     (
         "metric",
         {"name": "loss", "goal": "maximise"},
-        "is none of the words allowed here",
+        "is not one of the allowed values",
         "write 'minimize' or 'maximize'",
     ),
     ("hyperparameters.lr", None, *NO_SCALAR),
@@ -167,12 +167,12 @@ BAD_STUDIES: list[tuple[str, object, str, str]] = [
     ("space", {}, "has too few entries", "give at least 1"),
     ("space.learning_rate.low", "0", "is not a number", "write a number without quotes"),
     ("space.learning_rate.low", 0.1, "is not above low", "write more than 0.1"),
-    ("space.learning_rate.step", 1, "is not a field here", "remove it"),
+    ("space.learning_rate.step", 1, "is not a known field", "remove it"),
     ("space.learning_rate.type", MISSING, "is missing", "add it"),
     (
         "space.learning_rate.type",
         "normal",
-        "is none of the words allowed here",
+        "is not one of the allowed values",
         "write one of 'uniform', 'integer', 'choice'",
     ),
     ("space.uniform", {"type": "integer", "low": 1.5, "high": 2}, *WHOLE),

@@ -110,7 +110,7 @@ class _Reader:
             if not isinstance(key, str):
                 raise self._error(event, f"the key {key!r:.80} is no text", "put it in quotes")
             if key in mapping:
-                raise self._error(event, f"the key {key:.80} stands twice", "remove one")
+                raise self._error(event, f"the key {key:.80} occurs twice", "remove one")
             inner = f"{path}.{key}" if path else key
             self.lines[inner] = event.start_mark.line + 1
             mapping[key] = self._value(next(self._events), inner, depth + 1)
