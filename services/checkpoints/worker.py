@@ -21,7 +21,7 @@ from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.store_intents import Intent
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import StoreError
+from services.runtime.errors import StoreError, is_temporary
 from services.runtime.object_store import ObjectStore
 
 log = logs.get()
@@ -132,7 +132,8 @@ class Worker:
                 job_id=intent.job_id,
                 subject=intent.subject,
                 tries=intent.tries,
-                exc_info=error,
+                error=repr(error),
+                exc_info=None if is_temporary(error) else error,
             )
             await self._postpone(intent)
             await self._tell_store_failure(intent, error)

