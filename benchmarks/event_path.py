@@ -32,7 +32,7 @@ from services.runtime import logs
 from services.runtime.bus import OutRecord, Record
 from services.runtime.database import Database
 from services.runtime.kafka import CONSUMER_OPTIONS, PRODUCER_OPTIONS, KafkaAccess, KafkaPublisher
-from services.runtime.processing import EventProcessor
+from services.runtime.processing import EventProcessor, inbox_digest
 from services.runtime.service import Running
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin
@@ -175,9 +175,10 @@ async def insert_plainly(
     async with connection.transaction():
         if "inbox" in tables:
             await connection.execute(
-                'insert into plain.inbox (source, event_id, topic, partition, "offset")'
-                " values ($1, $2, $3, $4, $5)",
-                *(event.source, event.event_id, record.topic, record.partition, record.offset),
+                'insert into plain.inbox (digest, topic, partition, "offset")'
+                " values ($1, $2, $3, $4)",
+                inbox_digest(event.source, event.event_id),
+                *(record.topic, record.partition, record.offset),
             )
         await connection.execute(
             "insert into plain.allocations values ($1, $2, $3, $4, $5, $6, $7, $8)",

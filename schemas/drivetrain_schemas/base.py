@@ -109,6 +109,10 @@ class Payload(Value):
         assert key is not None, f"{self.kind.type} is written with {self.kind.topic.key}"
         return str(key)
 
+    def key_within(self, tenant_id: str) -> str:
+        """The key of a record with this payload, where the payload may leave out the field."""
+        return self.key
+
 
 P = TypeVar("P", bound=Payload)
 

@@ -77,6 +77,7 @@ class InvalidReason(StrEnum):
     MISSING_ATTRIBUTE = "missing_attribute"
     INVALID_ATTRIBUTE = "invalid_attribute"
     WRONG_TOPIC = "wrong_topic"
+    WRONG_KEY = "wrong_key"
     UNKNOWN_TYPE = "unknown_type"
     UNKNOWN_VERSION = "unknown_version"
     INVALID_PAYLOAD = "invalid_payload"
@@ -93,7 +94,7 @@ class InvalidEvent(ValueError):
 
 
 class InvalidPayload(InvalidEvent):
-    """The envelope is valid and the type is known, but the payload is invalid.
+    """The envelope is valid and the type is known, but the payload or the key is invalid.
 
     A service may reply to its sender, from `attributes` and the unvalidated `data`.
     """
@@ -104,9 +105,10 @@ class InvalidPayload(InvalidEvent):
         attributes: "Attributes",
         data: Any,
         errors: tuple[FieldError, ...],
+        reason: InvalidReason = InvalidReason.INVALID_PAYLOAD,
     ) -> None:
         detail = "; ".join(f"{error.field}: {error.message}" for error in errors[:5])
-        super().__init__(InvalidReason.INVALID_PAYLOAD, detail)
+        super().__init__(reason, detail)
         self.payload_class = payload_class
         self.attributes = attributes
         self.data = data
@@ -210,6 +212,44 @@ def _parse(headers: Headers, value: bytes | None, timestamp_ms: int) -> Event[Pa
     )
 
 
+def check_key(event: Event[Payload], key: bytes | None) -> None:
+    """Raises InvalidPayload where the key of its record is not the id that the event is about.
+
+    The key chooses the partition, within which there is an order. The topics of pods need none.
+    """
+    topic = event.payload.kind.topic.name
+    if not topic.startswith(("commands.", "events.")):
+        return
+    want = event.payload.key_within(event.tenant_id)
+    if key == want.encode():
+        return
+    found = "no key" if key is None else f"the key {key[:120].decode('utf-8', 'replace')!r}"
+    error = FieldError(field="key", message=f"the record has {found}", fix=f"write the key {want}")
+    raise InvalidPayload(
+        type(event.payload),
+        _attributes(event),
+        event.payload.model_dump(mode="json"),
+        (error,),
+        InvalidReason.WRONG_KEY,
+    )
+
+
+def _attributes(event: Event[Payload]) -> Attributes:
+    return Attributes(
+        event_id=event.event_id,
+        source=event.source,
+        type=event.type,
+        version=event.version,
+        tenant_id=event.tenant_id,
+        occurred_at=event.occurred_at,
+        seq=event.seq,
+        correlation_id=event.correlation_id,
+        causation_id=event.causation_id,
+        traceparent=event.traceparent,
+        subject=event.subject,
+    )
+
+
 def header(headers: Headers, name: str) -> str | None:
     """The last header of this name, whatever its case."""
     found = [text for key, text in headers if key.lower() == name and text is not None]
@@ -227,7 +267,11 @@ def _open(headers: Headers, value: bytes) -> tuple[dict[str, str], Any]:
             f"{media_type:.120}: of the structured formats only {_STRUCTURED} is read",
         )
     _require_json(media_type, "content-type")
-    return _attribute_headers(headers), _json(value)
+    raw, data = _attribute_headers(headers), _json(value)
+    if not raw and isinstance(data, dict) and "specversion" in data:
+        detail = f"a structured event: its content-type must be {_STRUCTURED}"
+        raise InvalidEvent(InvalidReason.CONTENT_TYPE, detail)
+    return raw, data
 
 
 def _open_structured(document: Any) -> tuple[dict[str, str], Any]:
@@ -297,10 +341,11 @@ def _json(value: bytes) -> Any:
 
 
 def _attribute_text(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | str):
-        return str(value)
+    """CloudEvents allows numbers and booleans in extensions; its own attributes are texts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and name not in _TEXTS:
+        return str(value).lower()
     raise InvalidEvent(InvalidReason.INVALID_ATTRIBUTE, f"{name:.40}: write a string")
 
 
@@ -311,6 +356,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS = (datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _LAST_MS = (datetime(LAST_YEAR, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _REQUIRED = ("specversion", "id", "source", "type")
+_TEXTS = frozenset({*_REQUIRED, "subject", "time", "dataschema", "datacontenttype"})
 _SHORT = (*_REQUIRED, "subject", "dataschema", "correlationid", "causationid")
 MAX_ATTRIBUTE_CHARACTERS = 512
 # What CloudEvents forbids in an attribute's text.

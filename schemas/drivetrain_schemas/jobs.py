@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
-from drivetrain_schemas.ids import JobId, RequestId
+from drivetrain_schemas.ids import JobId, RequestId, job_id_for
 from drivetrain_schemas.specs import (
     CheckpointPolicy,
     Code,
@@ -96,6 +96,9 @@ class JobSubmit(Payload):
     spec: JobSpec
     trial: TrialOf | None = None
     job_id: JobId | None = None
+
+    def key_within(self, tenant_id: str) -> str:
+        return job_id_for(tenant_id, self.request_id)
 
 
 @event("job.cancel", topic=COMMANDS_JOBS, producer="any")

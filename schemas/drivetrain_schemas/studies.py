@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from drivetrain_schemas.base import Misfit, Payload, Strict, UtcTime, event
-from drivetrain_schemas.ids import JobId, RequestId, StudyId
+from drivetrain_schemas.ids import JobId, RequestId, StudyId, study_id_for
 from drivetrain_schemas.jobs import (
     Count,
     FieldError,
@@ -112,6 +112,9 @@ class StudySubmit(Payload):
     request_id: RequestId
     spec: StudySpec
     study_id: StudyId | None = None
+
+    def key_within(self, tenant_id: str) -> str:
+        return study_id_for(tenant_id, self.request_id)
 
 
 @event("study_request.rejected", topic=EVENTS_STUDIES, producer="hpo")

@@ -38,7 +38,8 @@ class Database:
 
     async def open(self, packages: list[str]) -> None:
         """Migrate and connect."""
-        connection = await self.dedicated_connection()
+        # A migration takes as long as it takes, and so does waiting for another process's.
+        connection = await self.dedicated_connection(command_seconds=None)
         try:
             await migrations.migrate(connection, self.schema, ["services.runtime", *packages])
         finally:
@@ -50,7 +51,7 @@ class Database:
             setup=_refuse_read_only,
             init=_set_codecs,
             reset=_leave_as_it_is,
-            **self._connect_options(),
+            **self._connect_options(COMMAND_SECONDS),
         )
 
     async def close(self) -> None:
@@ -99,16 +100,18 @@ class Database:
                 return False
             raise
 
-    async def dedicated_connection(self) -> asyncpg.Connection:
+    async def dedicated_connection(
+        self, command_seconds: float | None = COMMAND_SECONDS
+    ) -> asyncpg.Connection:
         """A connection outside the pool, for locks; the caller closes it."""
-        connection = await asyncpg.connect(self._dsn, **self._connect_options())
+        connection = await asyncpg.connect(self._dsn, **self._connect_options(command_seconds))
         await _set_codecs(connection)
         return cast(asyncpg.Connection, connection)
 
-    def _connect_options(self) -> dict[str, Any]:
+    def _connect_options(self, command_seconds: float | None) -> dict[str, Any]:
         return {
             "timeout": CONNECT_SECONDS,
-            "command_timeout": COMMAND_SECONDS,
+            "command_timeout": command_seconds,
             "target_session_attrs": "read-write",
             "server_settings": {
                 "search_path": f'"{self.schema}"',

@@ -1,7 +1,8 @@
 """Migrations: numbered SQL files, applied once, in order, under a lock, forward only.
 
 The runtime's own come first, then the service's. A file that changed after it was applied is
-refused.
+refused. Neither a migration nor the wait for the lock has a time limit (the connection that
+`Database.open` gives has none), because one that is cut off would begin again at every start.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from services.runtime.errors import ConfigurationError
 
 log = logs.get()
 
+_LOCK = "advisory_xact_lock(hashtextextended($1, 0))"
 _LEDGER = """
 create table if not exists migrations (
     package text not null, name text not null, sha256 text not null,
@@ -25,9 +27,10 @@ create table if not exists migrations (
 async def migrate(connection: asyncpg.Connection, schema: str, packages: list[str]) -> None:
     """Bring `schema` up to date. Raises ConfigurationError when an applied file has changed."""
     async with connection.transaction():
-        await connection.execute(
-            "select pg_advisory_xact_lock(hashtextextended($1, 0))", f"drivetrain.migrate.{schema}"
-        )
+        lock = f"drivetrain.migrate.{schema}"
+        if not await connection.fetchval(f"select pg_try_{_LOCK}", lock):
+            log.info("waiting for the migrations of another process", schema=schema)
+            await connection.execute(f"select pg_{_LOCK}", lock)
         # Not `if not exists`: that asks for the right to create schemas, which a role may lack.
         present = "select true from pg_namespace where nspname = $1"
         if not await connection.fetchval(present, schema):
@@ -60,6 +63,7 @@ def _scripts(package: str) -> list[tuple[str, str]]:
 async def _apply(
     connection: asyncpg.Connection, package: str, name: str, text: str, digest: str
 ) -> None:
+    log.info("migration begins", package=package, migration=name)
     await connection.execute(text)
     await connection.execute(
         "insert into migrations (package, name, sha256) values ($1, $2, $3)", package, name, digest

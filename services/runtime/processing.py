@@ -6,6 +6,7 @@ one topic to one function, which is idempotent by its own keys (docs/architectur
 cannot be read is parked by the one service that the topic names for it, and skipped by the others.
 """
 
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from drivetrain_schemas.envelope import (
     InvalidEvent,
     InvalidPayload,
     InvalidReason,
+    check_key,
     parse,
 )
 from drivetrain_schemas.topics import TOPICS, Topic
@@ -65,12 +67,12 @@ class NotTogether(PlatformError):
 MAX_EVENTS = 200
 
 _REMEMBER = """
-insert into inbox (source, event_id, topic, partition, "offset")
-select source, event_id, $3, $4, "offset"
-from unnest($1::text[], $2::text[], $5::bigint[]) as new (source, event_id, "offset")
-on conflict do nothing returning source, event_id
+insert into inbox (digest, topic, partition, "offset")
+select digest, $3, $4, "offset"
+from unnest($1::bytea[], $2::bigint[]) as new (digest, "offset")
+on conflict do nothing returning digest
 """
-_FORGET = "delete from inbox where source = $1 and event_id = $2"
+_FORGET = "delete from inbox where digest = $1"
 
 
 # What to do inside one transaction.
@@ -202,8 +204,7 @@ class EventProcessor(_Parks):
             if await item.refusal(tx, item.invalid):
                 return
             # Not handled: a replay must find it new, for a later version may be able to read it.
-            attributes = item.invalid.attributes
-            await tx.connection.execute(_FORGET, attributes.source, attributes.event_id)
+            await tx.connection.execute(_FORGET, _digest(item))
         await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
 
 
@@ -244,27 +245,25 @@ class BatchProcessor(_Parks):
 
 async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
     """The items that were not handled before, in order; each event id comes once."""
-    firsts: dict[tuple[str, str], int] = {}
+    firsts: dict[bytes, int] = {}
     for place, item in enumerate(items):
-        identity = _identity(item)
-        if identity is None:
+        if isinstance(item, _Unreadable):
             continue
-        first = firsts.setdefault(identity, place)
+        first = firsts.setdefault(_digest(item), place)
         if first != place and isinstance(items[first], _Refused):
             # A request that nobody can answer leaves its id free for the next one.
-            raise NotTogether(f"a refused request and another record have the id {identity}")
+            raise NotTogether("a refused request and another record have one id")
     if not firsts:
         return list(items)
     record = items[0].record  # all are of one partition
     rows = await tx.connection.fetch(
         _REMEMBER,
-        [source for source, _ in firsts],
-        [event_id for _, event_id in firsts],
+        list(firsts),
+        [items[place].record.offset for place in firsts.values()],
         record.topic,
         record.partition,
-        [items[place].record.offset for place in firsts.values()],
     )
-    new = {firsts[row["source"], row["event_id"]] for row in rows}
+    new = {firsts[row["digest"]] for row in rows}
     kept: list[_Item] = []
     for place, item in enumerate(items):
         if isinstance(item, _Unreadable) or place in new:
@@ -274,15 +273,15 @@ async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
     return kept
 
 
-def _identity(item: _Item) -> tuple[str, str] | None:
-    """What makes an event one; None for a record that is parked whatever it is."""
-    match item:
-        case _Accepted(_, event):
-            return event.source, event.event_id
-        case _Refused(_, invalid, _):
-            return invalid.attributes.source, invalid.attributes.event_id
-        case _Unreadable():
-            return None
+def _digest(item: _Accepted | _Refused) -> bytes:
+    """What makes the item's event one in the inbox."""
+    event = item.event if isinstance(item, _Accepted) else item.invalid.attributes
+    return inbox_digest(event.source, event.event_id)
+
+
+def inbox_digest(source: str, event_id: str) -> bytes:
+    """The inbox key of an event. No attribute holds NUL."""
+    return hashlib.sha256(f"{source}\0{event_id}".encode()).digest()
 
 
 def _type(item: _Accepted | _Refused) -> str:
@@ -295,7 +294,7 @@ def _count(events: Sequence[Event[Any]]) -> None:
 
 
 def read_event(record: Record) -> Event[Payload]:
-    """The event of a record. Raises InvalidEvent, also where it came on another topic than its own.
+    """The event of a record. Raises InvalidEvent, also where its topic or its key is another's.
 
     Who may write to a topic is decided per topic, so an event counts on no other one.
     """
@@ -307,6 +306,7 @@ def read_event(record: Record) -> Event[Payload]:
         _refuse_foreign(record, invalid.payload_class)
         raise
     _refuse_foreign(record, type(event.payload))
+    check_key(event, record.key)
     return event
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from drivetrain_schemas.topics import Topic
+from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs, replay
 from services.runtime.bus import Publisher
 from services.runtime.callers import ReadGuard
@@ -95,6 +95,13 @@ class Service:
     @property
     def origin(self) -> Origin:
         return Origin(f"/drivetrain/{self.name}", self.settings.topic_prefix)
+
+
+def event_topics(service: Service) -> list[Topic]:
+    """The topics of its handlers, and any other from which this service parks."""
+    handled = topics_of({*service.handlers, *service.refusals})
+    parks = {it for it in TOPICS if it.parked_by == service.name and it not in service.streams}
+    return [topic for topic in TOPICS if topic in handled or topic in parks]
 
 
 def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
@@ -243,10 +250,17 @@ class Running:
     async def _open_database(self) -> bool:
         """False when the service was stopped before Postgres answered."""
         platform = self.platform
+        stopping = asyncio.create_task(platform.stopping.wait())
         while not platform.stopping.is_set():
+            opening = asyncio.create_task(platform.database.open([self._service.package]))
             try:
-                await platform.database.open([self._service.package])
-                return True
+                await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if opening.done():
+                    await opening
+                    stopping.cancel()
+                    return True
+                opening.cancel()  # a migration may take long; it is rolled back
+                await asyncio.wait({opening})
             except Exception as error:
                 if not is_temporary(error):
                     raise
@@ -269,7 +283,7 @@ class Running:
         )
         batches = BatchProcessor(service.name, prefix, service.streams)
         plans: list[tuple[str, list[Topic], Processor]] = [
-            (f"{prefix}{service.name}", topics_of({*service.handlers, *service.refusals}), events),
+            (f"{prefix}{service.name}", event_topics(service), events),
             (f"{prefix}{service.name}.streams", list(service.streams), batches),
         ]
         consuming = []

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.envelope import Event, encode_payload
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import (
     JobRequestRejected,
@@ -143,8 +143,9 @@ async def test_a_request_is_there_before_the_scheduler_has_spoken(model: Model) 
     """Also without a job_id in the command, which other systems may leave out."""
     story = Story()
     command = submit(story, "asked")
-    await model.put(with_key(make_record(replace_job_id(command)), b"job"))
     job = story.job("asked")
+    record = make_record(named(command))
+    await model.put(replace(record, value=encode_payload(command.payload)))
     row = await shown(model, job.job_id)
     assert (row["state"], row["name"], row["submitted_at"]) == ("submitted", "asked", START)
     await model.tell(*story.events)
@@ -156,7 +157,7 @@ async def test_a_refused_request_is_shown_as_rejected_whichever_comes_first(
     model: Model, database: OpenDatabase
 ) -> None:
     story = Story()
-    command = replace_job_id(submit(story, "refused"))
+    command = named(submit(story, "refused"))
     job_id = command.payload.job_id
     assert job_id is not None
     rejected = story.tell(
@@ -224,7 +225,7 @@ async def test_refusals_of_two_producers_with_one_event_id_are_both_kept(model: 
     story = Story()
     refused = []
     for source, name in (("/lab", "first"), ("/plant", "second")):
-        command = replace(replace_job_id(submit(story, name, event_id="1")), source=source)
+        command = replace(named(submit(story, name, event_id="1")), source=source)
         assert command.payload.job_id is not None
         refused.append(command.payload.job_id)
         rejected = story.tell(
@@ -275,10 +276,7 @@ async def test_a_parked_record_keeps_its_bytes(model: Model) -> None:
     assert (rows[1]["header_names"], rows[1]["detail"]) == (["x-␀odd"], "␀")
 
 
-def replace_job_id(event: Event[JobSubmit]) -> Event[JobSubmit]:
+def named(event: Event[JobSubmit]) -> Event[JobSubmit]:
+    """With the job's id in the payload; without it the payload has no key to write it under."""
     job_id = job_id_for(TENANT, event.payload.request_id)
     return replace(event, payload=event.payload.model_copy(update={"job_id": job_id}))
-
-
-def with_key(record: Record, key: bytes) -> Record:
-    return replace(record, key=key)

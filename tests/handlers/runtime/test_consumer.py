@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 import pytest_asyncio
@@ -350,6 +351,28 @@ async def test_an_event_on_a_topic_that_is_not_its_own_is_parked(
     (facts,) = await parked(adder.database)
     assert (facts["reason"], facts["topic"]) == ("wrong_topic", "drivetrain.events.jobs")
     assert facts["detail"] == "charge.recorded is written to events.charges"
+
+
+async def test_an_event_under_another_key_than_its_id_is_parked(adder: Adder) -> None:
+    record = make_record(make_event(charge(1)))
+    await adder.bus.publish([OutRecord(TOPIC, b"another", record.value, record.headers)])
+    await say(adder.bus, 2)
+    async with adder.running():
+        await until(heard(adder, [2]))
+    (facts,) = await parked(adder.database)
+    assert facts["reason"] == "wrong_key"
+
+
+async def test_an_id_and_a_source_of_512_characters_are_handled_once(adder: Adder) -> None:
+    """Random ones of four bytes each, which no index row of Postgres takes together."""
+    random = Random(0)
+    long = ["".join(chr(random.randrange(0x20000, 0x2A000)) for _ in range(512)) for _ in "ab"]
+    event = replace(make_event(charge(1)), event_id=long[0], source=long[1])
+    await publish(adder.bus, event, make_event(charge(2)), event)
+    async with adder.running():
+        await until(committed(adder, 3))
+    assert await adder.heard() == [1, 2]
+    assert await parked(adder.database) == []
 
 
 async def test_a_request_that_nobody_can_answer_is_parked_and_can_be_replayed(

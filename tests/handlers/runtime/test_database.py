@@ -113,6 +113,25 @@ async def test_a_migration_changed_after_it_was_applied_is_refused(
         await connection.close()
 
 
+async def test_a_migration_may_take_longer_than_a_command(
+    package: Path, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so may the wait of a second process for it."""
+    monkeypatch.setattr("services.runtime.database.COMMAND_SECONDS", 0.2)
+    monkeypatch.setattr(Database.dedicated_connection, "__defaults__", (0.2,))
+    (package / "0002_more.sql").write_text("select pg_sleep(1); insert into a values (1)")
+    schema = f"m_{secrets.token_hex(4)}"
+    opened = [Database(postgres_dsn, schema, Origin("/tests", "t.")) for _ in range(2)]
+    try:
+        await asyncio.gather(*(database.open([]) for database in opened))
+        async with opened[0].connection() as connection:
+            assert await connection.fetchval("select count(*) from a") == 1
+            with pytest.raises(TimeoutError):
+                await connection.execute("select pg_sleep(1)")
+    finally:
+        await asyncio.gather(*(database.close() for database in opened))
+
+
 async def test_half_a_migration_leaves_nothing(package: Path, postgres_dsn: str) -> None:
     schema = f"m_{secrets.token_hex(4)}"
     (package / "0002_more.sql").write_text("insert into a values ('x')")

@@ -1,11 +1,19 @@
 """Commands in, answers out."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import job_id_for, pod_id_for
-from drivetrain_schemas.jobs import JobState, JobSubmit, RejectionReason
+from drivetrain_schemas.jobs import (
+    JobCancel,
+    JobRequestRejected,
+    JobState,
+    JobSubmit,
+    RejectionReason,
+)
 from services.runtime.bus import Record
 from services.runtime.processing import EventProcessor
 from tests.events import emitted, handle, make_event, make_record, parked, process
@@ -29,9 +37,29 @@ async def test_the_job_id_may_be_left_out_by_other_systems(world: World):
     record = make_record(make_event(make_submit()))
     value = bare.model_dump_json(exclude_none=True).encode()
 
-    await _process(world, Record(record.topic, 0, 0, 0, None, value, record.headers))
+    await _process(world, replace(record, value=value))
 
     assert (await world.job(JOB)).request_id == "r1"
+
+
+@pytest.mark.parametrize("key", [None, b"", b"r1", job_id_for("default", "r2").encode()])
+@pytest.mark.parametrize(
+    "payload", [make_submit(), JobCancel(job_id=JOB)], ids=["submit", "cancel"]
+)
+async def test_a_request_with_another_key_than_its_jobs_id_is_refused(
+    world: World, key: bytes | None, payload: Payload
+):
+    """By another partition it could overtake the job's own request, or come after it."""
+    event = make_event(payload)
+    await _process(world, replace(make_record(event), key=key))
+
+    payloads = [it.payload for it in await emitted(world.database)]
+    (rejected,) = [it for it in payloads if isinstance(it, JobRequestRejected)]
+    assert (rejected.job_id, rejected.command_event_id) == (JOB, event.event_id)
+    assert [(error.field, error.fix) for error in rejected.errors] == [
+        ("key", f"write the key {JOB}")
+    ]
+    assert await world.job(JOB) is None
 
 
 async def test_the_same_request_again_is_the_same_job(world: World):

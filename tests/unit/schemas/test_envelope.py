@@ -14,6 +14,7 @@ from drivetrain_schemas.envelope import (
     InvalidEvent,
     InvalidPayload,
     InvalidReason,
+    check_key,
     encode,
     encode_structured,
     header,
@@ -170,6 +171,43 @@ def test_structured_attributes_may_be_numbers_and_truths() -> None:
     assert event.seq == 7
 
 
+@pytest.mark.parametrize("name", ["id", "source", "type", "subject"])
+@pytest.mark.parametrize("value", [0, 1, True, False, 1.5, [], {}])
+def test_structured_attributes_of_cloudevents_itself_are_texts(name: str, value: Any) -> None:
+    reason, detail = refusal(STRUCTURED, structured(**{name: value}))
+    assert (reason, detail) == (InvalidReason.INVALID_ATTRIBUTE, f"{name}: write a string")
+
+
+def test_a_structured_event_under_the_type_of_plain_json_is_told_so() -> None:
+    """As version 1 of the CloudEvents SDK for Python sends it."""
+    reason, detail = refusal([("content-type", b"application/json")], structured())
+    assert reason is InvalidReason.CONTENT_TYPE
+    assert "must be application/cloudevents+json" in detail
+
+
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00Z", "0002-01-01T00:00:00+01:00", "9999-12-31T23:59:59.999999Z"]
+)
+def test_the_first_and_the_last_years_are_refused(time: str) -> None:
+    """Postgres returns the first and the last moment without their zone."""
+    assert parse(binary(time="0002-01-01T00:00:00Z"), VALUE).occurred_at.year == 2
+    reason, detail = refusal(binary(time=time), VALUE)
+    assert reason is InvalidReason.INVALID_ATTRIBUTE
+    assert "outside the years 2 to 9998" in detail
+
+
+@pytest.mark.parametrize("key", [None, b"", b"another", b"\xff", JOB_ID.encode() + b"x"])
+def test_a_key_that_is_not_the_id_it_is_about_is_refused(key: bytes | None) -> None:
+    event = parse(binary(), VALUE)
+    check_key(event, JOB_ID.encode())
+    with pytest.raises(InvalidPayload) as refused:
+        check_key(event, key)
+    invalid = refused.value
+    assert invalid.reason is InvalidReason.WRONG_KEY
+    assert (invalid.attributes.event_id, invalid.data["job_id"]) == (event.event_id, JOB_ID)
+    assert [error.fix for error in invalid.errors] == [f"write the key {JOB_ID}"]
+
+
 def test_structured_data_may_be_base64() -> None:
     data = base64.b64encode(VALUE).decode()
     event = parse(STRUCTURED, structured(data=None, data_base64=data))
@@ -315,6 +353,7 @@ def test_every_reason_is_covered_above() -> None:
     # The topic is not the envelope's to know: the runtime refuses there.
     assert {case[3] for case in REFUSED} == set(InvalidReason) - {
         InvalidReason.WRONG_TOPIC,
+        InvalidReason.WRONG_KEY,
         InvalidReason.UNDECODABLE,
     }
 
