@@ -47,7 +47,8 @@ class PodSpec(Value):
     """`spec.json`: everything a shim needs. Written by the launcher, readable by the owner only.
 
     `devices` are the indices on the machine of the devices that the pod was granted, one for each
-    of its ranks; a pod sees no others. CPUs are shared and have none.
+    of its ranks; a pod sees no others. CPUs are shared and have none. `code_urls` are the places
+    that the job's code may come from, beside the object store.
     """
 
     pod_id: PodId
@@ -71,6 +72,7 @@ class PodSpec(Value):
     object_store_endpoint_url: str | None = None
     object_store_id: str | None = None
     devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    code_urls: tuple[str, ...] = ()
 
 
 class StopNotice(Value):

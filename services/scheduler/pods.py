@@ -175,6 +175,7 @@ def pod_spec(
         kafka=_kafka_access(settings),
         object_store_url=settings.object_store_url,
         object_store_endpoint_url=settings.object_store_endpoint_url,
+        code_urls=settings.code_urls,
         object_store_id=settings.object_store_id,
         rendezvous_file=launcher.rendezvous_file(run.job_id, run.attempt),
         master_port=run.master_port,

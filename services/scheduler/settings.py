@@ -9,6 +9,8 @@ from drivetrain_schemas.ids import NodeId
 from services.runtime.settings import Settings
 from services.scheduler.core.model import SHARED
 
+CodeUrl = Annotated[str, Field(pattern=r"^(s3|file)://[!-~]+$")]
+
 
 class NodeSetting(BaseModel):
     """One node whose slots may be granted."""
@@ -41,6 +43,9 @@ class SchedulerSettings(Settings):
     gang_notice_seconds: float = Field(default=5.0, ge=0)
     poll_seconds: float = Field(default=0.2, gt=0, le=0.5)
     resync_seconds: float = Field(default=30.0, gt=0, le=60)
+    code_urls: tuple[CodeUrl, ...] = Field(
+        default=(), description="where jobs' code may come from, beside the object store"
+    )
     kept_pod_directories: int = Field(default=50, ge=0, description="of finished jobs")
 
     @model_validator(mode="after")

@@ -1,13 +1,20 @@
 """Archives are data from outside."""
 
 import gzip
+import hashlib
 import io
+import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from drivetrain.errors import StorageError
 from drivetrain.pod import code
+from drivetrain.storage import create_storage
+from drivetrain_schemas.jobs import Code
+from drivetrain_schemas.pods import PodSpec
 
 
 def archive(*members: tarfile.TarInfo) -> bytes:
@@ -85,3 +92,74 @@ def test_what_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(code.InvalidCode, match="1000 bytes"):
         code.unpack(archive(member("a", 600), member("b", 600)), tmp_path / "code")
     assert not (tmp_path / "code").exists()
+
+
+def spec_of(store: Path, *code_urls: str) -> PodSpec:
+    return PodSpec.model_construct(
+        object_store_url=store.as_uri(),
+        object_store_endpoint_url=None,
+        object_store_id=None,
+        code_urls=code_urls,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    create_storage(tmp_path / "objects")
+    return tmp_path / "objects"
+
+
+def put(path: Path) -> Code:
+    data = archive(member("train.py"))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    return Code(uri=path.as_uri(), sha256=hashlib.sha256(data).hexdigest())
+
+
+def test_code_comes_from_the_object_store_or_a_place_that_is_named(tmp_path: Path, store: Path):
+    inside, outside = put(store / "code/a.tar.gz"), put(tmp_path / "builds/b.tar.gz")
+    code.fetch(inside, spec_of(store), tmp_path / "first")
+    code.fetch(outside, spec_of(store, (tmp_path / "builds").as_uri()), tmp_path / "second")
+    for name in ("first", "second"):
+        assert (tmp_path / name / "train.py").exists()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///dev/zero",
+        "file://{store}-other/b.tar.gz",
+        "file://{store}/code/../../secret",
+        "file://{store}/./secret",
+        "file://{store}//secret",
+        "s3://elsewhere/code.tar.gz",
+    ],
+)
+def test_any_other_place_is_refused_unread(
+    tmp_path: Path, store: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "secret")
+    monkeypatch.setattr(code, "open_unmarked", None)
+    monkeypatch.setattr(code, "open_storage", None)
+    named = Code(uri=uri.format(store=store), sha256="0" * 64)
+    with pytest.raises(code.InvalidCode, match="DRIVETRAIN_CODE_URLS"):
+        code.fetch(named, spec_of(store), tmp_path / "code")
+
+
+def make_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10 * 1024**4)
+
+
+@pytest.mark.parametrize("make", [make_device, os.mkfifo, Path.mkdir, make_sparse])
+def test_only_regular_files_of_a_bounded_size_are_read(
+    tmp_path: Path, store: Path, make: Callable[[Path], None]
+) -> None:
+    make(store / "code.tar.gz")
+    named = Code(uri=(store / "code.tar.gz").as_uri(), sha256="0" * 64)
+    with pytest.raises(StorageError):
+        code.fetch(named, spec_of(store), tmp_path / "code")

@@ -7,6 +7,7 @@ that is unavailable; no write makes it again.
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,10 +33,10 @@ class DirectoryStorage:
     def put_if_absent(self, key: str, data: bytes) -> bool:
         return self._write(key, data, replace=False)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, max_bytes: int | None = None) -> bytes | None:
         with _as_storage_error(key):
             try:
-                return (self._root / key).read_bytes()
+                return _read_regular(self._root / key, max_bytes)
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
@@ -85,6 +86,21 @@ class DirectoryStorage:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _read_regular(path: Path, max_bytes: int | None) -> bytes:
+    """A pipe would block for ever, and a device has no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(f"{path} is no regular file")
+        if max_bytes is None:
+            return file.read()
+        data = file.read(max_bytes + 1) if status.st_size <= max_bytes else None
+        if data is None or len(data) > max_bytes:
+            raise StorageError(f"{path} has more than {max_bytes:,} bytes")
+        return data
 
 
 def _walk(start: Path) -> Iterator[Path]:

@@ -29,9 +29,19 @@ class S3Storage:
         )
         return answer is not None
 
-    def get(self, key: str) -> bytes | None:
-        answer = self._call(key, "get_object", but=("NoSuchKey", "404"), Key=self._prefix + key)
-        return None if answer is None else bytes(answer["Body"])
+    def get(self, key: str, max_bytes: int | None = None) -> bytes | None:
+        missing = ("NoSuchKey", "404")
+        # One byte more than is allowed shows that there are more.
+        span = {} if max_bytes is None else {"Range": f"bytes=0-{max_bytes}"}
+        name = self._prefix + key
+        answer = self._call(key, "get_object", but=(*missing, "InvalidRange"), Key=name, **span)
+        if answer is None and span:  # an empty object has no range
+            answer = self._call(key, "get_object", but=missing, Key=name)
+        if answer is None:
+            return None
+        if max_bytes is not None and len(answer["Body"]) > max_bytes:
+            raise StorageError(f"{key} has more than {max_bytes:,} bytes")
+        return bytes(answer["Body"])
 
     def list(self, prefix: str = "") -> list[str]:
         keys: list[str] = []

@@ -27,11 +27,14 @@ _TRUSTED_SECONDS = 10.0
 
 
 class Storage(Protocol):
-    """Bytes by key. `get` finds None where nothing is, `put_if_absent` False where something is."""
+    """Bytes by key. `get` finds None where nothing is, `put_if_absent` False where something is.
+
+    `get` reads regular files only, and fails for more than `max_bytes`.
+    """
 
     def put(self, key: str, data: bytes) -> None: ...
     def put_if_absent(self, key: str, data: bytes) -> bool: ...
-    def get(self, key: str) -> bytes | None: ...
+    def get(self, key: str, max_bytes: int | None = None) -> bytes | None: ...
     def list(self, prefix: str = "") -> list[str]: ...
     def delete(self, key: str) -> None: ...
 
@@ -92,9 +95,9 @@ class MarkedStorage:
         self._check()
         return self._inner.put_if_absent(self._prefix + key, data)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, max_bytes: int | None = None) -> bytes | None:
         self._check()
-        data = self._inner.get(self._prefix + key)
+        data = self._inner.get(self._prefix + key, max_bytes)
         if data is None:
             self._check(is_absent=True)
         return data

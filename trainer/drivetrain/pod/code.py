@@ -1,7 +1,8 @@
 """A job's files: fetched from the object store, proven by their hash, unpacked into `code/`.
 
-An archive is data from outside: members that would land outside of the directory, devices and
-links out of it are refused, and what it may unfold to is bounded.
+Address and archive are data from outside. The address must be below the platform's object store or
+one of the places that the scheduler's settings name. Members that would be written outside of the
+directory, devices and links out of it are refused, and both sizes are bounded.
 """
 
 import gzip
@@ -14,6 +15,7 @@ from drivetrain.storage import open_storage, open_unmarked
 from drivetrain_schemas.jobs import Code
 from drivetrain_schemas.pods import PodSpec
 
+MAX_PACKED_BYTES = 256 * 1024**2
 MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_MEMBERS = 100_000
 
@@ -26,7 +28,7 @@ def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
     """Fetch and unpack. Raises InvalidCode or StorageError."""
     data = _read(code.uri, spec)
     if data is None:
-        raise InvalidCode(f"code: nothing lies at {code.uri}")
+        raise InvalidCode(f"code: there is nothing at {code.uri}")
     if hashlib.sha256(data).hexdigest() != code.sha256:
         raise InvalidCode(f"code: {code.uri} has another SHA-256 than the job names")
     unpack(data, directory)
@@ -34,12 +36,29 @@ def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
 
 def _read(uri: str, spec: PodSpec) -> bytes | None:
     """From the platform's own store, which must be available to say that it is not there."""
-    store_url, endpoint_url = spec.object_store_url.rstrip("/"), spec.object_store_endpoint_url
-    if uri.startswith(f"{store_url}/"):
-        store = open_storage(store_url, endpoint_url, store_id=spec.object_store_id)
-        return store.get(uri.removeprefix(f"{store_url}/"))
-    parent, _, name = uri.rpartition("/")
-    return open_unmarked(parent, endpoint_url).get(name)
+    endpoint_url = spec.object_store_endpoint_url
+    for root in (spec.object_store_url, *spec.code_urls):
+        key = key_below(uri, root)
+        if key is None:
+            continue
+        if root == spec.object_store_url:
+            return open_storage(root, endpoint_url, store_id=spec.object_store_id).get(
+                key, MAX_PACKED_BYTES
+            )
+        return open_unmarked(root, endpoint_url).get(key, MAX_PACKED_BYTES)
+    raise InvalidCode(
+        f"code: {uri} is not below the platform's object store; upload it with POST /v1/code, or "
+        "let the operator add its place to DRIVETRAIN_CODE_URLS"
+    )
+
+
+def key_below(uri: str, root: str) -> str | None:
+    """The part of `uri` below `root`; None where it is somewhere else, or leads out of it."""
+    start = root.rstrip("/") + "/"
+    key = uri.removeprefix(start)
+    if key == uri or any(part in ("", ".", "..") for part in key.split("/")):
+        return None
+    return key
 
 
 def unpack(data: bytes, directory: Path) -> None:
