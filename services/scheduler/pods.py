@@ -115,6 +115,7 @@ class Pods:
             await self.launcher.notify(ref, notice)
         except OSError as error:
             log.error("stop notice not given", pod_id=ref.pod_id, error=str(error))
+            self._seen.set_notice(ref.pod_id, None, self._clock.monotonic())
             return False
         self._seen.set_notice(ref.pod_id, wanted.reason, self._clock.monotonic())
         log.info("stop notice given", pod_id=ref.pod_id, reason=wanted.reason)

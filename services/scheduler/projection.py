@@ -43,7 +43,7 @@ class Seen:
     """
 
     _sights: dict[str, tuple[Sight, float]] = field(default_factory=dict)
-    _notices: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _notices: dict[str, tuple[str | None, float]] = field(default_factory=dict)
 
     def note(self, observations: Mapping[str, Observation], now: float) -> bool:
         """True when a pod is seen differently from before. Forgets pods that are not asked for."""
@@ -68,9 +68,10 @@ class Seen:
     def seconds_in_sight(self, pod_id: str, now: float) -> float:
         return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
 
-    def set_notice(self, pod_id: str, reason: str, now: float) -> None:
-        """It was given this stop notice just now."""
-        self._notices[pod_id] = (reason, now)
+    def set_notice(self, pod_id: str, reason: str | None, now: float) -> None:
+        """It was given this stop notice; None: that failed. Its time runs from the first try."""
+        _, since = self._notices.get(pod_id, (None, now))
+        self._notices[pod_id] = (reason, since)
 
     def notice(self, pod_id: str) -> str | None:
         return self._notices[pod_id][0] if pod_id in self._notices else None

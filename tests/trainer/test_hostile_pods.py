@@ -1,13 +1,14 @@
 """What a job's own programs may say and write without harming the end of their pod."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from drivetrain_schemas.pods import StopNotice
-from tests.trainer.pods import Pod
+from drivetrain_schemas.pods import PodExit, StopNotice
+from tests.trainer.pods import Pod, wait_for
 
 MakePod = Callable[..., Pod]
 SAY = """
@@ -119,3 +120,56 @@ def test_a_notice_whose_signal_was_lost_is_heard(make_pod: MakePod) -> None:
     pod.write_notice(StopNotice(reason="cancel", deadline_seconds=20))
     end = pod.wait_for_exit()
     assert (end.outcome, end.ranks[0].exit_code) == ("interrupted", 75)
+
+
+def make_endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1024**4)
+
+
+KINDS = [os.mkfifo, Path.mkdir, make_endless, make_sparse]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_anything_in_place_of_a_stop_notice_stops_the_pod_and_holds_nobody_up(
+    make_pod: MakePod, make: Callable[[Path], None]
+) -> None:
+    pod = make_pod(
+        command=["sh", "-c", "trap 'exit 75' TERM; echo up; while :; do sleep 0.1; done"]
+    )
+    pod.start_cold()
+    pod.wait_for_log("up")
+    make(pod.directory / "stop.json")
+    end = pod.wait_for_exit()
+    assert (end.outcome, end.ranks[0].exit_code) == ("interrupted", 75)
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("name", ["log", "result.json"])
+def test_anything_in_place_of_a_file_that_the_shim_uses_holds_nobody_up(
+    make_pod: MakePod, make: Callable[[Path], None], name: str
+) -> None:
+    """The log is opened after the ranks were started, so they may come first."""
+    pod = make_pod(command=["echo", "said"])
+    make(pod.directory / name)
+    pod.start_cold()
+    path = pod.directory / "exit.json"  # not by a helper that reads the log
+    wait_for(path.exists, "exit.json")
+    end = PodExit.model_validate_json(path.read_text())
+    assert end.outcome == "succeeded"
+    assert end.result is None
+    assert "said" in end.last_log
+
+
+def test_a_link_in_place_of_the_log_is_not_followed(make_pod: MakePod, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("kept")
+    pod = make_pod(command=["echo", "said"])
+    (pod.directory / "log").symlink_to(other)
+    pod.start_cold()
+    assert pod.wait_for_exit().outcome == "succeeded"
+    assert other.read_text() == "kept"

@@ -96,8 +96,8 @@ def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
             return is_last and pod.seconds_in_sight > limits.start
         case Sight.ALIVE:
             # The shim enforces the deadline; a shim that does not is killed with its ranks.
-            patience = limits.notice(pod.notice or "") + limits.notice_margin
-            return pod.notice is not None and pod.seconds_since_notice > patience
+            patience = limits.notice(pod.notice or reason or "") + limits.notice_margin
+            return reason is not None and pod.seconds_since_notice > patience
         case Sight.ENDED:
             return False
 

@@ -1,9 +1,10 @@
 """A pod's directory: the files by which launcher and shim know each other.
 
 Created exclusively, so a pod is started in one place once. Files appear by rename, so what can be
-read is whole; the pod's own programs can write here as well, so nothing is trusted to fit. `close`
-takes the lock that a shim must hold and moves the spec away: a shim that comes late finds nothing
-to run.
+read is whole. The pod's own programs can write here as well: what is read decides only how their
+own pod ended, is bounded, and may be anything; what is written goes into this very directory,
+whatever links were put in its path. `close` takes the lock that a shim must hold and moves the spec
+away: a shim that comes late finds nothing to run.
 """
 
 import contextlib
@@ -11,9 +12,10 @@ import errno
 import fcntl
 import os
 import secrets
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import ValidationError
 
@@ -26,19 +28,31 @@ V = TypeVar("V", bound=Value)
 
 MAX_FILE_BYTES = 1 << 20
 # This machine's troubles, which say nothing about the pod; anything else is what lies there.
-_TROUBLES = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
+_TROUBLES = frozenset(
+    {
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
 
 # A program of the pod may have put a link or a pipe here: neither is followed nor waited for.
 _AS_IT_LIES = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class Unfit(Exception):
+class InvalidFile(Exception):
     """A file is there and is not what it should be; the message says what it is instead."""
 
 
 class PodDirectory:
     def __init__(self, root: Path, pod: PodRef) -> None:
         self.pod = pod
+        self._root = root
         self.path = root / pod.job_id / str(pod.attempt) / pod.pod_id
 
     @property
@@ -65,8 +79,11 @@ class PodDirectory:
     def exists(self) -> bool:
         return self.path.is_dir()
 
+    def has_identity(self) -> bool:
+        return os.path.lexists(self.path / "identity.json")
+
     def is_closed(self) -> bool:
-        return (self.path / "spec.closed.json").exists()
+        return os.path.lexists(self.path / "spec.closed.json")
 
     def write_spec(self, spec: PodSpec) -> None:
         self._write("spec.json", spec)
@@ -78,12 +95,12 @@ class PodDirectory:
         return self._read("identity.json", PodIdentity)
 
     def exit(self) -> PodExit | None:
-        """How the pod ended; None as well where the file is another pod's. Raises Unfit."""
+        """How the pod ended; None as well where the file is another pod's. Raises InvalidFile."""
         end = self._read_fitting("exit.json", PodExit)
         return end if end is not None and end.pod_id == self.pod.pod_id else None
 
     def failed_exit(self, detail: str) -> PodExit:
-        """What stands for an `exit.json` that does not fit: the pod's end is known, its way not."""
+        """In place of an `exit.json` that is invalid: the pod has ended, and not how."""
         return PodExit(
             pod_id=self.pod.pod_id,
             outcome="failed",
@@ -92,45 +109,70 @@ class PodDirectory:
             ended_at=datetime.now(UTC),
         )
 
+    def open_log(self) -> BinaryIO:
+        """`launch.log`, for what a shim says while it starts. Raises OSError."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _AS_IT_LIES
+        with self._opened() as directory:
+            return os.fdopen(os.open("launch.log", flags, 0o600, dir_fd=directory), "ab")
+
     def close(self) -> bool:
         """Make sure that no shim starts here any more; False while one may hold the lock.
 
-        Raises FileNotFoundError where there is no directory.
+        A lock that is no file was put there by a program of the pod; another one takes its place.
+        Raises FileNotFoundError or NotADirectoryError where there is no directory.
         """
-        try:
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | _AS_IT_LIES, 0o600)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if error.errno in _TROUBLES:
-                raise
-            return False  # what lies there cannot be locked, so a shim may still come
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(self.path / "spec.json", self.path / "spec.closed.json")
-            (self.path / "spec.closed.json").touch()
-            return True
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(lock)
+        with self._opened() as directory:
+            try:
+                lock = _open_lock(directory)
+            except OSError as error:
+                if error.errno in _TROUBLES:
+                    raise
+                _move_aside("lock", directory)
+                lock = _open_lock(directory)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _move_spec_away(directory)
+                return True
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(lock)
 
     def _write(self, name: str, value: Value) -> None:
-        partial = self.path / f".{name}.{secrets.token_hex(8)}"
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(value.model_dump_json(exclude_none=True))
-        os.rename(partial, self.path / name)
+        partial = _temporary(name)
+        with self._opened() as directory:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(partial, flags, 0o600, dir_fd=directory), "w") as file:
+                file.write(value.model_dump_json(exclude_none=True))
+            try:
+                os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except IsADirectoryError:
+                _move_aside(name, directory)
+                os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The directory itself: a link in its place, or in that of one above it, is refused."""
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in self.path.relative_to(self._root).parts:
+                below = os.open(
+                    name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor
+                )
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _read(self, name: str, kind: type[V]) -> V | None:
         try:
             return self._read_fitting(name, kind)
-        except Unfit:
+        except InvalidFile:
             return None
 
     def _read_fitting(self, name: str, kind: type[V]) -> V | None:
-        """None where there is no such file. Raises Unfit, and OSError when this machine fails."""
+        """None where there is no such file. Raises InvalidFile; OSError if this machine fails."""
         try:
             descriptor = os.open(self.path / name, os.O_RDONLY | _AS_IT_LIES)
             try:
@@ -143,11 +185,37 @@ class PodDirectory:
         except OSError as error:
             if error.errno in _TROUBLES:
                 raise
-            raise Unfit(f"{name} cannot be read: {error.strerror}") from error
+            raise InvalidFile(f"{name} cannot be read: {error.strerror}") from error
         if len(content) > MAX_FILE_BYTES:
-            raise Unfit(f"{name} has more than {MAX_FILE_BYTES} bytes")
+            raise InvalidFile(f"{name} has more than {MAX_FILE_BYTES} bytes")
         try:
             return kind.model_validate_json(content)
         except ValidationError as error:
             first = field_errors(error)[0]
-            raise Unfit(f"{name} does not fit: {first.field} {first.message}") from error
+            raise InvalidFile(f"{name} is invalid: {first.field} {first.message}") from error
+
+
+def _temporary(name: str) -> str:
+    """A name at which nobody can have put anything."""
+    return f".{name}.{secrets.token_hex(8)}"
+
+
+def _move_aside(name: str, directory: int) -> None:
+    os.rename(name, _temporary(name), src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _open_lock(directory: int) -> int:
+    return os.open("lock", os.O_RDWR | os.O_CREAT | _AS_IT_LIES, 0o600, dir_fd=directory)
+
+
+def _move_spec_away(directory: int) -> None:
+    closed = "spec.closed.json"
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            os.rename("spec.json", closed, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY):
+                raise
+            _move_aside("spec.json", directory)
+    with contextlib.suppress(OSError):  # whatever is there, it says that this is closed
+        os.close(os.open(closed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory))

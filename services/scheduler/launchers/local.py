@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes, template
 from services.scheduler.launchers.base import Observation, PodRef
-from services.scheduler.launchers.directory import PodDirectory, Unfit
+from services.scheduler.launchers.directory import InvalidFile, PodDirectory
 
 log = logs.get()
 
@@ -59,6 +59,9 @@ class LocalLauncher:
         self._template_socket = template_socket
         self._shim = tuple(shim)
         self._children: list[subprocess.Popen[bytes]] = []
+        # Shims that were seen alive with their pod's marker. What identity.json says later is
+        # ignored: a program of the pod can write it.
+        self._shims: dict[str, PodIdentity] = {}
         self._alive: dict[str, _Alive] = {}
 
     def is_port_free(self, port: int) -> bool:
@@ -97,11 +100,11 @@ class LocalLauncher:
         return await asyncio.to_thread(self._kill, pods)
 
     async def remove(self, job_id: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            await asyncio.to_thread(shutil.rmtree, self._root / job_id)
+        await asyncio.to_thread(_remove_tree, self._root / job_id)
 
     def _directory(self, pod: PodRef) -> PodDirectory:
-        return PodDirectory(self._root, pod)
+        known = self._alive.get(pod.pod_id)
+        return PodDirectory(self._root, pod) if known is None else known.directory
 
     def _start_cold(self, directory: PodDirectory) -> None:
         # Settings of the scheduler, passwords among them, are none of the pod's business.
@@ -109,7 +112,7 @@ class LocalLauncher:
             name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")
         }
         environment[MARKER] = directory.marker
-        with open(directory.path / "launch.log", "ab") as output:
+        with directory.open_log() as output:
             child = subprocess.Popen(
                 [*self._shim, "--directory", str(directory.path)],
                 stdin=subprocess.DEVNULL,
@@ -124,62 +127,88 @@ class LocalLauncher:
     def _observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
         # Children that ended stay zombies until they are asked.
         self._children = [child for child in self._children if child.poll() is None]
-        first = {pod.pod_id: self._see(pod) for pod in pods}
+        directories = {pod.pod_id: self._directory(pod) for pod in pods}
+        first = {pod_id: self._see(directory) for pod_id, directory in directories.items()}
         self._alive = {pod: alive for pod, alive in self._alive.items() if pod in first}
         if all(seen.exit is None and seen.sight is not Sight.DEAD for seen in first.values()):
             return first
         # What is left of a pod is looked for after its end was seen, never before.
-        marked = processes.marked()
+        everything = processes.census()
         found = {}
-        for pod in pods:
-            directory = self._directory(pod)
-            pids = marked.get(directory.marker, frozenset())
-            found[pod.pod_id] = _with_leftovers(first[pod.pod_id], pids, directory.identity())
+        for pod_id, directory in directories.items():
+            pids = processes.of_pod(everything, directory.marker)
+            found[pod_id] = _with_leftovers(first[pod_id], pids, self._shims.get(pod_id))
+            if found[pod_id].sight is Sight.ENDED:
+                self._shims.pop(pod_id, None)  # nobody asks for it any more
         return found
 
-    def _see(self, pod: PodRef) -> Observation:
+    def _see(self, directory: PodDirectory) -> Observation:
         """What `_look` finds; no file is read where nothing can have changed but the shim's life.
 
         Every file of a pod appears by rename, which changes the time of its directory.
         """
-        known = self._alive.get(pod.pod_id)
-        directory = self._directory(pod) if known is None else known.directory
+        pod_id = directory.pod.pod_id
+        known = self._alive.get(pod_id)
         changed_at = directory.changed_at_ns()
         now = time.monotonic()
         is_same = known is not None and known.changed_at_ns == changed_at and now < known.until
         if known is not None and is_same and processes.is_alive(known.shim):
             return Observation(Sight.ALIVE)
-        self._alive.pop(pod.pod_id, None)
-        seen = _look(directory)
-        shim = directory.identity() if seen.sight is Sight.ALIVE else None
+        self._alive.pop(pod_id, None)
+        seen = self._look(directory)
+        shim = self._shims.get(pod_id) if seen.sight is Sight.ALIVE else None
         is_settled = changed_at is not None and time.time_ns() - changed_at > _SETTLED_NS
         if shim is not None and changed_at is not None and is_settled:
-            self._alive[pod.pod_id] = _Alive(directory, changed_at, shim, now + _TRUSTED_SECONDS)
+            self._alive[pod_id] = _Alive(directory, changed_at, shim, now + _TRUSTED_SECONDS)
         return seen
+
+    def _look(self, directory: PodDirectory) -> Observation:
+        shim = self._shim_of(directory)
+        is_alive = shim is not None and processes.is_alive(shim)
+        if not is_alive and not directory.exists():
+            return Observation(Sight.ABSENT)
+        # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
+        try:
+            end = directory.exit()
+        except InvalidFile as invalid:
+            # While the shim lives its own may still come.
+            end = None if is_alive else directory.failed_exit(str(invalid))
+        if end is not None:
+            return Observation(Sight.ENDED, end)
+        if is_alive:
+            return Observation(Sight.ALIVE)
+        was_started = shim is not None or directory.has_identity() or directory.is_closed()
+        return Observation(Sight.DEAD if was_started else Sight.CREATED)
+
+    def _shim_of(self, directory: PodDirectory) -> PodIdentity | None:
+        """The pod's shim; None before it is known, and where none is to be found any more."""
+        pod_id = directory.pod.pod_id
+        if pod_id not in self._shims:
+            identity = directory.identity()
+            if identity is not None and processes.is_shim(identity, directory.marker):
+                self._shims[pod_id] = identity
+        return self._shims.get(pod_id)
 
     def _notify(self, pod: PodRef, notice: StopNotice) -> None:
         directory = self._directory(pod)
-        directory.write_notice(notice)
-        identity = directory.identity()
-        if identity is not None:
-            processes.send(identity, signal.SIGTERM)
+        try:
+            directory.write_notice(notice)
+        finally:
+            shim = self._shim_of(directory)
+            if shim is not None:
+                processes.send(shim, directory.marker, signal.SIGTERM)
 
     def _kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
         directories = [self._directory(pod) for pod in pods]
-        stopped = [directory for directory in directories if self._kill_shim(directory)]
-        markers = frozenset(directory.marker for directory in directories)
-        gone = processes.kill_marked(markers, KILL_SECONDS)
-        return frozenset(each.pod.pod_id for each in stopped if each.marker in gone)
-
-    def _kill_shim(self, directory: PodDirectory) -> bool:
-        """The shim is dead or can never start; its marked processes are another matter."""
-        identity = directory.identity()
-        if identity is not None:
-            processes.send(identity, signal.SIGKILL)
-            return True  # it carries the marker, so the look for markers proves it gone
-        with contextlib.suppress(FileNotFoundError):
-            return directory.close()
-        return True
+        gone = processes.kill_marked(frozenset(each.marker for each in directories), KILL_SECONDS)
+        closed = [each for each in directories if each.marker in gone and _close(each)]
+        # After no shim can start any more: one may have come since the last look.
+        everything = processes.census()
+        ended = {
+            each.pod.pod_id for each in closed if not processes.of_pod(everything, each.marker)
+        }
+        self._shims = {pod: shim for pod, shim in self._shims.items() if pod not in ended}
+        return frozenset(ended)
 
 
 def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
@@ -190,23 +219,32 @@ def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
     return True
 
 
-def _look(directory: PodDirectory) -> Observation:
-    if not directory.exists():
-        return Observation(Sight.ABSENT)
-    identity = directory.identity()
-    is_alive = identity is not None and processes.is_alive(identity)
-    # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
-    try:
-        end = directory.exit()
-    except Unfit as unfit:
-        # While the shim lives its own may still come.
-        end = None if is_alive else directory.failed_exit(str(unfit))
-    if end is not None:
-        return Observation(Sight.ENDED, end)
-    if is_alive:
-        return Observation(Sight.ALIVE)
-    is_dead = identity is not None or directory.is_closed()
-    return Observation(Sight.DEAD if is_dead else Sight.CREATED)
+def _close(directory: PodDirectory) -> bool:
+    """No shim can start there any more, or there is no directory to start one in."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return directory.close()
+    return True
+
+
+def _remove_tree(path: Path) -> None:
+    """Programs of the pods may have left a link in its place, or directories that nobody may read.
+
+    Raises OSError.
+    """
+
+    def make_writable(remove: Callable[..., object], name: str, _: object) -> None:
+        os.chmod(os.path.dirname(name), 0o700)
+        if os.path.isdir(name) and not os.path.islink(name):
+            os.chmod(name, 0o700)
+            shutil.rmtree(name)
+        else:
+            remove(name)
+
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_symlink():
+            path.unlink()
+        else:
+            shutil.rmtree(path, onerror=make_writable)
 
 
 def _with_leftovers(

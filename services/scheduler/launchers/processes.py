@@ -1,7 +1,9 @@
 """Processes by identity and by marker: who is alive, who belongs to a pod, and killing for sure.
 
-A pid alone proves nothing, for it is reused; (boot, pid, start time) does. Signals go through a
-pidfd that was opened before the last look, so they cannot hit a successor.
+A pid alone proves nothing, for it is reused; (boot, pid, start time) does. Whether a process is the
+pod's, its environment says, which no other process can change: a file in the pod's directory that
+names a process may be forged. Signals go through a pidfd that was opened before the last look, so
+they cannot hit a successor.
 """
 
 import contextlib
@@ -12,6 +14,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain_schemas.pods import MARKER, PodIdentity
@@ -20,6 +23,17 @@ _MARKER_ENTRY = re.compile(
     rb"(?:^|\0)" + MARKER.encode() + rb"=(pod_[a-z2-7]{26}_\d+_\d+@[0-9a-f]{16})(?![\w-])"
 )
 _PROC = Path("/proc")
+_KILL_PERIOD_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A living process of this user, no zombie. `marker` is None where it carries none."""
+
+    pid: int
+    parent: int
+    start_ticks: int
+    marker: str | None
 
 
 @functools.cache  # of this boot, so it is the same as long as this process lives
@@ -29,26 +43,84 @@ def boot_id() -> str:
 
 def start_ticks(pid: int) -> int | None:
     """When the process started, in ticks since boot; None when it is gone or a zombie."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The command may hold any bytes and brackets; what follows the last bracket is fixed.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    stat = _stat(pid)
+    return None if stat is None else stat[1]
 
 
 def is_alive(identity: PodIdentity) -> bool:
     return identity.boot_id == boot_id() and start_ticks(identity.pid) == identity.start_ticks
 
 
-def send(identity: PodIdentity, number: signal.Signals) -> bool:
-    """Signal this very process; False when it is gone."""
-    handle = _handle(identity.pid)
-    if handle is None:
-        return False
+def is_shim(identity: PodIdentity, marker: str) -> bool:
+    """The process lives and is this pod's: it carries the marker, and is of our user."""
+    return is_alive(identity) and _is_ours(identity.pid) and _marker(identity.pid) == marker
+
+
+def send(identity: PodIdentity, marker: str, number: signal.Signals) -> bool:
+    """Signal this very process of the pod; False when it is gone, or was never the pod's."""
+    return is_shim(identity, marker) and _signal(identity.pid, identity.start_ticks, number)
+
+
+def census() -> Mapping[int, Process]:
+    """Every living process of this user on this machine."""
+    found = {}
+    for pid in _pids():
+        if _is_ours(pid):
+            stat = _stat(pid)
+            if stat is not None:
+                found[pid] = Process(pid, *stat, _marker(pid))
+    return found
+
+
+def of_pod(everything: Mapping[int, Process], marker: str) -> frozenset[int]:
+    """The processes that carry the marker, and all below them, whatever those carry.
+
+    A program can start others with an empty environment. They stay below the pod's shim while it
+    lives, for orphans become its children.
+    """
+    found = {pid for pid, process in everything.items() if process.marker == marker}
+    level = found
+    while level:
+        level = {pid for pid, it in everything.items() if it.parent in level} - found
+        found = found | level
+    return frozenset(found)
+
+
+def kill_marked(markers: frozenset[str], timeout: float) -> frozenset[str]:
+    """Kill until nothing is left of these pods; returns those of which nothing is.
+
+    All are stopped first and then killed together: what has no marker is only found while its
+    parent lives. Two empty looks in a row are asked for: a process can fork while it is looked for.
+    """
+    start = time.monotonic()
+    num_empty = dict.fromkeys(markers, 0)
+    stopped: set[tuple[int, int]] = set()
+    while True:
+        everything = census()
+        left = {marker: of_pod(everything, marker) for marker in markers}
+        num_empty = {mark: 0 if left[mark] else num + 1 for mark, num in num_empty.items()}
+        gone = frozenset(marker for marker, num in num_empty.items() if num >= 2)
+        seconds = time.monotonic() - start
+        if gone == markers or seconds > timeout:
+            return gone
+        doomed = {(pid, everything[pid].start_ticks) for pids in left.values() for pid in pids}
+        can_kill = doomed <= stopped or seconds > timeout / 2
+        for pid, ticks in doomed if can_kill else doomed - stopped:
+            _signal(pid, ticks, signal.SIGKILL if can_kill else signal.SIGSTOP)
+        stopped |= doomed
+        time.sleep(_KILL_PERIOD_SECONDS)
+
+
+def _signal(pid: int, ticks: int, number: signal.Signals) -> bool:
+    """Signal the process that started then; False when it is gone."""
     try:
-        if not is_alive(identity):
+        handle = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):  # gone, or no process but a thread
+            return False
+        raise  # this machine is in trouble
+    try:
+        if start_ticks(pid) != ticks:
             return False
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, number)
@@ -57,67 +129,35 @@ def send(identity: PodIdentity, number: signal.Signals) -> bool:
         os.close(handle)
 
 
-def marked() -> Mapping[str, frozenset[int]]:
-    """The living processes of every pod on this machine, by the pod's marker."""
-    found: dict[str, set[int]] = {}
-    for pid in _pids():
-        marker = _marker(pid)
-        if marker is not None:
-            found.setdefault(marker, set()).add(pid)
-    return {marker: frozenset(pids) for marker, pids in found.items()}
-
-
-def kill_marked(markers: frozenset[str], timeout: float) -> frozenset[str]:
-    """Kill until nothing carries these markers; returns those that nothing carries any more.
-
-    Two empty looks in a row are asked for: a process can fork while it is being looked for.
-    """
-    deadline = time.monotonic() + timeout
-    num_empty = dict.fromkeys(markers, 0)
-    while True:
-        left = {marker: pids for marker, pids in marked().items() if marker in markers}
-        num_empty = {mark: 0 if mark in left else num + 1 for mark, num in num_empty.items()}
-        gone = frozenset(marker for marker, num in num_empty.items() if num >= 2)
-        if gone == markers or time.monotonic() > deadline:
-            return gone
-        for marker, pids in left.items():
-            for pid in pids:
-                _kill(pid, marker)
-        time.sleep(0.02)
-
-
-def _kill(pid: int, marker: str) -> None:
-    handle = _handle(pid)
-    if handle is None:
-        return
-    try:
-        if _marker(pid) == marker:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-    finally:
-        os.close(handle)
-
-
-def _handle(pid: int) -> int | None:
-    """None when it is gone, or no process but a thread. Raises OSError when this machine fails."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError as error:
-        if error.errno in (errno.ESRCH, errno.EINVAL):
-            return None
-        raise
-
-
 def _pids() -> Iterator[int]:
     for name in os.listdir(_PROC):
         if name.isdigit():
             yield int(name)
 
 
+def _is_ours(pid: int) -> bool:
+    try:
+        return (_PROC / str(pid)).stat().st_uid == os.geteuid()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """Its parent, and when it started; None when it is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.readall()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command may hold any bytes and brackets; what follows the last bracket is fixed.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))
+
+
 def _marker(pid: int) -> str | None:
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):  # gone, or another user's
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # gone, or not dumpable
         return None
     match = _MARKER_ENTRY.search(environment)
     return match[1].decode() if match else None

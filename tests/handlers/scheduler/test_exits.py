@@ -10,9 +10,9 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import Result
 from drivetrain_schemas.pods import StopNotice
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import local
 from services.scheduler.launchers.base import PodRef
 from services.scheduler.launchers.directory import MAX_FILE_BYTES, PodDirectory
+from services.scheduler.launchers.local import LocalLauncher
 from tests.handlers.scheduler.world import World, make_submit, start
 
 JOB = job_id_for("default", "r1")
@@ -56,7 +56,7 @@ async def test_an_exit_that_does_not_fit_fails_the_run_and_stops_nothing(
     await start(world, retries={"limit": 0})
     (directory.path / "exit.json").write_text(content)
 
-    world.launcher.sights[POD] = local._look(directory)
+    world.launcher.sights[POD] = LocalLauncher(directory.path.parents[2], None)._look(directory)
     await world.rounds()
 
     told = await world.told()
@@ -82,10 +82,10 @@ def test_a_pipe_and_a_directory_in_its_place_do_not_hold_the_scheduler_up(direct
     path = directory.path / "exit.json"
     num_open = len(os.listdir("/proc/self/fd"))
     os.mkfifo(path)
-    assert local._look(directory).exit.outcome == "failed"
+    assert LocalLauncher(directory.path.parents[2], None)._look(directory).exit.outcome == "failed"
     path.unlink()
     path.mkdir()
-    assert local._look(directory).exit.outcome == "failed"
+    assert LocalLauncher(directory.path.parents[2], None)._look(directory).exit.outcome == "failed"
     assert len(os.listdir("/proc/self/fd")) == num_open
 
 
@@ -102,7 +102,8 @@ def test_a_pipe_in_place_of_the_lock_or_of_a_file_being_written_holds_nobody_up(
     assert directory.close()
     (directory.path / "lock").unlink()
     (directory.path / "lock").symlink_to("/etc/hostname")
-    assert not directory.close()
+    assert directory.close()
+    assert not (directory.path / "lock").is_symlink()
 
 
 def test_trouble_of_this_machine_says_nothing_about_the_pod(directory, monkeypatch):
@@ -116,10 +117,12 @@ def test_trouble_of_this_machine_says_nothing_about_the_pod(directory, monkeypat
 
     monkeypatch.setattr(os, "open", no_more_files)
     with pytest.raises(OSError, match="too many"):
-        local._look(directory)
+        LocalLauncher(directory.path.parents[2], None)._look(directory)
     monkeypatch.undo()
-    assert local._look(directory).exit.outcome == "succeeded"
+    assert (
+        LocalLauncher(directory.path.parents[2], None)._look(directory).exit.outcome == "succeeded"
+    )
 
 
 def test_no_exit_is_no_exit(directory):
-    assert local._look(directory).sight is Sight.DEAD
+    assert LocalLauncher(directory.path.parents[2], None)._look(directory).sight is Sight.DEAD

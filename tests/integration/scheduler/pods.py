@@ -8,6 +8,7 @@ from pathlib import Path
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.pods import PodSpec
 from services.scheduler.core.pods import Sight
+from services.scheduler.launchers import processes
 from services.scheduler.launchers.base import Observation, PodRef
 from services.scheduler.launchers.local import LocalLauncher
 
@@ -43,6 +44,11 @@ def make_pod_spec(command: list[str], attempt: int = 1, index: int = 0, ranks: i
             "master_port": 29_500,
         }
     )
+
+
+def left_of(marker: str) -> frozenset[int]:
+    """The living processes of the pod with this marker."""
+    return processes.of_pod(processes.census(), marker)
 
 
 def ref_of(spec: PodSpec) -> PodRef:

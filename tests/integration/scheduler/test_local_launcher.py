@@ -12,7 +12,7 @@ import pytest
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import local, processes
+from services.scheduler.launchers import processes
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM as REAL_SHIM
 from tests.integration.scheduler.pods import (
@@ -20,6 +20,7 @@ from tests.integration.scheduler.pods import (
 )
 from tests.integration.scheduler.pods import (
     SLEEP,
+    left_of,
     make_launcher,
     make_pod_spec,
     ref_of,
@@ -154,8 +155,8 @@ async def test_a_pod_that_does_not_change_is_looked_at_without_reading_its_files
     os.utime(directory, (1.0, 1.0))  # it changed long ago
     await seen(launcher, spec, Sight.ALIVE)
     looks = []
-    real = local._look
-    monkeypatch.setattr(local, "_look", lambda found: looks.append(found) or real(found))
+    real = launcher._look
+    monkeypatch.setattr(launcher, "_look", lambda found: looks.append(found) or real(found))
 
     await seen(launcher, spec, Sight.ALIVE)
     assert looks == []
@@ -220,15 +221,15 @@ async def test_a_dead_shim_is_seen_and_what_it_left_is_killed(any_launcher, tmp_
     await seen(any_launcher, spec, Sight.ALIVE)
     directory = PodDirectory(tmp_path, ref_of(spec))
     identity, marker = directory.identity(), directory.marker
-    while len(processes.marked().get(marker, ())) < 3:
+    while len(left_of(marker)) < 3:
         await asyncio.sleep(0.02)
 
     os.kill(identity.pid, signal.SIGKILL)
     await seen(any_launcher, spec, Sight.DEAD)
-    assert len(processes.marked()[marker]) == 2
+    assert len(left_of(marker)) == 2
 
     assert await any_launcher.kill([ref_of(spec)]) == {spec.pod_id}
-    assert PodDirectory(tmp_path, ref_of(spec)).marker not in processes.marked()
+    assert not left_of(PodDirectory(tmp_path, ref_of(spec)).marker)
 
 
 async def test_a_pod_is_not_ended_while_a_process_of_it_is_left(launcher, tmp_path):
@@ -237,7 +238,7 @@ async def test_a_pod_is_not_ended_while_a_process_of_it_is_left(launcher, tmp_pa
     await launcher.launch(spec)
 
     ending = await seen(launcher, spec, Sight.ENDING, Sight.ENDED)
-    while ending.sight is Sight.ENDING and len(processes.marked().get(marker, ())) > 1:
+    while ending.sight is Sight.ENDING and len(left_of(marker)) > 1:
         ending = await seen(launcher, spec, Sight.ENDING, Sight.ENDED)
 
     assert ending.sight is Sight.ENDING
@@ -266,7 +267,7 @@ async def test_a_pod_given_up_before_it_appeared_can_never_start(launcher, tmp_p
 
     assert (await seen(launcher, spec, Sight.DEAD)).exit is None
     assert not (PodDirectory(tmp_path, ref_of(spec)).path / "spec.json").exists()
-    assert PodDirectory(tmp_path, ref_of(spec)).marker not in processes.marked()
+    assert not left_of(PodDirectory(tmp_path, ref_of(spec)).marker)
 
 
 async def test_killing_hits_one_pod_only(launcher):
@@ -322,7 +323,7 @@ async def test_a_reused_pid_is_not_the_shim():
 
     assert not processes.is_alive(reused)
     assert not processes.is_alive(other_boot)
-    assert not processes.send(reused, signal.SIGKILL)
+    assert not processes.send(reused, "any", signal.SIGKILL)
 
 
 async def test_a_template_that_answers_starts_the_pod(tmp_path):

@@ -24,6 +24,7 @@ from services.runtime.topics import create_topics
 from services.scheduler.launchers import processes
 from services.standalone.embedded import running_postgres
 from tests.events import make_event
+from tests.integration.scheduler.pods import left_of
 from tests.platform_service import READ_TOKEN, parsed, produce
 
 ROOT = Path(__file__).parents[3]
@@ -252,7 +253,7 @@ async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
     told = await scheduler.until("job.failed", job)
     assert types(told)[4:] == ["run.lost", "allocation.released", "job.failed"]
     pods = {marker_of(tmp_path / "pods" / job / "1" / pod_id_for(job, 1, i)) for i in (0, 1)}
-    assert not pods & processes.marked().keys()
+    assert not any(map(left_of, pods))
 
 
 async def test_silence_is_suspected_while_every_partition_brings_the_beacons_back(
@@ -314,7 +315,7 @@ def shim_and_ranks(directory: Path, job_id: str, pod_id: str) -> list[int]:
     """The processes of a pod that last: its shim, then the shim's children."""
     pod = directory / "pods" / job_id / "1" / pod_id
     shim = json.loads((pod / "identity.json").read_text())["pid"]
-    marked = processes.marked()[marker_of(pod)]
+    marked = left_of(marker_of(pod))
     return [shim, *sorted(pid for pid in marked if _parent(pid) == shim)]
 
 

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from drivetrain import control
 from drivetrain.pod import outcome, processes
 from drivetrain.pod.fetching import fetch_code
+from drivetrain.pod.files import read_bounded
 from drivetrain.pod.ranks import Rank, start_rank
 from drivetrain.results import make_result, write_atomically
 from drivetrain_schemas.errors import field_errors
@@ -44,7 +45,7 @@ class _Notice:
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def is_given(self) -> bool:
-        return self._is_signalled or self._path.exists()
+        return self._is_signalled or os.path.lexists(self._path)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._is_signalled = True
@@ -121,7 +122,7 @@ def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
 def _result_of(directory: Path, seen: "Supervision") -> tuple[Result | None, str]:
     """The result, or none and why what there is cannot be one. The job's programs write it."""
     try:
-        content = _read_bounded(directory / "result.json")
+        content = read_bounded(directory / "result.json", MAX_RESULT_BYTES)
         if content is not None:
             return Result.model_validate_json(content), ""
         if seen.reported.last:
@@ -132,22 +133,6 @@ def _result_of(directory: Path, seen: "Supervision") -> tuple[Result | None, str
     except (OSError, ValueError) as error:
         return None, f"result: {error}"
     return None, ""
-
-
-def _read_bounded(path: Path) -> bytes | None:
-    try:
-        # Not to be held up by a pipe that somebody has put there.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    try:
-        with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_RESULT_BYTES + 1) or b""
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_RESULT_BYTES:
-        raise ValueError(f"{path.name} has more than {MAX_RESULT_BYTES} bytes")
-    return content
 
 
 def _write_end(directory: Path, end: PodExit) -> None:

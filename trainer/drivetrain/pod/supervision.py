@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from drivetrain import control
 from drivetrain.pod import outcome, processes
@@ -28,6 +29,7 @@ from drivetrain.pod.events import (
     SaveFailed,
     decoder,
 )
+from drivetrain.pod.files import open_to_append, read_bounded
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.telemetry import Telemetry
@@ -41,6 +43,7 @@ FLUSH_SECONDS = 3.0
 LINGER_SECONDS = 600.0
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
 NOTICE = "stop.json"
+MAX_NOTICE_BYTES = 64 * 1024
 MAX_LOG_FILE_BYTES = 1024**3
 _TICK_SECONDS = 0.25
 _PHASES = ("training", "checkpointing", "stopping")
@@ -60,7 +63,7 @@ class Supervision:
         self._telemetry = Telemetry(spec.kafka)
         limit = RateLimit(RATE_BYTES_PER_SECOND, BURST_BYTES, time.monotonic())
         self._logs = {rank.rank: RankLog(rank.rank, limit) for rank in ranks}
-        self._log_file = open(directory / "log", "ab", buffering=0)  # noqa: SIM115
+        self._log_file = _open_log(directory / "log")
         self._connections: set[asyncio.Task[None]] = set()
         self._progress = Progress(state="starting")
         self._num_dropped: dict[object, int] = {}
@@ -103,7 +106,8 @@ class Supervision:
             self._beat("ending")
         except Exception:  # how the pod ended must be told, whatever was said before
             _logger.exception("the last words are lost")
-        self._log_file.close()
+        if self._log_file is not None:
+            self._log_file.close()
         self._sender = sender
         await self._telemetry.flush(FLUSH_SECONDS)
 
@@ -190,7 +194,7 @@ class Supervision:
         next_beat = 0.0
         while True:
             now = time.monotonic()
-            if self.notice is None and (self._directory / NOTICE).exists():
+            if self.notice is None and has_notice(self._directory):
                 self._on_notice()  # its signal came too early, or never
             if self._kill_at is not None and now >= self._kill_at:
                 processes.kill_descendants()
@@ -213,7 +217,7 @@ class Supervision:
             asyncio.get_running_loop().remove_reader(rank.output)
             return False
         with suppress(OSError):  # a full disk must not end the pod
-            if self._log_file.tell() < MAX_LOG_FILE_BYTES:
+            if self._log_file is not None and self._log_file.tell() < MAX_LOG_FILE_BYTES:
                 self._log_file.write(data)
         self._logs[rank.rank].feed(data, time.monotonic())
         return True
@@ -326,11 +330,25 @@ class Supervision:
         self.reported_step = max(self.reported_step, *steps)
 
 
+def has_notice(directory: Path) -> bool:
+    return os.path.lexists(directory / NOTICE)
+
+
 def read_notice(directory: Path) -> StopNotice:
+    """The notice that is given; the default one where there is no valid file."""
     try:
-        return StopNotice.model_validate_json((directory / NOTICE).read_bytes())
+        content = read_bounded(directory / NOTICE, MAX_NOTICE_BYTES)
+        return StopNotice.model_validate_json(content or b"")
     except (OSError, ValueError):
         return DEFAULT_NOTICE
+
+
+def _open_log(path: Path) -> BinaryIO | None:
+    try:
+        return open_to_append(path)
+    except (OSError, ValueError) as error:
+        _logger.warning("output is forwarded and not kept in a file: %s", error)
+        return None
 
 
 def _standing(spec: PodSpec) -> Standing:
