@@ -9,16 +9,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from drivetrain_schemas.registry import all_kinds
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 # Topics that clients and pods can write, and the types that belong on each.
-TYPES_OF_TOPIC: dict[str, tuple[str, ...]] = {
-    "commands.jobs": ("job.submit", "job.cancel", "checkpoint.pin"),
-    "commands.studies": ("study.submit",),
-    "metrics": ("samples.recorded",),
-    "logs": ("logs.written",),
-    "reports": ("pod.heartbeat", "checkpoint.written", "checkpoint.restored", "scheduler.beacon"),
-}
+TYPES_OF_TOPIC: dict[str, list[str]] = {
+    topic: sorted({type_name for (type_name, _), each in all_kinds().items()
+                   if each.kind.topic.name == topic})
+    for topic in ("commands.jobs", "commands.studies", "metrics", "logs", "reports")
+}  # fmt: skip
 POD_TOPICS = ("metrics", "logs", "reports")
 
 
@@ -59,8 +59,8 @@ def draft(random: Random, topic: str, type_name: str | None = None) -> Draft:
 
 
 def type_of_another_topic(random: Random, topic: str) -> str:
-    others = sorted({path.name.rsplit(".v", 1)[0] for path in GOLDEN.glob("*.json")})
-    return random.choice([name for name in others if name not in TYPES_OF_TOPIC[topic]])
+    others = sorted({type_name for type_name, _ in all_kinds()} - set(TYPES_OF_TOPIC[topic]))
+    return random.choice(others)
 
 
 def _golden(type_name: str) -> dict[str, Any]:
