@@ -23,7 +23,7 @@ from services.runtime.rewind import Rewind
 
 log = logs.get()
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.0
 BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 RETRY_SECONDS = 1.0
 ABANDON_SECONDS = 2.0

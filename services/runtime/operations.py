@@ -22,9 +22,26 @@ Check = Callable[[], Awaitable[str | None]]
 class Server(uvicorn.Server):
     """uvicorn inside our own TaskGroup: signals are the service's, not the server's."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
+
+    async def main_loop(self) -> None:
+        """Instead of uvicorn's, which wakes ten times a second to see whether it should stop."""
+        while not self.should_exit:
+            # 0: renew what is sent with every answer, the date among it.
+            await self.on_tick(0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._stopping.wait()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopping.set()
 
     @property
     def port(self) -> int:
@@ -59,7 +76,7 @@ async def serve(running: Server, stopping: asyncio.Event) -> None:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            running.should_exit = True
+            running.stop()
             await _ended(task)
         task.result()
 

@@ -40,7 +40,8 @@ from services.runtime.instruments import (
 
 log = logs.get()
 
-POLL_SECONDS = 0.25
+# A transaction of this process wakes the relay; this finds what another left.
+POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 COUNT_SECONDS = 10.0
 BATCH_ROWS = 500
