@@ -8,13 +8,14 @@ starts empty with the process.
 """
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from aiokafka.partitioner import murmur2
 
 from drivetrain_schemas.envelope import Event, InvalidEvent, encode
 from drivetrain_schemas.ids import DEFAULT_TENANT
 from drivetrain_schemas.reports import PodHeartbeat, SchedulerBeacon
+from drivetrain_schemas.runs import RunState
 from drivetrain_schemas.topics import REPORTS
 from services.runtime import logs
 from services.runtime.bus import OutRecord, PublishFailed, Record
@@ -24,7 +25,8 @@ from services.runtime.processing import read_event
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store_runs
-from services.scheduler.core.leases import Steadiness, hear_beacon, is_lapsed
+from services.scheduler.core.leases import Steadiness, hear_beacon, silence_limit
+from services.scheduler.store_runs import RunRow
 
 log = logs.get()
 
@@ -41,24 +43,32 @@ class Leases:
         self._watched_since: dict[str, float] = {}
         self._heard: dict[str, float] = {}
 
-    def watch_runs(self, run_ids: Collection[str]) -> None:
+    def watch_runs(self, run_ids: Set[str]) -> None:
         """These runs are started; their leases begin when they are first watched."""
         now = self._clock.monotonic()
         self._watched_since = {run_id: self._watched_since.get(run_id, now) for run_id in run_ids}
         self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
 
-    def is_lapsed(self, run_id: str) -> bool:
-        if run_id not in self._watched_since:
-            return False
-        heard_at = max(self._watched_since[run_id], self._heard.get(run_id, 0.0))
-        return is_lapsed(
-            heard_at,
+    def news(self, runs: Iterable[RunRow]) -> frozenset[str]:
+        """The running ones that have fallen silent, and the suspect ones that are heard again."""
+        limit = silence_limit(
             self._steady,
             REPORTS.partitions,
             self._clock.monotonic(),
             lease=self._lease,
             interval=self._interval,
         )
+        return frozenset(
+            run.run_id
+            for run in runs
+            if (run.state is RunState.RUNNING and self._is_silent(run.run_id, limit))
+            or (run.state is RunState.SUSPECT and self.is_heard(run.run_id))
+        )
+
+    def _is_silent(self, run_id: str, limit: float | None) -> bool:
+        if limit is None or run_id not in self._watched_since:
+            return False
+        return max(self._watched_since[run_id], self._heard.get(run_id, 0.0)) < limit
 
     def is_heard(self, run_id: str) -> bool:
         """A heartbeat of it came within the last lease."""

@@ -9,7 +9,8 @@ session lock keeps its predecessor, while that still ends, from deciding as well
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import asyncpg
@@ -26,12 +27,13 @@ from services.scheduler.core.invariants import check
 from services.scheduler.core.outcome import conclude
 from services.scheduler.core.pods import PodState, Sight
 from services.scheduler.core.reasons import holders
-from services.scheduler.core.reconcile import moves
+from services.scheduler.core.reconcile import Moves, moves
 from services.scheduler.leases import Leases
 from services.scheduler.pods import Acted, Pods
 from services.scheduler.projection import LiveRun, is_alive
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import State, differences, read, refresh
+from services.scheduler.state import State, changed_lives, differences, read, refresh
+from services.scheduler.store_runs import FinishedPod
 
 log = logs.get()
 
@@ -39,6 +41,19 @@ STANDBY_SECONDS = 1.0
 MAX_ANNOUNCED = 200  # in one round
 # Only jobs that nothing blocks wait for the holders themselves.
 _WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at the live runs has shown: those about which there may be something to do, the
+    runs whose lease lapsed or that are heard again, and what the launcher did."""
+
+    restless: Sequence[LiveRun]
+    lease_news: Collection[str]
+    acted: Acted
+
+    def job_ids(self) -> set[str]:
+        return {live.job.job_id for live in self.restless}
 
 
 class Loop:
@@ -114,41 +129,35 @@ class Loop:
         self._woken.clear()
         lives = self._lives()
         has_changed = await self._pods.look(lives)
+        news = self._leases.news(live.run for live in lives)
+        # Most runs run on and need nothing.
+        restless = [
+            live for live in lives if live.run.run_id in news or not self._pods.is_settled(live)
+        ]
 
         async def read_specs(job_ids: Sequence[str]) -> dict[str, JobSpec]:
             async with platform.database.connection() as connection:
                 return await store.specs(connection, job_ids)
 
-        acted = await self._pods.act(self._restless(lives), read_specs)
-        if not (is_due or has_changed or acted or any(map(self._has_lease_news, lives))):
+        acted = await self._pods.act(restless, read_specs)
+        if not (is_due or has_changed or acted or news):
             return False
-        has_moved = await self._apply(platform, acted)
+        has_moved = await self._apply(platform, Seen(restless, news, acted))
         return has_moved or bool(acted)
 
     def _lives(self) -> Sequence[LiveRun]:
         return () if self.state is None else tuple(self.state.lives.values())
 
-    def _restless(self, lives: Sequence[LiveRun]) -> list[LiveRun]:
-        """The runs about which there may be something to do; most run on and need nothing."""
-        return [
-            live for live in lives if not self._pods.is_settled(live) or self._has_lease_news(live)
-        ]
-
-    def _has_lease_news(self, live: LiveRun) -> bool:
-        run = live.run
-        return (run.state is RunState.RUNNING and self._leases.is_lapsed(run.run_id)) or (
-            run.state is RunState.SUSPECT and self._leases.is_heard(run.run_id)
-        )
-
-    async def _apply(self, platform: Platform, acted: Acted) -> bool:
+    async def _apply(self, platform: Platform, seen: Seen) -> bool:
         """The round's transaction. True when something moved."""
         before, self.state = self.state, None
         async with platform.database.transaction() as tx:
             connection = tx.connection
             await store.lock(connection)
             state = await self._load(platform, connection, before)
-            state = await refresh(connection, state, await self._record(tx, state, acted))
-            state = await refresh(connection, state, await self._move(tx, state))
+            ids = seen.job_ids() | (changed_lives(before, state) if before else state.lives.keys())
+            state = await refresh(connection, state, await self._record(tx, state, ids, seen))
+            state = await refresh(connection, state, await self._move(tx, state, ids, seen))
             # After the moves, so that what was put back without a wait starts at once.
             now = await store.now(connection)
             decision = decide(state.snapshot, now)
@@ -158,7 +167,7 @@ class Loop:
         self.state = state  # committed, so this holds
         self.shown = (state, decision)
         lives = self._lives()
-        self._leases.watch_runs([live.run.run_id for live in lives if _is_started(live)])
+        self._leases.watch_runs({live.run.run_id for live in lives if _is_started(live)})
         self._set_next_due(platform, state, now)
         report(state, decision)
         if has_more or decision.is_cut:
@@ -168,81 +177,84 @@ class Loop:
     async def _load(
         self, platform: Platform, connection: asyncpg.Connection, before: State | None
     ) -> State:
-        """The state as of now; at a resync and after a failure from all rows."""
-        known = None if before is None else await refresh(connection, before)
-        if known is not None and platform.clock.monotonic() < self._next_resync:
-            return known
-        state = await read(connection)
+        """The state as of now: from all rows after a failure, compared with them at a resync."""
+        state = await read(connection) if before is None else await refresh(connection, before)
+        if before is not None and platform.clock.monotonic() < self._next_resync:
+            return state
         self._next_resync = platform.clock.monotonic() + self._settings.resync_seconds
+        if before is not None and (wrong := await differences(connection, state)):
+            instruments.STATE_DIFFERENCES.inc(len(wrong))
+            log.error("state in memory was wrong, read again", differs=wrong[:20])
+            state = await read(connection)
         for broken in check(state.snapshot):
             instruments.BROKEN_INVARIANTS.inc()
             log.error("invariant broken", invariant=broken)
-        wrong = () if known is None else differences(known, state)
-        if known is None or wrong:
-            if wrong:
-                instruments.STATE_DIFFERENCES.inc(len(wrong))
-                log.error("state in memory was wrong, read again", differs=wrong[:20])
-            return state
-        return known
+        return state
 
-    async def _record(self, tx: Tx, state: State, acted: Acted) -> set[str]:
+    async def _record(self, tx: Tx, state: State, ids: Collection[str], seen: Seen) -> set[str]:
         """What the launcher did and saw, on the pods' rows. The jobs touched."""
+        acted = seen.acted
         touched: set[str] = set()
         alive: list[str] = []
+        finished: list[FinishedPod] = []
+        for live in (state.lives[job_id] for job_id in ids if job_id in state.lives):
+            for pod in (pod for pod in live.pods if pod.finished_at is None):
+                look = self._pods.observations.get(pod.pod_id)
+                is_new = look is not None and is_alive(look) and not pod.was_alive
+                if is_new:
+                    alive.append(pod.pod_id)
+                if look is not None and look.sight is Sight.ENDED:
+                    finished.append(FinishedPod(pod.pod_id, PodState.ENDED, look.exit))
+                elif pod.pod_id in acted.gone:
+                    finished.append(FinishedPod(pod.pod_id, PodState.LOST))
+                elif not is_new and pod.pod_id not in acted.launched:
+                    continue
+                touched.add(live.job.job_id)
         if acted.launched:
             await store_runs.set_launched(tx.connection, acted.launched)
-        for live in self._restless(tuple(state.lives.values())):
-            for pod in (pod for pod in live.pods if pod.finished_at is None):
-                seen = self._pods.observations.get(pod.pod_id)
-                if pod.pod_id in acted.launched:
-                    touched.add(live.job.job_id)
-                if seen is not None and is_alive(seen) and not pod.was_alive:
-                    alive.append(pod.pod_id)
-                    touched.add(live.job.job_id)
-                if seen is not None and seen.sight is Sight.ENDED:
-                    end, end_state = seen.exit, PodState.ENDED
-                elif pod.pod_id in acted.gone:
-                    end, end_state = None, PodState.LOST
-                else:
-                    continue
-                await store_runs.finish_pod(tx.connection, pod.pod_id, end_state, end)
-                touched.add(live.job.job_id)
+        if finished:
+            await store_runs.finish_pods(tx.connection, finished)
         if alive:
             await store_runs.set_alive(tx.connection, alive)
         return touched
 
-    async def _move(self, tx: Tx, state: State) -> set[str]:
+    async def _move(self, tx: Tx, state: State, ids: Collection[str], seen: Seen) -> set[str]:
         """The changes of runs that are proven. The jobs touched."""
-        touched: set[str] = set()
-        for live in self._restless(tuple(state.lives.values())):
-            if await self._move_one(tx, live):
+        lives = [state.lives[job_id] for job_id in ids if job_id in state.lives]
+        proven = [(live, moves(self._pods.view(live))) for live in lives]
+        ages: dict[str, float] = {}
+        for live in (live for live, each in proven if each.is_finished):
+            ages |= self._pods.seconds_since_alive(live)
+        if ages:
+            await store_sightings.put(tx.connection, ages)
+        started = await transitions.start(tx, [live for live, each in proven if each.is_started])
+        touched = {live.job.job_id for live in started.values()}
+        for live, each in proven:
+            now = started.get(live.run.run_id, live)
+            if await self._move_one(tx, now, each, live.run.run_id in seen.lease_news):
                 touched.add(live.job.job_id)
         return touched
 
-    async def _move_one(self, tx: Tx, live: LiveRun) -> bool:
-        proven = moves(self._pods.view(live))
-        if proven.is_started:
-            live = await transitions.start(tx, live)
+    async def _move_one(self, tx: Tx, live: LiveRun, proven: Moves, has_lease_news: bool) -> bool:
+        """True when the run was changed."""
         if proven.is_finished:
             ends = [pod.exit for pod in live.pods]
             result = ends[0].result if ends[0] is not None else None
-            await store_sightings.put(tx.connection, self._pods.seconds_since_alive(live))
             await transitions.finish(tx, live, conclude(self._pods.view(live)), result)
         elif proven.is_broken:
             await transitions.stop(tx, live.run, "gang")
-        elif live.run.state is RunState.RUNNING and self._leases.is_lapsed(live.run.run_id):
+        elif has_lease_news and live.run.state is RunState.RUNNING:
             await transitions.suspect(tx, live.job, live.run)
-        elif live.run.state is RunState.SUSPECT and self._leases.is_heard(live.run.run_id):
+        elif has_lease_news and live.run.state is RunState.SUSPECT:
             await transitions.hear(tx, live.job, live.run)
         else:
-            return proven.is_started
+            return False
         return True
 
     async def _grant(self, tx: Tx, state: State, decision: Decision) -> None:
-        for grant in decision.grants:
-            await transitions.grant(
-                tx, state.jobs[grant.job_id], grant, self._pods.launcher.is_port_free
-            )
+        if decision.grants:
+            grants = [(state.jobs[grant.job_id], grant) for grant in decision.grants]
+            await transitions.grant(tx, grants, self._pods.launcher.is_port_free)
 
     async def _announce(self, tx: Tx, state: State, decision: Decision) -> bool:
         """Emit new reasons for which jobs wait; True when some are left for the next round."""

@@ -6,7 +6,7 @@ committed, so memory never runs ahead of the database; README.md says why it can
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import asyncpg
@@ -15,6 +15,7 @@ from drivetrain_schemas.jobs import JobState
 from services.scheduler import store, store_runs
 from services.scheduler.core.model import Holding, QueuedJob
 from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.core.queue import Queue
 from services.scheduler.core.snapshot import Snapshot
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
@@ -46,13 +47,12 @@ class Found:
 
 async def read(connection: asyncpg.Connection) -> State:
     """Everything, from the tables. The caller holds the writer lock."""
-    empty = State(
-        change=await store.last_change(connection),
-        snapshot=Snapshot(Occupancy(await store.nodes(connection))),
-    )
-    found = await _complete(connection, await store.live_jobs(connection))
-    held = await store_runs.holdings(connection)
-    return replaced(empty, replace(found, holdings=held))
+    change = await store.last_change(connection)
+    jobs = {job.job_id: job for job in await store.live_jobs(connection)}
+    found = await _complete(connection, jobs.values())
+    held = {each.allocation_id: each for each in await store_runs.holdings(connection)}
+    occupancy = Occupancy(await store.nodes(connection), held)
+    return State(change, jobs, found.lives, Snapshot(occupancy, Queue.of(_queued(jobs.values()))))
 
 
 async def refresh(
@@ -87,26 +87,34 @@ def replaced(state: State, found: Found) -> State:
     )
 
 
-def differences(state: State, true: State) -> tuple[str, ...]:
-    """Where the state is not what the tables hold: the ids of jobs and nodes, for the log."""
-    ids = state.jobs.keys() | true.jobs.keys() | state.lives.keys() | true.lives.keys()
-    wrong = [
-        job_id
-        for job_id in sorted(ids)
-        if state.jobs.get(job_id) != true.jobs.get(job_id)
-        or state.lives.get(job_id) != true.lives.get(job_id)
-    ]
-    held, truly_held = state.snapshot.occupancy, true.snapshot.occupancy
-    wrong += sorted(
-        allocation_id
-        for allocation_id in held.holdings.keys() | truly_held.holdings.keys()
-        if held.holdings.get(allocation_id) != truly_held.holdings.get(allocation_id)
-    )
-    if state.snapshot.queue != true.snapshot.queue:
-        wrong.append("the queue")
-    if held.nodes != truly_held.nodes:
-        wrong.append("the nodes")
-    return tuple(wrong)
+async def differences(connection: asyncpg.Connection, state: State) -> tuple[str, ...]:
+    """Where the state is not what the tables hold: ids, for the log.
+
+    A job's change number stands for its row, so only the rows of started jobs are read whole.
+    """
+    changes = await store.live_changes(connection)
+    known = {job_id: job.change for job_id, job in state.jobs.items()}
+    wrong = {job_id for job_id, _ in known.items() ^ changes.items()}
+    started = [job for job in state.jobs.values() if job.state is not JobState.QUEUED]
+    lives = (await _complete(connection, started)).lives
+    wrong |= _differing(state.lives, lives)
+    occupancy = state.snapshot.occupancy
+    held = {each.allocation_id: each for each in await store_runs.holdings(connection)}
+    wrong |= _differing(occupancy.holdings, held)
+    if state.snapshot.queue != Queue.of(_queued(state.jobs.values())):
+        wrong.add("the queue")
+    if occupancy.nodes != await store.nodes(connection):
+        wrong.add("the nodes")
+    return tuple(sorted(wrong))
+
+
+def changed_lives(before: State, state: State) -> set[str]:
+    """The jobs whose run is another value than before, or is new."""
+    return {job_id for job_id, live in state.lives.items() if before.lives.get(job_id) is not live}
+
+
+def _differing(known: Mapping[str, V], true: Mapping[str, V]) -> set[str]:
+    return {key for key in known.keys() | true.keys() if known.get(key) != true.get(key)}
 
 
 async def _complete(connection: asyncpg.Connection, jobs: Iterable[JobRow]) -> Found:

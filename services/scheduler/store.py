@@ -169,6 +169,17 @@ async def last_change(connection: asyncpg.Connection) -> int:
     return number
 
 
+async def live_changes(connection: asyncpg.Connection) -> Mapping[str, int]:
+    """The change number of every job that is not finished."""
+    rows = await connection.fetch(
+        """select job_id, change from jobs where state = 'queued'
+        union all
+        select job_id, change from jobs where job_id in (
+            select job_id from runs where ended_at is null)"""
+    )
+    return {row["job_id"]: row["change"] for row in rows}
+
+
 async def jobs_changed(connection: asyncpg.Connection, after: int) -> list[JobRow]:
     """Those whose change number is higher."""
     rows = await connection.fetch(f"select {_COLUMNS} from jobs where change > $1", after)
@@ -251,19 +262,29 @@ async def set_announced(
     )
 
 
-async def set_job_starting(connection: asyncpg.Connection, job_id: str, state: JobState) -> int:
-    """The next attempt's number."""
-    attempt: int = await connection.fetchval(
-        """update jobs set state = $2, num_runs = num_runs + 1, not_before_at = null,
-            waiting_reason = null where job_id = $1 returning num_runs""",
-        job_id,
-        str(state),
+async def set_jobs_starting(
+    connection: asyncpg.Connection, states: Mapping[str, JobState]
+) -> Mapping[str, int]:
+    """By job id: the next attempt's number."""
+    rows = await connection.fetch(
+        """update jobs set state = starting.state, num_runs = num_runs + 1, not_before_at = null,
+            waiting_reason = null
+        from unnest($1::text[], $2::text[]) as starting (job_id, state)
+        where jobs.job_id = starting.job_id returning jobs.job_id, num_runs""",
+        list(states),
+        [str(state) for state in states.values()],
     )
-    return attempt
+    return {row["job_id"]: row["num_runs"] for row in rows}
 
 
-async def set_job_state(connection: asyncpg.Connection, job_id: str, state: JobState) -> None:
-    await connection.execute("update jobs set state = $2 where job_id = $1", job_id, str(state))
+async def set_job_states(connection: asyncpg.Connection, states: Mapping[str, JobState]) -> None:
+    await connection.execute(
+        """update jobs set state = new.state
+        from unnest($1::text[], $2::text[]) as new (job_id, state)
+        where jobs.job_id = new.job_id""",
+        list(states),
+        [str(state) for state in states.values()],
+    )
 
 
 async def finish_job(connection: asyncpg.Connection, job_id: str, state: JobState) -> datetime:

@@ -54,6 +54,15 @@ class PodRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedPod:
+    """ENDED or LOST, and how it ended where that is known."""
+
+    pod_id: str
+    state: PodState
+    exit: PodExit | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AllocationRow:
     """An allocation with its slots."""
 
@@ -68,10 +77,12 @@ class AllocationRow:
 # -- runs -------------------------------------------------------------------------------------
 
 
-async def next_fence(connection: asyncpg.Connection) -> int:
-    """Higher than any before, for this job and every other."""
-    fence: int = await connection.fetchval("select nextval('fences')")
-    return fence
+async def next_fences(connection: asyncpg.Connection, number: int) -> list[int]:
+    """Each higher than any before, for this job and every other."""
+    rows = await connection.fetch(
+        "select nextval('fences') as fence from generate_series(1, $1::int)", number
+    )
+    return [row["fence"] for row in rows]
 
 
 async def free_ports(
@@ -91,19 +102,26 @@ async def free_ports(
     return [row["port"] for row in rows]
 
 
-async def insert_run(connection: asyncpg.Connection, run: RunRow, granted_at: datetime) -> None:
-    await connection.execute(
+async def insert_runs(
+    connection: asyncpg.Connection, planned: Sequence[tuple[RunRow, AllocationRow]]
+) -> None:
+    await connection.executemany(
         """insert into runs
             (run_id, job_id, attempt, fence, state, master_port, device_type, granted_at)
         values ($1, $2, $3, $4, $5, $6, $7, $8)""",
-        run.run_id,
-        run.job_id,
-        run.attempt,
-        run.fence,
-        str(run.state),
-        run.master_port,
-        run.device_type,
-        granted_at,
+        [
+            (
+                run.run_id,
+                run.job_id,
+                run.attempt,
+                run.fence,
+                str(run.state),
+                run.master_port,
+                run.device_type,
+                allocation.granted_at,
+            )
+            for run, allocation in planned
+        ],
     )
 
 
@@ -122,14 +140,19 @@ async def live_runs_of(
     return tuple(_run(row) for row in rows)
 
 
-async def start_run(connection: asyncpg.Connection, run_id: str, state: RunState) -> datetime:
-    moment: datetime = await connection.fetchval(
-        """update runs set state = $2, started_at = greatest(granted_at, clock_timestamp())
-        where run_id = $1 returning started_at""",
-        run_id,
-        str(state),
+async def start_runs(
+    connection: asyncpg.Connection, states: Mapping[str, RunState]
+) -> Mapping[str, datetime]:
+    """By run id: when it was started."""
+    rows = await connection.fetch(
+        """update runs set state = new.state,
+            started_at = greatest(granted_at, clock_timestamp())
+        from unnest($1::text[], $2::text[]) as new (run_id, state)
+        where runs.run_id = new.run_id returning runs.run_id, started_at""",
+        list(states),
+        [str(state) for state in states.values()],
     )
-    return moment
+    return {row["run_id"]: row["started_at"] for row in rows}
 
 
 async def set_run_state(connection: asyncpg.Connection, run_id: str, state: RunState) -> None:
@@ -177,34 +200,44 @@ def _run(row: Any) -> RunRow:
 # -- allocations ------------------------------------------------------------------------------
 
 
-async def grant_time(connection: asyncpg.Connection, slots: Sequence[Slot]) -> datetime:
-    """Now, but not before the last release of any of these slots."""
-    moment: datetime = await connection.fetchval(
-        """select greatest(clock_timestamp(), max(last.released_at))
-        from unnest($1::text[], $2::int[]) as wanted (node_id, slot)
+async def grant_times(
+    connection: asyncpg.Connection, grants: Sequence[Sequence[Slot]]
+) -> list[datetime]:
+    """For the slots of each grant: now, but not before the last release of any of them."""
+    slots = [(place, slot) for place, each in enumerate(grants) for slot in each]
+    rows = await connection.fetch(
+        """select greatest(clock_timestamp(), max(last.released_at)) as granted_at
+        from unnest($1::int[], $2::text[], $3::int[]) as wanted (place, node_id, slot)
         left join lateral (
             select released_at from allocation_slots
             where allocation_slots.node_id = wanted.node_id and allocation_slots.slot = wanted.slot
                 and released_at is not null
-            order by released_at desc limit 1) as last on true""",
-        [slot.node_id for slot in slots],
-        [slot.number for slot in slots],
+            order by released_at desc limit 1) as last on true
+        group by place order by place""",
+        [place for place, _ in slots],
+        [slot.node_id for _, slot in slots],
+        [slot.number for _, slot in slots],
     )
-    return moment
+    return [row["granted_at"] for row in rows]
 
 
-async def insert_allocation(
-    connection: asyncpg.Connection, run: RunRow, allocation: AllocationRow
+async def insert_allocations(
+    connection: asyncpg.Connection, planned: Sequence[tuple[RunRow, AllocationRow]]
 ) -> None:
-    await connection.execute(
+    await connection.executemany(
         """insert into allocations (allocation_id, run_id, job_id, pool, device_type, granted_at)
         values ($1, $2, $3, $4, $5, $6)""",
-        allocation.allocation_id,
-        run.run_id,
-        run.job_id,
-        allocation.pool,
-        allocation.device_type,
-        allocation.granted_at,
+        [
+            (
+                allocation.allocation_id,
+                run.run_id,
+                run.job_id,
+                allocation.pool,
+                allocation.device_type,
+                allocation.granted_at,
+            )
+            for run, allocation in planned
+        ],
     )
     await connection.executemany(
         """insert into allocation_slots (allocation_id, node_id, slot, device)
@@ -212,6 +245,7 @@ async def insert_allocation(
         from nodes where node_id = $2""",
         [
             (allocation.allocation_id, slot.node_id, slot.number, SHARED)
+            for _, allocation in planned
             for slot in allocation.slots
         ],
     )
@@ -323,16 +357,19 @@ async def set_alive(connection: asyncpg.Connection, pod_ids: Collection[str]) ->
     )
 
 
-async def finish_pod(
-    connection: asyncpg.Connection, pod_id: str, state: PodState, end: PodExit | None
-) -> None:
+async def finish_pods(connection: asyncpg.Connection, pods: Sequence[FinishedPod]) -> None:
     # The transaction's time: pods that finished in one round finished together.
-    await connection.execute(
+    await connection.executemany(
         """update pods set state = $2, exit = $3, finished_at = now()
         where pod_id = $1 and finished_at is null""",
-        pod_id,
-        str(state),
-        None if end is None else end.model_dump_json(exclude_none=True),
+        [
+            (
+                pod.pod_id,
+                str(pod.state),
+                None if pod.exit is None else pod.exit.model_dump_json(exclude_none=True),
+            )
+            for pod in pods
+        ],
     )
 
 

@@ -7,6 +7,7 @@ what becomes of the job.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import asyncpg
 
@@ -55,17 +56,39 @@ MAX_DETAIL = 1000
 NUM_PROBED_PORTS = 8
 
 
-async def grant(tx: Tx, job: JobRow, granted: Grant, is_port_free: Callable[[int], bool]) -> bool:
-    """The job's next run holds these slots; its pods are intended. False where no port is free."""
+async def grant(
+    tx: Tx, grants: Sequence[tuple[JobRow, Grant]], is_port_free: Callable[[int], bool]
+) -> None:
+    """The next run of each job holds its slots; its pods are intended. By as many statements as one
+    grant takes. Where ports run out, the last ones are not granted."""
     connection = tx.connection
-    fence = await store_runs.next_fence(connection)
-    master_port = await _choose_port(connection, fence, is_port_free)
-    if master_port is None:
-        log.error("not granted: every rendezvous port is held", job_id=job.job_id)
-        return False
-    attempt = await store.set_job_starting(
-        connection, job.job_id, move_job(job.state, JobState.STARTING)
-    )
+    fences = await store_runs.next_fences(connection, len(grants))
+    ports = await _choose_ports(connection, fences, is_port_free)
+    if len(ports) < len(grants):
+        log.error("not granted: every rendezvous port is held", num_jobs=len(grants) - len(ports))
+        grants = grants[: len(ports)]
+    if not grants:
+        return
+    starting = {job.job_id: move_job(job.state, JobState.STARTING) for job, _ in grants}
+    attempts = await store.set_jobs_starting(connection, starting)
+    times = await store_runs.grant_times(connection, [granted.slots for _, granted in grants])
+    planned = [
+        _plan(job, granted, attempts[job.job_id], fence, port, granted_at)
+        for (job, granted), fence, port, granted_at in zip(
+            grants, fences, ports, times, strict=False
+        )
+    ]
+    await store_runs.insert_runs(connection, planned)
+    await store_runs.insert_allocations(connection, planned)
+    pods = [gang(run, granted) for (run, _), (_, granted) in zip(planned, grants, strict=True)]
+    await store_runs.insert_pods(connection, [pod for each in pods for pod in each])
+    for (job, _), (run, allocation), each in zip(grants, planned, pods, strict=True):
+        await _emit_granted(tx, job, run, allocation, len(each))
+
+
+def _plan(
+    job: JobRow, granted: Grant, attempt: int, fence: int, master_port: int, granted_at: datetime
+) -> tuple[RunRow, AllocationRow]:
     run = RunRow(
         run_id=run_id_for(job.job_id, attempt),
         job_id=job.job_id,
@@ -80,12 +103,14 @@ async def grant(tx: Tx, job: JobRow, granted: Grant, is_port_free: Callable[[int
         pool=job.kind.pool,
         device_type=granted.device_type,
         slots=granted.slots,
-        granted_at=await store_runs.grant_time(connection, granted.slots),
+        granted_at=granted_at,
     )
-    pods = gang(run, granted)
-    await store_runs.insert_run(connection, run, allocation.granted_at)
-    await store_runs.insert_allocation(connection, run, allocation)
-    await store_runs.insert_pods(connection, pods)
+    return run, allocation
+
+
+async def _emit_granted(
+    tx: Tx, job: JobRow, run: RunRow, allocation: AllocationRow, num_pods: int
+) -> None:
     await _emit(
         tx,
         job,
@@ -107,22 +132,23 @@ async def grant(tx: Tx, job: JobRow, granted: Grant, is_port_free: Callable[[int
             attempt=run.attempt,
             fence=run.fence,
             allocation_id=allocation.allocation_id,
-            num_pods=len(pods),
+            num_pods=num_pods,
         ),
     )
     instruments.GRANTS.inc()
-    log.info("allocation granted", run_id=run.run_id, fence=run.fence, num_pods=len(pods))
-    return True
+    log.info("allocation granted", run_id=run.run_id, fence=run.fence, num_pods=num_pods)
 
 
-async def _choose_port(
-    connection: asyncpg.Connection, fence: int, is_port_free: Callable[[int], bool]
-) -> int | None:
-    """A port that no live run holds; preferably one at which nothing else listens now."""
+async def _choose_ports(
+    connection: asyncpg.Connection, fences: Sequence[int], is_port_free: Callable[[int], bool]
+) -> list[int]:
+    """A port for each fence that no live run holds; preferably one at which nothing listens now."""
+    limit = len(fences) + NUM_PROBED_PORTS
     free = await store_runs.free_ports(
-        connection, FIRST_PORT, NUM_PORTS, first_candidate(fence), NUM_PROBED_PORTS
+        connection, FIRST_PORT, NUM_PORTS, first_candidate(fences[0]), limit
     )
-    return next(filter(is_port_free, free), free[0] if free else None)
+    silent = {port for port in free if is_port_free(port)}
+    return sorted(free, key=lambda port: port not in silent)[: len(fences)]
 
 
 def gang(run: RunRow, granted: Grant) -> tuple[PodRow, ...]:
@@ -155,23 +181,33 @@ async def wait(
     await _emit(tx, job, event)
 
 
-async def start(tx: Tx, live: LiveRun) -> LiveRun:
-    """Every pod of the gang was seen alive. Returns the run as it is now."""
-    job, run = live.job, live.run
-    state = move_run(run.state, RunState.RUNNING)
-    started_at = await store_runs.start_run(tx.connection, run.run_id, state)
-    job_state = move_job(job.state, JobState.RUNNING)
-    await store.set_job_state(tx.connection, job.job_id, job_state)
-    event = RunStarted(
-        job_id=run.job_id,
-        run_id=run.run_id,
-        attempt=run.attempt,
-        fence=run.fence,
-        started_at=started_at,
-    )
-    await _emit(tx, job, event)
-    log.info("run started", run_id=run.run_id)
-    return replace(live, job=replace(job, state=job_state), run=replace(run, state=state))
+async def start(tx: Tx, lives: Sequence[LiveRun]) -> dict[str, LiveRun]:
+    """Every pod of these gangs was seen alive. Returns the runs as they are now, by id."""
+    if not lives:
+        return {}
+    runs = {live.run.run_id: move_run(live.run.state, RunState.RUNNING) for live in lives}
+    jobs = {live.job.job_id: move_job(live.job.state, JobState.RUNNING) for live in lives}
+    started_at = await store_runs.start_runs(tx.connection, runs)
+    await store.set_job_states(tx.connection, jobs)
+    for live in lives:
+        run = live.run
+        event = RunStarted(
+            job_id=run.job_id,
+            run_id=run.run_id,
+            attempt=run.attempt,
+            fence=run.fence,
+            started_at=started_at[run.run_id],
+        )
+        await _emit(tx, live.job, event)
+        log.info("run started", run_id=run.run_id)
+    return {
+        live.run.run_id: replace(
+            live,
+            job=replace(live.job, state=jobs[live.job.job_id]),
+            run=replace(live.run, state=runs[live.run.run_id]),
+        )
+        for live in lives
+    }
 
 
 async def stop(tx: Tx, run: RunRow, reason: str) -> None:

@@ -27,19 +27,19 @@ def hear_beacon(known: Steadiness | None, at: float, interval: float) -> Steadin
     return Steadiness(at, known.steady_since)
 
 
-def is_lapsed(
-    heard_at: float,
+def silence_limit(
     beacons: Mapping[int, Steadiness],
     num_partitions: int,
     now: float,
     *,
     lease: float,
     interval: float,
-) -> bool:
-    """True when the run was silent for a whole lease during which every beacon came back."""
+) -> float | None:
+    """A run that was last heard before this was silent for a whole lease during which every beacon
+    came back; None while silence says nothing about any run."""
     if len(beacons) < num_partitions:
-        return False
+        return None
     if any(now - beacon.last_at > MISSED_BEACONS * interval for beacon in beacons.values()):
-        return False
+        return None
     steady_since = max(beacon.steady_since for beacon in beacons.values())
-    return now - max(heard_at, steady_since) > lease
+    return now - lease if steady_since < now - lease else None

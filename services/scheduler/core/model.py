@@ -4,7 +4,7 @@ Frozen values only. A `Slot` is the unit that is granted; its id is (node, numbe
 `devices` slots of one pool and, because an allocation has one device type, of one device type.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from drivetrain_schemas.jobs import WaitingReason
@@ -61,11 +61,12 @@ class QueuedJob:
     submission: int
     not_before: datetime | None = None
     announced: WaitingReason | None = None
+    # Sorts higher priority first, then earlier submission; the id decides between equals.
+    order: tuple[int, int, str] = field(init=False, compare=False)
 
-    @property
-    def order(self) -> tuple[int, int, str]:
-        """Sorts higher priority first, then earlier submission; the id decides between equals."""
-        return (-self.kind.priority, self.submission, self.job_id)
+    def __post_init__(self) -> None:
+        order = (-self.kind.priority, self.submission, self.job_id)
+        object.__setattr__(self, "order", order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,13 @@ class Queue:
 
     def position(self, job: QueuedJob) -> int:
         """The job's place among all that wait in its pool, from 1."""
-        return 1 + sum(
-            bisect_left(line, job.order, key=_order)
-            for kind, line in self.lines.items()
-            if kind.pool == job.kind.pool
-        )
+        num_before = 0
+        for kind, line in self.lines.items():
+            if kind.pool != job.kind.pool or kind.priority < job.kind.priority:
+                continue
+            is_above = kind.priority > job.kind.priority
+            num_before += len(line) if is_above else bisect_left(line, job.order, key=_order)
+        return num_before + 1
 
     def next_delay_end(self, now: datetime) -> datetime | None:
         """When the next job may start that may not start now."""

@@ -33,10 +33,10 @@ def plant_release_without_proof(monkeypatch):
 
 
 def plant_fence_that_stands_still(monkeypatch):
-    async def next_fence(connection):
-        return 1
+    async def next_fences(connection, number):
+        return [1] * number
 
-    monkeypatch.setattr(store_runs, "next_fence", next_fence)
+    monkeypatch.setattr(store_runs, "next_fences", next_fences)
 
 
 def plant_cancel_that_forgets_the_run(monkeypatch):
@@ -60,9 +60,9 @@ def plant_memory_ahead_of_the_commit(monkeypatch):
         last[:] = [await refresh(connection, state, touched)]
         return last[0]
 
-    async def apply(self, platform, acted):
+    async def apply(self, platform, seen):
         try:
-            return await original(self, platform, acted)
+            return await original(self, platform, seen)
         except Exception:
             self.state = last[0] if last else None
             raise

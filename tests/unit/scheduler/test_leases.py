@@ -3,7 +3,7 @@
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
 
-from services.scheduler.core.leases import Steadiness, hear_beacon, is_lapsed
+from services.scheduler.core.leases import Steadiness, hear_beacon, silence_limit
 from services.scheduler.leases import partition_keys
 
 STEADY = {0: Steadiness(99, 0), 1: Steadiness(100, 10)}
@@ -12,7 +12,11 @@ CASES = {
     "heard within the lease": (90, STEADY, False),
     "no beacon has come back yet": (0, {}, False),
     "the beacon of one partition never came back": (0, {0: STEADY[0]}, False),
-    "the beacon has stopped: the broker is away": (0, {0: Steadiness(93, 0), 1: STEADY[1]}, False),
+    "the beacon has stopped, with the broker": (
+        0,
+        {0: Steadiness(93, 0), 1: STEADY[1]},
+        False,
+    ),
     "the beacon is back, but not for a whole lease": (
         0,
         {0: Steadiness(99, 86), 1: STEADY[1]},
@@ -22,11 +26,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("heard_at", "beacons", "want"), CASES.values(), ids=CASES.keys())
-def test_is_lapsed(heard_at, beacons, want):
-    assert is_lapsed(heard_at, beacons, 2, now=100, lease=15, interval=2) is want
+def test_when_silence_counts(heard_at, beacons, want):
+    limit = silence_limit(beacons, 2, now=100, lease=15, interval=2)
+    assert (limit is not None and heard_at < limit) is want
 
 
-def test_a_pause_of_the_beacon_starts_the_count_anew():
+def test_a_pause_of_the_beacon_starts_the_count_again():
     steady = hear_beacon(hear_beacon(None, 10, interval=2), 12, interval=2)
     assert steady == Steadiness(last_at=12, steady_since=10)
 
