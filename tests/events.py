@@ -9,6 +9,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, encode, parse
 from services.runtime.bus import Record
 from services.runtime.database import Database
+from services.runtime.outbox import unpack
 from services.runtime.processing import (
     BatchHandler,
     EventProcessor,
@@ -95,7 +96,7 @@ async def parked(database: Database) -> list[Mapping[str, str]]:
 
 
 def _headers(row: Any) -> list[tuple[str, bytes]]:
-    return list(zip(row["header_names"], row["header_values"], strict=True))
+    return [(name, value or b"") for name, value in unpack(row["headers"])]
 
 
 async def _last_row(database: Database) -> int:

@@ -52,10 +52,16 @@ _HEADER_BYTES = 10
 
 def size_bytes(record: Record | OutRecord) -> int:
     """What a record takes on the wire, at most: key, value, headers and the headers' lengths."""
-    num_bytes = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        num_bytes += len(name.encode()) + len(value or b"") + _HEADER_BYTES
-    return num_bytes
+    names = "".join([name for name, _ in record.headers])
+    values = b"".join([value for _, value in record.headers if value])
+    lengths = len(record.headers) * _HEADER_BYTES
+    return (
+        len(record.key or b"")
+        + len(record.value or b"")
+        + len(names.encode())
+        + len(values)
+        + lengths
+    )
 
 
 class Outcome(Enum):

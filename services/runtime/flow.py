@@ -8,8 +8,8 @@ released, and so all held keys are due at once.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 RETRY_SECONDS = 1.0
 MAX_ROWS = 10_000
@@ -17,8 +17,7 @@ MAX_BYTES = 16_000_000
 MAX_PROBED_KEYS = 100
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(NamedTuple):
     """Records of one topic with one key: their order is kept."""
 
     topic: str

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import asyncpg
+import msgspec
 
 from services.runtime.bus import OutRecord, size_bytes
 
@@ -23,7 +24,9 @@ order by topic collate "C", key collate "C"
 on conflict (topic, key) do update set seq = outbox_counter.seq + excluded.seq
 returning topic, key, seq
 """
-_COLUMNS = ("topic", "key", "value", "header_names", "header_values", "size_bytes")
+_COLUMNS = ("topic", "key", "value", "headers", "size_bytes")
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(tuple[tuple[str, bytes | None], ...])
 # The header that carries the number, at most.
 _SEQUENCE_BYTES = 64
 
@@ -45,16 +48,19 @@ async def write(connection: asyncpg.Connection, emitted: Sequence[Emitted]) -> N
     next_seq = await _raise_counters(connection, emitted)
     rows = []
     for item in emitted:
-        record = item.record
-        names = [name for name, _ in record.headers]
-        values = [value for _, value in record.headers]
+        record, headers = item.record, item.record.headers
         if item.counter is not None:
             place = (record.topic, item.counter)
-            names.append(SEQUENCE_HEADER)
-            values.append(str(next_seq[place]).encode())
+            headers = (*headers, (SEQUENCE_HEADER, b"%d" % next_seq[place]))
             next_seq[place] += 1
-        rows.append((record.topic, record.key, record.value, names, values, item.size_bytes))
+        packed = _ENCODER.encode(headers)
+        rows.append((record.topic, record.key, record.value, packed, item.size_bytes))
     await connection.copy_records_to_table("outbox", records=rows, columns=_COLUMNS)
+
+
+def unpack(headers: bytes) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of a row."""
+    return _DECODER.decode(headers)
 
 
 async def _raise_counters(

@@ -11,9 +11,8 @@ handler's whole time.)
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 
@@ -37,12 +36,15 @@ from services.runtime.instruments import (
     PUBLISH_FAILURES,
     PUBLISHED,
 )
+from services.runtime.outbox import unpack
 
 log = logs.get()
 
 # A transaction of this process wakes the relay; this finds what another left.
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
+# Acknowledgements come in bursts; so long they are gathered into one statement.
+GATHER_SECONDS = 0.005
 COUNT_SECONDS = 10.0
 BATCH_ROWS = 500
 BATCH_BYTES = 1_000_000
@@ -53,7 +55,7 @@ MIN_SEARCH_SECONDS = 0.02
 _LOCK = "select pg_try_advisory_lock(hashtextextended($1, 0))"
 # The first row always, then as many as fit.
 _NEXT = """
-select id, topic, key, value, header_names, header_values, size_bytes from (
+select id, topic, key, value, headers, size_bytes from (
     select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from (
         select * from outbox where refused_at is null
         and (topic, coalesce(key, '')) {} (select * from unnest($3::text[], $4::bytea[]))
@@ -70,8 +72,7 @@ from unnest($1::bigint[], $2::text[]) as refused (id, detail) where outbox.id = 
 _WAITING = "select count(*) from (select 1 from outbox where refused_at is null limit 10000) w"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """One row in flight."""
 
     id: int
@@ -200,8 +201,9 @@ class Relay:
             return
         del unknown[index]
         self._is_bus_available = True
+        if not self._settled:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._wake.set)
         self._settled.append((rows[index], delivery))
-        self._wake.set()
 
     async def _record(self, connection: asyncpg.Connection) -> None:
         """Write down what is settled; only then may the next rows of its keys be sent."""
@@ -219,6 +221,8 @@ class Relay:
         if refused:
             await self._set_aside(connection, refused)
         del self._settled[: len(settled)]
+        if self._settled:
+            self._wake.set()
         now = self._clock.monotonic()
         for row, _ in settled:
             self._flow.settle(row.key, row.size_bytes)
@@ -270,5 +274,4 @@ def _key(row: Any) -> Key:
 
 
 def _out_record(row: Any) -> OutRecord:
-    headers = tuple(zip(row["header_names"], row["header_values"], strict=True))
-    return OutRecord(row["topic"], row["key"], row["value"], headers)
+    return OutRecord(row["topic"], row["key"], row["value"], unpack(row["headers"]))

@@ -316,6 +316,7 @@ async def test_two_replicas_do_not_relay_at_once(database: OpenDatabase) -> None
             await say(db, 2)
             await until(lambda: first.taken == [1, 2])
             assert second.taken == []
+        await until_async_zero(db)
     async with relaying(db, second):  # the lock goes with its connection
         await say(db, 3)
         await until(lambda: second.taken == [3])

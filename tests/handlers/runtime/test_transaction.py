@@ -11,6 +11,7 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Cause, parse
 from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.errors import EventTooLarge, is_temporary
+from services.runtime.outbox import unpack
 from services.runtime.parking import Unfit, original, park, parked_id
 from tests.conftest import OpenDatabase
 from tests.events import emitted, make_event, parked
@@ -148,7 +149,7 @@ async def test_a_parked_record_is_put_back_byte_by_byte(database: OpenDatabase) 
         await park(tx, "cost", Unfit(record, "not_json", "why"))
     async with db.connection() as connection:
         row = await connection.fetchrow("select * from outbox")
-    headers = tuple(zip(row["header_names"], row["header_values"], strict=True))
+    headers = unpack(row["headers"])
     back = original(replace(record, key=row["key"], value=row["value"], headers=headers))
     want = (record.topic, record.key, record.value, record.headers)
     assert (back.topic, back.key, back.value, back.headers[:-1]) == want  # the last says its id
