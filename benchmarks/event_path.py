@@ -156,7 +156,7 @@ async def ours(access: KafkaAccess, dsn: str, prefix: str, num_events: int) -> f
     async with running(service) as process:
         async with process.platform.database.connection() as connection:
             await connection.execute(TABLE)
-        (consumer,) = process._consumers
+        (consumer,) = process.platform.consumers
         partitions = consumer.source.assignment()
         for partition in partitions:
             consumer.source.pause(partition)

@@ -40,3 +40,8 @@ OUTBOX_REFUSED = Counter(
     "drivetrain_outbox_refused_total", "Outbox rows that Kafka will never take.", ["topic"]
 )
 OUTBOX_WAITING = Gauge("drivetrain_outbox_waiting_rows", "Outbox rows not yet acknowledged.")
+PRUNED = Counter(
+    "drivetrain_retention_pruned_rows_total",
+    "Rows removed because they are no longer needed.",
+    ["table"],
+)

@@ -37,6 +37,7 @@ from services.runtime.processing import (
     topics_of,
 )
 from services.runtime.relay import Relay
+from services.runtime.retention import Retention
 from services.runtime.settings import Settings, from_process, masked
 from services.runtime.stores import open_object_store
 from services.runtime.transaction import Origin
@@ -232,7 +233,8 @@ class Running:
         platform = self.platform
         relay = Relay(platform.database, platform.publisher, platform.clock)
         async with asyncio.TaskGroup() as background:
-            tasks = [background.create_task(relay.run())]
+            retention = Retention(platform.database, platform.settings.topic_prefix, platform.clock)
+            tasks = [background.create_task(it.run()) for it in (relay, retention)]
             tasks += [background.create_task(self._own(task)) for task in self._service.tasks]
             consuming = self._start_consumers(background, tasks)
             if self._service.http is not None:

@@ -1,0 +1,118 @@
+"""How long the runtime's own tables keep their rows, and what removes them, in bounded steps.
+
+| table | a row lasts | why that is enough |
+|---|---|---|
+| `inbox`, topics of pods | the topic's retention and 7 days | the record is gone by then |
+| `inbox`, all other topics | 90 days | commands are kept 30; see below for what is kept for ever |
+| `inbox_floor` | for ever | one row per partition |
+| `outbox` | until it is acknowledged | deleted by the relay; what Kafka refuses, 90 days |
+| `outbox_counter` | for ever | one row per key: its numbers may not start again |
+| `sequence` | for ever | one row per key, as the projection's own rows |
+| `crash_watch`, `rewound` | for ever | one row per group and partition |
+
+A record of a topic that is kept for ever can be read again at any time: a group whose offsets are
+lost starts at the earliest record. So before inbox rows are deleted, `inbox_floor` notes how far
+each partition was handled: a record before that offset, appended before that time, was handled. (A
+topic that was deleted and created again has small offsets, but later times.) What comes again at a
+*later* offset is a replay of a parked record, or a row that the relay sends again: the first is
+refused after half of that time (`may_be_replayed`), the second follows within an outage.
+"""
+
+from datetime import datetime, timedelta
+
+import asyncpg
+
+from drivetrain_schemas.topics import TOPICS, Topic
+from services.runtime import logs
+from services.runtime.clock import Clock
+from services.runtime.database import Database
+from services.runtime.errors import is_temporary
+from services.runtime.instruments import PRUNED
+
+log = logs.get()
+
+KEEP = timedelta(days=90)
+# Topics that pods write: many records, each kept for a short time.
+MARGIN = timedelta(days=7)
+PASS_SECONDS = 600.0
+STEP_SECONDS = 0.05
+STEP_ROWS = 5_000
+
+_PRUNE_INBOX = """
+with pruned as (
+    delete from inbox where ctid = any(array(
+        select ctid from inbox
+        where topic = $1 and handled_at < clock_timestamp() - $2::interval
+        order by handled_at limit $3))
+    returning partition, "offset", handled_at),
+floor as (
+    insert into inbox_floor (topic, partition, "offset", handled_until)
+    select $1, partition, max("offset") + 1, max(handled_at) from pruned group by partition
+    on conflict (topic, partition) do update set
+        "offset" = greatest(inbox_floor."offset", excluded."offset"),
+        handled_until = greatest(inbox_floor.handled_until, excluded.handled_until))
+select count(*) from pruned
+"""
+_PRUNE_REFUSED = """
+with pruned as (
+    delete from outbox where id = any(array(
+        select id from outbox where refused_at < clock_timestamp() - $1::interval
+        order by refused_at limit $2))
+    returning id)
+select count(*) from pruned
+"""
+
+
+def inbox_keep(topic: Topic) -> timedelta:
+    """How long an inbox row of an event on this topic lasts."""
+    retention = timedelta(milliseconds=topic.retention_ms)
+    return retention + MARGIN if timedelta(0) < retention <= MARGIN else KEEP
+
+
+def may_be_replayed(topic: Topic, parked_at: datetime, now: datetime) -> bool:
+    """False where a service that handled the record may have forgotten that it did.
+
+    Half of what the inbox keeps: parking may be late by as much as the other half.
+    """
+    return now - parked_at <= inbox_keep(topic) / 2
+
+
+class Retention:
+    """Prunes the tables of one service until cancelled."""
+
+    def __init__(self, database: Database, topic_prefix: str, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._keep = {topic_prefix + topic.name: inbox_keep(topic) for topic in TOPICS}
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.prune()
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.warning("pruning waits for Postgres", error=repr(error))
+            await self._clock.sleep(PASS_SECONDS)
+
+    async def prune(self) -> None:
+        """One pass: every row that may go."""
+        for topic, keep in self._keep.items():
+            await self._in_steps("inbox", _PRUNE_INBOX, topic, keep)
+        await self._in_steps("outbox", _PRUNE_REFUSED, KEEP)
+
+    async def _in_steps(self, table: str, statement: str, *arguments: object) -> None:
+        """Short transactions with a pause after each, so that handlers are not held up."""
+        while True:
+            async with self._database.connection() as connection:
+                num_rows = await _count(connection, statement, *arguments)
+            if num_rows:
+                PRUNED.labels(table).inc(num_rows)
+                log.info("rows pruned", table=table, rows=num_rows)
+            if num_rows < STEP_ROWS:
+                return
+            await self._clock.sleep(STEP_SECONDS)
+
+
+async def _count(connection: asyncpg.Connection, statement: str, *arguments: object) -> int:
+    return int(await connection.fetchval(statement, *arguments, STEP_ROWS))
