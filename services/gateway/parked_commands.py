@@ -10,6 +10,7 @@ meanwhile is newer and is not touched.
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from drivetrain_schemas.ids import digest_id
 from drivetrain_schemas.parked import (
@@ -30,6 +31,7 @@ from services.gateway.queries.rows import Place, Row
 from services.runtime import logs
 from services.runtime.bus import OutRecord
 from services.runtime.parking import replay_header
+from services.runtime.retention import replay_refusal
 
 log = logs.get()
 
@@ -121,7 +123,8 @@ class _Decision:
 
 async def decide_one(gateway: Gateway, tenant_id: str, row: Row, choice: Choice) -> bool:
     """True once it is shown. Raises Problem where the record cannot be replayed."""
-    reason = _reason_against(choice, row, _known_topics(gateway))
+    now = gateway.platform.clock.now()
+    reason = _reason_against(choice, row, _known_topics(gateway), now)
     if reason is not None:
         raise Problem(409, "cannot_be_replayed", reason)
     decision = _Decision(gateway, tenant_id, choice)
@@ -144,7 +147,8 @@ async def decide_all(
             outcome.next = None
             break
         chunk = _first_bytes(rows) if choice.state is ParkedState.REPLAYED else rows
-        fit = [row for row in chunk if _reason_against(choice, row, known) is None]
+        now = gateway.platform.clock.now()
+        fit = [row for row in chunk if _reason_against(choice, row, known, now) is None]
         if choice.state is ParkedState.REPLAYED:
             async with gateway.platform.database.connection() as connection:
                 fit = await parked_queries.records(connection, [row["parked_id"] for row in fit])
@@ -174,14 +178,16 @@ def _known_topics(gateway: Gateway) -> frozenset[str]:
     return frozenset(prefix + one.name for one in TOPICS if not one.name.startswith("parked."))
 
 
-def _reason_against(choice: Choice, row: Row, known_topics: Collection[str]) -> str | None:
+def _reason_against(
+    choice: Choice, row: Row, known_topics: Collection[str], now: datetime
+) -> str | None:
     if choice.state is not ParkedState.REPLAYED:
         return None
     if row["topic"] not in known_topics:
         return f"the record names no topic of the platform to go back to ({row['topic'][:120]!r})"
     if row["is_omitted"]:
         return f"the record was too large to be kept ({row['size_bytes']:,} bytes)"
-    return None
+    return replay_refusal(row["topic"], row["parked_at"], now)
 
 
 def _original(row: Row) -> OutRecord:

@@ -18,6 +18,7 @@ from drivetrain_schemas.ids import digest_id
 from drivetrain_schemas.topics import parked_topic
 from services.runtime.bus import OutRecord, Record, size_bytes
 from services.runtime.errors import PlatformError
+from services.runtime.retention import replay_refusal
 from services.runtime.transaction import Tx
 
 HEADER = "x-parked-"
@@ -28,8 +29,8 @@ _ID = "parked_"
 _HALF = 13
 
 
-class NotKept(PlatformError):
-    """The record was too large to be parked; read it where it came from."""
+class NotReplayable(PlatformError):
+    """The record was too large to be parked, or was parked too long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,22 @@ def replay_header(parked_id: str) -> tuple[str, bytes]:
     return HEADER + "replay-of", parked_id.encode()
 
 
-def original(record: Record) -> OutRecord:
+def original(record: Record, now: datetime) -> OutRecord:
     """The record to be put back on its topic: as it was, with the header of a replay.
 
-    Raises NotKept.
+    Raises NotReplayable.
     """
+    topic = parked_fact(record, "topic")
     if parked_fact(record, "omitted"):
-        place = [parked_fact(record, name) for name in ("topic", "partition", "offset")]
-        raise NotKept(f"too large to be parked; it was read at {'/'.join(place)}")
+        place = [topic, parked_fact(record, "partition"), parked_fact(record, "offset")]
+        raise NotReplayable(f"too large to be parked; it was read at {'/'.join(place)}")
+    # The broker's time: it cannot be wrong by a header.
+    parked_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+    refusal = replay_refusal(topic, parked_at, now)
+    if refusal is not None:
+        raise NotReplayable(refusal)
     headers = (*_own_headers(record.headers), replay_header(parked_fact(record, "id")))
-    return OutRecord(parked_fact(record, "topic"), record.key, record.value, headers)
+    return OutRecord(topic, record.key, record.value, headers)
 
 
 def parked_fact(record: Record, name: str) -> str:

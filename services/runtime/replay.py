@@ -2,18 +2,19 @@
 
 An `ID` is a parked id; `all` means every one. Events keep their ids. The parked topic is read once,
 from its start to its present end, and nothing is removed from it. Records are put back in chunks as
-they are read, so memory does not grow with their number. What was too large to be kept is named and
-left out.
+they are read, so memory does not grow with their number. What was too large to be kept, or was
+parked too long ago (`retention`), is named and left out.
 """
 
 import sys
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 
 from drivetrain_schemas.topics import parked_topic
 from services.runtime.bus import Outcome, OutRecord, Publisher, PublishFailed, Record, size_bytes
 from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, read_to_end
-from services.runtime.parking import NotKept, original, parked_fact
+from services.runtime.parking import NotReplayable, original, parked_fact
 from services.runtime.transaction import Origin
 
 CHUNK_RECORDS = 500
@@ -26,7 +27,7 @@ async def replay(
     """Returns the exit code: 0 when something was put back and everything asked for was found."""
     topic = origin.topic_prefix + parked_topic(service).name
     publisher = KafkaPublisher(access, f"{topic}.replay")
-    run = _Replay(publisher, parked_ids)
+    run = _Replay(publisher, parked_ids, datetime.now(UTC))
     problem = ""
     try:
         async for batch in read_to_end(access, topic):
@@ -44,7 +45,8 @@ async def replay(
 class _Replay:
     """One pass over a parked topic."""
 
-    def __init__(self, publisher: Publisher, parked_ids: Collection[str]) -> None:
+    def __init__(self, publisher: Publisher, parked_ids: Collection[str], now: datetime) -> None:
+        self._now = now
         self.missing = set(parked_ids) - {"all"}
         self.num_replayed = 0
         self._takes_all = "all" in parked_ids
@@ -66,8 +68,8 @@ class _Replay:
             self._seen.add(parked_id)
             self.missing.discard(parked_id)
             try:
-                put_back = original(record)
-            except NotKept as error:
+                put_back = original(record, self._now)
+            except NotReplayable as error:
                 print(f"{parked_id} is not replayed: {error}", file=sys.stderr)
                 continue
             self._chunk.append((parked_id, put_back))

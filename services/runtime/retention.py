@@ -15,7 +15,7 @@ lost starts at the earliest record. So before inbox rows are deleted, `inbox_flo
 each partition was handled: a record before that offset, appended before that time, was handled. (A
 topic that was deleted and created again has small offsets, but later times.) What comes again at a
 *later* offset is a replay of a parked record, or a row that the relay sends again: the first is
-refused after half of that time (`may_be_replayed`), the second follows within an outage.
+refused after half of that time (`replay_refusal`), the second follows within an outage.
 """
 
 from datetime import datetime, timedelta
@@ -69,12 +69,20 @@ def inbox_keep(topic: Topic) -> timedelta:
     return retention + MARGIN if timedelta(0) < retention <= MARGIN else KEEP
 
 
-def may_be_replayed(topic: Topic, parked_at: datetime, now: datetime) -> bool:
-    """False where a service that handled the record may have forgotten that it did.
+def replay_refusal(topic_name: str, parked_at: datetime, now: datetime) -> str | None:
+    """Why a record of this topic (full name) may not be replayed any more; None where it may.
 
-    Half of what the inbox keeps: parking may be late by as much as the other half.
+    A service that handled it may have forgotten that it did. The limit is half of what the inbox
+    keeps: a record may be parked as late as the other half.
     """
-    return now - parked_at <= inbox_keep(topic) / 2
+    topics = (topic for topic in TOPICS if topic_name.endswith(topic.name))
+    limit = max((inbox_keep(topic) for topic in topics), default=KEEP) / 2
+    if now - parked_at <= limit:
+        return None
+    return (
+        f"it was parked over {limit.days} days ago, and a service that handled it then "
+        "may have forgotten that it did"
+    )
 
 
 class Retention:

@@ -1,6 +1,6 @@
 """Parked records at scale: filters, groups, bulk decisions, and what a failed replay looks like."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from tests.handlers.gateway.command_line import drivetrain, on_a_port
 from tests.handlers.gateway.model import PREFIX, Model, Server, serving
 
 MANY = 100_000
+# Recent enough to be replayed.
+FIRST_PARKED = datetime.now(UTC) - timedelta(days=2)
 
 
 async def listed(server: Server, **query: Any) -> list[dict[str, Any]]:
@@ -57,6 +59,17 @@ async def test_a_parked_record_is_replayed_as_it_was(model: Model) -> None:
         assert shown["replayed_at"] is not None
         assert (await server.client.post(f"/v1/parked/{foreign}/replay")).status_code == 409
         assert (await server.client.get("/v1/parked/parked_nothing")).status_code == 404
+
+
+async def test_a_record_parked_too_long_ago_is_not_replayed(model: Model) -> None:
+    """Services that handled it may have forgotten that they did."""
+    parked_id = await model.park(b"broken")
+    async with model.database.connection() as connection:
+        await connection.execute("update parked set parked_at = '2020-01-01T00:00:00Z'")
+    async with serving(model) as server:
+        answer = await server.client.post(f"/v1/parked/{parked_id}/replay")
+        assert (answer.status_code, "over 45 days ago" in answer.text) == (409, True)
+        assert server.bus.records(f"{PREFIX}commands.jobs") == []
 
 
 async def test_a_replay_that_fails_again_is_open_again_and_shown_as_such(model: Model) -> None:
@@ -220,11 +233,12 @@ async def hundred_thousand(model: Model) -> Model:
             select 'parked_' || lpad(n::text, 26, 'a'), 'scheduler', 'drivetrain.commands.jobs',
                 case n % 1000 when 0 then 'crash_loop' else 'not_json' end, '', 'number ' || n,
                 'open', array['drivetrain.commands.jobs/0/' || n],
-                timestamptz '2026-01-01' + n * interval '1 second', 0, n, 'key', 'not json',
+                $2::timestamptz + n * interval '1 second', 0, n, 'key', 'not json',
                 '{}', '{}'
             from generate_series(1, $1) as n
             """,
             MANY,
+            FIRST_PARKED,
         )
         await connection.execute(
             """
@@ -255,7 +269,7 @@ async def test_a_page_of_a_hundred_thousand_reads_no_more_than_it_shows(
             seen |= {one["parked_id"] for one in answer["records"]}
             after = answer["next"]
         assert len(seen) == MANY / 1000
-    last = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    last = FIRST_PARKED + timedelta(hours=12)
     for wanted in (Selection(), Selection(reason="crash_loop"), Selection(until=last)):
         assert await _rows_read(model, wanted, (last, "parked_z")) < 1000, wanted
 

@@ -8,13 +8,20 @@ import pytest
 
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_CHARGES, FOR_EVER, REPORTS, TOPICS
+from drivetrain_schemas.topics import (
+    COMMANDS_JOBS,
+    EVENTS_CHARGES,
+    FOR_EVER,
+    REPORTS,
+    TOPICS,
+    Topic,
+)
 from services.runtime import retention as retention_module
 from services.runtime.bus import OutRecord, Record
 from services.runtime.database import Database
 from services.runtime.instruments import PRUNED
 from services.runtime.processing import EventProcessor
-from services.runtime.retention import KEEP, MARGIN, Retention, inbox_keep, may_be_replayed
+from services.runtime.retention import KEEP, MARGIN, Retention, inbox_keep, replay_refusal
 from services.runtime.testing import ManualClock
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase
@@ -33,11 +40,11 @@ def test_an_inbox_row_outlives_every_record_of_a_topic_that_forgets() -> None:
 
 
 @pytest.mark.parametrize("topic", [COMMANDS_JOBS, EVENTS_CHARGES, REPORTS])
-def test_a_replay_is_possible_only_while_every_inbox_remembers(topic: object) -> None:
+def test_a_replay_is_possible_only_while_every_inbox_remembers(topic: Topic) -> None:
     now = datetime.now(UTC)
-    limit = inbox_keep(topic) / 2
-    assert may_be_replayed(topic, now - limit, now)
-    assert not may_be_replayed(topic, now - limit - timedelta(seconds=1), now)
+    limit, name = inbox_keep(topic) / 2, f"t.{topic.name}"
+    assert replay_refusal(name, now - limit, now) is None
+    assert replay_refusal(name, now - limit - timedelta(seconds=1), now) is not None
 
 
 def records(*offsets: int, appended_at: datetime = LONG_AGO) -> list[Record]:

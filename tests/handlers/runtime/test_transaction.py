@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -150,7 +151,8 @@ async def test_a_parked_record_is_put_back_byte_by_byte(database: OpenDatabase) 
     async with db.connection() as connection:
         row = await connection.fetchrow("select * from outbox")
     headers = unpack(row["headers"])
-    back = original(replace(record, key=row["key"], value=row["value"], headers=headers))
+    stored = replace(record, key=row["key"], value=row["value"], headers=headers)
+    back = original(stored, datetime.fromtimestamp(0, UTC))
     want = (record.topic, record.key, record.value, record.headers)
     assert (back.topic, back.key, back.value, back.headers[:-1]) == want  # the last says its id
     with pytest.raises(ValueError, match="missing"):

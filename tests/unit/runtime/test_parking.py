@@ -1,6 +1,7 @@
 """A parked record: its bytes as they were, and why and where in headers."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from services.runtime.bus import Record
 from services.runtime.parking import (
     MAX_KEPT_BYTES,
-    NotKept,
+    NotReplayable,
     Unfit,
     original,
     parked_fact,
@@ -16,8 +17,15 @@ from services.runtime.parking import (
     parked_id,
 )
 
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
 RECORD = Record(
-    "t.events.jobs", 3, 41, 0, b"job_a", b"\xff not json", (("ce_id", b"1"), ("x", b""))
+    "t.events.jobs",
+    3,
+    41,
+    int(NOW.timestamp() * 1000),
+    b"job_a",
+    b"\xff not json",
+    (("ce_id", b"1"), ("x", b"")),
 )
 
 
@@ -40,15 +48,17 @@ def test_why_and_where_can_be_read() -> None:
 
 
 def test_the_original_comes_back_byte_by_byte() -> None:
-    again = original(parked(RECORD))
+    again = original(parked(RECORD), NOW)
     assert (again.topic, again.key, again.value) == ("t.events.jobs", RECORD.key, RECORD.value)
     assert again.headers[:-1] == RECORD.headers
 
 
 def put_back(parked_record: Record, offset: int) -> Record:
     """As the service reads it after the replay."""
-    again = original(parked_record)
-    return Record(again.topic, 3, offset, 0, again.key, again.value, again.headers)
+    again = original(parked_record, NOW)
+    return Record(
+        again.topic, 3, offset, RECORD.timestamp_ms, again.key, again.value, again.headers
+    )
 
 
 def test_a_replay_that_fails_again_is_the_same_parked_record_at_another_place() -> None:
@@ -119,5 +129,14 @@ def test_the_detail_is_bounded_and_takes_any_text() -> None:
 def test_a_record_too_large_to_be_kept_is_not_put_back() -> None:
     record = parked(replace(RECORD, value=b"x" * MAX_KEPT_BYTES))
     assert int(parked_fact(record, "omitted")) > MAX_KEPT_BYTES
-    with pytest.raises(NotKept, match=r"t\.events\.jobs/3/41"):
-        original(record)
+    with pytest.raises(NotReplayable, match=r"t\.events\.jobs/3/41"):
+        original(record, NOW)
+
+
+@pytest.mark.parametrize(("topic", "days"), [("t.events.jobs", 45), ("t.reports", 3)])
+def test_what_was_parked_too_long_ago_is_not_put_back(topic: str, days: int) -> None:
+    """Services that handled it remember that for a stated time only."""
+    record = parked(replace(RECORD, topic=topic))
+    original(record, NOW + timedelta(days=days))
+    with pytest.raises(NotReplayable, match=f"over {days} days ago"):
+        original(record, NOW + timedelta(days=days + 1))
