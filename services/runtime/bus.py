@@ -7,7 +7,7 @@ contract suite runs on both.
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from services.runtime.errors import TemporaryError
 
@@ -91,6 +91,8 @@ OnSettled = Callable[[int, Delivery], None]
 
 class PublishFailed(TemporaryError):
     """Some records are not acknowledged; `deliveries` holds the outcome of each, in their order."""
+
+    part: ClassVar[str] = "Kafka"
 
     def __init__(self, deliveries: Sequence[Delivery], detail: str) -> None:
         super().__init__(detail)

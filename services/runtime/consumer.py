@@ -16,7 +16,7 @@ from services.runtime.bus import Partition, Record, RecordSource
 from services.runtime.clock import Clock
 from services.runtime.crashes import MAX_ENDS, CrashWatch, Start
 from services.runtime.database import Database
-from services.runtime.errors import PlatformError, TemporaryError, is_temporary
+from services.runtime.errors import PlatformError, TemporaryError, is_temporary, unavailable_part
 from services.runtime.instruments import BATCHES_SPLIT, HANDLING_SECONDS, PAUSED, RETRIES
 from services.runtime.processing import CannotRead, Processor, Work
 from services.runtime.rewind import Rewind
@@ -107,7 +107,8 @@ class Consumer:
                 await self.source.start()
                 return
             except TemporaryError as error:
-                log.warning("consumer waits for Kafka", group=self.group, error=str(error))
+                part = unavailable_part(error)
+                log.warning("consumer waits", group=self.group, part=part, error=str(error))
             self._moved()
             await self._clock.sleep(RETRY_SECONDS)
 
@@ -125,7 +126,8 @@ class Consumer:
         except Exception as error:
             if not is_temporary(error):
                 raise
-            log.warning("reading waits", group=self.group, error=repr(error))
+            part = unavailable_part(error)
+            log.warning("consumer waits", group=self.group, part=part, error=repr(error))
             await self._clock.sleep(RETRY_SECONDS)
         return (self.source.assignment() & self._begun) - self._crashes.alone
 
@@ -303,6 +305,7 @@ class Consumer:
             partition=partition.number,
             offset=offset,
             seconds=seconds,
+            part=unavailable_part(error),
             error=repr(error),
         )
 

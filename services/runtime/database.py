@@ -15,7 +15,7 @@ from typing import Any, cast
 import asyncpg
 
 from services.runtime import logs, migrations
-from services.runtime.errors import TemporaryError, is_temporary
+from services.runtime.errors import PostgresUnavailable, is_temporary
 from services.runtime.transaction import Origin, Tx
 
 log = logs.get()
@@ -125,7 +125,7 @@ async def _refuse_read_only(connection: Any) -> None:
     for name in ("default_transaction_read_only", "in_hot_standby"):
         if getattr(reported, name, "off") == "on":
             connection.terminate()
-            raise TemporaryError("this Postgres connection has become read-only; it is dropped")
+            raise PostgresUnavailable("this connection has become read-only; it is dropped")
 
 
 async def _leave_as_it_is(_connection: Any) -> None:

@@ -2,6 +2,7 @@
 
 PlatformError
 ├── TemporaryError      the same call may go through later: pause, back off, try again
+│   ├── KafkaUnavailable, PostgresUnavailable
 │   └── StoreError      the object store did not do what was asked, and why
 ├── EventTooLarge       what would be emitted is over the limit: no retry can pass, a bug
 └── ConfigurationError  a setting is wrong: the process ends and names the setting and the fix
@@ -11,6 +12,7 @@ a bug: the process ends, is started again, and reads the event again (docs/archi
 12).
 """
 
+import errno
 from typing import ClassVar
 
 import asyncpg
@@ -29,6 +31,18 @@ class TemporaryError(PlatformError):
     """
 
     part: ClassVar[str] = ""
+
+
+class KafkaUnavailable(TemporaryError):
+    """Kafka did not answer."""
+
+    part: ClassVar[str] = "Kafka"
+
+
+class PostgresUnavailable(TemporaryError):
+    """Postgres takes no writes at the moment."""
+
+    part: ClassVar[str] = "Postgres"
 
 
 class StoreError(TemporaryError):
@@ -75,3 +89,19 @@ def is_temporary(error: BaseException) -> bool:
         # A lost connection speaks through it, and so does a wrong argument, which is a bug.
         return not isinstance(error, ValueError) and "clos" in str(error)
     return isinstance(error, TEMPORARY_ERRORS)
+
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+
+
+def unavailable_part(error: BaseException) -> str:
+    """Which part a temporary error comes from, for logs and for people."""
+    if isinstance(error, BaseExceptionGroup):
+        return ", ".join(sorted({unavailable_part(inner) for inner in error.exceptions}))
+    if isinstance(error, TemporaryError):
+        return error.part or "another part"
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return "disk"
+    # Clients of Kafka and of the object store have errors of their own; asyncpg passes on the
+    # system's where it cannot connect.
+    return "Postgres"

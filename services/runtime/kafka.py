@@ -38,7 +38,7 @@ from services.runtime.bus import (
     PublishFailed,
     Record,
 )
-from services.runtime.errors import TemporaryError
+from services.runtime.errors import KafkaUnavailable
 from services.runtime.settings import Settings
 
 log = logs.get()
@@ -339,7 +339,7 @@ class KafkaSource:
                 await consumer.start()
         except (KafkaError, OSError, TimeoutError) as error:
             await _close(consumer)
-            raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+            raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
         except BaseException:
             await _close(consumer)
             raise
@@ -425,7 +425,7 @@ class KafkaSource:
 
     async def end_offsets(self) -> Mapping[Partition, int]:
         if self._consumer is None:
-            raise TemporaryError("the consumer has not joined yet")
+            raise KafkaUnavailable("the consumer has not joined yet")
         partitions = [
             TopicPartition(topic, number)
             for topic in self._topics
@@ -434,7 +434,7 @@ class KafkaSource:
         try:
             ends = await self._consumer.end_offsets(partitions)
         except (KafkaError, OSError) as error:
-            raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+            raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
         return {Partition(*tp): offset for tp, offset in ends.items()}
 
 
@@ -451,7 +451,7 @@ async def read_to_end(access: KafkaAccess, topic: str) -> AsyncIterator[Sequence
                 yield [_record(item) for item in items]
             left = {item for item in left if await consumer.position(item) < ends[item]}
     except (KafkaError, OSError, TimeoutError) as error:
-        raise TemporaryError(f"Kafka does not answer: {error!r}") from error
+        raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
     finally:
         await _close(consumer)
 

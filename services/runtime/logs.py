@@ -5,9 +5,11 @@ word like `password=` goes before, or a bearer token stands.
 """
 
 import logging
+import math
 import re
 import sys
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import structlog
@@ -24,6 +26,39 @@ _IN_TEXT = (
     ),
 )
 MASK = "******"
+REPEAT_SECONDS = 60.0
+
+
+class OncePerPeriod(logging.Filter):
+    """Of lines with one template, passes one per period, with the number of those left out.
+
+    aiokafka writes "Unable connect" at every attempt: 19,000 times while a broker restarted.
+    """
+
+    def __init__(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._monotonic = monotonic
+        # By logger and template: when a line was written last, and how many were left out since.
+        self._written: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        template = (record.name, str(record.msg)[:200])
+        now = self._monotonic()
+        written_at, num_left_out = self._written.get(template, (-math.inf, 0))
+        if now - written_at < self._seconds:
+            self._written[template] = written_at, num_left_out + 1
+            return False
+        if len(self._written) >= _MOST_TEMPLATES:
+            self._written.clear()
+        self._written[template] = now, 0
+        if num_left_out:
+            record.msg = f"{record.getMessage()} (and {num_left_out} more like this)"
+            record.args = ()
+        return True
+
+
+_MOST_TEMPLATES = 1000
 
 
 def configure(service: str, level: str = "info") -> None:
@@ -49,6 +84,8 @@ def configure(service: str, level: str = "info") -> None:
             processor=structlog.processors.JSONRenderer(),
         )
     )
+    repeats = OncePerPeriod(REPEAT_SECONDS)
+    handler.addFilter(lambda line: not line.name.startswith("aiokafka") or repeats.filter(line))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

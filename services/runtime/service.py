@@ -22,7 +22,7 @@ from services.runtime.callers import ReadGuard
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
-from services.runtime.errors import ConfigurationError, is_temporary
+from services.runtime.errors import ConfigurationError, is_temporary, unavailable_part
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 from services.runtime.object_store import ObjectStore
 from services.runtime.operations import ASGIApp, operations_app, serve, server
@@ -266,7 +266,7 @@ class Running:
             except Exception as error:
                 if not is_temporary(error):
                     raise
-                log.warning("service waits for Postgres", error=repr(error))
+                log.warning("service waits", part=unavailable_part(error), error=repr(error))
                 await platform.clock.sleep(1.0)
         return False
 

@@ -18,7 +18,7 @@ import asyncpg
 from drivetrain_schemas.jobs import JobSpec, WaitingReason
 from drivetrain_schemas.runs import RunState
 from services.runtime import logs
-from services.runtime.errors import TemporaryError, is_temporary
+from services.runtime.errors import TemporaryError, is_temporary, unavailable_part
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import fleet, instruments, store, store_runs, store_sightings, transitions
@@ -87,7 +87,7 @@ class Loop:
             except Exception as error:
                 if not is_temporary(error):
                     raise
-                log.warning("scheduler waits", error=repr(error))
+                log.warning("scheduler waits", part=unavailable_part(error), error=repr(error))
                 await platform.clock.sleep(STANDBY_SECONDS)
 
     async def _lead(self, platform: Platform) -> None:

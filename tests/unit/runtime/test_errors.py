@@ -1,11 +1,20 @@
 """Which failures are waited out, and which are bugs."""
 
+import errno
+
 import asyncpg
 import pytest
 from asyncpg.exceptions._base import DataError as WrongArgument
 
 from services.runtime.bus import PublishFailed
-from services.runtime.errors import TemporaryError, is_temporary
+from services.runtime.errors import (
+    KafkaUnavailable,
+    PostgresUnavailable,
+    StoreError,
+    TemporaryError,
+    is_temporary,
+    unavailable_part,
+)
 
 CLOSED = asyncpg.InterfaceError("cannot perform operation: connection is closed")
 BUSY = asyncpg.InterfaceError("cannot perform operation: another operation is in progress")
@@ -51,3 +60,22 @@ def test_waited_out(error: Exception) -> None:
 )
 def test_bugs(error: Exception) -> None:
     assert not is_temporary(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        (KafkaUnavailable("no answer"), "Kafka"),
+        (PublishFailed((), "no answer"), "Kafka"),
+        (PostgresUnavailable("read-only"), "Postgres"),
+        (asyncpg.DeadlockDetectedError("deadlock"), "Postgres"),
+        (CLOSED, "Postgres"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), "Postgres"),
+        (StoreError("s3: read-only"), "object store"),
+        (OSError(errno.ENOSPC, "no space left"), "disk"),
+        (TemporaryError("no leader"), "another part"),
+        (ExceptionGroup("both", [TimeoutError(), StoreError("x")]), "Postgres, object store"),
+    ],
+)
+def test_a_temporary_error_names_the_part_it_comes_from(error: Exception, want: str) -> None:
+    assert unavailable_part(error) == want

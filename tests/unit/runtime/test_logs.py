@@ -1,11 +1,13 @@
 """What must not be written to a log is masked: by key, in texts, and in tracebacks."""
 
 import json
+import logging
 
 import pytest
 import structlog
 
 from services.runtime import logs
+from services.runtime.logs import OncePerPeriod
 
 SECRET = "hunter2-swordfish"
 
@@ -75,3 +77,29 @@ def test_a_line_is_one_json_object_with_its_keys(capsys: pytest.CaptureFixture[s
     line = json.loads(written(capsys))
     assert (line["event"], line["job_id"], line["service"]) == ("charge recorded", "job_a", "cost")
     assert line["timestamp"].endswith("Z")
+
+
+def test_lines_of_one_template_come_once_a_minute_with_their_number() -> None:
+    now = [0.0]
+    repeats = OncePerPeriod(60.0, lambda: now[0])
+
+    def write(seconds: float, template: str, port: int) -> str | None:
+        now[0] = seconds
+        line = logging.LogRecord("aiokafka", logging.ERROR, "", 0, template, (port,), None)
+        return line.getMessage() if repeats.filter(line) else None
+
+    assert write(0, "Unable connect to %s", 1) == "Unable connect to 1"
+    assert [write(second, "Unable connect to %s", 2) for second in range(1, 60)] == [None] * 59
+    assert write(59, "Something else of %s", 3) == "Something else of 3"
+    assert write(60, "Unable connect to %s", 4) == "Unable connect to 4 (and 59 more like this)"
+    assert write(61, "Unable connect to %s", 5) is None
+    assert write(120, "Unable connect to %s", 6) == "Unable connect to 6 (and 1 more like this)"
+
+
+def test_only_aiokafka_is_held_back(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("tests")
+    for name in ("aiokafka.client", "uvicorn.error"):
+        for _ in range(5):
+            logging.getLogger(name).error("Unable connect to %s", "somewhere")
+    lines = [json.loads(line)["logger"] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["aiokafka.client", *["uvicorn.error"] * 5]
