@@ -1,26 +1,59 @@
 """`python -m tests.integration.runtime.faulty_cost FAULT`: the cost service with one fault planted.
 
-`killed-after-commit`: kill -9 at the first offset commit, so after the handler's transaction.
+`killed-after-inbox`, `killed-amid-effects`, `killed-before-commit`: kill -9 inside the transaction
+of a batch: once its inbox rows are inserted, at its third handler, and once its outbox is written.
+`killed-after-commit`: kill -9 at the first offset commit, so after the transaction of a batch.
+`bug`: the handler raises at its third event.
 `deaf`: the consumer never gets a record again and says nothing, as aiokafka was seen to do.
 `none`: no fault.
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from services.cost import store
 from services.cost.settings import CostSettings
 from services.cost.wiring import build
-from services.runtime import service, watchdog
+from services.runtime import processing, service, watchdog
 from services.runtime.kafka import KafkaSource
+from services.runtime.transaction import Tx
 
 
-async def killed(source: KafkaSource, offsets: Any) -> bool:
+async def killed(*_arguments: Any) -> bool:
     os.kill(os.getpid(), signal.SIGKILL)
     return False
+
+
+def killed_after(
+    function: Any, num_calls: int = 1, counts: Callable[[Any], bool] = lambda _: True
+) -> Any:
+    """The function, whose caller does not live to see its last call return."""
+    calls = itertools.count(1)
+
+    async def wrapped(*arguments: Any) -> Any:
+        answer = await function(*arguments)
+        if counts(arguments[0]) and next(calls) == num_calls:
+            await killed()
+        return answer
+
+    return wrapped
+
+
+def raising_after(function: Any, num_calls: int) -> Any:
+    calls = itertools.count(1)
+
+    async def wrapped(*arguments: Any) -> Any:
+        if next(calls) % num_calls == 0:
+            raise KeyError("a bug")
+        return await function(*arguments)
+
+    return wrapped
 
 
 async def deaf(
@@ -31,8 +64,17 @@ async def deaf(
 
 
 def plant(fault: str) -> None:
-    if fault == "killed-after-commit":
+    if fault == "killed-after-inbox":
+        processing._new_items = killed_after(processing._new_items)
+    elif fault == "killed-amid-effects":
+        store.insert_charge = killed_after(store.insert_charge, 3)
+    elif fault == "killed-before-commit":
+        has_emitted = Tx.has_emitted.fget
+        Tx.write_outbox = killed_after(Tx.write_outbox, 1, has_emitted)  # type: ignore[method-assign]
+    elif fault == "killed-after-commit":
         KafkaSource.commit = killed  # type: ignore[method-assign]
+    elif fault == "bug":
+        store.insert_charge = raising_after(store.insert_charge, 3)
     elif fault == "deaf":
         KafkaSource.poll = deaf  # type: ignore[assignment, method-assign]
         watchdog.CHECK_SECONDS = 0.1

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from drivetrain_schemas.allocations import AllocationReleased
@@ -20,7 +21,7 @@ from services.runtime.consumer import FailedAtRecord
 from services.runtime.kafka import KafkaAccess, KafkaPublisher
 from services.runtime.parking import parked_fact
 from services.runtime.replay import replay
-from services.runtime.service import EXIT_STUCK, Running, Service
+from services.runtime.service import EXIT_AT_RECORD, EXIT_STUCK, Running, Service
 from services.runtime.transaction import Tx
 from tests.integration.runtime.cost import cost, releases, until_charged
 from tests.platform_service import (
@@ -57,16 +58,27 @@ async def spawned(
             await process.wait()
 
 
-async def test_killed_between_the_commit_and_the_offset_each_event_is_charged_once(
-    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+FAULTS = [
+    "killed-after-inbox",
+    "killed-amid-effects",
+    "killed-before-commit",
+    "killed-after-commit",
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_killed_at_any_point_of_a_batch_each_event_is_charged_once(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, fault: str
 ) -> None:
     await cost(kafka, postgres_dsn, topic_prefix)
-    events = releases(3)
+    *events, last = releases(41)
     await produce(kafka, topic_prefix, *events)
     for _ in range(2):
-        async with spawned(kafka, postgres_dsn, topic_prefix, "killed-after-commit") as process:
+        async with spawned(kafka, postgres_dsn, topic_prefix, fault) as process:
             assert await process.wait() == -9
-    last = releases(4)[3]
+        num_handled, num_charged = await counts(postgres_dsn)
+        assert num_handled == num_charged, "one transaction"
+        assert (num_handled > 1) == (fault == "killed-after-commit"), "of many events"
     await produce(kafka, topic_prefix, last)
     causes = {event.event_id for event in (*events, last)}
     async with spawned(kafka, postgres_dsn, topic_prefix, "none") as process:
@@ -77,6 +89,15 @@ async def test_killed_between_the_commit_and_the_offset_each_event_is_charged_on
     assert len({event.event_id for event in charges}) == len(causes)
 
 
+async def test_a_bug_at_a_known_record_has_an_exit_code_of_its_own(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    await cost(kafka, postgres_dsn, topic_prefix)
+    await produce(kafka, topic_prefix, *releases(20))
+    async with spawned(kafka, postgres_dsn, topic_prefix, "bug") as process:
+        assert await process.wait() == EXIT_AT_RECORD
+
+
 async def test_a_consumer_that_went_deaf_ends_the_process_with_code_70(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
 ) -> None:
@@ -84,6 +105,18 @@ async def test_a_consumer_that_went_deaf_ends_the_process_with_code_70(
     await produce(kafka, topic_prefix, *releases(1))
     async with spawned(kafka, postgres_dsn, topic_prefix, "deaf") as process:
         assert await process.wait() == EXIT_STUCK
+
+
+async def counts(dsn: str) -> tuple[int, int]:
+    """How many events the cost service has in its inbox, and how many charges it made."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        row = await connection.fetchrow(
+            "select (select count(*) from cost.inbox), (select count(*) from cost.charges)"
+        )
+    finally:
+        await connection.close()
+    return row[0], row[1]
 
 
 class Bug(Exception):
