@@ -31,7 +31,7 @@ from services.standalone.ports import free_port
 from tests.handlers.gateway.story import Story, search
 from tests.platform_service import out_record, service_environment
 
-BASELINE_EVENTS_PER_SECOND = 100.0
+BASELINE_EVENTS_PER_SECOND = 156.0
 TARGET = 10.0
 MAX_GROWTH = 1.3
 PREFIX = "rebuild."

@@ -3,7 +3,7 @@
 It is that of the partitions this process reads.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from datetime import datetime
 
 from starlette.datastructures import MutableHeaders
@@ -25,9 +25,13 @@ STALE_SECONDS = 5.0
 
 
 class ModelAge:
-    """Looks once a second; the age grows between looks, and while none succeeds."""
+    """Looks once a second; the age grows between looks, and while none succeeds.
 
-    def __init__(self) -> None:
+    `on_change` is called when the model becomes stale, and when it is current again.
+    """
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self._on_change = on_change
         self._freshness: Freshness | None = None
         self._is_stale = False
 
@@ -60,6 +64,7 @@ class ModelAge:
             self._is_stale = is_stale
             state = "read model is behind" if is_stale else "read model is current"
             log.warning(state, age_seconds=round(seconds), lag_records=self.lag_records)
+            self._on_change()
 
 
 async def _partitions(platform: Platform) -> dict[Hashable, PartitionState]:

@@ -11,7 +11,8 @@ from services.runtime.service import Service
 
 
 def build(settings: GatewaySettings) -> Service:
-    live, model_age = Live(), ModelAge()
+    live = Live()
+    model_age = ModelAge(lambda: live.announce("stale"))
     handle_batch = events_handler(live.wake)
     return Service(
         name="gateway",

@@ -1,6 +1,6 @@
 """Templates to pages. Everything is escaped; what is missing in a template is an error."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from services.gateway.model_age import STALE_SECONDS
 from services.runtime.disk import read_disk, warning
 
 # Events of the stream that are no events of the timeline.
-HINTS = ("submitted", "parked")
+HINTS = ("submitted", "parked", "stale")
 FOLDER = Path(__file__).parent
 
 
@@ -64,14 +64,15 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
     """The template as a page."""
     template = _ENVIRONMENT.get_template(name)
     gateway: Gateway = request.app.state.gateway
-    age = gateway.model_age.seconds(gateway.platform.clock.now())
+    now = gateway.platform.clock.now()
+    age = gateway.model_age.seconds(now)
     directory = gateway.settings.data_directory
     values = {
         "path": request.url.path,
         "place": "",
         "job_id": "",
         "num_parked": 0,
-        "age_seconds": age if age >= STALE_SECONDS else None,
+        "as_of": now - timedelta(seconds=age) if age >= STALE_SECONDS else None,
         "lag_records": gateway.model_age.lag_records,
         "disk_warning": warning(read_disk(directory), directory) if directory else None,
         **values,

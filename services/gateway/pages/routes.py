@@ -80,8 +80,8 @@ async def jobs(
             JOBS_PER_PAGE + 1,
         )
         counts = await queries.jobs.count(connection, caller.tenant_id)
+        num_held, num_slots = await queries.nodes.slots_in_use(connection)
         num_parked = await parked_queries.count_open(connection)
-    nodes = await find_nodes(gateway)
     more = None
     if len(rows) > JOBS_PER_PAGE:
         last = rows[JOBS_PER_PAGE - 1]
@@ -95,8 +95,8 @@ async def jobs(
         counts=counts,
         state=state,
         more=more,
-        num_slots=sum(node.num_slots for node in nodes),
-        num_free=sum(node.num_free for node in nodes),
+        num_held=num_held,
+        num_slots=num_slots,
         num_parked=num_parked,
     )
 

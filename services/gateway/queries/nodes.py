@@ -22,6 +22,18 @@ async def present(connection: Connection) -> list[Row]:
     return as_rows(rows)
 
 
+async def slots_in_use(connection: Connection) -> tuple[int, int]:
+    """How many slots runs hold, and how many there are."""
+    (row,) = await connection.fetch(
+        f"""
+        select (select count(*) from ({_HELD}) as held) as num_held,
+            (select coalesce(sum(num_slots), 0)::bigint from nodes where not is_removed)
+                as num_slots
+        """
+    )
+    return row["num_held"], row["num_slots"]
+
+
 async def held_slots(connection: Connection) -> list[Row]:
     rows = await connection.fetch(
         f"""

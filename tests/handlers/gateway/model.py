@@ -196,7 +196,8 @@ async def serving(
         clock=clock or SystemClock(),
         stopping=stopping,
     )
-    gateway = Gateway(platform.settings, platform, model.live, StubBackends(forward))
+    age = ModelAge(lambda: model.live.announce("stale"))
+    gateway = Gateway(platform.settings, platform, model.live, StubBackends(forward), age)
     app = gated(build_app(gateway), gateway)
     follower = asyncio.create_task(model.live.follow(platform))
     transport = httpx.ASGITransport(app=app)
@@ -206,7 +207,6 @@ async def serving(
             httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=known) as client,
             httpx.AsyncClient(transport=transport, base_url=BASE_URL) as stranger,
         ):
-            age = gateway.model_age
             yield Server(app, model, bus, objects, client, stranger, platform, age, stopping)
     finally:
         stopping.set()

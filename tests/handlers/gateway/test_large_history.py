@@ -182,3 +182,9 @@ async def test_jobs_are_counted_without_reading_them(
         page = (await server.client.get("/")).text
     assert "<dd>180000</dd>" in page
     assert not any("count(" in statement and "jobs" in statement for statement in statements)
+
+
+async def test_the_list_of_jobs_shows_how_many_slots_are_in_use(server: Server) -> None:
+    """101 allocations of a slot each are held, on 99 nodes of 8 slots that were not removed."""
+    page = (await server.client.get("/")).text
+    assert '<dd>101<span class="of"> of 792</span></dd>' in page

@@ -84,8 +84,25 @@ async def test_pages_say_that_they_are_old(behind: Behind) -> None:
     await behind.passes(69)
     for path in ("/", "/studies", "/nodes", "/parked"):
         page = (await client.get(path)).text
-        assert "as it was 1 min" in page, path
+        assert 'as it was <time datetime="2026-01-01T00:00:0' in page, path
         assert "12 records not read yet" in page, path
+
+
+async def test_an_open_page_is_sent_a_hint_when_it_becomes_old_and_when_it_is_current(
+    behind: Behind,
+) -> None:
+    await behind.passes(2)
+    with behind.server.model.live.listening(None) as listener:
+        await behind.happens(1)
+        await behind.passes(4)
+        assert listener.queue.empty()
+        await behind.passes(3)
+        hint = listener.queue.get_nowait()
+        assert hint is not None
+        assert (hint.type, hint.cursor) == ("stale", None)
+        await behind.handles_all()
+        await behind.passes(2)
+        assert listener.queue.qsize() == 1
 
 
 async def test_the_document_names_the_header(behind: Behind) -> None:
