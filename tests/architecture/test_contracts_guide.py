@@ -7,9 +7,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from drivetrain_schemas.envelope import InvalidReason, parse
+from drivetrain_schemas.access import ACCESS, CLIENT
+from drivetrain_schemas.envelope import MAX_EVENT_BYTES, InvalidReason, parse
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobRequestRejected, JobSpec, JobSubmit, RejectionReason
+from drivetrain_schemas.specs import MAX_SPEC_BYTES
+from services.runtime.decoding import MAX_HEADERS
+from services.scheduler import cancels
+from services.standalone.kafka import TRANSACTION_TIMEOUT_MS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "03-submit-by-event"
@@ -55,3 +60,16 @@ def test_the_python_example_makes_the_platforms_ids() -> None:
     module = example()
     for request_id in ("nightly-2026-01-31", "a", "with space, comma"):
         assert module.job_id_of("default", request_id) == job_id_for("default", request_id)
+
+
+def test_the_guides_limits_are_the_platforms() -> None:
+    assert f"at most {MAX_HEADERS}, and 1 MB" in GUIDE
+    assert f"set\n`transaction.timeout.ms` to {TRANSACTION_TIMEOUT_MS:,} or less" in GUIDE
+    assert f"keeps such a cancel for {cancels.KEPT.seconds} s" in GUIDE
+    assert f"more than {MAX_SPEC_BYTES // 1024} KiB as JSON" in GUIDE
+    assert f"at most {MAX_EVENT_BYTES // 1024} KiB" in GUIDE
+
+
+def test_the_guides_credential_is_that_of_a_client() -> None:
+    assert {topic.name for topic in ACCESS[CLIENT].writes} == {"commands.jobs", "commands.studies"}
+    assert all(topic.name.startswith("events.") for topic in ACCESS[CLIENT].reads)
