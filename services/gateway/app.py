@@ -112,7 +112,7 @@ def _tell_age(document: dict[str, Any]) -> None:
 
 
 def _sign_in(app: FastAPI) -> ASGIApp:
-    """What a page answers to someone it does not know: the sign-in page, whatever was asked for."""
+    """Answers a page request without credentials: the sign-in page, for every path."""
 
     async def sign_in(scope: Scope, receive: Receive, send: Send) -> None:
         inner: MutableMapping[str, Any] = {**scope, "path": "/sign-in", "raw_path": b"/sign-in"}

@@ -1,4 +1,4 @@
-"""What every route works with: the live adapters, and who asks."""
+"""What every route works with: the live adapters, and the caller."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. One tenant for now; the token says which once there are several."""
+    """The authenticated caller. One tenant for now."""
 
     tenant_id: str = DEFAULT_TENANT
 

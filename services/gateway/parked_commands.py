@@ -3,8 +3,8 @@
 A decision is an event (`parked.replayed`, `parked.discarded`) of at most 1,000 records; the read
 model follows from it. Records are published again before the decision is, so that a crash between
 the two repeats a replay (readers drop what they have handled) and never loses one. Work on a filter
-goes on from newest to oldest for a bounded time and returns the place to go on from; what is parked
-meanwhile is newer and is not touched.
+runs from newest to oldest for a bounded time and returns the place to continue from; what is parked
+in the meantime is newer and is not touched.
 """
 
 import uuid
@@ -52,7 +52,7 @@ REPLAY = Choice(ParkedState.REPLAYED)
 
 @dataclass(slots=True)
 class Outcome:
-    """`next` is the place to go on from where the time did not suffice."""
+    """`next` is the place to continue from, where the time was not enough."""
 
     num_records: int = 0
     num_skipped: int = 0

@@ -1,8 +1,8 @@
 """Reads of parked records: lists by filter, groups with their counts, one record with its bytes.
 
-A list goes on from a place (parked_at, parked_id), newest first, within one state. A filter names
-groups first, of which there are few; then each group's index is read from the place on, so that the
-cost of a page follows its length and not how many records were ever parked.
+A list continues after a place (parked_at, parked_id), newest first, within one state. A filter
+selects groups first, of which there are few; then each group's index is read from the place on, so
+that the cost of a page follows its length and not how many records were ever parked.
 """
 
 from dataclasses import dataclass

@@ -96,7 +96,7 @@ async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> N
 
 
 async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
-    """Answer a request that does not fit its contract; False when it names nobody to answer."""
+    """Answer a request that does not fit its contract; False without a request id to answer to."""
     data = invalid.data if isinstance(invalid.data, dict) else {}
     try:
         request_id = _REQUEST_ID.validate_python(data.get("request_id"))
@@ -141,7 +141,7 @@ async def _on_repeated_request(tx: Tx, event: Event[StudySubmit], asked: store.S
     if canonical_json(messages.read_spec(known.spec)) == asked.spec:
         _count_request(tx, "repeated")
         return
-    detail = f"the request id {asked.request_id} is that of another study"
+    detail = f"the request id {asked.request_id} belongs to another study"
     await _reject(tx, event, "id_conflict", detail, ())
 
 

@@ -15,7 +15,7 @@ from services.hpo.core import ranking, search, space
 from services.hpo.store import EndedTrial
 
 NAME_LENGTH = 63
-# A study's events and commands hold parts of its request, and less than this besides.
+# A study's events and commands hold parts of its request, and less than this in addition.
 EVENT_MARGIN_BYTES = 8 * 1024
 
 
@@ -51,7 +51,7 @@ def trial_job(spec: StudySpec, number: int, point: space.Point) -> JobSpec:
 
 
 def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> JobSubmit:
-    """The same trial always asks for the same job."""
+    """The same trial is always the same request."""
     request_id = f"{study_id}/{number}"
     return JobSubmit(
         request_id=request_id,

@@ -4,4 +4,4 @@ from services.runtime.settings import Settings
 
 
 class HpoSettings(Settings):
-    """Everything a search needs stands in its study."""
+    """Everything a search needs is in its study."""

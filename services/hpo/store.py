@@ -154,7 +154,7 @@ async def get_trial(connection: asyncpg.Connection, study_id: str, number: int) 
 async def find_trial_of_command(
     connection: asyncpg.Connection, job_id: str, command_event_id: str
 ) -> tuple[str, int] | None:
-    """The study and number of the trial whose job this command of ours asked for."""
+    """The study and number of the trial whose job this command of ours requested."""
     row = await connection.fetchrow(
         "select study_id, number from trials where job_id = $1 and command_event_id = $2",
         job_id,

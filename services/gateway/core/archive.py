@@ -1,8 +1,8 @@
 """Whether an uploaded archive of code may be kept.
 
 In: the members of a tar in order. Out: None, or the first reason against it. An archive that
-passes cannot write outside the directory it is unpacked into: names have no `..`, no member lies
-behind a link, and a link's target climbs only at its beginning and never above the root.
+passes cannot write outside the directory it is unpacked into: names have no `..`, no member is
+reached through a link, and a link's target climbs only at its beginning and never above the root.
 """
 
 import posixpath
@@ -67,7 +67,7 @@ def _check_kind(member: Member, links: set[str]) -> str | None:
     path = posixpath.normpath(member.name)
     parents = path.split("/")
     if any("/".join(parents[:depth]) in links for depth in range(1, len(parents) + 1)):
-        return "it lies behind a link"
+        return "its path leads through a link"
     if member.kind is MemberKind.OTHER:
         return "it is neither a file, a directory nor a link"
     if member.kind is MemberKind.SYMLINK:

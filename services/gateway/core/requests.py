@@ -1,4 +1,4 @@
-"""What was asked for: the request behind a job or a study, by the id of its subject.
+"""The request for a job or a study, by the id of its subject.
 
 The accepted request counts; until there is one, the first that was made.
 """
@@ -38,7 +38,7 @@ class Request:
 
 
 def subject_of(event: Event[Any]) -> str:
-    """The id of the job or study that this event asks for, or that it accepts."""
+    """The id of the job or study that this event requests or accepts."""
     match event.payload:
         case JobSubmit(request_id=request_id):
             return job_id_for(event.tenant_id, request_id)

@@ -34,7 +34,7 @@ _CHOICES = {"replay": REPLAY, "discard": Choice(ParkedState.DISCARDED)}
 
 
 class PageQuery(ParkedQuery):
-    """`decided` and `skipped` come from the redirect after a decision; `more` says it goes on."""
+    """`decided` and `skipped` come from the redirect after a decision; `more`: there are more."""
 
     decided: Annotated[int | None, Field(ge=0)] = None
     skipped: Annotated[int, Field(ge=0)] = 0
@@ -78,8 +78,12 @@ async def decide_matching(
 ) -> Response:
     """All open records that match; for as long as one request may take."""
     done = await decide_all(gateway, caller.tenant_id, query, _CHOICES[choice], None)
-    told = {"decided": done.num_records, "skipped": done.num_skipped, "more": done.next is not None}
-    return RedirectResponse(f"/parked?{urlencode(_chosen(query) | told)}", 303)
+    result = {
+        "decided": done.num_records,
+        "skipped": done.num_skipped,
+        "more": done.next is not None,
+    }
+    return RedirectResponse(f"/parked?{urlencode(_chosen(query) | result)}", 303)
 
 
 @router.get("/{parked_id}")

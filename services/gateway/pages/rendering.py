@@ -15,7 +15,7 @@ from services.gateway.core import formats
 from services.gateway.model_age import STALE_SECONDS
 from services.runtime.disk import read_disk, warning
 
-# Events of the stream that are no events of the timeline.
+# Events of the stream that are not in the timeline.
 HINTS = ("submitted", "parked", "stale")
 FOLDER = Path(__file__).parent
 
@@ -32,7 +32,7 @@ def _time(moment: datetime | None, *, relative: bool = True) -> Markup:
 
 
 def _short(subject_id: str) -> str:
-    """job_abcdefgh... -> abcdefgh, which is enough to tell a screen's worth apart."""
+    """job_abcdefgh... -> abcdefgh, which is enough to distinguish the ids of one page."""
     return subject_id.rpartition("_")[2][:8]
 
 
@@ -81,5 +81,5 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
 
 
 def stream_place(stream: tuple[str, int]) -> str:
-    """The stream's place from before a page's reads; the page's script goes on from there."""
+    """The stream's place from before a page's reads; the page's script continues from there."""
     return f"{stream[0]}.{stream[1]}"

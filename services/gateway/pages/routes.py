@@ -2,7 +2,7 @@
 
 Buttons are plain forms that answer with a redirect, so they work without the script. Each page
 carries the stream's place from before its reads; the script follows on from there, so a page may
-hear of something twice and never misses anything.
+receive an event twice and never misses one.
 """
 
 import secrets
@@ -38,7 +38,7 @@ STUDY_ROWS = 100
 
 
 class Static(StaticFiles):
-    """Files that the browser asks for again each time, and mostly is told it has."""
+    """Files that the browser revalidates each time, mostly with 304 as the answer."""
 
     def file_response(self, *arguments: Any, **keywords: Any) -> Response:
         response = super().file_response(*arguments, **keywords)

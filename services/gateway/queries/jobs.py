@@ -10,7 +10,7 @@ from services.gateway.queries.rows import Connection, Place, Row, as_row, as_row
 async def page(
     connection: Connection, tenant_id: str, state: str | None, after: Place | None, limit: int
 ) -> list[Row]:
-    """The tenant's jobs, newest first, from behind a place; without their specs."""
+    """The tenant's jobs, newest first, after a place; without their specs."""
     # Only the conditions that hold, so that each plan uses the index made for it.
     arguments: list[Any] = [tenant_id, limit]
     conditions = ""

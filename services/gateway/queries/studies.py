@@ -8,7 +8,7 @@ from services.gateway.queries.rows import Connection, Place, Row, as_row, as_row
 async def page(
     connection: Connection, tenant_id: str, after: Place | None, limit: int
 ) -> list[Row]:
-    """The tenant's studies, newest first, from behind a place; without their specs."""
+    """The tenant's studies, newest first, after a place; without their specs."""
     behind = "" if after is None else "and (listed_at, study_id) < ($3, $4)"
     rows = await connection.fetch(
         f"""

@@ -16,7 +16,7 @@ async def head(connection: Connection) -> tuple[str, int]:
 async def after_cursor(
     connection: Connection, cursor: int, until: int, job_id: str | None, limit: int
 ) -> list[Row]:
-    """Rows behind `cursor` up to `until`, in the order of their commits."""
+    """Rows after `cursor` up to `until`, in the order of their commits."""
     rows = await connection.fetch(
         """
         select cursor, type, event_id, tenant_id, job_id, study_id, node_id, occurred_at, payload
@@ -35,7 +35,7 @@ async def after_cursor(
 async def of_subject(
     connection: Connection, column: Subject, subject_id: str, after: Moment | None, limit: int
 ) -> list[Row]:
-    """What happened to one job or study, oldest first, from behind a moment."""
+    """What happened to one job or study, oldest first, after a moment."""
     behind = "" if after is None else "and (occurred_at, seq, event_id) > ($3, $4, $5)"
     rows = await connection.fetch(
         f"""

@@ -90,7 +90,7 @@ async def _receive(request: Request, file: BinaryIO) -> tuple[str, int]:
         num_bytes += len(chunk)
         if num_bytes > MAX_CODE_BYTES:
             message = f"the archive is larger than {MAX_CODE_BYTES:,} bytes"
-            fix = "leave out data and environments; data is read from where it lies"
+            fix = "leave out data and environments; data is read from its own location"
             error = FieldError(field="(body)", message=message, fix=fix)
             raise Problem(413, "too_large", message, (error,))
         digest.update(chunk)
@@ -108,10 +108,10 @@ def _check(file: BinaryIO) -> str | None:
         ):
             return check_members(_members(archive))
     except RecursionError:
-        # tarfile calls itself for every header that only tells something of the next one.
-        return "too many headers without a member follow one another"
+        # tarfile recurses for every header that only describes the next one.
+        return "too many headers in a row without a member"
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, OSError, zlib.error, ValueError) as error:
-        return f"it is no gzipped tar, or it is damaged ({error})"
+        return f"not a gzipped tar, or damaged ({error})"
 
 
 class _Bounded:

@@ -53,7 +53,7 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Gate:
-    """Stands before `app`; pages that need a session are answered by `sign_in`."""
+    """Wraps `app`; pages that need a session are answered by `sign_in`."""
 
     def __init__(
         self, app: ASGIApp, sign_in: ASGIApp, settings: GatewaySettings, clock: Clock
@@ -112,7 +112,7 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _has_session(self, headers: Headers) -> bool:
-        # Cookies of whatever else runs on this host come along, readable or not.
+        # The browser sends the cookies of all programs on this host, readable or not.
         cookies = cookie_parser("; ".join(headers.getlist("cookie")))
         session = cookies.get(self._cookie)
         return session is not None and holds(self._secret, session, self._clock.now())

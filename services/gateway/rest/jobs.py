@@ -46,7 +46,7 @@ class CancelJob(Strict):
     response_model=models.Job,
     responses={
         200: {"model": models.Job, "description": "The same request was accepted before"},
-        202: {"model": models.Job, "description": "Sent; the scheduler has not spoken yet"},
+        202: {"model": models.Job, "description": "Sent; the scheduler has not answered yet"},
         **answers(400, 409, 413, 415, 422),
     },
 )
@@ -58,7 +58,7 @@ async def submit(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> models.Job:
-    """Submit a job, and wait up to two seconds for the scheduler's word."""
+    """Submit a job, and wait up to two seconds for the scheduler's answer."""
     request_id = chosen_request_id(body.request_id, idempotency_key)
     status, row = await commands.submit_job(gateway, caller.tenant_id, request_id, body.spec)
     response.status_code = status
@@ -199,7 +199,7 @@ async def logs(
     tail: Annotated[int | None, Query(ge=1, le=5000)] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
 ) -> Any:
-    """Lines of all ranks, or of one; `tail` gives the last ones, `after` those behind a place."""
+    """Lines of all ranks, or of one; `tail` gives the last ones, `after` those after a place."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     return await gateway.backends.get(
         "metrics",
@@ -212,7 +212,7 @@ async def logs(
 async def checkpoints(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
 ) -> models.CheckpointList:
-    """Newest first; deleted and unfit ones too."""
+    """Newest first; deleted and rejected ones too."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     async with gateway.platform.database.connection() as connection:
         rows = await queries.checkpoints.of_job(connection, job_id, MAX_CHECKPOINTS)

@@ -128,7 +128,7 @@ class JobList(BaseModel):
 
 
 class TimelineItem(BaseModel):
-    """One event in human words (`text`, `tone`) and as it was (`data`)."""
+    """One event as a sentence (`text`, `tone`) and as it was (`data`)."""
 
     event_id: str
     type: str
@@ -156,7 +156,7 @@ class Explanation(BaseModel):
 
 
 class Series(BaseModel):
-    """Equal lengths; `values` has the words nan, inf and -inf where JSON has no number."""
+    """Equal lengths; `values` has the strings nan, inf and -inf, for which JSON has no number."""
 
     steps: list[int]
     values: list[float | Literal["nan", "inf", "-inf"]]
@@ -379,7 +379,7 @@ class Header(BaseModel):
 
 
 class ParkedRecord(ParkedSummary):
-    """`is_omitted`: too large to be kept; it lies at its topic, partition and offset."""
+    """`is_omitted`: too large to be kept; read it from its topic, partition and offset."""
 
     is_omitted: bool
     key: ShownBytes | None
@@ -407,7 +407,7 @@ class ParkedGroups(BaseModel):
 
 
 class ParkedDecision(BaseModel):
-    """What one request has decided. `next`: there is more, go on with it as `after`.
+    """What one request has decided. `next`: there is more; send it as `after`.
 
     `num_skipped` records cannot be replayed: too large to be kept, or of an unknown topic.
     """
@@ -435,6 +435,6 @@ class LoginLink(BaseModel):
 
 
 class Accepted(BaseModel):
-    """`is_confirmed`: the service that decides has taken it up; otherwise it is on its way."""
+    """`is_confirmed`: the service that decides has accepted it; otherwise it was only sent."""
 
     is_confirmed: bool

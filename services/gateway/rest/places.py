@@ -10,8 +10,10 @@ from services.gateway.problem import invalid
 
 def place_text(*parts: Any) -> str:
     """A place in a list as an opaque text for `after`."""
-    words = [part.isoformat() if isinstance(part, datetime) else str(part) for part in parts]
-    return base64.urlsafe_b64encode("|".join(words).encode()).decode().rstrip("=")
+    parts_as_text = [
+        part.isoformat() if isinstance(part, datetime) else str(part) for part in parts
+    ]
+    return base64.urlsafe_b64encode("|".join(parts_as_text).encode()).decode().rstrip("=")
 
 
 def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
@@ -28,4 +30,4 @@ def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] |
             raise ValueError(moment)
         return at.astimezone(UTC), others
     except (ValueError, OverflowError, binascii.Error):
-        raise invalid("after", "it is no place in this list", "take `next` as it is") from None
+        raise invalid("after", "not a place in this list", "use `next` unchanged") from None

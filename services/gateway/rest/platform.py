@@ -26,7 +26,7 @@ MAX_COST_ROWS = 500
 
 
 class EstimateJob(Strict):
-    """What would this job cost if it held its slots so long?"""
+    """The cost of this job if it held its slots for so long."""
 
     spec: JobSpec
     seconds: Annotated[float, Field(gt=0, le=366 * 86_400)]
@@ -49,7 +49,7 @@ async def pin(
     caller: CallerDep,
     idempotency_key: IdempotencyKey = None,
 ) -> models.Accepted:
-    """Keep this checkpoint whatever retention says."""
+    """Keep this checkpoint: retention does not delete it."""
     async with gateway.platform.database.connection() as connection:
         row = await queries.checkpoints.find(connection, caller.tenant_id, checkpoint_id)
     if row is None:
@@ -71,7 +71,7 @@ async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) ->
     if device_type is None:
         raise invalid(
             "spec.resources.pool",
-            f"the pool {resources.pool!r} has no nodes, so its price is not known",
+            f"the pool {resources.pool!r} has no nodes, so its price is unknown",
             "name a pool of GET /v1/nodes, or a device_type",
         )
     return await gateway.backends.get(

@@ -52,7 +52,7 @@ async def stream(
 
 
 class EventStream(Response):
-    """An answer that goes on until the client leaves, the process stops, or the client sleeps."""
+    """A response that ends when the client disconnects, stops reading, or the process stops."""
 
     media_type = MEDIA_TYPE
 
@@ -72,7 +72,9 @@ class EventStream(Response):
             listening = live.listening(self._job_id)
             listener = listening.__enter__()
         except TooManyListeners:
-            raise Problem(429, "too_many_streams", "this server follows enough streams") from None
+            raise Problem(
+                429, "too_many_streams", "this server has as many open streams as it may"
+            ) from None
         try:
             await self._serve(listener, receive, send)
         finally:

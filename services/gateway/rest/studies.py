@@ -34,7 +34,7 @@ class SubmitStudy(Strict):
     response_model=models.Study,
     responses={
         200: {"model": models.Study, "description": "The same request was accepted before"},
-        202: {"model": models.Study, "description": "Sent; there is no word about it yet"},
+        202: {"model": models.Study, "description": "Sent; not answered yet"},
         **answers(400, 409, 413, 415, 422),
     },
 )
@@ -46,7 +46,7 @@ async def submit(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> models.Study:
-    """Start a search, and wait up to two seconds for the word about it."""
+    """Start a study, and wait up to two seconds for the answer."""
     request_id = chosen_request_id(body.request_id, idempotency_key)
     status, _ = await commands.submit_study(gateway, caller.tenant_id, request_id, body.spec)
     response.status_code = status

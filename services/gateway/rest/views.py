@@ -179,10 +179,10 @@ def explain(shown: models.JobSummary) -> str:
         place = shown.waiting.queue_position
         return shown.waiting.detail + (f" (number {place} in the queue)" if place else "")
     if shown.is_cancelling:
-        return "Cancelled by its owner; it is being stopped with a checkpoint"
+        return "Cancel requested; the job is saving a checkpoint and stopping"
     alerts = shown.alerts if isinstance(shown, models.Job) else ()
     texts = {
-        "submitted": "The request is on its way to the scheduler",
+        "submitted": "The request was sent to the scheduler",
         "queued": "Waiting for the scheduler's next decision",
         "starting": f"Attempt {shown.attempt} is starting its pods",
         "running": "; ".join(
@@ -292,7 +292,7 @@ def study_summary(row: Row, base_url: str) -> models.StudySummary:
 
 
 def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
-    """`trials` in the order of their rank, those without a value behind."""
+    """`trials` in the order of their rank, those without a value last."""
     return models.Study(
         **study_fields(row, base_url),
         request_id=row["request_id"],

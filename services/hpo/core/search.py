@@ -1,6 +1,6 @@
 """What a study does next: its progress and the ends of its trials in, actions out.
 
-`decide` settles the trials that ended, proposes as many new ones as may run beside the others, and
+`decide` settles the trials that ended, proposes as many new ones as may run in parallel, and
 finishes the study when none is left. A study whose jobs are refused again and again proposes no
 more and fails. It keeps three invariants: a number is proposed once and in
 order, never more than `max_parallel_trials` run, and every proposed trial is settled once.
@@ -16,7 +16,7 @@ from services.hpo.core.space import Point, Space
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What was asked for; immutable."""
+    """The request; immutable."""
 
     space: Space
     sampler: str

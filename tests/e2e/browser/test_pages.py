@@ -116,7 +116,7 @@ async def test_the_page_of_a_job_goes_on_after_the_server_was_restarted(
     await context.close()
 
 
-async def test_a_parked_record_is_shown_with_its_bytes_and_put_back(
+async def test_a_parked_record_is_shown_with_its_bytes_and_replayed(
     site: Site, browser: Browser
 ) -> None:
     assert site.http is not None
@@ -126,10 +126,10 @@ async def test_a_parked_record_is_shown_with_its_bytes_and_put_back(
     await expect(page.get_by_text("Nothing is parked")).to_be_visible()
     value = b'{"name": "<script>alert(1)</script>", "name": 2}'
     await site.model.park(value)
-    await page.get_by_role("link", name="not json").click()
+    await page.locator(".row-parked").get_by_role("link", name="not json").click()
     await expect(page.locator("pre").first).to_have_text(value.decode())
     await page.get_by_role("button", name="Replay").click()
-    await expect(page.get_by_text("Put back on its topic")).to_be_visible()
+    await expect(page.get_by_role("status").filter(has_text="Replayed")).to_be_visible()
     (record,) = site.http.bus.records("drivetrain.commands.jobs")
     assert (record.key, record.value) == (b"key", value)
     await expect(page).to_have_url(re.compile(r"/parked/parked_\w+$"))

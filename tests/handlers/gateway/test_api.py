@@ -112,7 +112,7 @@ async def test_a_retry_is_the_same_event_and_another_spec_is_not(
     assert ids[0] == ids[1] != ids[2]
 
 
-async def test_without_a_word_the_job_is_submitted_and_its_page_works(
+async def test_without_an_answer_the_job_is_submitted_and_its_page_works(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "CONFIRM_SECONDS", 0.0)
@@ -121,9 +121,9 @@ async def test_without_a_word_the_job_is_submitted_and_its_page_works(
     assert (answer.status_code, job["state"]) == (202, "submitted")
     assert (await server.client.get(answer.headers["location"])).json()["name"] == "asked"
     page = await server.client.get(job["job_url"])
-    assert (page.status_code, "on its way to the scheduler" in page.text) == (200, True)
+    assert (page.status_code, "was sent to the scheduler" in page.text) == (200, True)
     explained = await server.client.get(f"/v1/jobs/{job['job_id']}/explain")
-    assert "on its way" in explained.json()["text"]
+    assert "sent to the scheduler" in explained.json()["text"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ async def test_another_spec_under_a_known_id_waits_for_the_refusal(model: Model)
         (-0.5, -0.5, True),
     ],
 )
-async def test_a_known_request_is_told_by_its_exact_spec(
+async def test_a_known_request_is_recognised_by_its_exact_spec(
     model: Model, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, is_same: bool
 ) -> None:
     """Python holds 1, 1.0 and true for equal, and jsonb gives 1e23 back as a whole number."""
@@ -195,7 +195,7 @@ async def test_a_known_request_is_told_by_its_exact_spec(
         assert (answer.status_code, len(sent)) == ((200, 0) if is_same else (202, 1)), path
 
 
-async def test_a_word_that_comes_while_waiting_ends_the_wait(model: Model) -> None:
+async def test_an_answer_that_comes_while_waiting_ends_the_wait(model: Model) -> None:
     async with serving(model) as server:
         request = asyncio.create_task(
             server.client.post("/v1/jobs", json={"request_id": "asked", "spec": SPEC})
@@ -206,7 +206,7 @@ async def test_a_word_that_comes_while_waiting_ends_the_wait(model: Model) -> No
         assert (await request).status_code == 201
 
 
-async def test_kafka_may_be_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kafka_may_be_unavailable(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer says that the same request may be sent again."""
     monkeypatch.setattr(commands, "SEND_SECONDS", 0.01)
 
@@ -327,7 +327,7 @@ async def test_lists_go_on_page_by_page(model: Model) -> None:
         assert len(timeline) == len(set(timeline)) == 15
 
 
-async def test_the_cost_service_may_be_away(model: Model) -> None:
+async def test_the_cost_service_may_be_unavailable(model: Model) -> None:
     await model.tell(*day())
 
     async def forward(part: str, path: str, parameters: Any) -> Any:

@@ -81,7 +81,7 @@ async def reading(server: Server, query: str = "", **headers: str) -> AsyncItera
         await asyncio.wait_for(task, SECONDS)
 
 
-async def test_events_come_in_order_with_words(model: Model, server: Server) -> None:
+async def test_events_come_in_order_as_sentences(model: Model, server: Server) -> None:
     story = Story()
     job = story.job("live")
     job.starts()

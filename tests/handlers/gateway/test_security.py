@@ -23,7 +23,7 @@ async def test_the_api_asks_for_the_token(quiet_server: Server, path: str) -> No
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_page_tells_a_stranger_how_to_come_in(quiet_server: Server) -> None:
+async def test_a_page_without_credentials_explains_how_to_sign_in(quiet_server: Server) -> None:
     for path in ("/", "/jobs/job_" + "a" * 26, "/nodes", "/parked"):
         answer = await quiet_server.stranger.get(path)
         assert (answer.status_code, "make run" in answer.text) == (401, True)
@@ -82,7 +82,7 @@ async def test_a_link_opens_the_pages_once(server: Server) -> None:
     assert (await server.stranger.get("/login")).status_code == 401
 
 
-async def test_a_stranger_cannot_make_links(quiet_server: Server) -> None:
+async def test_login_links_need_the_token(quiet_server: Server) -> None:
     wrong = {"Authorization": "Bearer wrong"}
     for headers, status in (({}, 401), (wrong, 401), ({"origin": BASE_URL}, 401)):
         answer = await quiet_server.stranger.post("/v1/login-links", headers=headers)

@@ -247,7 +247,7 @@ async def test_a_study_ends_once_with_its_best_trial_though_its_service_is_kille
     assert len(scheduler.losses) == NUM_TRIALS
 
 
-async def test_what_the_command_line_sends_is_refused_in_its_words(
+async def test_what_the_command_line_sends_is_refused_with_the_same_messages(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
 ) -> None:
     async with platform(kafka, postgres_dsn, topic_prefix, tmp_path) as (places, _):

@@ -33,13 +33,15 @@ def test_else_this_machines_platform(tmp_path: Path) -> None:
     [
         ({"DRIVETRAIN_URL": "http://x"}, "DRIVETRAIN_TOKEN is not set"),
         ({"DRIVETRAIN_TOKEN": "x"}, "DRIVETRAIN_URL is not set"),
-        ({"DRIVETRAIN_URL": "x:80", "DRIVETRAIN_TOKEN": "x"}, "is no address"),
-        ({"DRIVETRAIN_URL": "http://x:y", "DRIVETRAIN_TOKEN": "x"}, "is no address"),
-        ({"DRIVETRAIN_URL": "http://x", "DRIVETRAIN_TOKEN": "a\nb"}, "holds characters"),
-        ({}, "no platform is known: there is no"),
+        ({"DRIVETRAIN_URL": "x:80", "DRIVETRAIN_TOKEN": "x"}, "is not an address"),
+        ({"DRIVETRAIN_URL": "http://x:y", "DRIVETRAIN_TOKEN": "x"}, "is not an address"),
+        ({"DRIVETRAIN_URL": "http://x", "DRIVETRAIN_TOKEN": "a\nb"}, "invalid characters"),
+        ({}, "no platform found: "),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, environment: dict[str, str], want: str) -> None:
+def test_a_wrong_setting_is_reported(
+    tmp_path: Path, environment: dict[str, str], want: str
+) -> None:
     with pytest.raises(Unreachable, match=want) as error:
         find_connection({"DRIVETRAIN_HOME": str(tmp_path), **environment})
     assert error.value.fix
@@ -47,9 +49,9 @@ def test_what_is_wrong_is_told(tmp_path: Path, environment: dict[str, str], want
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"gateway_url": "http://x"}', "\0"])
-def test_a_broken_file_is_told(tmp_path: Path, content: str) -> None:
+def test_a_broken_file_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "connection.json").write_text(content)
-    with pytest.raises(Unreachable, match="does not say where the platform is"):
+    with pytest.raises(Unreachable, match="has no address of a platform"):
         find_connection({"DRIVETRAIN_HOME": str(tmp_path)})
 
 

@@ -53,7 +53,7 @@ def test_values(text: str, want: object) -> None:
         pytest.param("a: 1e999", "too large a number", id="overflow"),
         pytest.param(f"a: {'9' * 100}", "a number of 100 digits", id="endless digits"),
         pytest.param("a: 1\n---\nb: 2", "job.yaml:2: a second document", id="two documents"),
-        pytest.param("1: 2", "the key 1 is no text", id="a number as key"),
+        pytest.param("1: 2", "the key 1 is not a string", id="a number as key"),
         pytest.param("[" * 5000, "nested deeper than 32 levels", id="deep lists"),
         pytest.param("{a: " * 5000, "nested deeper than 32 levels", id="deep mappings"),
         pytest.param("a: [1, 2", "job.yaml:2: not YAML", id="unclosed"),

@@ -118,9 +118,9 @@ def test_what_cannot_be_packed_is_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_or_missing_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="holds no file"):
+    with pytest.raises(InvalidInput, match="has no files"):
         pack(tmp_path)
-    with pytest.raises(InvalidInput, match="is no directory"):
+    with pytest.raises(InvalidInput, match="is not a directory"):
         pack(tmp_path / "nowhere")
 
 
@@ -132,7 +132,7 @@ def test_an_empty_or_missing_directory_is_refused(tmp_path: Path) -> None:
         ("MAX_PACKED_BYTES", "packs to"),
     ],
 )
-def test_bounds_are_told_with_the_fix(
+def test_bounds_are_reported_with_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, want: str
 ) -> None:
     monkeypatch.setattr(packing, bound, 1)

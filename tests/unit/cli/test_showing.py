@@ -8,7 +8,7 @@ import pytest
 from drivetrain.cli import amounts, waiting
 from drivetrain.cli.job_view import rows_of
 from drivetrain.cli.output import is_lively
-from drivetrain.cli.waiting import Standing
+from drivetrain.cli.waiting import Status
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_bar_shows_texts_of_the_platform_as_they_are(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     with waiting._open_display() as display:
-        display.show(Standing("running", 10, 400, eta_seconds=61, note="[bold]not markup\x1b"))
+        display.show(Status("running", 10, 400, eta_seconds=61, note="[bold]not markup\x1b"))
     drawn = terminal.getvalue()
     assert "step 10/400, 1 min 1 s left, [bold]not markup" in drawn
 

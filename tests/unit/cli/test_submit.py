@@ -115,7 +115,7 @@ def test_a_job_is_read_from_input(cli: RunCli, ready: FakePlatform) -> None:
         pytest.param("- 1", "job.yaml is not a mapping", id="a list"),
         pytest.param("name: x\nname: y", "job.yaml:2: the key name occurs twice", id="duplicate"),
         pytest.param("name: x\ncommand: a\ncode: ''", "code is empty", id="empty code"),
-        pytest.param("name: x\ncommand: a\ncode: nowhere", "is no directory", id="no directory"),
+        pytest.param("name: x\ncommand: a\ncode: nowhere", "is not a directory", id="no directory"),
     ],
 )
 def test_a_wrong_file_is_refused_before_anything_is_sent(
@@ -132,8 +132,8 @@ def test_a_wrong_file_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize(
     ("setting", "want"),
     [
-        ("max_steps", "is no assignment"),
-        ("=1", "is no assignment"),
+        ("max_steps", "is not an assignment"),
+        ("=1", "is not an assignment"),
         ("name.x=1", "name is not a mapping"),
         ("max_steps=.nan", "--set max_steps:1: .nan is not a finite number"),
         ("max_steps=-1", "--set: max_steps is too small"),
@@ -156,7 +156,7 @@ def test_a_file_that_is_not_there(cli: RunCli, platform: FakePlatform) -> None:
     )
 
 
-def test_what_the_platform_refuses_is_told_field_by_field(
+def test_a_refusal_is_shown_field_by_field(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:
     errors = [{"field": "resources.devices", "message": "is too large", "fix": "write 2 or less"}]
@@ -210,7 +210,7 @@ def test_a_platform_that_never_answers(cli: RunCli, ready: FakePlatform, job_fil
     assert "fix: " in ran.err
 
 
-def test_waiting_survives_a_restart_of_the_gateway_and_tells_the_way(
+def test_waiting_survives_a_restart_of_the_gateway_and_shows_progress(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:
     ready.on(
@@ -230,7 +230,7 @@ def test_waiting_survives_a_restart_of_the_gateway_and_tells_the_way(
     assert notes == [
         "queued: 2 of 2 slots are held",
         "running: step 10/400, 1 min 1 s left",
-        "the platform does not answer; it is asked again",
+        "the platform does not answer; retrying",
         "running: step 200/400, 1 min 1 s left, attempt 2",
         "succeeded: step 400/400, attempt 2",
         "succeeded: step 400, best accuracy 0.97 at step 380, charged $0.0125",
@@ -275,7 +275,7 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(
     before = signal.getsignal(signal.SIGINT)
     ran = cli("job", "submit", str(job_file), "--wait")
     assert ran.code == 130
-    assert ran.err.endswith(f"the job goes on; see: drivetrain job show {JOB_ID}\n")
+    assert ran.err.endswith(f"the job continues; see: drivetrain job show {JOB_ID}\n")
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -128,7 +128,7 @@ def test_metrics_are_summed_up_for_people(cli: RunCli, platform: FakePlatform) -
     platform.on("GET", f"/v1/jobs/{JOB_ID}/metrics", answer)
     ran = cli("job", "metrics", JOB_ID, "-n", "loss", "-n", "accuracy", *within.split())
     assert ran.out.splitlines()[1].split() == ["loss", "3", "3", "nan", "0.25", "0.5"]
-    assert ran.err == "3 more series are not shown: name those you want with --name\n"
+    assert ran.err == "3 more series are not shown: select with --name\n"
     assert dict(platform.requests[0].url.params) == {
         "names": "loss,accuracy",
         "attempt": "2",
@@ -161,7 +161,7 @@ def test_a_job_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
         (("checkpoint", "pin", CHECKPOINT_ID), f"/v1/checkpoints/{CHECKPOINT_ID}/pin"),
     ],
 )
-def test_what_nobody_has_confirmed_is_not_told_as_done(
+def test_an_unconfirmed_command_is_not_reported_as_done(
     cli: RunCli, platform: FakePlatform, arguments: tuple[str, ...], path: str
 ) -> None:
     platform.on("POST", path, {"is_confirmed": False}, {"is_confirmed": True})
@@ -197,7 +197,7 @@ def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
         assert CHECKPOINT_ID in cli("checkpoint", "show", JOB_ID, *which).out
     assert "ckpt_older" in cli("checkpoint", "show", JOB_ID, "25").out
     assert cli("checkpoint", "show", JOB_ID, "26").code == 4
-    assert cli("checkpoint", "pin", CHECKPOINT_ID).out == f"{CHECKPOINT_ID} is kept\n"
+    assert cli("checkpoint", "pin", CHECKPOINT_ID).out == f"{CHECKPOINT_ID} is pinned\n"
 
 
 def test_costs(cli: RunCli, platform: FakePlatform) -> None:
@@ -226,7 +226,7 @@ def test_costs_say_what_no_price_covers(cli: RunCli, platform: FakePlatform) -> 
         assert "unpriced nvidia-h200 in pool default: no price, counted as 0" in shown
 
 
-def test_nodes_tell_who_holds_them(cli: RunCli, platform: FakePlatform) -> None:
+def test_nodes_show_the_jobs_on_them(cli: RunCli, platform: FakePlatform) -> None:
     slots = [{"slot": 0, "job_id": JOB_ID}, {"slot": 1, "job_id": JOB_ID}, {"slot": 2}]
     node = {
         "node_id": "node-1",
@@ -309,7 +309,7 @@ def test_a_bulk_decision_goes_on_until_nothing_is_left(cli: RunCli, platform: Fa
 @pytest.mark.parametrize(
     "arguments", [[], ["parked_x", "--all"], ["parked_x", "--reason", "r"], ["--reason", "r"]]
 )
-def test_a_bulk_decision_is_asked_for_by_name(
+def test_a_bulk_decision_needs_the_option_all(
     cli: RunCli, platform: FakePlatform, arguments: list[str]
 ) -> None:
     ran = cli("parked", "replay", *arguments)
@@ -332,7 +332,7 @@ def test_something_that_is_no_gateway(cli: RunCli, platform: FakePlatform) -> No
     platform.on("GET", "/v1/nodes", 200)
     ran = cli("node", "list")
     assert ran.code == 3
-    assert "is not that of a Drivetrain gateway" in ran.err
+    assert "does not come from a Drivetrain gateway" in ran.err
 
 
 def test_an_id_with_slashes_stays_one_segment(cli: RunCli, platform: FakePlatform) -> None:
@@ -369,7 +369,9 @@ def test_a_report_goes_to_the_pod(cli: RunCli, monkeypatch: pytest.MonkeyPatch) 
     assert values["accuracy"] != values["accuracy"]
 
 
-def test_a_report_outside_of_a_job_is_told(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_outside_of_a_job_is_an_error(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DRIVETRAIN_CONTROL_SOCKET", raising=False)
     ran = cli("report", "loss=0.3", "--step", "10")
     assert ran.code == 2

@@ -199,7 +199,7 @@ def test_a_job_that_waits_again_has_no_reason_of_before() -> None:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_the_accepted_request_counts_whatever_else_was_asked_under_its_id(is_late: bool) -> None:
+def test_the_accepted_request_counts_among_others_under_its_id(is_late: bool) -> None:
     story = Story()
     other = Event(
         "cmd-1", "/x", story.now, TENANT, JobSubmit(request_id="a", spec=spec("a", max_steps=7))
@@ -211,7 +211,7 @@ def test_the_accepted_request_counts_whatever_else_was_asked_under_its_id(is_lat
     assert view(JOBS, other, queued).submitted_at == other.occurred_at
 
 
-def test_of_requests_that_nobody_accepted_the_first_counts() -> None:
+def test_of_requests_that_were_not_accepted_the_first_counts() -> None:
     story = Story()
     later = story.now + timedelta(seconds=1)
     first = Event("cmd-2", "/x", story.now, TENANT, JobSubmit(request_id="a", spec=spec("first")))

@@ -14,7 +14,7 @@ TOLD = sorted(
 
 
 @pytest.mark.parametrize("type_name", TOLD)
-def test_every_event_of_the_timeline_has_words(type_name: str) -> None:
+def test_every_event_of_the_timeline_has_a_sentence(type_name: str) -> None:
     record = json.loads((GOLDEN / f"{type_name}.v1.json").read_text())
     payload = record.get("data", record.get("value", record.get("payload", record)))
     sentence = narrate(type_name, payload)
@@ -24,11 +24,11 @@ def test_every_event_of_the_timeline_has_words(type_name: str) -> None:
     assert "{" not in sentence.text
 
 
-def test_an_event_of_tomorrow_is_told_by_its_name() -> None:
+def test_an_event_of_a_newer_version_is_shown_by_its_name() -> None:
     assert narrate("run.moved_house", {"anything": 1}).text == "Run moved house"
 
 
-def test_a_day_is_told_in_words() -> None:
+def test_a_day_of_events_as_sentences() -> None:
     told = {}
     for event in day():
         if event.type in TOLD:

@@ -19,7 +19,7 @@ def test_a_session_holds_until_it_ends() -> None:
     assert not holds(SECRET, cookie, NOW + SESSION_LIFE)
 
 
-def test_nobody_else_can_make_or_stretch_one() -> None:
+def test_a_session_cannot_be_forged_or_extended() -> None:
     version, ends, nonce, signature = new_session(SECRET, NOW, "nonce").split(".")
     longer = f"{version}.{int(ends) + 1000}.{nonce}.{signature}"
     other = new_session(session_secret("another-token-here", None), NOW, "nonce")

@@ -16,7 +16,7 @@ def size(num_bytes: int | None) -> str:
 
 
 def money(micro_usd: int | None) -> str:
-    """Dollars to the micro-dollar, without a trail of zeros behind the cents."""
+    """Dollars to the micro-dollar, without trailing zeros after the cents."""
     if micro_usd is None:
         return "-"
     dollars, micros = divmod(abs(micro_usd), 1_000_000)

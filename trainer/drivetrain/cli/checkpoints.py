@@ -19,7 +19,7 @@ from drivetrain.cli.output import (
 )
 from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, segment
 
-app = session.make_group("Look at checkpoints and keep them.")
+app = session.make_group("List, show and pin checkpoints.")
 
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint's id (ckpt_...).")
@@ -53,7 +53,7 @@ def show(
     ] = "latest",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show one checkpoint of a job: the latest one, if nothing else is said."""
+    """Show one checkpoint of a job: the latest by default."""
     with session.connect() as gateway:
         answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
     one = next((item for item in answer["checkpoints"] if _is(item, which)), None)
@@ -78,12 +78,12 @@ def show(
 
 @app.command()
 def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) -> None:
-    """Keep this checkpoint whatever the job's policy says."""
+    """Pin a checkpoint: it is kept whatever the job's policy is."""
     with session.connect() as gateway:
         answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
     if output is Format.TABLE:
         is_kept = answer["is_confirmed"]
-        write_line(f"{checkpoint_id} is kept" if is_kept else f"{checkpoint_id}: {UNCONFIRMED}")
+        write_line(f"{checkpoint_id} is pinned" if is_kept else f"{checkpoint_id}: {UNCONFIRMED}")
     else:
         write_value(answer, output)
 

@@ -1,4 +1,4 @@
-"""Which platform to talk to, and by what right.
+"""The address of the platform, and the token for it.
 
 `DRIVETRAIN_URL` with `DRIVETRAIN_TOKEN`, else the `connection.json` that a platform on this machine
 writes into `DRIVETRAIN_HOME` (default `~/.drivetrain`). The two are never mixed: a token is only
@@ -41,12 +41,12 @@ def _read(path: Path) -> Connection:
         document = json.loads(path.read_text(encoding="utf-8"))
         url, token = document["gateway_url"], document["token"]
     except FileNotFoundError:
-        raise Unreachable(f"no platform is known: there is no {path}", fix=START_FIX) from None
+        raise Unreachable(f"no platform found: {path} does not exist", fix=START_FIX) from None
     except OSError as error:
         fix = "run this as the user who started the platform"
         raise Unreachable(f"cannot read {path}: {error.strerror}", fix=fix) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise Unreachable(f"{path} does not say where the platform is", fix=START_FIX) from error
+        raise Unreachable(f"{path} has no address of a platform", fix=START_FIX) from error
     return _checked(str(url), str(token), str(path))
 
 
@@ -59,7 +59,7 @@ def _checked(url: str, token: str, source: str) -> Connection:
         is_address = False
     if not is_address:
         fix = "write http://HOST:PORT or https://HOST"
-        raise Unreachable(f"{source}: {url!r} is no address", fix=fix)
+        raise Unreachable(f"{source}: {url!r} is not an address", fix=fix)
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise Unreachable(f"{source}: the token holds characters that no token has", fix=START_FIX)
+        raise Unreachable(f"{source}: the token has invalid characters", fix=START_FIX)
     return Connection(url.rstrip("/"), token)

@@ -17,7 +17,7 @@ from drivetrain.cli.output import (
 )
 from drivetrain.cli.session import OutputOption, segment
 
-app = session.make_group("See what jobs cost.")
+app = session.make_group("Show what jobs cost.")
 
 COST_COLUMNS = (
     field_column("JOB", "job_id"),
@@ -28,7 +28,7 @@ COST_COLUMNS = (
 
 @app.callback()
 def cost() -> None:
-    """Keeps `show` a verb of its own, though it is the only one yet."""
+    """Keeps `show` a verb, though it is the only one yet."""
 
 
 @app.command()
@@ -55,7 +55,7 @@ def show(
     if output is not Format.TABLE:
         write_value(report, output)
         return
-    write_list(report["items"], COST_COLUMNS, output, "nothing was charged yet")
+    write_list(report["items"], COST_COLUMNS, output, "no charges yet")
     num_listed, num_jobs = len(report["items"]), report["num_jobs"]
     if num_listed < num_jobs:
         write_line(f"the last {num_listed:,} of {num_jobs:,} jobs; the sum is of all")
@@ -67,13 +67,13 @@ def show(
 
 
 def _platform(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the platform bears itself: slots held on after their pods had ended."""
+    """What the platform pays itself: slots that were held after their pods had ended."""
     amount = spend.get("platform_micro_usd", 0)
     return [("not charged", f"{amounts.money(amount)} (the platform's own cost)")] if amount else []
 
 
 def _unpriced(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the amounts leave out, because its price is not known."""
+    """What the amounts leave out, because their price is unknown."""
     return [
         ("unpriced", f"{kind['device_type']} in pool {kind['pool']}: no price, counted as 0")
         for kind in spend.get("unpriced", ())

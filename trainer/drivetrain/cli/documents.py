@@ -2,7 +2,7 @@
 
 What a lenient reader guesses at is refused with the line: duplicate keys, NaN, tags, anchors and
 aliases (a few lines of which can expand to gigabytes), more than one document, deep nesting, and
-anything over 1 MiB. Scalars follow YAML 1.2: `1e-3` is a number and `no` is a word. JSON is YAML.
+anything over 1 MiB. Scalars follow YAML 1.2: `1e-3` is a number and `no` is a string. JSON is YAML.
 """
 
 import re
@@ -108,7 +108,7 @@ class _Reader:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._value(event, path, depth + 1)
             if not isinstance(key, str):
-                raise self._error(event, f"the key {key!r:.80} is no text", "put it in quotes")
+                raise self._error(event, f"the key {key!r:.80} is not a string", "put it in quotes")
             if key in mapping:
                 raise self._error(event, f"the key {key:.80} occurs twice", "remove one")
             inner = f"{path}.{key}" if path else key

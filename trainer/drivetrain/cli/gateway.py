@@ -25,7 +25,7 @@ BACKOFF_SECONDS = 0.25
 SUBMIT_SECONDS = 60.0
 SUBMIT_PAUSE_SECONDS = 2.0
 PAGE_ITEMS = 100
-# A command waits up to 2 s for the scheduler's word, an upload for the disk.
+# A command waits up to 2 s for the scheduler's answer, an upload for the disk.
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 MODEL_AGE = "Drivetrain-Model-Age-Seconds"
 STALE_SECONDS = 5
@@ -131,7 +131,7 @@ def _is_this_machine(url: str) -> bool:
 
 
 def _model_age(response: httpx.Response) -> int:
-    """How far the gateway's read model is behind the events; 0 where it does not say."""
+    """How far the gateway's read model is behind the events; 0 where the header is missing."""
     text = response.headers.get(MODEL_AGE, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
@@ -150,12 +150,12 @@ def _error(status: int, problem: Mapping[str, Any]) -> CliError:
     """An error from an RFC 9457 problem, or from the bare status of something else."""
     title = str(problem.get("detail") or problem.get("title") or "")
     if status == 404:
-        return NotFound(title or "the platform does not know this")
+        return NotFound(title or "not found")
     if status in (401, 403):
         fix = "check DRIVETRAIN_TOKEN; a restart with an empty data directory makes a new one"
         return Refused(title or "the platform does not accept the token", fix=fix)
     if status < 400 or status >= 500:
-        message = title or f"the answer ({status}) is not that of a Drivetrain gateway"
+        message = title or f"the answer ({status}) does not come from a Drivetrain gateway"
         kind = NoAnswer if status in _UNAVAILABLE else Unreachable
         return kind(message, fix="check the address, and the platform's logs")
     problems = field_problems(problem.get("errors"))

@@ -12,7 +12,7 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
     rows = [
         ("job", job["job_id"]),
         ("name", text_of(job.get("name"))),
-        ("state", waiting.in_words(waiting.standing_of_job(job))),
+        ("state", waiting.as_text(waiting.status_of_job(job))),
         ("page", page),
         ("devices", f"{text_of(job.get('devices'))} of pool {text_of(job.get('pool'))}"),
         ("submitted", amounts.moment(job.get("submitted_at"))),
@@ -61,11 +61,11 @@ def _steps(job: Item) -> str:
 
 
 def _left(job: Item) -> str:
-    return amounts.duration(waiting.standing_of_job(job).eta_seconds)
+    return amounts.duration(waiting.status_of_job(job).eta_seconds)
 
 
 def _numbers(series: Item) -> list[float]:
-    """Values without the words for NaN and the infinities."""
+    """Values without NaN and the infinities, which are strings."""
     return [value for value in series["values"] if not isinstance(value, str)]
 
 

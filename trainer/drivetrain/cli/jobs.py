@@ -41,12 +41,12 @@ app = session.make_group("Submit jobs and look at them.")
 @app.command()
 def submit(
     file: FileArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until the job has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     settings: SetOption = None,
     request_id: RequestIdOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Submit a job. With --wait, exit code 1 says that it ended without success."""
+    """Submit a job. With --wait, the exit code is 1 if it does not succeed."""
     from drivetrain.cli.specs import load_job
 
     with session.connect() as gateway:
@@ -87,14 +87,14 @@ def show(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
 def logs(
     job_id: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job ends.")
+        bool, typer.Option("--follow", "-f", help="Continue until the job ends.")
     ] = False,
     rank: Annotated[int | None, typer.Option("--rank", min=0, help="Only this rank.")] = None,
     tail: Annotated[
-        int, typer.Option("--tail", min=1, max=5000, help="Begin with so many of the last lines.")
+        int, typer.Option("--tail", min=1, max=5000, help="Start with this many of the last lines.")
     ] = 1000,
 ) -> None:
-    """Print what the job's ranks wrote."""
+    """Print the output of the job's ranks."""
     with session.connect() as gateway:
         if follow:
             follow_logs(gateway, job_id, rank, tail)
@@ -109,7 +109,7 @@ def metrics(
         list[str] | None, typer.Option("--name", "-n", help="Only this metric; may be repeated.")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Only what this run logged.")
+        int | None, typer.Option("--attempt", min=1, help="Only of this attempt.")
     ] = None,
     from_step: Annotated[int | None, typer.Option("--from-step", min=0)] = None,
     to_step: Annotated[int | None, typer.Option("--to-step", min=0)] = None,
@@ -130,14 +130,14 @@ def metrics(
         write_value(samples, output)
         return
     items = [{"name": name, **series} for name, series in sorted(samples["series"].items())]
-    write_list(items, METRIC_COLUMNS, output, "nothing was logged yet")
+    write_list(items, METRIC_COLUMNS, output, "no metrics yet")
     if left_out := samples.get("num_series_left_out"):
-        write_note(f"{left_out} more series are not shown: name those you want with --name")
+        write_note(f"{left_out} more series are not shown: select with --name")
 
 
 @app.command()
 def explain(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
-    """Say why the job is where it is."""
+    """Explain the job's state: why it waits, or why it failed."""
     with session.connect() as gateway:
         explanation = gateway.get(f"/v1/jobs/{segment(job_id)}/explain")
     if output is not Format.TABLE:
@@ -153,15 +153,15 @@ def explain(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
 @app.command()
 def cancel(
     job_id: JobArgument,
-    reason: Annotated[str, typer.Option("--reason", help="A word for those who ask.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown with the job.")] = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Ask for the job to be ended. It keeps its checkpoints."""
+    """Cancel a job. Its checkpoints are kept."""
     with session.connect() as gateway:
         answer = gateway.post(f"/v1/jobs/{segment(job_id)}/cancel", {"reason": reason})
     if output is Format.TABLE:
-        is_heard = answer["is_confirmed"]
-        write_line(f"{job_id} is being cancelled" if is_heard else f"{job_id}: {UNCONFIRMED}")
+        is_accepted = answer["is_confirmed"]
+        write_line(f"{job_id} is being cancelled" if is_accepted else f"{job_id}: {UNCONFIRMED}")
     else:
         write_value(answer, output)
 
@@ -169,11 +169,11 @@ def cancel(
 @app.command()
 def estimate(
     file: FileArgument,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long it would run.")],
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Run time to estimate for.")],
     settings: SetOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Say what a job would cost, without submitting it."""
+    """Estimate the cost of a job without submitting it."""
     from drivetrain.cli.specs import load_job
 
     with session.connect() as gateway:
@@ -192,14 +192,14 @@ def _wait(gateway: "Gateway", job_id: str) -> Item:
     path = f"/v1/jobs/{segment(job_id)}"
     return waiting.wait(
         lambda: gateway.get(path, tries=1),
-        waiting.standing_of_job,
+        waiting.status_of_job,
         waiting.FINAL_JOB_STATES,
-        hint=f"the job goes on; see: drivetrain job show {job_id}",
+        hint=f"the job continues; see: drivetrain job show {job_id}",
     )
 
 
 def _finish(job: Item) -> None:
-    """The last words on a job that was waited for; raises where it did not succeed."""
+    """The result of a job that was waited for; raises where it did not succeed."""
     state = job["state"]
     if state == "rejected":
         raise _refusal(job["refusal"])

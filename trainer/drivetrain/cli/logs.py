@@ -1,4 +1,4 @@
-"""Printing a job's logs: what is there, or on and on until the job has ended."""
+"""Printing a job's logs: what is there, or all until the job has ended."""
 
 import sys
 import time
@@ -37,15 +37,15 @@ class _Printer:
 
 
 def show_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) -> None:
-    """The last lines that are there."""
+    """The last lines."""
     page = gateway.get(_path(job_id), {"rank": rank, "tail": tail})
     _Printer(rank).print(page)
     if page.get("num_dropped_bytes"):
-        write_note(f"{page['num_dropped_bytes']:,} bytes came too fast and were not kept")
+        write_note(f"{page['num_dropped_bytes']:,} bytes exceeded the log rate and were dropped")
 
 
 def follow_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) -> None:
-    """The last lines and all that come, until the job has ended and nothing more arrives."""
+    """The last lines and all new ones, until the job has ended and nothing more arrives."""
     printer = _Printer(rank)
     page = gateway.get(_path(job_id), {"rank": rank, "tail": tail})
     printer.print(page)

@@ -1,7 +1,7 @@
 """The command `drivetrain`: its groups of verbs, and every error as a sentence and an exit code.
 
-Exit codes: 0 done; 1 the job that was waited for did not succeed; 2 the input is wrong; 3 the
-platform cannot be reached; 4 it does not know what was named; 5 it refused; 130 interrupted.
+Exit codes: 0 done; 1 the job (--wait) did not succeed; 2 invalid input; 3 the
+platform is unavailable; 4 not found; 5 refused; 130 interrupted.
 """
 
 import signal
@@ -17,11 +17,11 @@ from drivetrain.cli.output import write_error
 EPILOG = (
     "Connection: DRIVETRAIN_URL and DRIVETRAIN_TOKEN, else connection.json in DRIVETRAIN_HOME "
     "(default ~/.drivetrain). "
-    "Exit codes: 0 done, 1 the job did not succeed (--wait), 2 the input is wrong, "
-    "3 the platform cannot be reached, 4 not found, 5 refused."
+    "Exit codes: 0 done, 1 the job did not succeed (--wait), 2 invalid input, "
+    "3 the platform is unavailable, 4 not found, 5 refused."
 )
 
-app = session.make_group("Train on Drivetrain: submit jobs and studies, and look at them.")
+app = session.make_group("Train on Drivetrain: submit jobs and studies, and inspect them.")
 app.info.epilog = EPILOG
 app.add_typer(jobs.app, name="job")
 app.add_typer(studies.app, name="study")
@@ -43,10 +43,11 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def drivetrain(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Train on Drivetrain: submit jobs and studies, and look at them."""
+    """Train on Drivetrain: submit jobs and studies, and inspect them."""
 
 
 def main() -> None:

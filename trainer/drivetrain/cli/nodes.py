@@ -4,7 +4,7 @@ from drivetrain.cli import session
 from drivetrain.cli.output import Column, Format, Item, field_column, text_of, write_list
 from drivetrain.cli.session import OutputOption
 
-app = session.make_group("See the machines and who holds them.")
+app = session.make_group("List the machines and the jobs on them.")
 
 NODE_COLUMNS = (
     field_column("NODE", "node_id"),
@@ -17,7 +17,7 @@ NODE_COLUMNS = (
 
 @app.callback()
 def node() -> None:
-    """Keeps `list` a verb of its own, though it is the only one yet."""
+    """Keeps `list` a verb, though it is the only one yet."""
 
 
 @app.command(name="list")

@@ -89,7 +89,7 @@ def write_line(text: str, *, is_clean: bool = False) -> None:
 
 
 def write_note(text: str) -> None:
-    """A sentence beside the answer, for people."""
+    """A note for people, on standard error."""
     print(clean(text), file=sys.stderr, flush=True)
 
 

@@ -52,7 +52,7 @@ def pack(directory: Path) -> Package:
     """A gzipped tar of the directory's files. Raises InvalidInput."""
     if not directory.is_dir():
         raise InvalidInput(
-            f"code: {directory} is no directory", fix="name the directory of the code"
+            f"code: {directory} is not a directory", fix="name the directory of the code"
         )
     rules = [_rule(line) for line in (*_ALWAYS_IGNORED, *_ignore_lines(directory))]
     buffer = io.BytesIO()
@@ -71,12 +71,12 @@ def pack(directory: Path) -> Package:
                 )
             archive.addfile(_member(name, path, len(content)), io.BytesIO(content))
     if not num_files:
-        raise InvalidInput(f"{directory} holds no file to run")
+        raise InvalidInput(f"{directory} has no files")
     packed = buffer.getvalue()
     if len(packed) > MAX_PACKED_BYTES:
         raise InvalidInput(
             f"{directory} packs to {len(packed):,} bytes (at most {MAX_PACKED_BYTES:,})",
-            fix=f"{IGNORE_FIX}; data belongs into the object store",
+            fix=f"{IGNORE_FIX}; put data into the object store",
         )
     return Package(packed, hashlib.sha256(packed).hexdigest(), num_files)
 
@@ -92,7 +92,9 @@ def _ignore_lines(directory: Path) -> list[str]:
     for number, line in enumerate(kept, start=1):
         if line.startswith("!"):
             place = f"{directory / IGNORE_FILE}:{number}"
-            raise InvalidInput(f"{place}: {line}: exceptions with ! are not known", fix="remove it")
+            raise InvalidInput(
+                f"{place}: {line}: exceptions with ! are not supported", fix="remove it"
+            )
     return [line for line in kept if line and not line.startswith("#")]
 
 
@@ -125,7 +127,7 @@ def _files(directory: Path, prefix: str, rules: list[_Rule]) -> Iterator[tuple[s
 
 def _read(path: Path, limit: int) -> bytes:
     try:
-        # Asked first: reading a pipe would wait for ever.
+        # Checked first: reading a pipe would block for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise InvalidInput(f"{path} is neither a file nor a directory", fix=IGNORE_FIX)
         with path.open("rb") as file:
@@ -135,7 +137,7 @@ def _read(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise InvalidInput(
             f"the code has more than {MAX_UNPACKED_BYTES:,} bytes at {path}",
-            fix=f"{IGNORE_FIX}; data belongs into the object store",
+            fix=f"{IGNORE_FIX}; put data into the object store",
         )
     return content
 

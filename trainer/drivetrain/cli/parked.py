@@ -52,7 +52,10 @@ UntilOption = Annotated[
     str | None, typer.Option("--until", metavar="TIME", help="Parked then or earlier.")
 ]
 AfterOption = Annotated[
-    str | None, typer.Option("--after", metavar="PLACE", help="Go on where a list ended.")
+    str | None,
+    typer.Option(
+        "--after", metavar="PLACE", help="Continue after this place, as the last list printed it."
+    ),
 ]
 
 
@@ -227,7 +230,7 @@ def _decide(
 
 
 def _decide_all(gateway: "Gateway", verb: str, body: dict[str, Any]) -> dict[str, Any]:
-    """One request after another: each works for a bounded time and returns where to go on."""
+    """One request after another: each works for a bounded time and returns where to continue."""
     total = {"num_records": 0, "num_skipped": 0, "is_confirmed": True}
     while True:
         answer = gateway.post(f"/v1/parked/{verb}", body)

@@ -13,17 +13,17 @@ def report(
     ],
     step: Annotated[int, typer.Option("--step", min=0, help="The step they belong to.")],
 ) -> None:
-    """Log metrics from inside a job, whatever language it is written in."""
+    """Log metrics from inside a job, in any language."""
     from drivetrain.reporting import report as report_values
 
     metrics = dict(_metric(text) for text in values)
     try:
         is_taken = report_values(metrics, step)
     except OSError as error:
-        raise Unreachable(f"the pod does not take reports: {error}") from error
+        raise Unreachable(f"the pod does not accept reports: {error}") from error
     if not is_taken:
         raise InvalidInput(
-            "this is not a job on the platform, or a value was not taken",
+            "this is not a job on the platform, or a value was invalid",
             fix="call `drivetrain report` from a job's command",
         )
 
@@ -32,10 +32,10 @@ def _metric(text: str) -> tuple[str, float]:
     name, equals, number = text.partition("=")
     fix = "write NAME=NUMBER, such as loss=0.3"
     if not equals or not name:
-        raise InvalidInput(f"{text!r:.200} is no metric", fix=fix)
+        raise InvalidInput(f"{text!r:.200} is not a metric", fix=fix)
     try:
         # NaN and the infinities pass: that training diverged is worth an alert.
         value = float(number)
     except ValueError:
-        raise InvalidInput(f"{text!r:.200}: {number!r:.80} is no number", fix=fix) from None
+        raise InvalidInput(f"{text!r:.200}: {number!r:.80} is not a number", fix=fix) from None
     return name, value

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id (job_...).")]
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A YAML file, or - for input.")]
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="A YAML file, or - for standard input.")
+]
 OutputOption = Annotated[
-    Format, typer.Option("--output", "-o", help="How the answer is written.", show_default=True)
+    Format, typer.Option("--output", "-o", help="Output format.", show_default=True)
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -26,10 +28,10 @@ RequestIdOption = Annotated[
     typer.Option(
         "--request-id",
         metavar="ID",
-        help="Your own name for this request: sent again, it is the same job or study.",
+        help="Your own id for this request: the same id is the same job or study.",
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many.")]
 
 # For a command that was sent while the service that decides has not answered.
 UNCONFIRMED = "requested, not confirmed yet"
@@ -43,7 +45,7 @@ def connect() -> "Gateway":
 
 
 def segment(name: str) -> str:
-    """An id as one segment of a path, whatever was typed."""
+    """An id as one segment of a path, with any characters."""
     return quote(name, safe="")
 
 

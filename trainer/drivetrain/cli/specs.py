@@ -1,6 +1,6 @@
 """From a file to a request: the YAML read, `--set` applied, checked by the contract, code uploaded.
 
-The contract is checked before anything is sent, in the words the platform would use, and errors
+The contract is checked before anything is sent, with the platform's own messages, and errors
 are named with the line of the file. `code: DIRECTORY` in a job is packed, uploaded under its
 digest, and replaced by {uri, sha256}; that comes last, when all else is known to be right.
 """
@@ -21,7 +21,7 @@ from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.studies import StudySpec
 
-# Stands for the code that is not uploaded yet while the rest is checked.
+# In place of the code that is not uploaded yet, while the rest is checked.
 _PENDING_CODE = {"uri": "file:///pending", "sha256": "0" * 64}
 
 
@@ -78,7 +78,7 @@ def _assign(spec: dict[str, Any], settings: Sequence[str]) -> set[str]:
         parts = path.split(".")
         if not equals or not all(parts):
             raise InvalidInput(
-                f"--set {setting!r:.200} is no assignment",
+                f"--set {setting!r:.200} is not an assignment",
                 fix="write --set hyperparameters.learning_rate=0.1",
             )
         target = spec
@@ -93,7 +93,7 @@ def _assign(spec: dict[str, Any], settings: Sequence[str]) -> set[str]:
 
 
 def _take_code(job: dict[str, Any]) -> str | None:
-    """The directory that `code` names, which is replaced by a stand-in."""
+    """The directory that `code` names, which is replaced by a placeholder."""
     code = job.get("code")
     if not isinstance(code, str):
         return None
@@ -121,7 +121,7 @@ def _check(
             )
             for problem in field_errors(error)
         ]
-        raise InvalidInput(f"{document.name} is not valid", problems=problems) from error
+        raise InvalidInput(f"{document.name} is invalid", problems=problems) from error
 
 
 def _place(field: str, document: Document, assigned: set[str]) -> str:
@@ -130,7 +130,7 @@ def _place(field: str, document: Document, assigned: set[str]) -> str:
 
 
 def _directory(file: str, code: str) -> Path:
-    """A relative directory is meant from where the file lies."""
+    """A relative directory is relative to the file."""
     base = Path.cwd() if file == "-" else Path(file).parent
     return base / Path(code).expanduser()
 

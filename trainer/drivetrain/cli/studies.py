@@ -55,7 +55,7 @@ TRIAL_COLUMNS = (
     field_column("STATE", "state"),
     field_column("VALUE", "value", is_number=True),
     Column("STEP", lambda one: amounts.steps(one.get("step"), one.get("max_steps")), True),
-    Column("HYPERPARAMETERS", lambda trial: in_words(trial["hyperparameters"])),
+    Column("HYPERPARAMETERS", lambda trial: as_text(trial["hyperparameters"])),
     field_column("JOB", "job_id"),
 )
 
@@ -63,12 +63,12 @@ TRIAL_COLUMNS = (
 @app.command()
 def submit(
     file: FileArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until the study has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the study has ended.")] = False,
     settings: SetOption = None,
     request_id: RequestIdOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Submit a study. With --wait, exit code 1 says that no trial has a value."""
+    """Submit a study. With --wait, the exit code is 1 if no trial has a value."""
     from drivetrain.cli.specs import load_study
 
     with session.connect() as gateway:
@@ -81,9 +81,9 @@ def submit(
             path = f"/v1/studies/{segment(study['study_id'])}"
             study = waiting.wait(
                 lambda: gateway.get(path, tries=1),
-                waiting.standing_of_study,
+                waiting.status_of_study,
                 waiting.FINAL_STUDY_STATES,
-                hint=f"the study goes on; see: drivetrain study show {study['study_id']}",
+                hint=f"the study continues; see: drivetrain study show {study['study_id']}",
             )
         if output is not Format.TABLE:
             write_value(study, output)
@@ -110,7 +110,7 @@ def show(study_id: StudyArgument, output: OutputOption = Format.TABLE) -> None:
         write_list(study["trials"], TRIAL_COLUMNS, output, "no trials yet")
 
 
-def in_words(hyperparameters: Item) -> str:
+def as_text(hyperparameters: Item) -> str:
     """'learning_rate=0.1 width=8'."""
     return " ".join(f"{name}={text_of(value)}" for name, value in sorted(hyperparameters.items()))
 
@@ -128,8 +128,8 @@ def _finish(study: Item) -> None:
         raise JobFailed("no trial of the study has a value", fix=fix)
     number, value = study["best_number"], study["best_value"]
     best = next((trial for trial in study["trials"] if trial["number"] == number), None)
-    words = f" with {in_words(best['hyperparameters'])}" if best else ""
-    write_note(f"completed: best is trial {number}, {study['metric']} {value:.6g}{words}")
+    point = f" with {as_text(best['hyperparameters'])}" if best else ""
+    write_note(f"completed: best is trial {number}, {study['metric']} {value:.6g}{point}")
 
 
 def _rows(study: Item) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Waiting for a job or study to end, and showing how far it is.
 
-The platform is asked once a second and may be away meanwhile: nothing is lost by that, for what is
+The platform is polled once a second and may be unavailable in between: nothing is lost, for what is
 waited for does not run here. Only a long silence ends the waiting, with the code of an unreachable
 platform. Bars are drawn on a terminal; elsewhere a line is written whenever something has changed.
 """
@@ -27,7 +27,7 @@ FINAL_STUDY_STATES = frozenset({"completed", "failed", "rejected"})
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Status:
     """How far something is: `note` changes rarely, `eta_seconds` all the time."""
 
     state: str
@@ -39,25 +39,25 @@ class Standing:
 
 
 class Display(Protocol):
-    def show(self, standing: Standing) -> None: ...
+    def show(self, status: Status) -> None: ...
 
 
 def wait(
     fetch: Callable[[], Item],
-    standing_of: Callable[[Item], Standing],
+    status_of: Callable[[Item], Status],
     final: frozenset[str],
     hint: str,
 ) -> Item:
-    """Ask until the state is a final one; returns the last answer. `hint` is for who has enough."""
+    """Poll until the state is final; returns the last answer. `hint` is printed on Ctrl-C."""
     try:
-        return _wait(fetch, standing_of, final)
+        return _wait(fetch, status_of, final)
     except Interrupted:
         write_note(hint)
         raise
 
 
 def _wait(
-    fetch: Callable[[], Item], standing_of: Callable[[Item], Standing], final: frozenset[str]
+    fetch: Callable[[], Item], status_of: Callable[[Item], Status], final: frozenset[str]
 ) -> Item:
     with _open_display() as display:
         silent_since: float | None = None
@@ -69,17 +69,17 @@ def _wait(
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since > GIVE_UP_SECONDS:
                     raise
-                display.show(Standing("the platform does not answer; it is asked again"))
+                display.show(Status("the platform does not answer; retrying"))
             else:
                 silent_since = None
-                standing = standing_of(item)
-                display.show(standing)
-                if standing.state in final:
+                status = status_of(item)
+                display.show(status)
+                if status.state in final:
                     return item
             time.sleep(POLL_SECONDS)
 
 
-def standing_of_job(job: Item) -> Standing:
+def status_of_job(job: Item) -> Status:
     progress: Any = job.get("progress") or {}
     notes = []
     if (job.get("attempt") or 1) > 1:
@@ -88,7 +88,7 @@ def standing_of_job(job: Item) -> Standing:
         notes.append(job["waiting"]["detail"])
     if job.get("is_cancelling"):
         notes.append("being cancelled")
-    return Standing(
+    return Status(
         state=job["state"],
         done=progress.get("step"),
         total=progress.get("max_steps"),
@@ -97,9 +97,9 @@ def standing_of_job(job: Item) -> Standing:
     )
 
 
-def standing_of_study(study: Item) -> Standing:
+def status_of_study(study: Item) -> Status:
     best = study.get("best_value")
-    return Standing(
+    return Status(
         state=study["state"],
         done=study["num_completed"] + study["num_failed"],
         total=study.get("num_trials"),
@@ -114,26 +114,26 @@ class PlainLines:
     def __init__(self) -> None:
         self._last: tuple[str, str, int] | None = None
 
-    def show(self, standing: Standing) -> None:
+    def show(self, status: Status) -> None:
         tenth = 0
-        if standing.done is not None and standing.total:
-            tenth = standing.done * LINES_PER_RUN // standing.total
-        change = (standing.state, standing.note, tenth)
+        if status.done is not None and status.total:
+            tenth = status.done * LINES_PER_RUN // status.total
+        change = (status.state, status.note, tenth)
         if change != self._last:
             self._last = change
-            write_note(in_words(standing))
+            write_note(as_text(status))
 
 
-def in_words(standing: Standing) -> str:
+def as_text(status: Status) -> str:
     """'running: step 120/400, 42 s left, attempt 2'."""
     parts = []
-    if standing.done is not None:
-        parts.append(f"{standing.unit} {amounts.steps(standing.done, standing.total)}")
-    if standing.eta_seconds is not None:
-        parts.append(f"{amounts.duration(standing.eta_seconds)} left")
-    if standing.note:
-        parts.append(standing.note)
-    return f"{standing.state}: {', '.join(parts)}" if parts else standing.state
+    if status.done is not None:
+        parts.append(f"{status.unit} {amounts.steps(status.done, status.total)}")
+    if status.eta_seconds is not None:
+        parts.append(f"{amounts.duration(status.eta_seconds)} left")
+    if status.note:
+        parts.append(status.note)
+    return f"{status.state}: {', '.join(parts)}" if parts else status.state
 
 
 class Bar:
@@ -143,13 +143,13 @@ class Bar:
         self._progress = progress
         self._task = progress.add_task("", total=None, details="")
 
-    def show(self, standing: Standing) -> None:
-        details = in_words(standing).partition(": ")[2]
+    def show(self, status: Status) -> None:
+        details = as_text(status).partition(": ")[2]
         self._progress.update(
             self._task,
-            description=clean(standing.state),
-            total=standing.total,
-            completed=standing.done or 0,
+            description=clean(status.state),
+            total=status.total,
+            completed=status.done or 0,
             details=clean(details).replace("\n", " "),
         )
 

@@ -25,7 +25,7 @@ function times(root = document) {
   }
 }
 
-// The parts of the page that the server renders anew. Unfolded details stay so.
+// The parts of the page that the server renders again. Open details stay open.
 let pending = null, again = false;
 async function renew() {
   if (pending) { again = true; return; }
@@ -43,7 +43,7 @@ async function renew() {
       if (part.innerHTML !== next.innerHTML) part.replaceChildren(...next.childNodes);
       Object.assign(part.dataset, next.dataset);
     }
-  } catch { /* The server is away: the stream's next opening renews the page. */ }
+  } catch { /* The server is unavailable: the page is renewed when the stream reconnects. */ }
   finally { pending = null; if (again) { again = false; soon(); } }
 }
 let timer = null, charts = null;
@@ -64,20 +64,20 @@ function progress(data) {
 function follow() {
   const query = new URLSearchParams({ ...(jobId && { job_id: jobId }), last_event_id: place });
   const source = new EventSource(`/v1/stream?${query}`), state = document.getElementById("link-state");
-  const tell = (isLive) => {
+  const show = (isLive) => {
     state.hidden = !(state.textContent = isLive ? "live" : "reconnecting");
-    state.classList.toggle("away", !isLive);
+    state.classList.toggle("offline", !isLive);
   };
-  const hear = (event) => { if (event.lastEventId) place = event.lastEventId; };
+  const remember = (event) => { if (event.lastEventId) place = event.lastEventId; };
   let isAgain = false;
-  source.onopen = () => { tell(true); if (isAgain) { soon(); charts?.restart(); } isAgain = true; };
+  source.onopen = () => { show(true); if (isAgain) { soon(); charts?.restart(); } isAgain = true; };
   source.onerror = () => {
-    tell(false);
+    show(false);
     if (source.readyState === EventSource.CLOSED) setTimeout(() => { follow(); soon(); }, 2000);
   };
   source.addEventListener("progress", (event) => progress(JSON.parse(event.data)));
   for (const type of ["reset", ...body.dataset.types.split(" ")])
-    source.addEventListener(type, (event) => { hear(event); soon(); if (/^(run\.|checkpoint\.restored|reset)/.test(type)) charts?.restart(); });
+    source.addEventListener(type, (event) => { remember(event); soon(); if (/^(run\.|checkpoint\.restored|reset)/.test(type)) charts?.restart(); });
 }
 
 // Charts: one per series, by Chart.js where it is there, by a plain line where it is not.
@@ -145,7 +145,7 @@ function makeCharts(root) {
         if (one.points.length > 3000) stale = true;
         if (got.steps.length || whole) draw(one);
       }
-      // Some steps back: rarer series and late batches arrive behind the newest step.
+      // Some steps back: rarer series and late batches arrive after the newest step.
       from = Math.max(0, Math.max(...[...series.values()].map((one) => one.points.at(-1)?.x ?? 0)) - 300);
       empty.hidden = series.size > 0;
     } catch { stale ||= whole; } finally { busy = false; }
@@ -178,14 +178,14 @@ function makeLogs(view) {
       after = got.next;
       empty.hidden = view.hasChildNodes() && answer.ok;
       if (got.lines.length && isFollowing.checked) view.scrollTop = view.scrollHeight;
-    } catch { /* away: asked again */ } finally { busy = false; }
+    } catch { /* unavailable: retried */ } finally { busy = false; }
   }
   rank.addEventListener("change", () => { view.replaceChildren(); after = null; read(); });
   return read;
 }
 
-for (const form of document.querySelectorAll("form[data-confirm]"))
-  form.addEventListener("submit", (event) => { if (!confirm(form.dataset.confirm)) event.preventDefault(); });
+// On the document: forms of a renewed part are new.
+document.addEventListener("submit", (event) => { const text = event.target.dataset.confirm; if (text && !confirm(text)) event.preventDefault(); });
 times();
 setInterval(times, 10000);
 if (place) follow();

@@ -1,6 +1,6 @@
 """Grid search: every combination of the parameters' points once, in one fixed order.
 
-Parameters stand in the order of their names and the last one varies fastest, so trial n is n
+Parameters are in the order of their names and the last one varies fastest, so trial n is n
 written in mixed radix. The grid is never built; it may have more points than fit in memory.
 """
 
