@@ -7,7 +7,12 @@ from pathlib import Path
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.checkpoints import CheckpointWritten, RunResumed
+from drivetrain_schemas.checkpoints import (
+    CheckpointWriteFailed,
+    CheckpointWritten,
+    RunResumed,
+    SaveFailure,
+)
 from drivetrain_schemas.envelope import Event, parse
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
@@ -38,6 +43,15 @@ async def read_to_its_end(kafka: KafkaAccess, prefix: str, topic: Topic) -> list
     return events
 
 
+def access_to(kafka: KafkaAccess, topic_prefix: str) -> PodKafkaAccess:
+    return PodKafkaAccess(
+        bootstrap_servers=kafka.bootstrap_servers,
+        topic_prefix=topic_prefix,
+        username=kafka.username,
+        password=kafka.password,
+    )
+
+
 async def test_a_killed_and_resumed_job_has_every_sample_once(
     kafka: KafkaAccess,
     topic_prefix: str,
@@ -46,12 +60,7 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     tmp_path: Path,
 ) -> None:
     await create_topics(kafka, topic_prefix)
-    access = PodKafkaAccess(
-        bootstrap_servers=kafka.bootstrap_servers,
-        topic_prefix=topic_prefix,
-        username=kafka.username,
-        password=kafka.password,
-    )
+    access = access_to(kafka, topic_prefix)
     variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.05}
     options = {"command": TRAIN, "num_ranks": 2, "kafka": access}
     struck = make_pod(environment=variables | {"KILL_AT": 37, "KILL_RANK": 1}, **options)
@@ -99,3 +108,38 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     ]
     assert "rank 0 begins after step 0 (False)" in lines
     assert f"rank 1 begins after step {resumed[0].step} (True)" in lines
+
+
+async def test_a_store_that_is_moved_away_in_mid_run_is_reported_and_not_made_again(
+    kafka: KafkaAccess,
+    topic_prefix: str,
+    template: Path,
+    make_pod: Callable[..., Pod],
+    tmp_path: Path,
+) -> None:
+    await create_topics(kafka, topic_prefix)
+    access = access_to(kafka, topic_prefix)
+    variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.1}
+    pod = make_pod(environment=variables, command=TRAIN, num_ranks=2, kafka=access)
+    objects, moved = tmp_path / "objects", tmp_path / "moved"
+    pod.start_warm(template)
+
+    def move_away_and_back() -> None:
+        wait_for(lambda: list(objects.glob("checkpoints/**/manifest.json")), "a checkpoint")
+        objects.rename(moved)
+        wait_for(lambda: "unavailable" in pod.log, "a save that fails")
+        assert not objects.exists()
+        moved.rename(objects)
+
+    await asyncio.to_thread(move_away_and_back)
+    end = await asyncio.to_thread(pod.wait_for_exit)
+    assert end.outcome == "succeeded", pod.log
+    await asyncio.to_thread(wait_for, lambda: not pod.processes(), "the last acknowledgement")
+    reports = [event.payload for event in await read_to_its_end(kafka, topic_prefix, REPORTS)]
+    failed = [report for report in reports if isinstance(report, CheckpointWriteFailed)]
+    assert {one.reason for one in failed} - {SaveFailure.RANK_MISSING} == {
+        SaveFailure.STORE_UNAVAILABLE
+    }
+    assert all(one.detail and one.step % 10 == 0 for one in failed)
+    written = [report.step for report in reports if isinstance(report, CheckpointWritten)]
+    assert written[0] < failed[0].step < written[-1] == 60
