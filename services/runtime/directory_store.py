@@ -149,7 +149,8 @@ class DirectoryStore:
 
 
 def _raise_unless_missing(error: OSError) -> None:
-    if not isinstance(error, _MISSING):
+    """A directory that was removed meanwhile is empty; anything else in its place is an error."""
+    if not isinstance(error, FileNotFoundError):
         raise error
 
 

@@ -191,6 +191,13 @@ async def test_what_a_killed_writer_left_goes_once_it_is_old(tmp_path: Path) -> 
     assert in_work.exists()
 
 
+async def test_a_file_in_the_place_of_a_directory_is_not_an_empty_one(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    await store.put("a", b"1")
+    with pytest.raises(StoreError):
+        await store.list("a/")
+
+
 async def test_a_key_below_an_object_is_refused_in_a_directory(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     await store.put("x", b"1")

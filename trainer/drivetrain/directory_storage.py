@@ -105,7 +105,7 @@ def _read_regular(path: Path, max_bytes: int | None) -> bytes:
 
 def _walk(start: Path) -> Iterator[Path]:
     def complain(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        if not isinstance(error, FileNotFoundError):
             raise error
 
     for directory, _, names in os.walk(start, onerror=complain):

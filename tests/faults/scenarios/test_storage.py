@@ -44,6 +44,25 @@ def test_a_write_fails_in_the_middle_of_a_checkpoint(submit: Submit, check_all: 
     check_all(job, attempts=1)
 
 
+def test_the_object_store_is_moved_away_and_back(
+    platform: StandalonePlatform, submit: Submit, check_all: CheckAll
+) -> None:
+    """Nobody makes an empty one in its place, and nothing in it is judged meanwhile."""
+    job = submit()
+    job.wait_for_strike()
+    wait_until(lambda: manifests(job), "a checkpoint", every=0.02)
+    objects, moved = platform.home / "objects", platform.home / "moved"
+    objects.rename(moved)
+    wait_until(lambda: job.events("checkpointing.failed"), "the failure is shown", seconds=120)
+    (failed,) = job.events("checkpointing.failed")
+    assert failed["reason"] == "store_unavailable"
+    assert not objects.exists()
+    assert job.events("checkpoint.rejected") + job.events("checkpoint.restored") == []
+    moved.rename(objects)
+    check_all(job, attempts=1)
+    wait_until(lambda: job.events("checkpointing.recovered"), "it saves again", seconds=120)
+
+
 def test_the_newest_checkpoint_is_truncated(submit: Submit, check_all: CheckAll) -> None:
     job = submit()
     job.wait_for_strike()

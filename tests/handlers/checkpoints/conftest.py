@@ -1,5 +1,7 @@
 """A catalogue: the service's handlers and worker on a real Postgres and a real directory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest_asyncio
@@ -31,6 +33,17 @@ class FailingStore(DirectoryStore):
 
     def has_directory(self, prefix: str) -> bool:
         return (self._folder / prefix).exists()
+
+    @contextmanager
+    def in_the_way_of(self, prefix: str) -> Iterator[None]:
+        """A file is where the directory was."""
+        folder = self._folder / prefix
+        hidden = folder.with_name("hidden")
+        folder.rename(hidden)
+        folder.write_text("in the way")
+        yield
+        folder.unlink()
+        hidden.rename(folder)
 
     def move_away(self) -> None:
         self._folder.rename(self._folder.with_name("moved"))

@@ -193,6 +193,18 @@ async def test_a_deletion_is_not_given_up_however_long_the_store_is_unavailable(
     assert shard_key(10) not in await keys(running)
 
 
+async def test_nothing_is_judged_while_a_file_is_in_the_place_of_the_jobs_directory(
+    running: Catalogue,
+) -> None:
+    await save(running, 10, 20)
+    with running.object_store.in_the_way_of(PREFIX):
+        assert await running.tell(make_written(30)) == []
+        assert await running.wait() == []
+    await write_checkpoint(running.object_store, 30)
+    assert [one.kind.type for one in await running.wait()] == ["checkpoint.committed"]
+    assert await running.good_steps() == [10, 20, 30]
+
+
 async def test_a_checkpoint_that_somebody_removed_is_rejected(running: Catalogue) -> None:
     """The store is there and says so, also where nothing of the job is left."""
     await save(running, 10)
