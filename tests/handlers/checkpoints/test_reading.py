@@ -99,17 +99,19 @@ async def test_an_error_in_the_second_shard_does_not_lose_the_first(
 class Slow(FailingStore):
     """Gives a few bytes at a time, and after `num_pieces` of them nothing more."""
 
+    PIECE_SECONDS = 0.05
+
     def __init__(self, root: Path, num_pieces: int) -> None:
         super().__init__(root)
         self._num_pieces = num_pieces
 
     async def stream(self, key: str) -> AsyncIterator[bytes]:
         content = await self.get(key)
-        size = len(content) // 10
+        size = len(content) // 30
         for number in range(0, len(content), size):
             if number // size == self._num_pieces:
                 await asyncio.Event().wait()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self.PIECE_SECONDS)
             yield content[number : number + size]
 
 
@@ -127,7 +129,7 @@ async def test_a_slow_store_is_waited_for_and_a_silent_one_is_not(
     async def no_pause(num_bytes: int) -> None:
         return None
 
-    silence_seconds = 0.1  # all pieces together take longer
+    silence_seconds = 0.1 if is_silent else 20 * Slow.PIECE_SECONDS  # all pieces take longer
     reading_it = read_shard(store, location, manifest.shards[0], silence_seconds, no_pause)
     if is_silent:
         with pytest.raises(TimeoutError):
