@@ -28,7 +28,7 @@ class StoreFailure(StrEnum):
 
 
 class StoreMarker(Value):
-    """What the marker holds. `store_id` tells a replaced store from the one that was used."""
+    """What the marker holds. By `store_id` a store that replaced another one is recognised."""
 
     format: Annotated[int, Field(ge=1, le=1)] = 1
     store_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]

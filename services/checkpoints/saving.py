@@ -1,7 +1,7 @@
-"""Runs that train on without new checkpoints: when it is told, and when it is over.
+"""Runs that train on without new checkpoints: the events that say so, and that it is over.
 
 All of it under the job's row lock. What a fence below the job's highest reports changes nothing
-(docs/architecture.md, rule 4). It ends silently with the run, of which everybody knows.
+(docs/architecture.md, rule 4). At the end of the run it ends without an event.
 """
 
 from drivetrain_schemas.checkpoints import SaveFailure
@@ -18,7 +18,7 @@ log = logs.get()
 async def note_failure(
     tx: Tx, job: Job, run: Run, reason: SaveFailure, detail: str, step: int | None = None
 ) -> None:
-    """The run could not save. Told once per cause."""
+    """The run could not save. One event per cause."""
     if job.tenant_id is None:
         return
     live = await store.live_run(tx.connection, job.job_id)

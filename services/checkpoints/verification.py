@@ -95,7 +95,7 @@ async def _manifest(object_store: ObjectStore, location: Location) -> Manifest |
             return _unreadable(f"{size_bytes} bytes (at most {MAX_MANIFEST_BYTES})")
         text = await object_store.get(location.manifest_key)
     except NoSuchObject:
-        await object_store.list(location.directory)  # raises where nothing can be said of it
+        await object_store.list(location.directory)  # raises where absence cannot be known
         return _unreadable("it does not exist")
     try:
         return Manifest.model_validate(strict_json.loads(text))

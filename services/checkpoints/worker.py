@@ -33,8 +33,8 @@ MAX_WAITS = 20
 PENDING_SECONDS = 5.0
 NUM_READERS = 2
 HOUSEKEEPING_SECONDS = 30.0
-# From this try on a store that cannot be read is told as the reason for missing checkpoints.
-TRIES_BEFORE_TELLING = 3
+# From this try on, a store that cannot be read is reported as the cause of missing checkpoints.
+TRIES_BEFORE_REPORT = 3
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Lane:
 
 
 class Worker:
-    """Carries out what is due. `wake` tells it that something may be."""
+    """Carries out what is due. `wake` makes it look at once."""
 
     def __init__(
         self, database: Database, object_store: ObjectStore, settings: CheckpointsSettings
@@ -136,15 +136,15 @@ class Worker:
                 exc_info=None if is_temporary(error) else error,
             )
             await self._postpone(intent)
-            await self._tell_store_failure(intent, error)
+            await self._report_store_failure(intent, error)
         finally:
             del lane.busy[intent.job_id]
             self._awake.set()
 
-    async def _tell_store_failure(self, intent: Intent, error: Exception) -> None:
-        is_lasting = intent.kind == "verify" and intent.tries >= TRIES_BEFORE_TELLING
+    async def _report_store_failure(self, intent: Intent, error: Exception) -> None:
+        is_lasting = intent.kind == "verify" and intent.tries >= TRIES_BEFORE_REPORT
         if is_lasting and isinstance(error, StoreError):
-            with contextlib.suppress(Exception):  # told with the next try
+            with contextlib.suppress(Exception):  # reported with the next try
                 await self.actions.note_store_failure(intent, error)
 
     async def _wait(self, intent: Intent, waiting: Postponed) -> None:

@@ -1,10 +1,10 @@
 """Saving and restoring the state of a run, all ranks together, without pickle.
 
-A save stages a copy of everything that must come back (what the script named, random numbers, the
-place in the data, best metric, samples not yet acknowledged) and writes it in the background. Each
-rank writes its own shard; rank 0 waits for all of them in the store and writes the manifest last.
-States that data parallelism keeps equal on all ranks are written by rank 0 alone. A save that fails
-is logged and made good by the next; only the final one is insisted upon.
+A save stages a copy of everything that is restored (what the script named, random numbers, the
+position in the data, best metric, samples not yet acknowledged) and writes it in the background.
+Each rank writes its own shard; rank 0 waits for all of them in the store and writes the manifest
+last. States that data parallelism keeps equal on all ranks are written by rank 0 alone. A save that
+fails is logged and reported, and training goes on; only the final one must succeed.
 """
 
 import json
@@ -39,7 +39,7 @@ _logger = logging.getLogger("drivetrain")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a run stands: steps done, the pass it is in, batches of that pass consumed."""
+    """The progress of a run: steps done, the current pass, batches of that pass consumed."""
 
     step: int = 0
     epoch: int = 0
@@ -48,7 +48,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One rank's copy of its state, cut off from what training does next."""
+    """One rank's copy of its state, which training no longer changes."""
 
     number: int
     directory: str
@@ -89,7 +89,7 @@ class Checkpointer:
         return self._writer is not None and self._writer.is_alive()
 
     def hold(self, things: Mapping[str, Any]) -> None:
-        """What checkpoints hold, by name. What cannot be stored is refused before training."""
+        """Name what checkpoints hold. State that cannot be stored is refused before training."""
         for name, thing in things.items():
             if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
                 raise TypeError(f"{name}: it has no state_dict and load_state_dict")
@@ -130,7 +130,7 @@ class Checkpointer:
             staged = replace(staged, number=self._number, directory=self._directory_of(moment.step))
 
     def restore(self) -> Moment | None:
-        """Restore the newest checkpoint that is sound; None where there is none."""
+        """Restore the newest undamaged checkpoint; None where there is none."""
         started = time.monotonic()
         choice = self._choose() if self._world.rank == 0 else None
         directory, text, rejected = self._world.share(choice)
@@ -138,7 +138,7 @@ class Checkpointer:
         if text is not None:
             moment = self._load(directory, Manifest.model_validate_json(text))
         if self._world.rank == 0:
-            self._tell_resumed(directory, moment, time.monotonic() - started, rejected)
+            self._report_resumed(directory, moment, time.monotonic() - started, rejected)
         return moment
 
     # Saving
@@ -224,7 +224,7 @@ class Checkpointer:
         )
         key = f"{staged.directory}/{MANIFEST}"
         if not self._storage.put_if_absent(key, manifest.model_dump_json().encode()):
-            raise StorageError(f"{key}: somebody else has written it")
+            raise StorageError(f"{key}: it exists already")
         self._reporter.tell(
             {
                 "t": "checkpoint",
@@ -257,7 +257,7 @@ class Checkpointer:
             if self._world.rank == 0:
                 self._write_manifest(staged, own, started)
             self._committed = (staged.moment.step, self._digest(staged, data), staged.metrics)
-        except Exception as error:  # whatever it is, training goes on and the next save is near
+        except Exception as error:  # training goes on, whatever it is
             self.failed_save = staged.number
             self._report_failure(staged, error)
 
@@ -319,9 +319,9 @@ class Checkpointer:
     # Restoring
 
     def _choose(self) -> tuple[str, str | None, tuple[str, ...]]:
-        """The newest sound checkpoint, its manifest, and those passed over for a flaw.
+        """The newest undamaged checkpoint, its manifest, and the newer ones that have a flaw.
 
-        A store that does not answer must not look like one that holds nothing, so it is asked for
+        A store that does not answer must not look like one that holds nothing, so this retries for
         a while, and then the run fails.
         """
         deadline = time.monotonic() + _STORE_WAIT_SECONDS
@@ -389,7 +389,7 @@ class Checkpointer:
         document = json.loads(files[f"rank-{rank}.json"])
         return document, load(files[f"rank-{rank}.safetensors"])
 
-    def _tell_resumed(
+    def _report_resumed(
         self, directory: str, moment: Moment | None, seconds: float, rejected: tuple[str, ...]
     ) -> None:
         if moment is None and not rejected:

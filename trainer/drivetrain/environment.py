@@ -1,4 +1,4 @@
-"""What a training process is told about its run: by the platform's environment, or locally.
+"""What a training process knows about its run: from the platform's environment, or locally.
 
 `read` is pure: variables in, `Environment` out. Inside a pod everything comes from the shim; under
 torchrun or alone only the ranks are known, and the run is a local one in `./runs`.
@@ -15,12 +15,12 @@ from drivetrain_schemas.ids import DEFAULT_TENANT, job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 
 LOCAL_ROOT = Path("runs")
-_taken: dict[Path, int] = {}  # the open locks of local runs; closed, they would be given up
+_taken: dict[Path, int] = {}  # open locks of local runs; closing one releases it
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One rank's place in its run, and where its checkpoints, result and samples go.
+    """One rank of a run, and where its checkpoints, result and samples go.
 
     `directory` holds `result.json`; `store_url` is the root that manifest keys are relative to.
     """
@@ -49,7 +49,7 @@ class Environment:
 
     @property
     def manifest_prefix(self) -> str:
-        """What stands before a checkpoint's own key in the object store."""
+        """The prefix of a checkpoint's own key in the object store."""
         root = self.store_url.rstrip("/") + "/"
         return self.checkpoint_url.removeprefix(root).strip("/") + "/"
 
@@ -89,7 +89,7 @@ def read(variables: Mapping[str, str]) -> Environment:
 
 
 def choose_local_directory(root: Path) -> Path:
-    """The newest local run that is neither complete nor going on, else a new one.
+    """The newest local run that is neither complete nor running, else a new one.
 
     A run is complete when its `result.json` is there; started again it would have nothing to do.
     The directory belongs to this process until its end.
@@ -122,7 +122,7 @@ def _take(directory: Path) -> bool:
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        # Of this process alone: a lock by flock goes on in workers that outlive a killed run.
+        # lockf is of this process alone; workers that outlive a killed run would keep flock.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         os.close(descriptor)
@@ -131,8 +131,8 @@ def _take(directory: Path) -> bool:
     return True
 
 
-def place(environment: Environment, directory: Path, attempt: int) -> Environment:
-    """A local run set into its directory, as the given attempt at it."""
+def in_directory(environment: Environment, directory: Path, attempt: int) -> Environment:
+    """A local run in its directory, as the given attempt at it."""
     job_id = job_id_for(DEFAULT_TENANT, os.fspath(directory))
     url = directory.as_uri()
     return replace(

@@ -1,4 +1,4 @@
-"""What a run needs before its first step: where it lies, where its samples go, how it is judged."""
+"""What a run needs before its first step: its directory, its sink of samples, its metric."""
 
 import logging
 from pathlib import Path
@@ -32,11 +32,11 @@ def settle_local(environment: Environment, world: World) -> Environment:
         fence = manifests.highest_fence(key.removeprefix("checkpoints/") for key in keys)
         choice = (str(directory), fence + 1)
     directory_, attempt = world.share(choice)
-    return environments.place(environment, Path(directory_), attempt)
+    return environments.in_directory(environment, Path(directory_), attempt)
 
 
 def make_policy(every_steps: int | None, every_minutes: float | None) -> CheckpointPolicy:
-    """When a script wants to save; every five minutes where it does not say."""
+    """When a script wants to save; every five minutes by default."""
     if every_steps is None and every_minutes is None:
         return CheckpointPolicy(every_minutes=_DEFAULT_EVERY_MINUTES)
     try:
@@ -63,7 +63,7 @@ def make_standing(environment: Environment) -> Standing:
 
 
 def log_to_stderr() -> None:
-    """What the package has to say is seen, unless the script has its own logging."""
+    """Show the package's messages, unless the script has its own logging."""
     if logging.root.handlers or _logger.handlers:
         return
     handler = logging.StreamHandler()

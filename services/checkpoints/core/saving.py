@@ -1,4 +1,4 @@
-"""Whether a live run fails to save checkpoints, and which failure is told.
+"""Whether a live run fails to save checkpoints, and which failure is reported.
 
 A failure that a pod reports names its cause. Without a report, a run is overdue when its job asks
 for a checkpoint every so often and none has arrived for much longer.
@@ -18,7 +18,7 @@ def overdue_after(every_seconds: float) -> float:
 def replaces(
     known: SaveFailure, known_step: int | None, reason: SaveFailure, step: int | None
 ) -> bool:
-    """Whether a new failure says more than the one that is known, so that it is told too.
+    """Whether a new failure says more than the one that is known, so that it is reported too.
 
     Rank 0 reports that another rank's part is missing; that rank knows why.
     """

@@ -12,7 +12,7 @@ from drivetrain_schemas.checkpoints import (
 )
 from drivetrain_schemas.ids import run_id_for
 from services.checkpoints import actions
-from services.checkpoints.worker import TRIES_BEFORE_TELLING
+from services.checkpoints.worker import TRIES_BEFORE_REPORT
 from tests.handlers.checkpoints.builders import (
     JOB,
     make_failed,
@@ -118,7 +118,7 @@ async def test_a_store_that_this_service_cannot_read_is_told_as_the_cause(
     await write_checkpoint(running.object_store, 40)
     running.object_store.move_away()
     emitted = await running.tell(make_written(40))
-    for _ in range(TRIES_BEFORE_TELLING + 2):
+    for _ in range(TRIES_BEFORE_REPORT + 2):
         emitted += await running.wait()
     (failing,) = emitted
     assert isinstance(failing, CheckpointingFailed)

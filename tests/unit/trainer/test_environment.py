@@ -52,7 +52,7 @@ def test_under_torchrun_a_run_is_local() -> None:
 
 
 def test_a_local_run_keeps_its_checkpoints_below_its_directory() -> None:
-    placed = environment.place(environment.read({}), Path("/work/runs/train/3"), attempt=2)
+    placed = environment.in_directory(environment.read({}), Path("/work/runs/train/3"), attempt=2)
     assert placed.checkpoint_url == "file:///work/runs/train/3/checkpoints"
     assert placed.manifest_prefix == "checkpoints/"
     assert (placed.attempt, placed.fence) == (2, 2)
