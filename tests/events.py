@@ -69,8 +69,8 @@ async def handle_batch(
     before = await _last_row(database)
     records = [make_record(event, offset=offset) for offset, event in enumerate(events)]
     async with database.transaction() as tx:
-        unfit = await handler(tx, records)
-    assert not unfit, unfit
+        rejected = await handler(tx, records)
+    assert not rejected, rejected
     return [event.payload for event in await emitted(database, after=before)]
 
 

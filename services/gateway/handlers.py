@@ -13,7 +13,7 @@ from drivetrain_schemas.topics import COMMANDS_JOBS, COMMANDS_STUDIES, REPORTS, 
 from services.gateway import parked, store
 from services.gateway.core import counters, model
 from services.runtime.bus import Record
-from services.runtime.parking import Unfit
+from services.runtime.parking import InvalidRecord
 from services.runtime.processing import BatchHandler, EventBatchHandler, HandlerTable, read_event
 from services.runtime.transaction import Tx
 
@@ -51,17 +51,17 @@ def stream_handlers(
     What cannot be read is parked by the service that its topic names, so it is passed over here.
     """
 
-    async def commands(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    async def commands(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         await _project_records(tx, records)
         tx.after_commit(lambda: announce("submitted"))
         return ()
 
-    async def reports(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    async def reports(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         await _project_records(tx, records)
         tx.after_commit(on_commit)
         return ()
 
-    async def parked_records(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    async def parked_records(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         await parked.on_parked(tx, records)
         tx.after_commit(lambda: announce("parked"))
         return ()

@@ -26,7 +26,7 @@ from drivetrain_schemas.runs import (
 from services.metrics import alerts, store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
 from services.runtime.bus import Record
-from services.runtime.parking import Unfit
+from services.runtime.parking import InvalidRecord
 from services.runtime.processing import HandlerTable
 from services.runtime.transaction import Tx
 
@@ -71,7 +71,7 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
 HANDLERS: HandlerTable = dict.fromkeys(_STATES, on_run_moved)
 
 
-async def take_reports(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+async def take_reports(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
     """Update the pace of runs by their heartbeats. Other reports are not for this service."""
     by_run: dict[str, list[PodHeartbeat]] = {}
     for record in records:

@@ -16,15 +16,15 @@ from services.metrics.instruments import LINES, REPLAYED, SAMPLES
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
 from services.metrics.store import ChunkRow, LogChunk, SeriesRow
 from services.runtime.bus import Record
-from services.runtime.parking import Unfit
+from services.runtime.parking import InvalidRecord
 from services.runtime.transaction import Tx
 
 B = TypeVar("B", SampleBatch, LogBatch)
 
 
-async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
     """Store the samples of new batches, and raise alerts for values that are not finite."""
-    read, unfit = _read(read_samples, records)
+    read, rejected = _read(read_samples, records)
     batches = await _not_seen(tx, "samples", read)
     chunks: list[ChunkRow] = []
     sums: dict[tuple[str, int, str], SeriesRow] = {}
@@ -60,12 +60,12 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
         await alerts.raise_once(tx, alert)
     num_samples = sum(chunk.num_samples for chunk in chunks)
     tx.after_commit(lambda: SAMPLES.inc(num_samples))
-    return unfit
+    return rejected
 
 
-async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
     """Store the lines of batches not seen before; each gets its position among the job's lines."""
-    read, unfit = _read(read_logs, records)
+    read, rejected = _read(read_logs, records)
     by_job: dict[str, list[LogBatch]] = {}
     for batch in await _not_seen(tx, "logs", read):
         by_job.setdefault(batch.job_id, []).append(batch)
@@ -78,22 +78,22 @@ async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
         await store.insert_log_chunks(tx.connection, chunks)
     num_lines = sum(len(chunk.lines) for chunk in chunks)
     tx.after_commit(lambda: LINES.inc(num_lines))
-    return unfit
+    return rejected
 
 
 def _read(
     reader: Callable[[Record], B], records: Sequence[Record]
-) -> tuple[dict[BatchKey, B], list[Unfit]]:
+) -> tuple[dict[BatchKey, B], list[InvalidRecord]]:
     read: dict[BatchKey, B] = {}
-    unfit: list[Unfit] = []
+    rejected: list[InvalidRecord] = []
     for record in records:
         try:
             batch = reader(record)
         except InvalidEvent as invalid:
-            unfit.append(Unfit(record, str(invalid.reason), invalid.detail))
+            rejected.append(InvalidRecord(record, str(invalid.reason), invalid.detail))
         else:
             read.setdefault(batch.key, batch)
-    return read, unfit
+    return read, rejected
 
 
 async def _not_seen(tx: Tx, stream: store.Stream, read: dict[BatchKey, B]) -> list[B]:

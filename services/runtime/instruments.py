@@ -16,7 +16,9 @@ SEQUENCE_GAPS = Counter(
     "drivetrain_sequence_gaps_total", "Times that events of a key were found missing.", ["topic"]
 )
 RETRIES = Counter(
-    "drivetrain_consumer_retries_total", "Batches put back because something was away.", ["group"]
+    "drivetrain_consumer_retries_total",
+    "Batches tried again because something was unavailable.",
+    ["group"],
 )
 BATCHES_SPLIT = Counter(
     "drivetrain_consumer_batches_split_total",

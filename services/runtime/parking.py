@@ -34,8 +34,8 @@ class NotReplayable(PlatformError):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
-    """A record to be parked: why, for machines and for people."""
+class InvalidRecord:
+    """A record that is to be parked, and why: for machines and for people."""
 
     record: Record
     reason: str
@@ -53,12 +53,12 @@ def parked_id(service: str, record: Record) -> str:
     return _id(service, place, content)
 
 
-def parked_headers(service: str, unfit: Unfit) -> list[tuple[str, bytes]]:
-    record = unfit.record
+def parked_headers(service: str, invalid: InvalidRecord) -> list[tuple[str, bytes]]:
+    record = invalid.record
     facts = {
         "id": parked_id(service, record),
-        "reason": unfit.reason,
-        "detail": unfit.detail[:1024],
+        "reason": invalid.reason,
+        "detail": invalid.detail[:1024],
         "topic": record.topic,
         "partition": str(record.partition),
         "offset": str(record.offset),
@@ -71,12 +71,12 @@ def parked_headers(service: str, unfit: Unfit) -> list[tuple[str, bytes]]:
     return [(HEADER + name, text.encode("utf-8", "replace")) for name, text in facts.items()]
 
 
-async def park(tx: Tx, service: str, unfit: Unfit) -> None:
+async def park(tx: Tx, service: str, invalid: InvalidRecord) -> None:
     """Set the record aside once `tx` commits."""
-    record = _storable(unfit.record)
+    record = _storable(invalid.record)
     if size_bytes(record) > MAX_KEPT_BYTES:
         record = replace(record, key=None, value=None, headers=())
-    headers = (*record.headers, *parked_headers(service, unfit))
+    headers = (*record.headers, *parked_headers(service, invalid))
     tx.forward(parked_topic(service).name, replace(record, headers=headers))
 
 

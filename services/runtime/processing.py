@@ -30,7 +30,7 @@ from services.runtime import logs, sequence
 from services.runtime.bus import Record
 from services.runtime.errors import PlatformError
 from services.runtime.instruments import DUPLICATES, HANDLED, PARKED, SKIPPED
-from services.runtime.parking import Unfit, park
+from services.runtime.parking import InvalidRecord, park
 from services.runtime.transaction import Tx
 
 log = logs.get()
@@ -43,7 +43,7 @@ RefusalTable = Mapping[type[Payload], Refusal]
 # Takes new events of one transaction, in order.
 EventBatchHandler = Callable[[Tx, Sequence[Event[Any]]], Awaitable[None]]
 # Takes one batch; returns the records that cannot be read.
-BatchHandler = Callable[[Tx, Sequence[Record]], Awaitable[Sequence[Unfit]]]
+BatchHandler = Callable[[Tx, Sequence[Record]], Awaitable[Sequence[InvalidRecord]]]
 
 # What decoders raise; anything else that the handler of a stream raises is a bug.
 _DECODER_ERRORS = (
@@ -105,7 +105,7 @@ class _Parks:
     async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
         log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
         tx.after_commit(PARKED.labels(reason).inc)
-        await park(tx, self._service, Unfit(record, reason, detail))
+        await park(tx, self._service, InvalidRecord(record, reason, detail))
 
     def _is_ours_to_park(self, record: Record, reason: str) -> bool:
         """Of the services that cannot read a record, one parks it: the one its topic names."""
@@ -224,23 +224,29 @@ class BatchProcessor(_Parks):
     def plan(self, records: Sequence[Record]) -> Work | None:
         """All records are of one partition, so of one topic."""
         decoded = [record for record in records if record.problem is None]
-        unfit = [
-            Unfit(record, str(InvalidReason.UNDECODABLE), record.problem)
+        rejected = [
+            InvalidRecord(record, str(InvalidReason.UNDECODABLE), record.problem)
             for record in records
             if record.problem is not None
             and self._is_ours_to_park(record, str(InvalidReason.UNDECODABLE))
         ]
-        return partial(self._handle, records=decoded, unfit=unfit) if decoded or unfit else None
+        return (
+            partial(self._handle, records=decoded, rejected=rejected)
+            if decoded or rejected
+            else None
+        )
 
-    async def _handle(self, tx: Tx, records: Sequence[Record], unfit: Sequence[Unfit]) -> None:
+    async def _handle(
+        self, tx: Tx, records: Sequence[Record], rejected: Sequence[InvalidRecord]
+    ) -> None:
         if records:
             topic = records[0].topic
-            unfit = [*unfit, *await self._take(tx, topic, records)]
+            rejected = [*rejected, *await self._take(tx, topic, records)]
             tx.after_commit(partial(HANDLED.labels(topic).inc, len(records)))
-        for item in unfit:
+        for item in rejected:
             await self.set_aside(tx, item.record, item.reason, item.detail)
 
-    async def _take(self, tx: Tx, topic: str, records: Sequence[Record]) -> Sequence[Unfit]:
+    async def _take(self, tx: Tx, topic: str, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         try:
             return await self._streams[topic](tx, records)
         except _DECODER_ERRORS as error:

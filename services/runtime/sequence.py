@@ -58,7 +58,7 @@ def find_gaps(before: Mapping[tuple[str, str], int], numbers: Sequence[Numbered]
 
 
 async def note(tx: Tx, events: Sequence[Event[Any]]) -> None:
-    """Note the numbers of these new events. Commands have none: anybody may write them."""
+    """Note the numbers of these new events. Commands have none: any client may write them."""
     numbers = [
         Numbered(topic, event.payload.key, event.seq)
         for event in events

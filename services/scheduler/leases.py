@@ -20,7 +20,7 @@ from drivetrain_schemas.topics import REPORTS
 from services.runtime import logs
 from services.runtime.bus import OutRecord, PublishFailed, Record
 from services.runtime.clock import Clock
-from services.runtime.parking import Unfit
+from services.runtime.parking import InvalidRecord
 from services.runtime.processing import read_event
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
@@ -75,23 +75,23 @@ class Leases:
         heard_at = self._heard.get(run_id)
         return heard_at is not None and self._clock.monotonic() - heard_at <= self._lease
 
-    async def on_reports(self, tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    async def on_reports(self, tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         """The batch handler of `reports`."""
         # By all that binds one, so that a forged heartbeat displaces none in its batch.
         newest: dict[tuple[str, str, int], PodHeartbeat] = {}
-        unfit: list[Unfit] = []
+        rejected: list[InvalidRecord] = []
         for record in records:
             try:
                 payload = read_event(record).payload
             except InvalidEvent as invalid:
-                unfit.append(Unfit(record, str(invalid.reason), invalid.detail))
+                rejected.append(InvalidRecord(record, str(invalid.reason), invalid.detail))
                 continue
             if isinstance(payload, SchedulerBeacon):
                 self._on_beacon(record.partition, payload)
             elif isinstance(payload, PodHeartbeat):
                 newest[(payload.pod_id, payload.run_id, payload.fence)] = payload
         await self._keep(tx, list(newest.values()))
-        return unfit
+        return rejected
 
     async def send_beacons(self, platform: Platform) -> None:
         """A task of the service: one beacon to each partition, every interval."""

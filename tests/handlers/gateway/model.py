@@ -26,7 +26,7 @@ from services.gateway.settings import GatewaySettings
 from services.runtime.bus import OnSettled, OutRecord, Record
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.database import Database
-from services.runtime.parking import Unfit, parked_headers
+from services.runtime.parking import InvalidRecord, parked_headers
 from services.runtime.processing import BatchProcessor, EventProcessor
 from services.runtime.service import Platform
 from services.runtime.testing import InMemoryBus, InMemoryObjectStore
@@ -78,7 +78,7 @@ class Model:
         self._offset += 1
         headers = (("content-type", b"application/json"), ("ce_id", b"original"), *headers)
         original = Record(PREFIX + topic, 1, self._offset, 0, b"key", value, headers)
-        extra = parked_headers("scheduler", Unfit(original, reason, f"{reason}: by a test"))
+        extra = parked_headers("scheduler", InvalidRecord(original, reason, f"{reason}: by a test"))
         parked = Record(
             f"{PREFIX}parked.scheduler", 0, self._offset, 0, b"key", value, (*headers, *extra)
         )

@@ -194,8 +194,8 @@ async def test_what_cannot_be_read_is_handed_back_and_the_rest_is_stored(
     good = make_record(make_event(make_samples({"loss": {1: 0.5}})), offset=0)
     bad = make_record(make_event(make_logs(["not samples"])), topic=good.topic, offset=1)
     async with metrics.transaction() as tx:
-        unfit = await take_samples(tx, [bad, good])
-    assert [(one.record.offset, one.reason) for one in unfit] == [(1, "unknown_type")]
+        rejected = await take_samples(tx, [bad, good])
+    assert [(one.record.offset, one.reason) for one in rejected] == [(1, "unknown_type")]
     assert (await get(client, "/samples"))["series"]["loss"]["steps"] == [1]
 
 

@@ -1,4 +1,4 @@
-"""A service small enough to see through: it adds up the charges it hears of, and says each anew.
+"""A small service for tests: it stores the charges it reads, and emits each again.
 
 Its one handler writes state and emits; what it does to certain events is chosen by the test.
 """
@@ -91,7 +91,7 @@ class Bug(Exception):
 
 
 class Killed(BaseException):
-    """Ends the consumer as `kill -9` would: nothing catches it, nothing is tidied."""
+    """Ends the consumer as `kill -9` would: nothing catches it, nothing is closed."""
 
 
 async def make_adder(database: Database, num_partitions: int = 1, **options: Any) -> Adder:

@@ -32,7 +32,7 @@ def gaps() -> float:
     )
 
 
-async def heard(db: Database, *events: Event[ChargeRecorded], reads_all: bool = True) -> float:
+async def gaps_found(db: Database, *events: Event[ChargeRecorded], reads_all: bool = True) -> float:
     """The alarms that these events raise."""
 
     async def handle(tx: Tx, event: Event[ChargeRecorded]) -> None: ...
@@ -48,33 +48,34 @@ async def heard(db: Database, *events: Event[ChargeRecorded], reads_all: bool = 
 
 
 async def test_a_dropped_event_raises_the_alarm_once(db: Database) -> None:
-    assert await heard(db, numbered(1), numbered(2), numbered(4), numbered(5)) == 1
+    assert await gaps_found(db, numbered(1), numbered(2), numbered(4), numbered(5)) == 1
 
 
 async def test_each_key_has_numbers_of_its_own(db: Database) -> None:
     assert (
-        await heard(db, numbered(1), numbered(1, "other"), numbered(2), numbered(2, "other")) == 0
+        await gaps_found(db, numbered(1), numbered(1, "other"), numbered(2), numbered(2, "other"))
+        == 0
     )
 
 
 async def test_what_comes_again_is_no_gap(db: Database) -> None:
     one, two, three = numbered(1), numbered(2), numbered(3)
-    assert await heard(db, one, two, one, two, three) == 0
-    # A record that is replayed comes late, under an id that was not heard.
-    assert await heard(db, numbered(5), numbered(4), numbered(6)) == 1
+    assert await gaps_found(db, one, two, one, two, three) == 0
+    # A record that is replayed comes late, under an id that was not read.
+    assert await gaps_found(db, numbered(5), numbered(4), numbered(6)) == 1
 
 
 async def test_a_key_may_begin_anywhere(db: Database) -> None:
     """Retention may have taken what was before, and a rebuild reads what is left."""
-    assert await heard(db, numbered(40), numbered(41)) == 0
+    assert await gaps_found(db, numbered(40), numbered(41)) == 0
 
 
 async def test_who_does_not_hear_all_types_raises_no_alarm(db: Database) -> None:
-    assert await heard(db, numbered(1), numbered(9), reads_all=False) == 0
+    assert await gaps_found(db, numbered(1), numbered(9), reads_all=False) == 0
 
 
 async def test_what_is_rolled_back_was_not_heard(db: Database) -> None:
-    await heard(db, numbered(1))
+    await gaps_found(db, numbered(1))
 
     async def fail(tx: Tx, event: Event[ChargeRecorded]) -> None:
         raise ValueError("bug")
@@ -85,4 +86,4 @@ async def test_what_is_rolled_back_was_not_heard(db: Database) -> None:
         async with db.transaction() as tx:
             await process(processor, tx, make_record(numbered(3)))
     assert gaps() == before
-    assert await heard(db, numbered(2)) == 0
+    assert await gaps_found(db, numbered(2)) == 0

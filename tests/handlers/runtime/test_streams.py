@@ -11,7 +11,7 @@ from drivetrain_schemas.topics import METRICS
 from services.runtime.bus import OutRecord, Record
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
-from services.runtime.parking import Unfit
+from services.runtime.parking import InvalidRecord
 from services.runtime.processing import BatchProcessor
 from services.runtime.testing import InMemoryBus, InMemorySource, ManualClock
 from services.runtime.transaction import Tx
@@ -33,7 +33,7 @@ class Taker:
     batches: list[list[bytes | None]] = field(default_factory=list)
     chokes: dict[bytes, Exception] = field(default_factory=dict)
 
-    async def take(self, tx: Tx, records: Sequence[Record]) -> Sequence[Unfit]:
+    async def take(self, tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         self.batches.append([record.value for record in records])
         for record in records:
             if record.value in self.chokes:

@@ -13,7 +13,7 @@ from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.errors import EventTooLarge, is_temporary
 from services.runtime.outbox import unpack
-from services.runtime.parking import Unfit, original, park, parked_id
+from services.runtime.parking import InvalidRecord, original, park, parked_id
 from tests.conftest import OpenDatabase
 from tests.events import emitted, make_event, parked
 from tests.handlers.runtime.charges import charge
@@ -147,7 +147,7 @@ async def test_a_parked_record_is_put_back_byte_by_byte(database: OpenDatabase) 
     headers = (("h", b"\xff"), ("n", None))
     record = Record("t.commands.jobs", 1, 7, 0, b"\xffkey", b"\xffvalue", headers)
     async with db.transaction() as tx:
-        await park(tx, "cost", Unfit(record, "not_json", "why"))
+        await park(tx, "cost", InvalidRecord(record, "not_json", "why"))
     async with db.connection() as connection:
         row = await connection.fetchrow("select * from outbox")
     headers = unpack(row["headers"])
@@ -177,7 +177,7 @@ async def test_headers_by_which_a_client_claims_to_be_parked_are_left_out(
     claims = (("x-parked-omitted", b"5"), ("x-parked-id", b"parked_other"), ("h", b"1"))
     record = Record("t.commands.jobs", 1, 7, 0, b"key", b"value", claims)
     async with db.transaction() as tx:
-        await park(tx, "cost", Unfit(record, "not_json", "why"))
+        await park(tx, "cost", InvalidRecord(record, "not_json", "why"))
     (facts,) = await parked(db)
     assert "omitted" not in facts
     assert facts["id"] == parked_id("cost", record)

@@ -205,5 +205,5 @@ async def test_what_belongs_on_another_topic_is_set_aside(world: World) -> None:
     """Pods may write reports, and nothing that the platform itself says."""
     record = make_record(make_event(JobCancel(job_id=JOB)), topic="drivetrain.reports")
     async with world.database.transaction() as tx:
-        (unfit,) = await world.leases.on_reports(tx, [record])
-    assert (unfit.record, unfit.reason) == (record, "wrong_topic")
+        (rejected,) = await world.leases.on_reports(tx, [record])
+    assert (rejected.record, rejected.reason) == (record, "wrong_topic")

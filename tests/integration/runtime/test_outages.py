@@ -1,4 +1,4 @@
-"""What the service needs goes away for real, and comes back: nothing is lost, nothing doubled."""
+"""What the service needs becomes unavailable for real, and comes back: no event lost or doubled."""
 
 import asyncio
 import os

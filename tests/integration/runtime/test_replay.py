@@ -5,7 +5,7 @@ import pytest
 from services.runtime import replay as replay_module
 from services.runtime.bus import OutRecord, Record
 from services.runtime.kafka import KafkaAccess, KafkaPublisher
-from services.runtime.parking import MAX_KEPT_BYTES, Unfit, parked_headers, parked_id
+from services.runtime.parking import MAX_KEPT_BYTES, InvalidRecord, parked_headers, parked_id
 from services.runtime.replay import replay
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin
@@ -21,7 +21,9 @@ async def test_all_puts_back_what_was_kept_and_names_the_rest(
         Record(source, 0, offset, 0, b"k", value, (("ce_id", b"1"),))
         for offset, value in enumerate([b"x" * (MAX_KEPT_BYTES + 1), b"one", b"two"])
     )
-    headers = {it.offset: parked_headers("cost", Unfit(it, "empty", "")) for it in (large, *kept)}
+    headers = {
+        it.offset: parked_headers("cost", InvalidRecord(it, "empty", "")) for it in (large, *kept)
+    }
     parked = [OutRecord(topic_prefix + "parked.cost", None, None, tuple(headers[large.offset]))]
     for it in kept * 2:  # a relay may send twice
         whole = (*it.headers, *headers[it.offset])
@@ -56,7 +58,7 @@ async def test_some_of_many_are_put_back_in_one_pass(
             topic_prefix + "parked.cost",
             it.key,
             it.value,
-            tuple(parked_headers("cost", Unfit(it, "empty", ""))),
+            tuple(parked_headers("cost", InvalidRecord(it, "empty", ""))),
         )
         for it in records
     ]

@@ -9,8 +9,8 @@ import pytest
 from services.runtime.bus import Record
 from services.runtime.parking import (
     MAX_KEPT_BYTES,
+    InvalidRecord,
     NotReplayable,
-    Unfit,
     original,
     parked_fact,
     parked_headers,
@@ -31,7 +31,7 @@ RECORD = Record(
 
 def parked(record: Record, detail: str = "not JSON") -> Record:
     own = [(name.replace("\0", "\ufffd"), text) for name, text in record.headers]
-    headers = (*own, *parked_headers("cost", Unfit(record, "not_json", detail)))
+    headers = (*own, *parked_headers("cost", InvalidRecord(record, "not_json", detail)))
     return replace(record, topic="t.parked.cost", partition=0, offset=0, headers=headers)
 
 
