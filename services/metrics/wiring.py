@@ -5,6 +5,7 @@ from starlette.applications import Starlette
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
+from services.metrics.retention import RULES
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
 from services.runtime.service import Platform, Service
@@ -21,4 +22,5 @@ def build(settings: MetricsSettings) -> Service:
         handlers=HANDLERS,
         streams={METRICS: take_samples, LOGS: take_logs, REPORTS: take_reports},
         http=http,
+        retention=RULES,
     )

@@ -16,8 +16,12 @@ each partition was handled: a record before that offset, appended before that ti
 topic that was deleted and created again has small offsets, but later times.) What comes again at a
 *later* offset is a replay of a parked record, or a row that the relay sends again: the first is
 refused after half of that time (`replay_refusal`), the second follows within an outage.
+
+A service adds rules for its own tables (`Service.retention`).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import asyncpg
@@ -63,6 +67,18 @@ select count(*) from pruned
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Rows of `table` last for `keep`.
+
+    `statement` deletes rows that are older than $1 (an interval), at most $2 of them.
+    """
+
+    table: str
+    keep: timedelta
+    statement: str
+
+
 def inbox_keep(topic: Topic) -> timedelta:
     """How long an inbox row of an event on this topic lasts."""
     retention = timedelta(milliseconds=topic.retention_ms)
@@ -88,9 +104,12 @@ def replay_refusal(topic_name: str, parked_at: datetime, now: datetime) -> str |
 class Retention:
     """Prunes the tables of one service until cancelled."""
 
-    def __init__(self, database: Database, topic_prefix: str, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, topic_prefix: str, clock: Clock, rules: Sequence[Rule] = ()
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._rules = rules
         self._keep = {topic_prefix + topic.name: inbox_keep(topic) for topic in TOPICS}
 
     async def run(self) -> None:
@@ -108,6 +127,9 @@ class Retention:
         for topic, keep in self._keep.items():
             await self._in_steps("inbox", _PRUNE_INBOX, topic, keep)
         await self._in_steps("outbox", _PRUNE_REFUSED, KEEP)
+        for rule in self._rules:
+            counted = f"with pruned as ({rule.statement} returning 1) select count(*) from pruned"
+            await self._in_steps(rule.table, counted, rule.keep)
 
     async def _in_steps(self, table: str, statement: str, *arguments: object) -> None:
         """Short transactions with a pause after each, so that handlers are not held up."""

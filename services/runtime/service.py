@@ -37,7 +37,7 @@ from services.runtime.processing import (
     topics_of,
 )
 from services.runtime.relay import Relay
-from services.runtime.retention import Retention
+from services.runtime.retention import Retention, Rule
 from services.runtime.settings import Settings, from_process, masked
 from services.runtime.stores import open_object_store
 from services.runtime.transaction import Origin
@@ -92,6 +92,8 @@ class Service:
     http_guards_itself: bool = False
     # Rebuilt from its topics, every event of which it handles.
     is_projection: bool = False
+    # Rules for its own tables.
+    retention: tuple[Rule, ...] = ()
 
     @property
     def origin(self) -> Origin:
@@ -232,8 +234,13 @@ class Running:
     async def _serve(self) -> None:
         platform = self.platform
         relay = Relay(platform.database, platform.publisher, platform.clock)
+        retention = Retention(
+            platform.database,
+            platform.settings.topic_prefix,
+            platform.clock,
+            self._service.retention,
+        )
         async with asyncio.TaskGroup() as background:
-            retention = Retention(platform.database, platform.settings.topic_prefix, platform.clock)
             tasks = [background.create_task(it.run()) for it in (relay, retention)]
             tasks += [background.create_task(self._own(task)) for task in self._service.tasks]
             consuming = self._start_consumers(background, tasks)
