@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse
 from drivetrain_schemas.registry import all_kinds
 from services.gateway.context import Gateway
 from services.gateway.core import formats
+from services.gateway.disk import disk_warning
 from services.gateway.model_age import STALE_SECONDS
-from services.runtime.disk import read_disk, warning
 
 # Events of the stream that are not in the timeline.
 HINTS = ("submitted", "parked", "stale")
@@ -66,7 +66,6 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
     gateway: Gateway = request.app.state.gateway
     now = gateway.platform.clock.now()
     age = gateway.model_age.seconds(now)
-    directory = gateway.settings.data_directory
     values = {
         "path": request.url.path,
         "place": "",
@@ -74,7 +73,7 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
         "num_parked": 0,
         "as_of": now - timedelta(seconds=age) if age >= STALE_SECONDS else None,
         "lag_records": gateway.model_age.lag_records,
-        "disk_warning": warning(read_disk(directory), directory) if directory else None,
+        "disk_warning": disk_warning(gateway),
         **values,
     }
     return HTMLResponse(template.render(values), status)

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from drivetrain_schemas.errors import field_errors
 from services.gateway.backends import PartRefused, PartUnavailable
+from services.gateway.disk import disk_warning
 from services.gateway.problem import Problem
 from services.gateway.rest.unavailable import cause_of
 from services.runtime import logs
@@ -91,6 +92,9 @@ def respond(problem: Problem, instance: str) -> Response:
 
 def _answer(request: Request, problem: Problem) -> Response:
     """A page for people, the document for programs."""
+    if problem.status == 503 and (cause := disk_warning(request.app.state.gateway)):
+        detail = f"{problem.detail}. {cause}"
+        problem = Problem(503, problem.code, detail, problem.errors, problem.headers)
     page: Callable[[Request, Problem], Response] | None = request.app.state.problem_page
     if page is None or request.url.path.startswith("/v1/"):
         return respond(problem, request.url.path)

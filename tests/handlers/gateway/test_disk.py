@@ -1,10 +1,10 @@
-"""A disk that fills up is shown on every page, before it is full and while it is."""
+"""A disk that fills up is shown on every page, and with every answer that something fails."""
 
 from pathlib import Path
 
 import pytest
 
-from services.gateway.pages import rendering
+from services.gateway import disk as gateway_disk
 from services.runtime.disk import Disk
 from tests.handlers.gateway.model import Model, serving, sign_in
 
@@ -26,10 +26,23 @@ async def test_every_page_warns_of_a_disk_that_fills_up(
     free_bytes: int,
     want: str | None,
 ) -> None:
-    monkeypatch.setattr(rendering, "read_disk", lambda path: Disk(free_bytes, 100 * GB))
+    monkeypatch.setattr(gateway_disk, "read_disk", lambda path: Disk(free_bytes, 100 * GB))
     async with serving(model, data_directory=tmp_path) as server:
         headers = await sign_in(server) | {"accept": "text/html"}
         for path in ("/", "/nodes", "/parked", "/studies"):
             text = (await server.stranger.get(path, headers=headers)).text
             assert (f"The disk of {tmp_path}" in text) == (want is not None), path
             assert want is None or want in text
+
+
+async def test_an_answer_that_a_part_is_unavailable_names_the_full_disk(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_disk, "read_disk", lambda path: Disk(0, 100 * GB))
+    resources = {"device_type": "cpu"}
+    body = {"spec": {"name": "n", "command": ["true"], "resources": resources}, "seconds": 1}
+    async with serving(model, data_directory=tmp_path) as server:
+        answer = await server.client.post("/v1/estimates", json=body)
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("the cost service did not answer")
+    assert f"The disk of {tmp_path} is full" in answer.json()["detail"]
