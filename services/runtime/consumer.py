@@ -1,9 +1,9 @@
-"""The consuming loop: poll -> one transaction per batch -> keep the offsets.
+"""The consuming loop: poll -> one transaction per batch -> commit the offsets.
 
 Only the contiguous done prefix of a partition is committed, after its transactions. A temporary
-failure seeks back, pauses that partition and backs off while the loop goes on polling, so the group
-membership lives. A batch that fails is rolled back and done again one by one, so that a bug ends
-the process at the very record. What a process that ended there before does is in `crashes`.
+failure seeks back, pauses that partition and backs off while the loop keeps polling, so that the
+group membership is kept. A batch that fails is rolled back and done again one by one, so that a
+bug ends the process at its very record. What the next process does there is in `crashes`.
 """
 
 import asyncio
@@ -132,7 +132,7 @@ class Consumer:
         return (self.source.assignment() & self._begun) - self._crashes.alone
 
     async def _count_starts(self, partitions: Set[Partition]) -> None:
-        """Before anything is decoded; where nothing is to be read, there is nothing to blame."""
+        """Before anything is decoded. Where there is no lag, no record can be at fault."""
         ends = await self.source.end_offsets()
         for partition in partitions:
             position = await self.source.position(partition)
@@ -194,7 +194,7 @@ class Consumer:
         await self.source.commit(done)
 
     async def _abandon(self, partition: Partition, done: Mapping[Partition, int]) -> None:
-        """At a stop's deadline or another part's failure: keep what is done, count no crash."""
+        """At a stop's deadline or another part's failure: commit what is done, count no crash."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ABANDON_SECONDS):
                 await self.source.commit(done)

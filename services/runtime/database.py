@@ -1,7 +1,7 @@
 """Postgres: one pool per process, its connections bound to the service's own schema.
 
 A connection is looked at before each use: after a failover a pool may hold connections to a server
-that is read-only now, where every write would fail for ever (asyncpg has no guard of its own). The
+that is read-only now, where every write would always fail (asyncpg has no guard of its own). The
 server reports that by itself (Postgres 14 and later), so looking costs no statement. Neither does
 giving back: nothing here changes a session, but for `set local`.
 `jsonb` columns take and give Python values.
@@ -129,7 +129,7 @@ async def _refuse_read_only(connection: Any) -> None:
 
 
 async def _leave_as_it_is(_connection: Any) -> None:
-    """Instead of asyncpg's RESET ALL; what is open is rolled back all the same."""
+    """Instead of asyncpg's RESET ALL; an open transaction is rolled back all the same."""
 
 
 async def _set_codecs(connection: Any) -> None:

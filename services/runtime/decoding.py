@@ -34,8 +34,8 @@ _CODEC = _DefaultRecordBatchPy.ATTRIBUTES_OFFSET + 1
 _LEGACY_CODEC = 17
 _CODEC_MASK = 0x07
 
-# The name of the header that stands in for those of a record that is not decoded. It is this very
-# object, which no client can send.
+# The name of the only header of a record that is not decoded, compared by identity: no client can
+# send this object.
 _PROBLEM = str("undecodable-record")  # noqa: UP018
 # Partitions whose next batch is not to be decoded.
 _WITHHELD: set[Any] = set()
@@ -65,7 +65,7 @@ def problem_of(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
 
 
 class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]
-    """Says to the batches which partition they are of."""
+    """Passes the partition on to its batches."""
 
     def __init__(self, tp: Any, records: "LenientRecords", *arguments: Any) -> None:
         records.partition = tp
@@ -173,7 +173,7 @@ def _is_over_bounds(batch: bytes | bytearray | memoryview) -> bool:
 
 
 def _num_headers(batch: bytes | bytearray | memoryview, start: int) -> int:
-    """Of the record whose attributes stand at `start`."""
+    """Of the record whose attributes begin at `start`."""
     _, position = decode_varint(batch, start + 1)  # timestamp
     _, position = decode_varint(batch, position)  # offset
     key_bytes, position = decode_varint(batch, position)

@@ -25,7 +25,7 @@ class PlatformError(Exception):
 
 
 class TemporaryError(PlatformError):
-    """Something outside did not answer; nothing is wrong with the event.
+    """Something outside did not answer; the event itself is not at fault.
 
     `part` names what failed, for people; empty where only the message does.
     """
@@ -65,7 +65,7 @@ class ConfigurationError(PlatformError):
 
 # Postgres by class of SQLSTATE: 08 connections, 25006 read-only after a failover, 40 deadlocks and
 # the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last
-# one is what asyncpg says when the server hung up on an idle connection, or only standbys answer.
+# one is what asyncpg raises when the server closed an idle connection, or only standbys answer.
 TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     TemporaryError,
     OSError,
@@ -86,7 +86,7 @@ def is_temporary(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(is_temporary(inner) for inner in error.exceptions)
     if isinstance(error, asyncpg.InterfaceError):
-        # A lost connection speaks through it, and so does a wrong argument, which is a bug.
+        # Raised for a lost connection, and also for a wrong argument, which is a bug.
         return not isinstance(error, ValueError) and "clos" in str(error)
     return isinstance(error, TEMPORARY_ERRORS)
 

@@ -1,7 +1,7 @@
 """Structured logs: one JSON line per state change, the event a constant phrase, the data as keys.
 
 Secrets are masked by key and, in texts (a traceback among them), where a URL carries a password, a
-word like `password=` goes before, or a bearer token stands.
+word like `password=` comes before, or a bearer token is.
 """
 
 import logging

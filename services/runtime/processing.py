@@ -37,7 +37,7 @@ log = logs.get()
 
 Handler = Callable[[Tx, Any], Awaitable[None]]
 HandlerTable = Mapping[type[Payload], Handler]
-# Answers a request whose payload is invalid; False when there is nobody to answer.
+# Answers a request that is invalid; False when it does not say whom to answer.
 Refusal = Callable[[Tx, InvalidPayload], Awaitable[bool]]
 RefusalTable = Mapping[type[Payload], Refusal]
 # Takes new events of one transaction, in order.
@@ -207,7 +207,7 @@ class EventProcessor(_Parks):
         if isinstance(item, _Refused):
             if await item.refusal(tx, item.invalid):
                 return
-            # Not handled: a replay must find it new, for a later version may be able to read it.
+            # Not handled: a replay must find it new; a later version may be able to read it.
             await tx.connection.execute(_FORGET, _digest(item))
         await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
 
@@ -261,7 +261,7 @@ async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
             continue
         first = firsts.setdefault(_digest(item), place)
         if first != place and isinstance(items[first], _Refused):
-            # A request that nobody can answer leaves its id free for the next one.
+            # A refused request that has no answer leaves its id free for the next one.
             raise NotTogether("a refused request and another record have one id")
     if not firsts:
         return list(items)
@@ -280,7 +280,7 @@ async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
         if isinstance(item, _Unreadable) or place in new:
             kept.append(item)
         else:
-            DUPLICATES.labels(_type(item)).inc()
+            tx.after_commit(DUPLICATES.labels(_type(item)).inc)
     return kept
 
 
@@ -318,16 +318,16 @@ def read_event(record: Record) -> Event[Payload]:
     try:
         event = parse(record.headers, record.value, timestamp_ms=record.timestamp_ms)
     except InvalidPayload as invalid:
-        _refuse_foreign(record, invalid.payload_class)
+        _refuse_wrong_topic(record, invalid.payload_class)
         raise
-    _refuse_foreign(record, type(event.payload))
+    _refuse_wrong_topic(record, type(event.payload))
     check_key(event, record.key)
     return event
 
 
-def _refuse_foreign(record: Record, payload_class: type[Payload]) -> None:
+def _refuse_wrong_topic(record: Record, payload_class: type[Payload]) -> None:
     kind = payload_class.kind
-    if not record.topic.endswith(kind.topic.name):  # before it stands the prefix
+    if not record.topic.endswith(kind.topic.name):  # the prefix comes first
         detail = f"{kind.type} is written to {kind.topic.name}"
         raise InvalidEvent(InvalidReason.WRONG_TOPIC, detail)
 

@@ -44,7 +44,7 @@ class Rewind:
         return assigned & self._rewound
 
     async def _refuse_another_schema(self, connection: asyncpg.Connection) -> None:
-        """A rebuild may be done and migrated by another replica before this one meets a table."""
+        """Another replica may have dropped and migrated the schema since this process started."""
         found = await connection.fetchval(_SCHEMA)
         if found is None or self._schema not in (None, found):
             raise SchemaReplaced("the schema was dropped: a new process reads from the start")

@@ -1,9 +1,9 @@
 """A service: its life from start to an orderly stop, in one TaskGroup.
 
 Start: operations port, Postgres (waited for), migrations, relay, consumers, own tasks, read API.
-Stop on SIGTERM or SIGINT: not ready -> consumers finish what they hold and keep their offsets ->
+Stop on SIGTERM or SIGINT: not ready -> consumers finish their records and commit the offsets ->
 tasks end -> the outbox is drained -> everything is closed. A task that fails ends the process with
-code 1 (70 for a stuck consumer); whoever supervises it starts it anew.
+code 1 (70 for a stuck consumer); a supervisor restarts it.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ Task = Callable[[Platform], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a service is made of; `build(settings)` in its wiring.py says it."""
+    """The parts of a service, as `build(settings)` in its wiring.py returns them."""
 
     name: str
     settings: Settings
@@ -137,7 +137,7 @@ def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
 async def rebuild(service: Service) -> int:
     """Drop a projection's schema; the next start reads every topic from offset 0.
 
-    A running process of the service sees that its schema is another, and starts anew by itself.
+    A running process of the service notices that its schema was replaced, and restarts by itself.
     """
     if not service.is_projection:
         print(
@@ -315,7 +315,7 @@ class Running:
         return consuming
 
     async def _finish(self, consuming: list[asyncio.Task[None]]) -> None:
-        """Handlers end what they hold; what is abandoned at the deadline comes again."""
+        """Handlers finish their records; what is abandoned at the deadline is delivered again."""
         if not consuming:
             return
         _, late = await asyncio.wait(consuming, timeout=self.platform.settings.shutdown_seconds)

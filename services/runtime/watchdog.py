@@ -1,4 +1,4 @@
-"""The progress watchdog: a consumer that silently stopped ends the process, which is started again.
+"""The progress watchdog: a consumer that silently stopped ends the process, which is restarted.
 
 aiokafka may live on without ever fetching again, with no public sign of it (issues 1154, 712, 847).
 So progress is measured from outside, and progress is what was handled, not what was fetched. A loop
@@ -28,16 +28,16 @@ TURN_FACTOR = 6
 TURN_POLLS = 2
 NONE: frozenset[Partition] = frozenset()
 
-# None: not known, because the group's offsets could not be read.
+# None: unknown, because the group's offsets could not be read.
 Positions = Mapping[Partition, int | None]
 
 
 class Stuck(PlatformError):
-    """A consumer makes no progress; the process must be started anew (exit code 70)."""
+    """A consumer makes no progress; the process must be restarted (exit code 70)."""
 
 
 class Still(NamedTuple):
-    """Seconds for which there was something to do and nothing was done."""
+    """Seconds without progress although there was lag."""
 
     everywhere: float = 0.0
     longest: float = 0.0  # on one partition, through enough polls for it to have its turn
@@ -66,7 +66,7 @@ class Progress:
         backing_off: Set[Partition] = NONE,
         num_polls: int = 0,
     ) -> Still:
-        """What stands still now. A group that owns nothing stands everywhere."""
+        """How long nothing has moved. A group that owns no partition makes no progress."""
         behind = {
             item: at
             for item, at in positions.items()
@@ -81,7 +81,7 @@ class Progress:
         }
         stays = [item for item in before if self.places.get(item) == before[item]]
         if positions and len(stays) < max(len(before), 1):
-            self.moved_at = now  # one went on, or reached its end, or there is nothing to do
+            self.moved_at = now  # one moved, or reached its end, or there is no lag
         turn = TURN_POLLS * len(positions)
         waits = [now - it.since for it in self.places.values() if num_polls - it.since_poll >= turn]
         return Still(now - self.moved_at, max(waits, default=0.0))
@@ -93,7 +93,7 @@ def lag(positions: Positions, ends: Mapping[Partition, int]) -> int:
 
 
 async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_SECONDS) -> None:
-    """Raise Stuck when `consumer` stands still. Runs until cancelled."""
+    """Raise Stuck when `consumer` makes no progress. Runs until cancelled."""
     source = consumer.source
     progress = Progress(clock.monotonic())
     while True:
@@ -103,7 +103,7 @@ async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_S
         try:
             ends = await source.end_offsets()
         except TemporaryError:
-            progress = Progress(clock.monotonic())  # the broker does not answer: not our standstill
+            progress = Progress(clock.monotonic())  # the broker does not answer: not our fault
             continue
         positions = {item: await consumer.position(item) for item in source.assignment()}
         LAG.labels(consumer.group).set(lag(positions, ends))
