@@ -10,6 +10,8 @@
 | `sequence` | for ever | one row per key, as the projection's own rows |
 | `crash_watch`, `rewound` | for ever | one row per group and partition |
 
+Heartbeats, samples and logs have no inbox row: their handlers are idempotent by their own keys.
+
 A record of a topic that is kept for ever can be read again at any time: a group whose offsets are
 lost starts at the earliest record. So before inbox rows are deleted, `inbox_floor` notes how far
 each partition was handled: a record before that offset, appended before that time, was handled. (A

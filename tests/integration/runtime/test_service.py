@@ -1,5 +1,6 @@
 """A whole service on the real broker and the real Postgres."""
 
+import asyncio
 from datetime import timedelta
 
 import asyncpg
@@ -7,6 +8,7 @@ import asyncpg
 from drivetrain_schemas.charges import ChargeRecorded
 from services.runtime.bus import OutRecord
 from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.retention import KEEP
 from tests.events import make_event
 from tests.handlers.cost.test_handlers import released
 from tests.integration.runtime.cost import cost
@@ -57,3 +59,18 @@ async def test_what_cannot_be_read_is_parked_by_one_service_and_stops_nothing(
     )
     await connection.close()
     assert num_parked == 0
+
+
+async def test_a_service_prunes_its_inbox(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    service = await cost(kafka, postgres_dsn, topic_prefix)
+    await produce(kafka, topic_prefix, make_event(released(timedelta(seconds=1))))
+    async with running(service):
+        await read_topic(kafka, topic_prefix + "events.charges", at_least=1)
+    connection = await asyncpg.connect(postgres_dsn)
+    await connection.execute("update cost.inbox set handled_at = handled_at - $1::interval", KEEP)
+    async with running(service), asyncio.timeout(30):
+        while await connection.fetchval("select count(*) from cost.inbox"):
+            await asyncio.sleep(0.05)
+    await connection.close()
