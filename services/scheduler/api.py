@@ -1,4 +1,4 @@
-"""The read API of the scheduler: where a job stands in the queue. Only the gateway forwards to it.
+"""The read API of the scheduler: a job's position in the queue. Only the gateway forwards to it.
 
 A place changes with every grant in front of it, so no event carries it: it is computed from the
 loop's state when it is asked for.

@@ -50,7 +50,8 @@ class Leases:
         self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
 
     def news(self, runs: Iterable[RunRow]) -> frozenset[str]:
-        """The running ones that have fallen silent, and the suspect ones that are heard again."""
+        """The running ones that have fallen silent, and the suspect ones whose heartbeats
+        came back."""
         limit = silence_limit(
             self._steady,
             REPORTS.partitions,

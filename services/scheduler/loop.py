@@ -46,7 +46,7 @@ _WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLE
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one look at the live runs has shown: those about which there may be something to do, the
-    runs whose lease lapsed or that are heard again, and what the launcher did."""
+    runs whose lease lapsed or whose heartbeats came back, and what the launcher did."""
 
     restless: Sequence[LiveRun]
     lease_news: Collection[str]

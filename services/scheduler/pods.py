@@ -138,7 +138,7 @@ class Pods:
         log.warning(
             "pods killed", pods=[ref.pod_id for ref in doomed], all_gone=len(gone) == len(doomed)
         )
-        # A shim may have written its exit just before: that still tells how the pod ended.
+        # A shim may have written its exit just before: that still says how the pod ended.
         again = await self.launcher.observe([ref for ref in doomed if ref.pod_id in gone])
         self.observations = {**self.observations, **again}
         return sorted(gone)
@@ -155,7 +155,7 @@ def limits_of(settings: SchedulerSettings) -> Limits:
 def pod_spec(
     live: LiveRun, pod: PodRow, job: JobSpec, launcher: Launcher, settings: SchedulerSettings
 ) -> PodSpec:
-    """All that the pod's shim is told."""
+    """All that the pod's shim gets."""
     run = live.run
     return PodSpec(
         pod_id=pod.pod_id,

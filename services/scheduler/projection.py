@@ -119,7 +119,7 @@ def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
 
 
 def is_alive(observed: Observation) -> bool:
-    """Its shim was there: it is alive now, or it has told how it ended."""
+    """Its shim was there: it is alive now, or it has written how it ended."""
     return observed.sight in (Sight.ALIVE, Sight.ENDING, Sight.ENDED)
 
 

@@ -27,7 +27,7 @@ class NodeSetting(BaseModel):
 class SchedulerSettings(Settings):
     """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}].
 
-    For one replica: two would each hear a part of the reports only.
+    For one replica: two would each receive a part of the reports only.
     """
 
     nodes: tuple[NodeSetting, ...] = ()

@@ -72,7 +72,7 @@ async def refresh(
 
 
 def replaced(state: State, found: Found) -> State:
-    """The state in which `found` stands for all that was known of the jobs in it."""
+    """The state in which `found` replaces all that was known of the jobs in it."""
     ids = found.jobs.keys()
     unfinished = {job_id: job for job_id, job in found.jobs.items() if not job.state.is_final}
     known = [state.jobs[job_id] for job_id in ids if job_id in state.jobs]
@@ -90,7 +90,7 @@ def replaced(state: State, found: Found) -> State:
 async def differences(connection: asyncpg.Connection, state: State) -> tuple[str, ...]:
     """Where the state is not what the tables hold: ids, for the log.
 
-    A job's change number stands for its row, so only the rows of started jobs are read whole.
+    A job's change number identifies the version of its row, so only started jobs are read whole.
     """
     changes = await store.live_changes(connection)
     known = {job_id: job.change for job_id, job in state.jobs.items()}

@@ -1,7 +1,7 @@
 """Removes pod directories of jobs that finished long enough ago: all but the last few.
 
 The logs in them lie on the `logs` topic and in the metrics service as well; the newest directories
-are kept for whoever wants to look at the files.
+are kept for people who want to look at the files.
 """
 
 from services.runtime import logs

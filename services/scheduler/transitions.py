@@ -1,8 +1,8 @@
-"""What the scheduler decided, written down and told: each function moves state and emits events.
+"""What the scheduler decided, stored and published: each function changes state and emits events.
 
 Called inside a transaction that holds the writer lock, so a job's events and its rows agree and
 come in one order: granted, starting, started, (suspected, heard,) the run's outcome, released, and
-what becomes of the job.
+the job's next state.
 """
 
 from collections.abc import Callable, Sequence
@@ -211,14 +211,14 @@ async def start(tx: Tx, lives: Sequence[LiveRun]) -> dict[str, LiveRun]:
 
 
 async def stop(tx: Tx, run: RunRow, reason: str) -> None:
-    """The pods of the run that still live are to be stopped; the loop tells them."""
+    """The pods of the run that still live are to be stopped; the loop gives them notice."""
     state = move_run(run.state, RunState.STOPPING)
     await store_runs.stop_run(tx.connection, run.run_id, state, reason)
     log.info("run stops", run_id=run.run_id, reason=reason)
 
 
 async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
-    """The run's lease lapsed. A word, and nothing else."""
+    """The run's lease lapsed. Its state says so; nothing else follows."""
     state = move_run(run.state, RunState.SUSPECT)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunSuspected(
@@ -234,7 +234,7 @@ async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
 
 
 async def hear(tx: Tx, job: JobRow, run: RunRow) -> None:
-    """A suspected run is heard of again."""
+    """Heartbeats of a suspected run arrive again."""
     state = move_run(run.state, RunState.RUNNING)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunHeard(job_id=run.job_id, run_id=run.run_id, attempt=run.attempt, fence=run.fence)
@@ -243,7 +243,7 @@ async def hear(tx: Tx, job: JobRow, run: RunRow) -> None:
 
 
 async def finish(tx: Tx, live: LiveRun, outcome: Outcome, result: Result | None) -> None:
-    """All pods are proven gone: the outcome, the release, and what becomes of the job."""
+    """All pods are proven gone: the outcome, the release, and the job's next state."""
     job, run = live.job, live.run
     await _end_run(tx, job, run, outcome, result)
     await store_runs.delete_heartbeats(tx.connection, run.run_id)
@@ -390,7 +390,7 @@ def explain(outcome: Outcome) -> str:
     if cause is None:
         return ""
     if cause.exit is None:
-        was = "died without a word" if cause.was_alive else "never started"
+        was = "died without writing exit.json" if cause.was_alive else "never started"
         return f"the shim of pod {cause.index} {was}; what it left was killed and is gone"
     end = cause.exit
     if end.detail:

@@ -1,9 +1,9 @@
 """When silence means something: the rule by which a run's lease lapses.
 
-A run is heard through heartbeats, the scheduler hears itself through beacons on the same topic.
+A run sends heartbeats, the scheduler sends beacons to itself on the same topic.
 Silence counts only while the beacons of every partition come back without a pause, so a broker or
 network that is down never makes a run suspect. Times are seconds of one monotonic clock.
-A lapsed lease changes a word on a page; nothing is ever killed for it.
+A lapsed lease changes the state that is shown; nothing is ever killed for it.
 """
 
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ def silence_limit(
     lease: float,
     interval: float,
 ) -> float | None:
-    """A run that was last heard before this was silent for a whole lease during which every beacon
-    came back; None while silence says nothing about any run."""
+    """A run whose last heartbeat is older was silent for a whole lease while all beacons came back;
+    None while silence says nothing about any run."""
     if len(beacons) < num_partitions:
         return None
     if any(now - beacon.last_at > MISSED_BEACONS * interval for beacon in beacons.values()):

@@ -15,7 +15,7 @@ JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
         {
             JobState.RUNNING,
             JobState.QUEUED,  # the run ended before it was whole, and is tried again
-            JobState.SUCCEEDED,  # it ended well although it was told to stop while starting
+            JobState.SUCCEEDED,  # it ended well although it was stopped while starting
             JobState.FAILED,
             JobState.CANCELLED,
         }
@@ -34,7 +34,7 @@ JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
 _ENDS = frozenset(state for state in RunState if state.is_final)
 
 RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
-    # A run that was never whole cannot succeed: `started` is told before the outcome.
+    # A run that was never whole cannot succeed: `started` is emitted before the outcome.
     RunState.STARTING: (_ENDS - {RunState.SUCCEEDED}) | {RunState.RUNNING, RunState.STOPPING},
     RunState.RUNNING: _ENDS | {RunState.SUSPECT, RunState.STOPPING},
     # Silence ends nothing: only what the launcher saw does.

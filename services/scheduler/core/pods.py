@@ -1,8 +1,8 @@
 """What the launcher sees of a pod, and what the scheduler knows of it.
 
 `Sight` is what can be seen now; `PodState` is what was recorded. A pod is finished when it is
-ENDED (its `exit.json` says how) or LOST (its shim died without a word); both mean that no process
-of it is left.
+ENDED (its `exit.json` says how) or LOST (its shim died without writing one); both mean that no
+process of it is left.
 """
 
 from dataclasses import dataclass

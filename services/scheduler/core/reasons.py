@@ -38,8 +38,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a waiting job stands in its pool's queue now, and why; the reason that was decided last
-    is None for a job that no cycle has looked at yet."""
+    """A waiting job's position in its pool's queue now, and why it waits. The reason is None for
+    a job that no cycle has looked at yet."""
 
     position: int
     reason: WaitingReason | None

@@ -1,7 +1,7 @@
 """What to do about a live run, from what is recorded and what is seen.
 
-`acts` says what the launcher shall do: launch, tell to stop, kill. `moves` says which changes of
-state are proven. Both are repeated every round and are the same for the same view, so a scheduler
+`acts` says what the launcher shall do: launch, notify, kill. `moves` says which changes of state
+are proven. Both are repeated every round and are the same for the same view, so a scheduler
 that died between any two steps goes on where it was. Nothing here knows of heartbeats: silence
 kills nothing.
 """
@@ -61,7 +61,7 @@ def acts(run: RunView, limits: Limits) -> Acts:
         elif _must_die(pod, reason, limits):
             kill.append(pod.pod_id)
         elif reason is not None:
-            # A shim hears of a notice by a signal, so it is told once it is there to get one.
+            # A shim learns of a notice by a signal, so it gets one once it is there.
             if pod.notice is None and pod.sight is Sight.ALIVE:
                 notify.append(pod.pod_id)
         elif _start_again(pod, limits):

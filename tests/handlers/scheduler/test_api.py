@@ -31,15 +31,15 @@ async def test_a_place_moves_up_without_an_event(world: World, client: httpx.Asy
     await world.rounds()
     assert await place(client, JOBS[1]) == (1, "no_free_devices", [(JOBS[0], 4)])
     assert await place(client, JOBS[3]) == (3, "behind_earlier_submission", [(JOBS[0], 4)])
-    await world.told()
+    await world.emitted()
 
     for index in (0, 1):
         world.launcher.end(pod_id_for(JOBS[0], 1, index))
     await world.rounds()
 
     assert await place(client, JOBS[3]) == (2, "behind_earlier_submission", [(JOBS[1], 4)])
-    told = await world.told()
-    assert [it.job_id for it in told if it.kind.type == "job.waiting"] == [JOBS[2]]
+    sent = await world.emitted()
+    assert [it.job_id for it in sent if it.kind.type == "job.waiting"] == [JOBS[2]]
 
 
 async def test_a_job_that_does_not_wait_has_no_place(world: World, client: httpx.AsyncClient):

@@ -15,24 +15,24 @@ JOB = job_id_for("default", "r1")
 
 
 async def expire(world: World, age: timedelta = timedelta(0)) -> list:
-    await world.told()
+    await world.emitted()
     async with world.database.transaction() as tx:
         await cancels.expire_once(tx, age)
-    return await world.told()
+    return await world.emitted()
 
 
 async def test_it_is_applied_when_the_job_comes(world: World):
     event = make_event(JobCancel(job_id=JOB, reason="too early"))
     assert await handle(world.database, world.commands.handlers, event) == []
 
-    told = await world.submit(make_submit())
+    sent = await world.submit(make_submit())
 
-    assert [payload.kind.type for payload in told] == [
+    assert [payload.kind.type for payload in sent] == [
         "job.queued",
         "job.cancelling",
         "job.cancelled",
     ]
-    assert told[1].reason == told[2].reason == "too early"
+    assert sent[1].reason == sent[2].reason == "too early"
     assert (await world.job(JOB)).state is JobState.CANCELLED
     assert await expire(world) == []
 
@@ -87,12 +87,12 @@ async def test_two_of_one_job_cancel_it_once(world: World):
     await world.cancel(JOB)
     await world.cancel(JOB)
 
-    told = await world.submit(make_submit())
+    sent = await world.submit(make_submit())
 
-    assert [payload.kind.type for payload in told] == [
+    assert [payload.kind.type for payload in sent] == [
         "job.queued",
         "job.cancelling",
         "job.cancelled",
         "job_request.rejected",
     ]
-    assert told[3].reason is RejectionReason.ALREADY_FINISHED
+    assert sent[3].reason is RejectionReason.ALREADY_FINISHED

@@ -146,7 +146,7 @@ async def test_an_invalid_spec_is_answered_field_by_field(world: World):
 
     event_id = await _process_json(world, data)
 
-    (rejected,) = await world.told()
+    (rejected,) = await world.emitted()
     assert rejected.reason is RejectionReason.INVALID_SPEC
     assert (rejected.job_id, rejected.request_id) == (JOB, "r1")
     assert rejected.command_event_id == event_id
@@ -200,7 +200,7 @@ async def test_odd_text_is_accepted_or_answered_but_never_kills(world: World, te
         Record(record.topic, 0, 0, 0, None, value.replace("here", text).encode(), record.headers),
     )
 
-    (answer,) = await world.told()
+    (answer,) = await world.emitted()
     assert answer.kind.type in ("job.queued", "job_request.rejected")
 
 
@@ -227,7 +227,7 @@ async def test_a_running_job_is_told_to_stop_and_then_cancelled(world: World):
     assert world.launcher.notices[pod].reason == "cancel"
 
     world.launcher.end(pod, "interrupted")
-    await world.told()
+    await world.emitted()
     await world.rounds()
     assert await world.types() == ["run.cancelled", "allocation.released", "job.cancelled"]
 
@@ -265,7 +265,7 @@ async def _process_json(world: World, data) -> str:
 
 
 async def _process(world: World, record: Record) -> None:
-    await world.told()
+    await world.emitted()
     processor = EventProcessor(
         "scheduler", "drivetrain.", world.commands.handlers, world.commands.refusals
     )

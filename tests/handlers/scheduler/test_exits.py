@@ -1,4 +1,4 @@
-"""What `exit.json` may hold: a pod's own programs can write it, and it must harm nobody else."""
+"""What `exit.json` may hold: a pod's own programs can write it, and it must harm no other job."""
 
 import errno
 import json
@@ -59,13 +59,13 @@ async def test_an_exit_that_does_not_fit_fails_the_run_and_stops_nothing(
     world.launcher.sights[POD] = LocalLauncher(directory.path.parents[2], None)._look(directory)
     await world.rounds()
 
-    told = await world.told()
-    assert [payload.kind.type for payload in told] == [
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent] == [
         "run.failed",
         "allocation.released",
         "job.failed",
     ]
-    assert told[2].detail.startswith("exit.json ")
+    assert sent[2].detail.startswith("exit.json ")
 
 
 async def test_the_largest_result_fits_into_its_events(world: World):

@@ -30,8 +30,8 @@ async def back_off(world: World) -> None:
 
 
 async def waiting(world: World) -> dict[str, tuple[WaitingReason, int]]:
-    told = [payload for payload in await world.told() if payload.kind.type == "job.waiting"]
-    return {payload.job_id: (payload.reason, payload.queue_position) for payload in told}
+    sent = [payload for payload in await world.emitted() if payload.kind.type == "job.waiting"]
+    return {payload.job_id: (payload.reason, payload.queue_position) for payload in sent}
 
 
 async def state(world: World, request_id: str) -> JobState:
@@ -93,8 +93,8 @@ async def test_every_job_of_a_long_queue_gets_its_reason(world: World):
 
     await world.rounds()
 
-    told = await waiting(world)
-    assert [told[job_id_for("default", name)][1] for name in names] == list(range(1, 10))
+    sent = await waiting(world)
+    assert [sent[job_id_for("default", name)][1] for name in names] == list(range(1, 10))
 
 
 async def test_a_grant_in_front_of_a_long_queue_is_no_news_for_those_behind(world: World):
@@ -102,7 +102,7 @@ async def test_a_grant_in_front_of_a_long_queue_is_no_news_for_those_behind(worl
     await world.rounds()
     await submit(world, *(f"r{number}" for number in range(9)), **WHOLE)
     await world.rounds()
-    await world.told()
+    await world.emitted()
 
     for pod_id in list(world.launcher.specs):
         world.launcher.end(pod_id)

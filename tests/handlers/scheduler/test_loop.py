@@ -1,4 +1,4 @@
-"""The reconcile loop on a real Postgres: what is told, in which order, and what is done to pods."""
+"""The reconcile loop on a real Postgres: what is emitted, in which order, what is done to pods."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -31,8 +31,8 @@ async def test_the_story_of_a_job_that_succeeds(world: World):
     world.launcher.end(POD, result=Result(step=400, metrics={"accuracy": 0.98}))
     await world.rounds()
 
-    told = await world.told()
-    assert [payload.kind.type for payload in told] == [
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent] == [
         "job.queued",
         "allocation.granted",
         "run.starting",
@@ -41,7 +41,7 @@ async def test_the_story_of_a_job_that_succeeds(world: World):
         "allocation.released",
         "job.succeeded",
     ]
-    granted, released, succeeded = told[1], told[5], told[6]
+    granted, released, succeeded = sent[1], sent[5], sent[6]
     assert granted.slots == released.slots
     assert granted.granted_at == released.granted_at <= released.released_at
     assert succeeded.result.metrics == {"accuracy": 0.98}
@@ -72,8 +72,8 @@ async def test_a_failed_run_is_retried_with_a_higher_fence_until_no_retry_is_lef
     world.launcher.end(POD, "failed", last_log="boom")
     await world.rounds()
 
-    told = await world.told()
-    assert [payload.kind.type for payload in told] == [
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent] == [
         "run.failed",
         "allocation.released",
         "job.retrying",
@@ -81,21 +81,21 @@ async def test_a_failed_run_is_retried_with_a_higher_fence_until_no_retry_is_lef
         "run.starting",
         "run.started",
     ]
-    assert (told[0].exit_code, told[0].rank, told[0].last_log) == (1, 0, "boom")
-    assert (told[2].next_attempt, told[2].retries_left) == (2, 0)
-    assert told[3].fence > told[0].fence
-    assert told[3].granted_at >= told[1].released_at
+    assert (sent[0].exit_code, sent[0].rank, sent[0].last_log) == (1, 0, "boom")
+    assert (sent[2].next_attempt, sent[2].retries_left) == (2, 0)
+    assert sent[3].fence > sent[0].fence
+    assert sent[3].granted_at >= sent[1].released_at
 
     world.launcher.end(pod_id_for(JOB, 2, 0), "failed", detail="rank 0 ended with code 1")
     await world.rounds()
-    told = await world.told()
-    assert [payload.kind.type for payload in told] == [
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent] == [
         "run.failed",
         "allocation.released",
         "job.failed",
     ]
-    assert told[2].detail == "rank 0 ended with code 1"
-    assert told[2].attempts == 2
+    assert sent[2].detail == "rank 0 ended with code 1"
+    assert sent[2].attempts == 2
 
 
 async def test_a_job_that_backs_off_says_so_and_lets_others_pass(world: World):
@@ -103,11 +103,11 @@ async def test_a_job_that_backs_off_says_so_and_lets_others_pass(world: World):
     await world.submit(make_submit("r2"))
     for index in (0, 1):
         world.launcher.end(pod_id_for(JOB, 1, index), "failed")
-    await world.told()
+    await world.emitted()
     await world.rounds()
 
-    told = await world.told()
-    (waiting,) = [payload for payload in told if payload.kind.type == "job.waiting"]
+    sent = await world.emitted()
+    (waiting,) = [payload for payload in sent if payload.kind.type == "job.waiting"]
     assert (waiting.job_id, waiting.reason) == (JOB, WaitingReason.BACKING_OFF)
     assert (await world.job(OTHER)).state is JobState.RUNNING
 
@@ -123,7 +123,7 @@ async def test_one_failed_pod_stops_the_gang_before_the_outcome(world: World):
 
     world.launcher.end(POD, "interrupted")
     await world.rounds()
-    failed = (await world.told())[0]
+    failed = (await world.emitted())[0]
     assert (failed.kind.type, failed.rank) == ("run.failed", 2)
 
 
@@ -134,7 +134,7 @@ async def test_of_two_failures_in_one_round_the_earlier_one_is_the_cause(world: 
     world.launcher.end(pod_id_for(JOB, 1, 1), "failed", last_log="boom", ended_at=earlier)
     await world.rounds()
 
-    failed = (await world.told())[0]
+    failed = (await world.emitted())[0]
     assert (failed.kind.type, failed.rank, failed.last_log) == ("run.failed", 2, "boom")
 
 
@@ -149,8 +149,8 @@ async def test_a_dead_shim_is_lost_only_after_all_it_left_is_gone(world: World):
     world.launcher.unkillable = set()
     await world.clock.advance(11)
     await world.rounds()
-    told = await world.types()
-    assert told[:3] == ["run.lost", "allocation.released", "job.retrying"]
+    sent = await world.types()
+    assert sent[:3] == ["run.lost", "allocation.released", "job.retrying"]
 
 
 async def test_other_kills_do_not_put_off_the_next_try_at_a_pod(world: World):
@@ -179,7 +179,7 @@ async def test_slots_are_not_given_away_while_a_dead_pod_may_live(world: World):
     await world.rounds()
 
     assert (await world.job(OTHER)).state is JobState.QUEUED
-    assert (await world.told())[-1].reason is WaitingReason.NO_FREE_DEVICES
+    assert (await world.emitted())[-1].reason is WaitingReason.NO_FREE_DEVICES
 
 
 async def test_an_interruption_that_the_platform_asked_for_uses_no_retry(world: World):
@@ -189,13 +189,13 @@ async def test_an_interruption_that_the_platform_asked_for_uses_no_retry(world: 
     world.restart()
     await world.rounds()
 
-    told = await world.told()
-    assert [payload.kind.type for payload in told][:3] == [
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent][:3] == [
         "run.interrupted",
         "allocation.released",
         "job.retrying",
     ]
-    assert (told[2].backoff_seconds, told[2].retries_left) == (0, 0)
+    assert (sent[2].backoff_seconds, sent[2].retries_left) == (0, 0)
     assert (await world.job(JOB)).state is JobState.RUNNING
 
 
@@ -318,13 +318,13 @@ async def test_a_pod_that_never_appears_is_started_twice_and_then_lost(world: Wo
     await world.clock.advance(2)
     await world.rounds()
     assert world.launcher.killed == [POD]
-    told = await world.told()
-    assert [payload.kind.type for payload in told] == [
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent] == [
         "run.lost",
         "allocation.released",
         "job.failed",
     ]
-    assert "never started" in told[0].detail
+    assert "never started" in sent[0].detail
 
 
 async def test_a_cancel_before_the_launch_starts_nothing(world: World):
@@ -332,7 +332,7 @@ async def test_a_cancel_before_the_launch_starts_nothing(world: World):
     world.loop.wake()
     await world.loop.round(world.platform)
     await world.cancel(JOB)
-    await world.told()
+    await world.emitted()
     world.restart()
     await world.rounds()
 
@@ -358,7 +358,7 @@ async def test_why_a_job_waits_is_told_once(world: World):
     await world.rounds()
     await world.rounds()
 
-    waiting = [payload for payload in await world.told() if payload.kind.type == "job.waiting"]
+    waiting = [payload for payload in await world.emitted() if payload.kind.type == "job.waiting"]
     assert [(entry.job_id, entry.reason, entry.queue_position) for entry in waiting] == [
         (OTHER, WaitingReason.NO_FREE_DEVICES, 1),
         (job_id_for("default", "r3"), WaitingReason.BEHIND_EARLIER_SUBMISSION, 2),
@@ -390,8 +390,8 @@ async def test_nodes_are_told_when_they_change(world: World):
     async with world.database.transaction() as tx:
         await fleet.register(tx, [Node("n1", "default", "cpu", 2), Node("n3", "other", "gpu", 8)])
 
-    told = await world.told()
-    assert [(payload.kind.type, payload.node_id) for payload in told] == [
+    sent = await world.emitted()
+    assert [(payload.kind.type, payload.node_id) for payload in sent] == [
         ("node.registered", "n3"),
         ("node.removed", "n2"),
     ]

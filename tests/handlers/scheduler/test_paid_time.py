@@ -16,7 +16,7 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 async def released(world: World) -> AllocationReleased:
     await world.rounds()
-    (event,) = [it for it in await world.told() if isinstance(it, AllocationReleased)]
+    (event,) = [it for it in await world.emitted() if isinstance(it, AllocationReleased)]
     return event
 
 
@@ -89,7 +89,7 @@ async def test_a_dead_shim_s_processes_are_paid_ends_at_they_are_killed(world: W
     await world.rounds()
     await world.rounds()
 
-    (event,) = [it for it in await world.told() if isinstance(it, AllocationReleased)]
+    (event,) = [it for it in await world.emitted() if isinstance(it, AllocationReleased)]
     assert event.released_at - event.paid_ends_at < timedelta(seconds=30)
 
 
@@ -98,7 +98,7 @@ async def test_a_run_none_of_whose_pods_was_seen_is_not_paid(world: World):
     world.loop.wake()
     await world.loop.round(world.platform)
     await world.cancel(JOB)
-    await world.told()
+    await world.emitted()
     world.restart()
 
     event = await released(world)

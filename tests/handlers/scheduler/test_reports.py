@@ -51,7 +51,7 @@ async def hear_beacons(world: World, seconds: int) -> None:
 async def running(world: World) -> None:
     await world.submit(make_submit())
     await world.rounds()
-    await world.told()
+    await world.emitted()
 
 
 async def run_state(world: World) -> RunState:
@@ -138,7 +138,7 @@ async def test_silence_makes_a_run_suspect_and_a_heartbeat_takes_it_back(world: 
     await hear_beacons(world, 14)
     await world.rounds()
 
-    (suspected,) = await world.told()
+    (suspected,) = await world.emitted()
     assert suspected.kind.type == "run.suspected"
     assert suspected.last_heard_at is not None
     assert await run_state(world) is RunState.SUSPECT
@@ -168,7 +168,7 @@ async def test_a_new_scheduler_does_not_take_its_own_start_for_a_sign_of_life(wo
     await hear_beacons(world, 14)
     await world.rounds()
     world.restart()
-    await world.told()
+    await world.emitted()
 
     await world.rounds()
     await world.rounds()
@@ -181,7 +181,7 @@ async def test_a_suspect_run_can_still_succeed(world: World):
     await running(world)
     await hear_beacons(world, 14)
     await world.rounds()
-    await world.told()
+    await world.emitted()
     world.launcher.end(POD)
     await world.rounds()
 

@@ -15,16 +15,16 @@ from tests.handlers.scheduler.world import World, make_spec, make_submit
 
 async def batch(world: World, *payloads) -> list:
     """What is emitted for these commands in one transaction."""
-    await world.told()
+    await world.emitted()
     async with world.database.transaction() as tx:
         await world.commands.on_batch(tx, [make_event(payload) for payload in payloads])
-    return await world.told()
+    return await world.emitted()
 
 
-def answers(told: list) -> dict[str, list[tuple[str, str]]]:
+def answers(sent: list) -> dict[str, list[tuple[str, str]]]:
     """By job, for order across jobs is nothing that a reader may count on."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for payload in told:
+    for payload in sent:
         answer = (payload.kind.type, getattr(payload, "reason", ""))
         found.setdefault(payload.job_id, []).append(answer)
     return found
@@ -49,11 +49,11 @@ async def test_a_batch_is_answered_like_its_commands_one_by_one(world: World):
     async with world.database.transaction() as tx:
         await tx.connection.execute("truncate jobs cascade; truncate early_cancels")
     world.restart()
-    told = []
+    sent = []
     for payload in MIXED:
-        told += await batch(world, payload)
+        sent += await batch(world, payload)
 
-    assert together == answers(told)
+    assert together == answers(sent)
     assert [together[job_id_for("default", name)] for name in "abcd"] == [
         [
             ("job.queued", ""),

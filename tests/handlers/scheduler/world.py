@@ -20,7 +20,7 @@ from services.scheduler.leases import Leases
 from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
 from services.scheduler.settings import SchedulerSettings
-from tests.events import emitted, handle, make_event
+from tests import events
 
 NODES = [
     {"node_id": "n1", "pool": "default", "device_type": "cpu", "slots": 2},
@@ -116,7 +116,7 @@ class FakeLauncher:
 
 
 class World:
-    """One scheduler and what it has told."""
+    """One scheduler and what it has sent."""
 
     def __init__(self, database: Database, launcher: FakeLauncher, **settings: Any) -> None:
         self.database = database
@@ -146,7 +146,7 @@ class World:
     async def register(self) -> "World":
         async with self.database.transaction() as tx:
             await fleet.register(tx, fleet.nodes_of(self.settings))
-        await self.told()
+        await self.emitted()
         return self
 
     async def submit(self, *requests: JobSubmit) -> list[Any]:
@@ -163,15 +163,15 @@ class World:
                 return
         raise AssertionError("the loop does not come to rest")
 
-    async def told(self) -> list[Any]:
-        """What was told since the last call."""
-        events = await emitted(self.database, after=self._last)
+    async def emitted(self) -> list[Any]:
+        """What was emitted since the last call."""
+        found = await events.emitted(self.database, after=self._last)
         async with self.database.connection() as connection:
             self._last = await connection.fetchval("select coalesce(max(id), 0) from outbox")
-        return [event.payload for event in events]
+        return [event.payload for event in found]
 
     async def types(self) -> list[str]:
-        return [payload.kind.type for payload in await self.told()]
+        return [payload.kind.type for payload in await self.emitted()]
 
     async def job(self, job_id: str) -> store.JobRow | None:
         async with self.database.connection() as connection:
@@ -182,17 +182,17 @@ class World:
             return (await store.specs(connection, [job_id]))[job_id]
 
     async def _handle(self, *payloads: Payload) -> list[Any]:
-        await self.told()
-        return await handle(
+        await self.emitted()
+        return await events.handle(
             self.database,
             self.commands.handlers,
-            *(make_event(payload) for payload in payloads),
+            *(events.make_event(payload) for payload in payloads),
             refusals=self.commands.refusals,
         )
 
 
 async def start(world: World, **spec: Any) -> None:
-    """A job is submitted and runs; what was told up to there is heard."""
+    """A job is submitted and runs; what was emitted up to there is dropped."""
     await world.submit(make_submit(**spec))
     await world.rounds()
-    await world.told()
+    await world.emitted()

@@ -42,10 +42,10 @@ def submit(request_id: str, command: list[str], **changes) -> JobSubmit:
 
 
 class Scheduler:
-    """The process, what it is told, and what it has told so far."""
+    """The process, what it is sent, and what it has emitted so far."""
 
     def __init__(self, kafka: KafkaAccess, environment: dict[str, str], prefix: str) -> None:
-        self.told: list = []
+        self.sent: list = []
         self._kafka = kafka
         self._environment = environment
         self._prefix = prefix
@@ -100,7 +100,7 @@ class Scheduler:
                 if sum(payload.kind.type == type_name for payload in about) >= count:
                     return about
                 for records in (await self._source.poll(0.2)).values():
-                    self.told += [event.payload for event in parsed(records)]
+                    self.sent += [event.payload for event in parsed(records)]
 
 
 @pytest.fixture
@@ -150,8 +150,8 @@ def leave_nothing(directory: Path) -> None:
     assert processes.kill_marked(pods, 10) == pods
 
 
-def types(told: list) -> list[str]:
-    return [payload.kind.type for payload in told if payload.kind.type != "job.waiting"]
+def types(sent: list) -> list[str]:
+    return [payload.kind.type for payload in sent if payload.kind.type != "job.waiting"]
 
 
 async def test_a_gang_of_two_pods_runs_to_success(scheduler: Scheduler, tmp_path: Path):
@@ -190,8 +190,8 @@ async def test_pods_outlive_the_scheduler_and_are_adopted(scheduler: Scheduler, 
     assert [shim_and_ranks(tmp_path, job, pod) for pod in pods] == before
 
     go.touch()
-    told = await scheduler.until("job.succeeded", job)
-    assert told[-1].attempts == 1
+    sent = await scheduler.until("job.succeeded", job)
+    assert sent[-1].attempts == 1
     assert sorted((tmp_path / "starts").read_text().split()) == ["0", "1"]
     await scheduler.until("job.succeeded", second)
 
@@ -210,8 +210,8 @@ async def test_a_killed_rank_ends_the_gang_and_the_job_goes_on(
     _, rank = shim_and_ranks(tmp_path, job, pod)
     os.kill(rank, signal.SIGKILL)
 
-    told = await scheduler.until("run.started", job, count=2)
-    assert types(told)[4:] == [
+    sent = await scheduler.until("run.started", job, count=2)
+    assert types(sent)[4:] == [
         "run.failed",
         "allocation.released",
         "job.retrying",
@@ -219,7 +219,7 @@ async def test_a_killed_rank_ends_the_gang_and_the_job_goes_on(
         "run.starting",
         "run.started",
     ]
-    failed = next(payload for payload in told if payload.kind.type == "run.failed")
+    failed = next(payload for payload in sent if payload.kind.type == "run.failed")
     assert (failed.rank, failed.signal) == (1, signal.SIGKILL)
     go.touch()
     assert (await scheduler.until("job.succeeded", job))[-1].attempts == 2
@@ -234,8 +234,8 @@ async def test_a_stop_notice_of_the_pod_s_own_making_is_no_request(scheduler: Sc
 
     await scheduler.send(submit("r1", forge, retries=retries))
 
-    told = await scheduler.until("job.retrying", job, count=3)
-    retrying = [payload for payload in told if payload.kind.type == "job.retrying"]
+    sent = await scheduler.until("job.retrying", job, count=3)
+    retrying = [payload for payload in sent if payload.kind.type == "job.retrying"]
     assert [payload.backoff_seconds for payload in retrying] == [0.1, 0.2, 0.4]
 
 
@@ -250,8 +250,8 @@ async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
     shim, _ = shim_and_ranks(tmp_path, job, pod)
     os.kill(shim, signal.SIGKILL)
 
-    told = await scheduler.until("job.failed", job)
-    assert types(told)[4:] == ["run.lost", "allocation.released", "job.failed"]
+    sent = await scheduler.until("job.failed", job)
+    assert types(sent)[4:] == ["run.lost", "allocation.released", "job.failed"]
     pods = {marker_of(tmp_path / "pods" / job / "1" / pod_id_for(job, 1, i)) for i in (0, 1)}
     assert not any(map(left_of, pods))
 
@@ -265,8 +265,8 @@ async def test_silence_is_suspected_while_every_partition_brings_the_beacons_bac
     job = job_id_for("default", "r1")
     async with running_scheduler(kafka, dsn, topic_prefix, tmp_path, **lease) as scheduler:
         await scheduler.send(submit("r1", ["sleep", "600"]))
-        told = await scheduler.until("run.suspected", job)
-        assert types(told)[-1] == "run.suspected"
+        sent = await scheduler.until("run.suspected", job)
+        assert types(sent)[-1] == "run.suspected"
 
         await scheduler.send(JobCancel(job_id=job, reason="enough"))
         assert types(await scheduler.until("job.cancelled", job))[-1] == "job.cancelled"
@@ -302,8 +302,8 @@ async def test_a_cancelled_job_stops(scheduler: Scheduler):
 
     await scheduler.send(JobCancel(job_id=job, reason="enough"))
 
-    told = await scheduler.until("job.cancelled", job)
-    assert types(told)[4:] == [
+    sent = await scheduler.until("job.cancelled", job)
+    assert types(sent)[4:] == [
         "job.cancelling",
         "run.cancelled",
         "allocation.released",

@@ -50,7 +50,7 @@ CASES = {
             "job_a": WaitingReason.BEHIND_HIGHER_PRIORITY,
         },
     ),
-    "a job that backs off blocks nobody": (
+    "a job that backs off blocks nothing": (
         [HELD_3],
         [make_job("a", 1, 1, not_before=after(5)), make_job("b", 1, 2)],
         ["job_b"],
@@ -62,7 +62,7 @@ CASES = {
         ["job_a"],
         {},
     ),
-    "a job that the pool is too small for blocks nobody": (
+    "a job that the pool is too small for blocks nothing": (
         [],
         [make_job("a", 5, 1), make_job("b", 1, 2)],
         ["job_b"],
@@ -180,7 +180,7 @@ BY_TYPE = {
             "job_b": WaitingReason.BEHIND_EARLIER_SUBMISSION,
         },
     ),
-    "a job of any type takes the type that nobody earlier waits for": (
+    "a job of any type takes the type that no earlier job waits for": (
         [CPUS],
         [make_job("a", 1, 1, device_type="cpu"), make_job("b", 1, 2)],
         ["job_b"],

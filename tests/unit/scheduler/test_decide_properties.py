@@ -64,7 +64,7 @@ def ordered(snapshot: Snapshot) -> list[QueuedJob]:
 
 
 def applied(snapshot: Snapshot) -> Snapshot:
-    """What becomes of it when every grant is carried out."""
+    """The snapshot after every grant is carried out."""
     grants = decide(snapshot, NOW).grants
     granted = {grant.job_id for grant in grants}
     occupancy = snapshot.occupancy

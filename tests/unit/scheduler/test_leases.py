@@ -1,4 +1,4 @@
-"""Silence means something only while the scheduler hears itself."""
+"""Silence counts only while the scheduler receives its own beacons."""
 
 import pytest
 from aiokafka.partitioner import DefaultPartitioner

@@ -40,11 +40,11 @@ CASES = {
         make_run(make_pod(0, Sight.ABSENT)),
         Acts(kill=("pod_0",)),
     ),
-    "the others are told when one pod failed": (
+    "the others get a notice when one pod failed": (
         make_run(make_ended(0, "failed"), make_pod(1)),
         Acts(notify=("pod_1",), reason="gang"),
     ),
-    "a pod that is told is not told again": (
+    "a pod that has a notice gets no second one": (
         make_run(make_ended(0, "failed"), make_pod(1, notice="gang", seconds_since_notice=14)),
         Acts(),
     ),
@@ -52,8 +52,8 @@ CASES = {
         make_run(make_ended(0, "failed"), make_pod(1, notice="gang", seconds_since_notice=16)),
         Acts(kill=("pod_1",)),
     ),
-    "a pod that succeeded stops nobody": (make_run(make_ended(0), make_pod(1)), Acts()),
-    "a cancel is told to every pod": (
+    "a pod that succeeded stops no other": (make_run(make_ended(0), make_pod(1)), Acts()),
+    "a cancel is given to every pod": (
         make_run(make_pod(0), make_pod(1), stop_reason="cancel"),
         Acts(notify=("pod_0", "pod_1"), reason="cancel"),
     ),
@@ -61,7 +61,7 @@ CASES = {
         make_run(make_pod(0, Sight.ABSENT, **INTENDED), stop_reason="cancel"),
         Acts(forget=("pod_0",), reason="cancel"),
     ),
-    "a cancelled pod that is on its way is told when it is there": (
+    "a cancelled pod that is on its way gets its notice when it is there": (
         make_run(make_pod(0, Sight.CREATED, seconds_in_sight=1), stop_reason="cancel"),
         Acts(reason="cancel"),
     ),
@@ -109,7 +109,7 @@ MOVES = {
     ),
     "a running run does not start again": (make_run(make_pod(0)), Moves()),
     "broken by one pod": (make_run(make_ended(0, "failed"), make_pod(1)), Moves(is_broken=True)),
-    "broken is told once": (
+    "broken is reported once": (
         make_run(make_ended(0, "failed"), make_pod(1), stop_reason="gang"),
         Moves(),
     ),
