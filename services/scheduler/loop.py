@@ -229,19 +229,26 @@ class Loop:
             await store_sightings.put(tx.connection, ages)
         started = await transitions.start(tx, [live for live, each in proven if each.is_started])
         touched = {live.job.job_id for live in started.values()}
+        endings: list[transitions.Ending] = []
         for live, each in proven:
             now = started.get(live.run.run_id, live)
-            if await self._move_one(tx, now, each, live.run.run_id in seen.lease_news):
-                touched.add(live.job.job_id)
+            if each.is_finished:
+                endings.append(self._ending(now))
+            elif not await self._move_one(tx, now, each, live.run.run_id in seen.lease_news):
+                continue
+            touched.add(live.job.job_id)
+        await transitions.finish(tx, endings)
         return touched
+
+    def _ending(self, live: LiveRun) -> transitions.Ending:
+        """What the ends of its pods amount to; pod 0 has the result."""
+        end = live.pods[0].exit
+        result = None if end is None else end.result
+        return transitions.Ending(live, conclude(self._pods.view(live)), result)
 
     async def _move_one(self, tx: Tx, live: LiveRun, proven: Moves, has_lease_news: bool) -> bool:
         """True when the run was changed."""
-        if proven.is_finished:
-            ends = [pod.exit for pod in live.pods]
-            result = ends[0].result if ends[0] is not None else None
-            await transitions.finish(tx, live, conclude(self._pods.view(live)), result)
-        elif proven.is_broken:
+        if proven.is_broken:
             await transitions.stop(tx, live.run, "gang")
         elif has_lease_news and live.run.state is RunState.RUNNING:
             await transitions.suspect(tx, live.job, live.run)

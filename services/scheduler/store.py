@@ -287,14 +287,18 @@ async def set_job_states(connection: asyncpg.Connection, states: Mapping[str, Jo
     )
 
 
-async def finish_job(connection: asyncpg.Connection, job_id: str, state: JobState) -> datetime:
-    moment: datetime = await connection.fetchval(
-        """update jobs set state = $2, finished_at = clock_timestamp() where job_id = $1
-        returning finished_at""",
-        job_id,
-        str(state),
+async def finish_jobs(
+    connection: asyncpg.Connection, states: Mapping[str, JobState]
+) -> Mapping[str, datetime]:
+    """By job id: when it finished."""
+    rows = await connection.fetch(
+        """update jobs set state = new.state, finished_at = clock_timestamp()
+        from unnest($1::text[], $2::text[]) as new (job_id, state)
+        where jobs.job_id = new.job_id returning jobs.job_id, finished_at""",
+        list(states),
+        [str(state) for state in states.values()],
     )
-    return moment
+    return {row["job_id"]: row["finished_at"] for row in rows}
 
 
 async def requeue_job(

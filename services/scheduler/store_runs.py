@@ -174,14 +174,19 @@ async def stop_run(
     )
 
 
-async def end_run(connection: asyncpg.Connection, run_id: str, state: RunState) -> datetime:
-    moment: datetime = await connection.fetchval(
-        """update runs set state = $2, ended_at = greatest(granted_at, clock_timestamp())
-        where run_id = $1 returning ended_at""",
-        run_id,
-        str(state),
+async def end_runs(
+    connection: asyncpg.Connection, states: Mapping[str, RunState]
+) -> Mapping[str, datetime]:
+    """By run id: when it ended."""
+    rows = await connection.fetch(
+        """update runs set state = new.state,
+            ended_at = greatest(granted_at, clock_timestamp())
+        from unnest($1::text[], $2::text[]) as new (run_id, state)
+        where runs.run_id = new.run_id returning runs.run_id, ended_at""",
+        list(states),
+        [str(state) for state in states.values()],
     )
-    return moment
+    return {row["run_id"]: row["ended_at"] for row in rows}
 
 
 def _run(row: Any) -> RunRow:
@@ -251,28 +256,38 @@ async def insert_allocations(
     )
 
 
-async def release(connection: asyncpg.Connection, run_id: str) -> AllocationRow:
-    """Free the run's slots. They were held: a second release is a bug of ours."""
-    row = await connection.fetchrow(
+async def release(
+    connection: asyncpg.Connection, run_ids: Collection[str]
+) -> Mapping[str, AllocationRow]:
+    """Free the slots of these runs. They were held: a second release is a bug of ours."""
+    rows = await connection.fetch(
         """update allocations set released_at = greatest(granted_at, clock_timestamp())
-        where run_id = $1 and released_at is null returning *""",
-        run_id,
+        where run_id = any($1) and released_at is null returning *""",
+        list(run_ids),
     )
-    assert row is not None, f"{run_id} holds nothing"
-    slots = await connection.fetch(
-        """update allocation_slots set released_at = $2 where allocation_id = $1
-        returning node_id, slot""",
-        row["allocation_id"],
-        row["released_at"],
+    assert len(rows) == len(run_ids), f"not all of {sorted(run_ids)} hold something"
+    found = await connection.fetch(
+        """update allocation_slots set released_at = released.at
+        from unnest($1::text[], $2::timestamptz[]) as released (allocation_id, at)
+        where allocation_slots.allocation_id = released.allocation_id
+        returning allocation_slots.allocation_id, node_id, slot""",
+        [row["allocation_id"] for row in rows],
+        [row["released_at"] for row in rows],
     )
-    return AllocationRow(
-        allocation_id=row["allocation_id"],
-        pool=row["pool"],
-        device_type=row["device_type"],
-        slots=tuple(sorted(Slot(slot["node_id"], slot["slot"]) for slot in slots)),
-        granted_at=row["granted_at"],
-        released_at=row["released_at"],
-    )
+    slots: dict[str, list[Slot]] = {}
+    for row in found:
+        slots.setdefault(row["allocation_id"], []).append(Slot(row["node_id"], row["slot"]))
+    return {
+        row["run_id"]: AllocationRow(
+            allocation_id=row["allocation_id"],
+            pool=row["pool"],
+            device_type=row["device_type"],
+            slots=tuple(sorted(slots[row["allocation_id"]])),
+            granted_at=row["granted_at"],
+            released_at=row["released_at"],
+        )
+        for row in rows
+    }
 
 
 _HOLDINGS = """
@@ -418,8 +433,8 @@ async def put_heartbeats(
     )
 
 
-async def delete_heartbeats(connection: asyncpg.Connection, run_id: str) -> None:
-    await connection.execute("delete from heartbeats where run_id = $1", run_id)
+async def delete_heartbeats(connection: asyncpg.Connection, run_ids: Collection[str]) -> None:
+    await connection.execute("delete from heartbeats where run_id = any($1)", list(run_ids))
 
 
 async def last_heartbeat_at(connection: asyncpg.Connection, run_id: str) -> datetime | None:

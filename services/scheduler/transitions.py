@@ -5,8 +5,8 @@ come in one order: granted, starting, started, (suspected, heard,) the run's out
 the job's next state.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import asyncpg
@@ -45,7 +45,7 @@ from services.scheduler.core.outcome import Outcome
 from services.scheduler.core.paid_time import PodTime, paid_ends_at
 from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS, first_candidate
 from services.scheduler.core.reasons import HolderOf, Waiting
-from services.scheduler.core.retries import after
+from services.scheduler.core.retries import Next, after
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
 from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
@@ -242,30 +242,66 @@ async def hear(tx: Tx, job: JobRow, run: RunRow) -> None:
     log.info("run heard", run_id=run.run_id)
 
 
-async def finish(tx: Tx, live: LiveRun, outcome: Outcome, result: Result | None) -> None:
-    """All pods are proven gone: the outcome, the release, and the job's next state."""
-    job, run = live.job, live.run
-    await _end_run(tx, job, run, outcome, result)
-    await store_runs.delete_heartbeats(tx.connection, run.run_id)
-    await _release(tx, live)
-    if outcome.state is RunState.SUCCEEDED:
-        await _finish_job(tx, job, JobState.SUCCEEDED, result=result)
-    elif outcome.state is RunState.CANCELLED:
-        await _finish_job(tx, job, JobState.CANCELLED)
-    else:
-        await _retry_or_fail(tx, job, run, outcome)
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A run whose pods are all proven gone."""
+
+    live: LiveRun
+    outcome: Outcome
+    result: Result | None = None
+
+
+async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
+    """Of each run the outcome, the release, and the job's next state, emitted in this order. Runs
+    end by as many statements as one takes; only a retry takes one of its own."""
+    if not endings:
+        return
+    connection = tx.connection
+    runs = {
+        ending.live.run.run_id: move_run(ending.live.run.state, ending.outcome.state)
+        for ending in endings
+    }
+    ended_at = await store_runs.end_runs(connection, runs)
+    await store_runs.delete_heartbeats(connection, list(runs))
+    released = await store_runs.release(connection, list(runs))
+    pods = [pod.pod_id for ending in endings for pod in ending.live.pods]
+    seen_at = await store_sightings.take(connection, pods)
+    next_steps = [(ending, _after(ending)) for ending in endings]
+    finished = {
+        ending.live.job.job_id: move_job(ending.live.job.state, then)
+        for ending, then in next_steps
+        if isinstance(then, JobState)
+    }
+    finished_at = await store.finish_jobs(connection, finished) if finished else {}
+    for ending, then in next_steps:
+        live = ending.live
+        await _emit_end(tx, ending, ended_at[live.run.run_id])
+        await _emit_release(tx, live, released[live.run.run_id], seen_at)
+        if isinstance(then, JobState):
+            await _emit_finished(tx, live.job, then, finished_at[live.job.job_id], ending)
+        else:
+            await _retry(tx, live, then)
+
+
+def _after(ending: Ending) -> JobState | Next:
+    """The job's final state, or its next try."""
+    if ending.outcome.state is RunState.SUCCEEDED:
+        return JobState.SUCCEEDED
+    if ending.outcome.state is RunState.CANCELLED:
+        return JobState.CANCELLED
+    then = after(ending.outcome, ending.live.job.tries)
+    return JobState.FAILED if then.backoff_seconds is None else then
 
 
 async def cancel_queued(tx: Tx, job: JobRow) -> None:
     """A job that holds nothing is cancelled at once."""
-    await _finish_job(tx, job, JobState.CANCELLED)
+    state = move_job(job.state, JobState.CANCELLED)
+    finished_at = await store.finish_jobs(tx.connection, {job.job_id: state})
+    await _emit_finished(tx, job, state, finished_at[job.job_id])
 
 
-async def _end_run(
-    tx: Tx, job: JobRow, run: RunRow, outcome: Outcome, result: Result | None
-) -> None:
-    state = move_run(run.state, outcome.state)
-    ended_at = await store_runs.end_run(tx.connection, run.run_id, state)
+async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
+    job, run, outcome = ending.live.job, ending.live.run, ending.outcome
     facts = {
         "job_id": run.job_id,
         "run_id": run.run_id,
@@ -275,9 +311,9 @@ async def _end_run(
     }
     cause = outcome.cause
     event: Payload
-    match state:
+    match outcome.state:
         case RunState.SUCCEEDED:
-            event = RunSucceeded(**facts, result=result)
+            event = RunSucceeded(**facts, result=ending.result)
         case RunState.CANCELLED:
             event = RunCancelled(**facts)
         case RunState.INTERRUPTED:
@@ -295,17 +331,17 @@ async def _end_run(
                 last_log=cause.exit.last_log,
             )
         case _:
-            raise ForbiddenMove(f"a run does not end {state}")
+            raise ForbiddenMove(f"a run does not end {outcome.state}")
     await _emit(tx, job, event)
-    instruments.RUNS.labels(str(state)).inc()
-    log.info("run ended", run_id=run.run_id, outcome=str(state), detail=explain(outcome))
+    instruments.RUNS.labels(str(outcome.state)).inc()
+    log.info("run ended", run_id=run.run_id, outcome=str(outcome.state), detail=explain(outcome))
 
 
-async def _release(tx: Tx, live: LiveRun) -> None:
+async def _emit_release(
+    tx: Tx, live: LiveRun, allocation: AllocationRow, seen_at: Mapping[str, datetime]
+) -> None:
     run = live.run
-    allocation = await store_runs.release(tx.connection, run.run_id)
     assert allocation.released_at is not None
-    seen_at = await store_sightings.take(tx.connection, [pod.pod_id for pod in live.pods])
     times = [
         PodTime(None if pod.exit is None else pod.exit.ended_at, seen_at.get(pod.pod_id))
         for pod in live.pods
@@ -327,21 +363,16 @@ async def _release(tx: Tx, live: LiveRun) -> None:
     await _emit(tx, live.job, event)
 
 
-async def _retry_or_fail(tx: Tx, job: JobRow, run: RunRow, outcome: Outcome) -> None:
-    then = after(outcome, job.tries)
-    if then.backoff_seconds is None:
-        await _finish_job(tx, job, JobState.FAILED, detail=explain(outcome))
-        return
+async def _retry(tx: Tx, live: LiveRun, then: Next) -> None:
+    job = live.job
+    assert then.backoff_seconds is not None
     move_job(job.state, JobState.QUEUED)
     not_before_at = await store.requeue_job(
-        tx.connection,
-        job.job_id,
-        then.tries,
-        then.backoff_seconds,
+        tx.connection, job.job_id, then.tries, then.backoff_seconds
     )
     event = JobRetrying(
         job_id=job.job_id,
-        next_attempt=run.attempt + 1,
+        next_attempt=live.run.attempt + 1,
         backoff_seconds=then.backoff_seconds,
         not_before_at=not_before_at,
         retries_left=then.tries.num_left,
@@ -349,19 +380,17 @@ async def _retry_or_fail(tx: Tx, job: JobRow, run: RunRow, outcome: Outcome) -> 
     await _emit(tx, job, event)
 
 
-async def _finish_job(
-    tx: Tx, job: JobRow, state: JobState, *, result: Result | None = None, detail: str = ""
+async def _emit_finished(
+    tx: Tx, job: JobRow, state: JobState, finished_at: datetime, ending: Ending | None = None
 ) -> None:
-    moved = move_job(job.state, state)
-    finished_at = await store.finish_job(tx.connection, job.job_id, moved)
     job_id, trial = job.job_id, job.trial
     event: Payload
-    match moved:
+    match state:
         case JobState.SUCCEEDED:
             event = JobSucceeded(
                 job_id=job_id,
                 attempts=job.num_runs,
-                result=result,
+                result=ending.result if ending else None,
                 finished_at=finished_at,
                 trial=trial,
             )
@@ -373,15 +402,15 @@ async def _finish_job(
             event = JobFailed(
                 job_id=job_id,
                 attempts=job.num_runs,
-                detail=detail,
+                detail=explain(ending.outcome) if ending else "",
                 finished_at=finished_at,
                 trial=trial,
             )
         case _:
-            raise ForbiddenMove(f"a job does not end {moved}")
+            raise ForbiddenMove(f"a job does not end {state}")
     await _emit(tx, job, event)
-    instruments.JOBS.labels(str(moved)).inc()
-    log.info("job finished", job_id=job_id, state=str(moved))
+    instruments.JOBS.labels(str(state)).inc()
+    log.info("job finished", job_id=job_id, state=str(state))
 
 
 def explain(outcome: Outcome) -> str:
