@@ -1,7 +1,7 @@
 """What the search service does on each event.
 
-A request becomes a study; the end of a trial's job is kept, and then `_advance` brings the study
-as far as what is kept allows. `_advance` works from rows and not from the event at hand, so it does
+A request becomes a study; the end of a trial's job is kept, and then `_advance` moves the study
+as far as the rows allow. `_advance` works from rows and not from the event at hand, so it does
 not matter in which order ends arrive, nor whether one is read before its study.
 """
 
@@ -84,7 +84,7 @@ async def on_job_cancelled(tx: Tx, event: Event[JobCancelled]) -> None:
 
 
 async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> None:
-    """Only the answer to our own command ends a trial: anybody may send commands about its job."""
+    """Only the answer to our own command ends a trial: others may send commands about its job."""
     refusal = event.payload
     trial = await store.find_trial_of_command(
         tx.connection, refusal.job_id, refusal.command_event_id

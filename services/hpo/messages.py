@@ -62,7 +62,7 @@ def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> J
 
 
 def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
-    """What is wrong with the jobs that the study would ask for, judged by the largest of them."""
+    """What is wrong with the jobs that the study would submit, by the largest of them."""
     point = {name: _largest_value(parameter) for name, parameter in spec.space.items()}
     try:
         job = trial_job(spec, to_search(spec).num_trials - 1, point)

@@ -57,7 +57,7 @@ async def insert_study(connection: asyncpg.Connection, study: StudyRow) -> datet
 
 
 async def lock_study(connection: asyncpg.Connection, study_id: str) -> StudyRow | None:
-    """The study, held until the transaction ends: its trials' ends are taken one after another."""
+    """The study, locked until the transaction ends: its trials' ends are handled one by one."""
     row = await connection.fetchrow(
         "select * from studies where study_id = $1 for update", study_id
     )

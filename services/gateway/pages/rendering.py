@@ -1,4 +1,4 @@
-"""Templates to pages. Everything is escaped; what is missing in a template is an error."""
+"""Templates to pages. Everything is escaped; an undefined name in a template is an error."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Routes of the pages: the same reads as the API's, for people.
 
 Buttons are plain forms that answer with a redirect, so they work without the script. Each page
-carries the stream's place from before its reads; the script follows on from there, so a page may
+carries the stream's place from before its reads; the script continues from there, so a page may
 receive an event twice and never misses one.
 """
 
@@ -196,8 +196,8 @@ async def study(
 async def login(
     request: Request, gateway: GatewayDep, code: Annotated[str, Query(max_length=128)] = ""
 ) -> Response:
-    """Take the code once and leave a session. The page leads on by itself: a redirect would count
-    as coming from where the link was clicked, and a strict cookie would not be sent."""
+    """Accept the code once and set a session cookie. The page forwards by itself: a redirect would
+    count as coming from where the link was clicked, and a strict cookie would not be sent."""
     now = gateway.platform.clock.now()
     async with gateway.platform.database.connection() as connection:
         is_good = await login_codes.take(connection, sessions.code_digest(code), now)

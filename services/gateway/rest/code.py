@@ -1,7 +1,7 @@
 """Upload of code: a gzipped tar, kept under the hash of its bytes.
 
-The body streams into a temporary file of at most 64 MiB, is hashed on the way, and is looked
-through without being unpacked. What is kept is written once; the same bytes again are found there.
+The body streams into a temporary file of at most 64 MiB, is hashed on the way, and is checked
+without being unpacked. The same bytes are stored once.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ MAX_HEADER_BYTES = 64 * 1024
 async def upload(
     request: Request, response: Response, gateway: GatewayDep, caller: CallerDep
 ) -> models.Code:
-    """Keep an archive of code; its answer is the `code` of a spec."""
+    """Store an archive of code; the answer is the `code` of a spec."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type not in MEDIA_TYPES:
         message = f"{content_type[:80] or 'a body without a content type'} is not supported"

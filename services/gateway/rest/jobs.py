@@ -115,7 +115,7 @@ async def cancel(
     body: CancelJob | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> models.Accepted:
-    """Stop the job with a checkpoint and end it. Refused (409) once it has ended."""
+    """Cancel the job; it saves a checkpoint first. Refused (409) once it has ended."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     reason = body.reason if body else ""
     is_confirmed = await commands.cancel_job(
@@ -150,7 +150,7 @@ async def timeline(
 async def explain(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
 ) -> models.Explanation:
-    """Why the job is where it is."""
+    """Why the job is in its state."""
     job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     return views.explanation(await with_place(gateway, job))
 
@@ -168,7 +168,7 @@ async def metrics(
     to_step: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     max_points: Annotated[int, Query(ge=16, le=20_000)] = 1000,
 ) -> Any:
-    """Samples by series (`names` separated by commas; all without it), thinned but for peaks.
+    """Samples by series (`names` separated by commas; all without it), downsampled, peaks kept.
 
     Of each step, what the last attempt logged, or the one named. At most 50 series.
     """
@@ -240,7 +240,7 @@ async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> 
 
 
 async def with_place(gateway: Gateway, job: models.Job) -> models.Job:
-    """A waiting job with its place in the queue now, where the scheduler answers."""
+    """A waiting job with its current position in the queue, if the scheduler answers."""
     if job.waiting is None:
         return job
     try:

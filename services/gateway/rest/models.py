@@ -99,7 +99,7 @@ class Run(BaseModel):
 
 
 class Alert(BaseModel):
-    """Something about a run that wants a look."""
+    """Something about a run that needs attention."""
 
     run_id: str
     attempt: int
@@ -145,7 +145,7 @@ class Timeline(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Why the job is where it is, in one sentence and by its parts."""
+    """Why the job is in its state, in one sentence and by its parts."""
 
     job_id: str
     state: str

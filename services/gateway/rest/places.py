@@ -17,7 +17,7 @@ def place_text(*parts: Any) -> str:
 
 
 def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
-    """The time and the other parts of a place. Raises Problem where it is none of ours."""
+    """The time and the other parts of a place. Raises Problem where it is invalid."""
     if text is None:
         return None
     try:

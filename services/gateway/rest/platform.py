@@ -34,7 +34,7 @@ class EstimateJob(Strict):
 
 @router.get("/nodes", responses=answers())
 async def nodes(gateway: GatewayDep, caller: CallerDep) -> models.NodeList:
-    """Every node with its slots and who holds them."""
+    """Every node with its slots and the jobs that hold them."""
     return models.NodeList(nodes=await find_nodes(gateway))
 
 
@@ -62,7 +62,7 @@ async def pin(
     "/estimates", response_model=models.Estimate, responses=answers(400, 404, 413, 415, 422)
 )
 async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) -> Any:
-    """At the price that holds now, before anything is submitted."""
+    """The cost at the current price, before anything is submitted."""
     resources = body.spec.resources
     device_type = resources.device_type
     if device_type is None:
@@ -90,7 +90,7 @@ async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) ->
 async def cost(
     gateway: GatewayDep, caller: CallerDep, by: Literal["job"] = "job"
 ) -> models.CostReport:
-    """What was charged in all, the jobs charged last, and the spend with what accrues now."""
+    """The sum of all charges, the jobs charged last, and the spend with what accrues now."""
     async with gateway.platform.database.connection() as connection:
         rows = await queries.costs.by_job(connection, caller.tenant_id, MAX_COST_ROWS)
         total, num_jobs = await queries.costs.total(connection, caller.tenant_id)

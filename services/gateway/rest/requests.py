@@ -25,7 +25,7 @@ def refuse_unknown_query(request: Request) -> None:
 
 
 def base_url(request: Request) -> str:
-    """`http://host:port`, the host being one that the gate has let through."""
+    """`http://host:port`, with a host that the gate has accepted."""
     return f"{request.url.scheme}://{request.headers['host']}"
 
 

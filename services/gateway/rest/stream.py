@@ -1,8 +1,8 @@
 """GET /v1/stream: what happens, as it happens, as server-sent events.
 
-Each event's id is `<generation>.<cursor>`; a client that comes back with the last one
+Each event's id is `<generation>.<cursor>`; a client that reconnects with the last one
 (`Last-Event-ID`, or `last_event_id` where a page opens a new stream) misses nothing. A comment
-every 15 seconds keeps the connection; a client that takes nothing for 20 seconds is let go.
+every 15 seconds keeps the connection; a client that reads nothing for 20 seconds is disconnected.
 """
 
 import asyncio

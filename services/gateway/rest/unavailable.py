@@ -1,4 +1,4 @@
-"""Which part is unavailable, and how, from the error that a request met.
+"""Which part is unavailable, and how, from the error that a request failed with.
 
 In: an error that may pass. Out: a code for machines and a sentence that names the part: Kafka,
 Postgres, the object store, or this machine's disk.

@@ -261,7 +261,7 @@ def _slot(number: int, held: Row | None) -> models.Slot:
 
 
 def is_maximized(row: Row) -> bool:
-    """Which way a study searches."""
+    """Whether the study maximizes its metric."""
     return bool(row["goal"] == "maximize")
 
 

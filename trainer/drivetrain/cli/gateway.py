@@ -2,7 +2,7 @@
 
 Requests are retried a few times when no answer came: each is safe to repeat, because a submission
 carries its request id and all others are idempotent. A submission is retried for longer, because
-nobody can know whether it was received.
+it may have been received already.
 """
 
 import json

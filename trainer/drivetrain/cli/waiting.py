@@ -109,7 +109,7 @@ def status_of_study(study: Item) -> Status:
 
 
 class PlainLines:
-    """A line on standard error when the state, the note or the tenth of the way has changed."""
+    """A line on standard error when the state, the note or the progress in tenths has changed."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str, int] | None = None
