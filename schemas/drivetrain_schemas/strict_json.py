@@ -28,20 +28,15 @@ def loads(text: bytes | str) -> Any:
     try:
         # Not left to json.loads, which accepts UTF-16 and broken UTF-8 as well.
         characters = text if isinstance(text, str) else text.decode("utf-8")
-        value = json.loads(
-            characters,
-            object_pairs_hook=_object,
-            parse_constant=_constant,
-            parse_int=_integer,
-            parse_float=_real,
-        )
+        value = _DECODER.decode(characters)
     except InvalidJson:
         raise
     except RecursionError:
         raise InvalidJson(f"nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError among them
         raise InvalidJson(f"not JSON: {error}") from error
-    check_depth(value)
+    if characters.count("{") + characters.count("[") > MAX_DEPTH:
+        check_depth(value)
     if _SUSPECT.search(characters):
         _check_texts(value)
     return value
@@ -79,11 +74,11 @@ def _check_texts(value: Any) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise InvalidJson(f"the key {key!r:.80} occurs twice in one object")
-        result[key] = value
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidJson(f"the key {twice!r:.80} occurs twice in one object")
     return result
 
 
@@ -104,3 +99,11 @@ def _real(digits: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise InvalidJson(f"{digits} is too large for a number")
     return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=_constant,
+    parse_int=_integer,
+    parse_float=_real,
+)

@@ -19,13 +19,13 @@ from services.runtime.service import Platform
 log = logs.get()
 
 HEADER = "Drivetrain-Model-Age-Seconds"
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 # Below this, no person is told.
 STALE_SECONDS = 5.0
 
 
 class ModelAge:
-    """Looks once a second; the age grows between looks, and while none succeeds.
+    """Looks every two seconds; the age grows between looks, and while none succeeds.
 
     `on_change` is called when the model becomes stale, and when it is current again.
     """

@@ -1,6 +1,6 @@
 """A checkpoint as it is shown: committed, rejected, deleted, pinned, restored."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from drivetrain_schemas.checkpoints import (
     CheckpointRestored,
 )
 from drivetrain_schemas.envelope import Event
-from services.gateway.core.noun import NEVER, Noun, given, newest
+from services.gateway.core.noun import NEVER, Noun, changed, given, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ def _deleted(checkpoint: Checkpoint, event: Event[CheckpointDeleted]) -> Checkpo
 
 
 def _pinned(checkpoint: Checkpoint, _event: Event[CheckpointPinned]) -> Checkpoint:
-    return replace(checkpoint, is_pinned=True)
+    return changed(checkpoint, is_pinned=True)
 
 
 def _restored(checkpoint: Checkpoint, event: Event[CheckpointRestored]) -> Checkpoint:
     attempt = max(checkpoint.restored_by_attempt or 0, event.payload.resumed_by_attempt)
-    return replace(checkpoint, restored_by_attempt=attempt)
+    return changed(checkpoint, restored_by_attempt=attempt)
 
 
 CHECKPOINTS = Noun(

@@ -1,6 +1,6 @@
 """A job as it is shown: its state, why it waits, its newest run and how it ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from drivetrain_schemas.jobs import (
     RejectionReason,
 )
 from drivetrain_schemas.runs import RunStarted, RunStarting
-from services.gateway.core.noun import NEVER, Key, Noun, earliest, given, newest
+from services.gateway.core.noun import NEVER, Key, Noun, changed, earliest, given, newest
 from services.gateway.core.requests import subject_of
 
 # Refusals of commands about a job that exists, or that never will.
@@ -68,13 +68,13 @@ def _move(job: Job, event: Event[Any], state: str, **facts: Any) -> Job:
 
 
 def _submitted(job: Job, event: Event[JobSubmit]) -> Job:
-    return replace(job, submitted_at=earliest(job.submitted_at, event.occurred_at))
+    return changed(job, submitted_at=earliest(job.submitted_at, event.occurred_at))
 
 
 def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
     """A request that no contract fits is known by its refusal alone, and listed at its time."""
     facts = given(event, refused_reason="reason", refused_detail="detail", refused_errors="errors")
-    return replace(
+    return changed(
         newest(job, "refused_seq", event, **facts),
         state="rejected" if job.state == "submitted" else job.state,
         submitted_at=earliest(job.submitted_at, event.occurred_at),
@@ -84,7 +84,7 @@ def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
 def _queued(job: Job, event: Event[JobQueued]) -> Job:
     """Submitted by then at the latest, where the command is older than its topic keeps."""
     at = event.payload.queued_at
-    return replace(
+    return changed(
         _move(job, event, "queued"),
         queued_at=earliest(job.queued_at, at),
         submitted_at=earliest(job.submitted_at, at),
@@ -106,7 +106,7 @@ def _retrying(job: Job, event: Event[JobRetrying]) -> Job:
 
 
 def _cancelling(job: Job, _event: Event[JobCancelling]) -> Job:
-    return replace(job, cancel_requested=True)
+    return changed(job, cancel_requested=True)
 
 
 def _succeeded(job: Job, event: Event[JobSucceeded]) -> Job:
@@ -127,12 +127,12 @@ def _starting(job: Job, event: Event[RunStarting]) -> Job:
 
 def _started(job: Job, event: Event[RunStarted]) -> Job:
     started_at = earliest(job.started_at, event.payload.started_at)
-    return _with_run(_move(replace(job, started_at=started_at), event, "running"), event)
+    return _with_run(_move(changed(job, started_at=started_at), event, "running"), event)
 
 
 def _with_run(job: Job, event: Event[Any]) -> Job:
     is_older = event.payload.attempt < (job.attempt or 0)
-    return job if is_older else replace(job, **given(event, "run_id", "attempt"))
+    return job if is_older else changed(job, **given(event, "run_id", "attempt"))
 
 
 def _key_of(event: Event[Any]) -> Key | None:

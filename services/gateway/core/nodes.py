@@ -1,13 +1,13 @@
 """Nodes, and the slots that runs hold on them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
-from services.gateway.core.noun import NEVER, Noun, as_it_is, earliest, given, newest
+from services.gateway.core.noun import NEVER, Noun, as_it_is, changed, earliest, given, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def _removed(node: Node, event: Event[NodeRemoved]) -> Node:
 
 def _released(allocation: Allocation, event: Event[AllocationReleased]) -> Allocation:
     released_at = earliest(allocation.released_at, event.payload.released_at)
-    return replace(allocation, released_at=released_at)
+    return changed(allocation, released_at=released_at)
 
 
 NODES = Noun(

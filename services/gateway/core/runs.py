@@ -1,12 +1,12 @@
 """A run as it is shown: one attempt of a job, its times and how it ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from drivetrain_schemas import runs
 from drivetrain_schemas.envelope import Event
-from services.gateway.core.noun import NEVER, Noun, Rule, earliest, given, newest
+from services.gateway.core.noun import NEVER, Noun, Rule, changed, earliest, given, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ def _moves_to(state: str, *facts: str) -> Rule:
 
 def _starting(run: Run, event: Event[runs.RunStarting]) -> Run:
     starting_at = earliest(run.starting_at, event.occurred_at)
-    known = replace(run, num_pods=event.payload.num_pods, starting_at=starting_at)
+    known = changed(run, num_pods=event.payload.num_pods, starting_at=starting_at)
     started: Run = _moves_to("starting")(known, event)
     return started
 
 
 def _started(run: Run, event: Event[runs.RunStarted]) -> Run:
-    known = replace(run, started_at=earliest(run.started_at, event.payload.started_at))
+    known = changed(run, started_at=earliest(run.started_at, event.payload.started_at))
     running: Run = _moves_to("running")(known, event)
     return running
 

@@ -1,6 +1,6 @@
 """A study and its trials, as they are shown."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,17 @@ from drivetrain_schemas.studies import (
     TrialFailed,
     TrialProposed,
 )
-from services.gateway.core.noun import NEVER, Key, Noun, Rule, as_it_is, earliest, given, newest
+from services.gateway.core.noun import (
+    NEVER,
+    Key,
+    Noun,
+    Rule,
+    as_it_is,
+    changed,
+    earliest,
+    given,
+    newest,
+)
 from services.gateway.core.requests import subject_of
 
 # A study only moves to the right.
@@ -55,11 +65,11 @@ class Trial:
 
 
 def _forward(study: Study, state: str, **facts: Any) -> Study:
-    return replace(study, state=max(study.state, state, key=_STATES.index), **facts)
+    return changed(study, state=max(study.state, state, key=_STATES.index), **facts)
 
 
 def _submitted(study: Study, event: Event[StudySubmit]) -> Study:
-    return replace(study, submitted_at=earliest(study.submitted_at, event.occurred_at))
+    return changed(study, submitted_at=earliest(study.submitted_at, event.occurred_at))
 
 
 def _rejected(study: Study, event: Event[StudyRequestRejected]) -> Study:
