@@ -66,6 +66,8 @@ class Reader:
         if now < self._reread_pace.free_at:
             return
         async with self._database.transaction() as tx:
+            if await store_intents.has_reads(tx.connection):
+                return
             row = await store_checkpoints.read_longest_ago(tx.connection, REREAD_AFTER_SECONDS)
             if row is None:
                 return

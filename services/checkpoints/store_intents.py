@@ -122,6 +122,13 @@ async def due_intents(
     return [_intent(row) for row in rows if first_of_job[row["job_id"]] is row][:limit]
 
 
+async def has_reads(connection: asyncpg.Connection) -> bool:
+    """Whether any checkpoint waits to be read."""
+    return bool(
+        await connection.fetchval("select exists (select from intents where kind = 'read')")
+    )
+
+
 async def finish(connection: asyncpg.Connection, intent: Intent) -> bool:
     """Done with it. False where it was asked for again meanwhile, so it is not."""
     row = await connection.fetchval(

@@ -126,15 +126,16 @@ class Worker:
             await self._wait(intent, waiting)
         except Exception as error:
             INTENT_FAILURES.labels(intent.kind).inc()
-            log.warning(
-                "intent is tried again later",
-                kind=intent.kind,
-                job_id=intent.job_id,
-                subject=intent.subject,
-                tries=intent.tries,
-                error=repr(error),
-                exc_info=None if is_temporary(error) else error,
-            )
+            if intent.tries == 0 or not is_temporary(error):
+                log.warning(
+                    "intent is tried again later",
+                    kind=intent.kind,
+                    job_id=intent.job_id,
+                    subject=intent.subject,
+                    tries=intent.tries,
+                    error=repr(error),
+                    exc_info=None if is_temporary(error) else error,
+                )
             await self._postpone(intent)
             await self._report_store_failure(intent, error)
         finally:

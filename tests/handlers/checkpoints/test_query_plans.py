@@ -43,6 +43,7 @@ KNOWN = Job(JOB, "default", Policy(), None, 1)
 STATEMENTS: dict[str, Statement] = {
     "work due": lambda c: store_intents.due_intents(c, is_read=False, busy_jobs=["job_1"], limit=4),
     "reads due": lambda c: store_intents.due_intents(c, is_read=True, busy_jobs=["job_1"], limit=2),
+    "any reads": store_intents.has_reads,
     "known of a listing": lambda c: store_checkpoints.states_of(c, [key_of(n) for n in range(9)]),
     "good rows of a job": lambda c: store_checkpoints.rows_in_state(c, JOB, "good"),
     "good of a job": lambda c: store_checkpoints.good(c, KNOWN),

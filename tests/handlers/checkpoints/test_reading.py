@@ -214,6 +214,24 @@ async def test_the_one_that_was_read_longest_ago_is_read_again_within_its_own_bu
     assert set(read_keys) <= {shard_key(10, 0), shard_key(10, 1)}
 
 
+async def test_nothing_is_read_again_while_another_waits_to_be_read(running: Catalogue) -> None:
+    await write_checkpoint(running.object_store, 10)
+    await running.tell(make_written(10))
+    async with running.database.connection() as connection:
+        await connection.execute("update checkpoints set read_at = read_at - interval '9 days'")
+        await connection.execute(
+            """
+            insert into intents (kind, job_id, subject, due_at)
+            values ('read', $1, $2, clock_timestamp() + interval '1 hour')
+            """,
+            JOB,
+            key_of(20),
+        )
+    await running.want_reread()
+    async with running.database.connection() as connection:
+        assert await connection.fetchval("select count(*) from intents where kind = 'read'") == 1
+
+
 async def test_a_deleted_checkpoint_is_not_read(running: Catalogue, read_keys: list[str]) -> None:
     for step in (10, 20, 30, 40):
         await write_checkpoint(running.object_store, step)
