@@ -1,7 +1,7 @@
 """Which rows of the outbox may be sent: a pure account of what is in flight and what is held back.
 
 The rows of one key are sent in order: while some are in flight, its other rows wait. A key whose
-row was not acknowledged is *held*: after a while it is *probed* by its first rows, apart from the
+row was not acknowledged is *held*: after a while it is *probed* by its first row, apart from the
 others, so that a topic or partition that is unavailable costs the rest nothing. One that passes is
 released, and so all held keys are due at once.
 """

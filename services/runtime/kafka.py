@@ -7,6 +7,7 @@ assignor. No Kafka transactions: aiokafka cannot fence them (issues 844, 1145).
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -296,7 +297,10 @@ async def _abandon(producer: Any) -> None:
     """
     with contextlib.suppress(Exception):
         # Else aiokafka's own flush waits for ever.
-        producer._message_accumulator.fail_all(KafkaError("the producer was given up"))
+        held = producer._message_accumulator
+        held.fail_all(KafkaError("the producer was given up"))
+        for batch in itertools.chain(held._pending_batches, *held._batches.values()):
+            batch._drain_waiter.exception()  # else asyncio logs each as never retrieved
     try:
         async with asyncio.timeout(2.0):
             await producer.stop()

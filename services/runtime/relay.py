@@ -58,12 +58,16 @@ _NEXT = """
 select id, topic, key, value, headers, size_bytes from (
     select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from (
         select * from outbox where refused_at is null
-        and (topic, coalesce(key, '')) {} (select * from unnest($3::text[], $4::bytea[]))
-        order by id limit $1) waiting) w
-where bytes_before < $2 order by id
+        and (topic, coalesce(key, '')) not in (select * from unnest($1::text[], $2::bytea[]))
+        order by id limit $3) waiting) w
+where bytes_before < $4 order by id
 """
-_UNLESS = _NEXT.format("not in")
-_ONLY = _NEXT.format("in")
+_FIRST_OF_KEYS = """
+select distinct on (topic, coalesce(key, '')) id, topic, key, value, headers, size_bytes
+from outbox where refused_at is null
+    and (topic, coalesce(key, '')) in (select * from unnest($1::text[], $2::bytea[]))
+order by topic, coalesce(key, ''), id
+"""
 _DELETE = "delete from outbox where id = any($1::bigint[])"
 _REFUSE = """
 update outbox set refused_at = clock_timestamp(), refusal = refused.detail
@@ -147,10 +151,11 @@ class Relay:
             return False  # one call at a time tries it again
         probed = self._flow.due(now)
         if probed:
-            rows = await self._fetch(connection, _ONLY, probed)
+            rows = await self._fetch(connection, _FIRST_OF_KEYS, probed)
             self._flow.forget(set(probed) - {_key(row) for row in rows})
             self._send(rows)
-        rows = await self._fetch(connection, _UNLESS, self._flow.excluded())
+        excluded = self._flow.excluded()
+        rows = await self._fetch(connection, _NEXT, excluded, BATCH_ROWS, BATCH_BYTES)
         self._send(rows)
         took = self._clock.monotonic() - now
         if self._flow.num_held and took > MIN_SEARCH_SECONDS:
@@ -158,10 +163,10 @@ class Relay:
         return bool(rows)
 
     async def _fetch(
-        self, connection: asyncpg.Connection, statement: str, keys: Sequence[Key]
+        self, connection: asyncpg.Connection, statement: str, keys: Sequence[Key], *limits: int
     ) -> list[Any]:
         topics, texts = [key.topic for key in keys], [key.key for key in keys]
-        rows: list[Any] = await connection.fetch(statement, BATCH_ROWS, BATCH_BYTES, topics, texts)
+        rows: list[Any] = await connection.fetch(statement, topics, texts, *limits)
         return rows
 
     def _send(self, rows: Sequence[Any]) -> None:

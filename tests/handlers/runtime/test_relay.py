@@ -187,6 +187,19 @@ async def test_held_keys_are_probed_in_turn_and_released_together(
         await until(lambda: has_waiting(db, 0), clock)
 
 
+async def test_a_held_key_is_probed_by_its_first_row_however_many_another_has(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await emit(db, a1=1, a2=2, a3=3, b1=4)
+    broker.answer = lambda amount: UNKNOWN
+    async with relaying(db, broker, clock):
+        await until(lambda: broker.taken == [1, 2, 3, 4])
+        monkeypatch.setattr(relay_module, "BATCH_ROWS", 2)
+        await until(lambda: len(broker.taken) > 5, clock)
+        assert broker.taken[4:6] == [1, 4]
+
+
 async def test_a_bus_that_is_unavailable_is_tried_by_one_call_at_a_time(
     database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
