@@ -26,7 +26,7 @@ from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.transaction import Origin, Tx
 from services.scheduler import cancels
-from services.scheduler.sweeper import Sweeper
+from services.scheduler.kept_directories import KeptDirectories
 from services.standalone.embedded import running_postgres
 from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
 
@@ -131,7 +131,8 @@ async def work(world: World, num_jobs: int) -> dict[str, Executed]:
     await world.rounds()
     async with database.transaction() as tx:
         await cancels.expire_once(tx)
-    await Sweeper(world.launcher, num_kept=1).sweep(world.platform)
+    kept = KeptDirectories(world.launcher, max_jobs=1, max_bytes=10**9)
+    await kept.remove_old(world.platform)
     return database.executed
 
 

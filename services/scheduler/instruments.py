@@ -20,6 +20,12 @@ STALE_HEARTBEATS = Counter(
     "drivetrain_scheduler_stale_heartbeats_total",
     "Heartbeats that name no pod of a live run, or another run or fence than the pod's; ignored.",
 )
+KEPT_BYTES = Gauge(
+    "drivetrain_scheduler_kept_directories_bytes", "Disk space of finished jobs' pod directories."
+)
+PRUNED_ROWS = Counter(
+    "drivetrain_scheduler_pruned_rows_total", "Rows deleted by the rules of retention.", ["table"]
+)
 BEACON_FAILURES = Counter("drivetrain_scheduler_beacon_failures_total", "Beacons not published.")
 BROKEN_INVARIANTS = Counter(
     "drivetrain_scheduler_broken_invariants_total", "Invariants found broken after a cycle."

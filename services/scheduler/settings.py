@@ -47,6 +47,9 @@ class SchedulerSettings(Settings):
         default=(), description="where jobs' code may come from, beside the object store"
     )
     kept_pod_directories: int = Field(default=50, ge=0, description="of finished jobs")
+    kept_pod_directories_bytes: int = Field(
+        default=10 * 1024**3, ge=0, description="of all of them together; the oldest go first"
+    )
 
     @model_validator(mode="after")
     def _each_node_once(self) -> "SchedulerSettings":

@@ -8,6 +8,7 @@ the job's next state.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import asyncpg
 
@@ -115,10 +116,7 @@ async def _emit_granted(
         tx,
         job,
         AllocationGranted(
-            job_id=run.job_id,
-            run_id=run.run_id,
-            attempt=run.attempt,
-            fence=run.fence,
+            **identity(run),
             allocation_id=allocation.allocation_id,
             tenant_id=job.tenant_id,
             pool=allocation.pool,
@@ -127,10 +125,7 @@ async def _emit_granted(
             granted_at=allocation.granted_at,
         ),
         RunStarting(
-            job_id=run.job_id,
-            run_id=run.run_id,
-            attempt=run.attempt,
-            fence=run.fence,
+            **identity(run),
             allocation_id=allocation.allocation_id,
             num_pods=num_pods,
         ),
@@ -192,10 +187,7 @@ async def start(tx: Tx, lives: Sequence[LiveRun]) -> dict[str, LiveRun]:
     for live in lives:
         run = live.run
         event = RunStarted(
-            job_id=run.job_id,
-            run_id=run.run_id,
-            attempt=run.attempt,
-            fence=run.fence,
+            **identity(run),
             started_at=started_at[run.run_id],
         )
         await _emit(tx, live.job, event)
@@ -222,10 +214,7 @@ async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
     state = move_run(run.state, RunState.SUSPECT)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunSuspected(
-        job_id=run.job_id,
-        run_id=run.run_id,
-        attempt=run.attempt,
-        fence=run.fence,
+        **identity(run),
         last_heard_at=await store_runs.last_heartbeat_at(tx.connection, run.run_id),
     )
     await _emit(tx, job, event)
@@ -237,7 +226,7 @@ async def hear(tx: Tx, job: JobRow, run: RunRow) -> None:
     """Heartbeats of a suspected run arrive again."""
     state = move_run(run.state, RunState.RUNNING)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
-    event = RunHeard(job_id=run.job_id, run_id=run.run_id, attempt=run.attempt, fence=run.fence)
+    event = RunHeard(**identity(run))
     await _emit(tx, job, event)
     log.info("run heard", run_id=run.run_id)
 
@@ -303,10 +292,7 @@ async def cancel_queued(tx: Tx, job: JobRow) -> None:
 async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
     job, run, outcome = ending.live.job, ending.live.run, ending.outcome
     facts = {
-        "job_id": run.job_id,
-        "run_id": run.run_id,
-        "attempt": run.attempt,
-        "fence": run.fence,
+        **identity(run),
         "ended_at": ended_at,
     }
     cause = outcome.cause
@@ -347,10 +333,7 @@ async def _emit_release(
         for pod in live.pods
     ]
     event = AllocationReleased(
-        job_id=run.job_id,
-        run_id=run.run_id,
-        attempt=run.attempt,
-        fence=run.fence,
+        **identity(run),
         allocation_id=allocation.allocation_id,
         tenant_id=live.job.tenant_id,
         pool=allocation.pool,
@@ -426,6 +409,16 @@ def explain(outcome: Outcome) -> str:
         return end.detail[:MAX_DETAIL]
     how = f"by signal {end.signal}" if end.signal else f"with code {end.exit_code}"
     return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
+
+
+def identity(run: RunRow) -> dict[str, Any]:
+    """What every event of a run names."""
+    return {
+        "job_id": run.job_id,
+        "run_id": run.run_id,
+        "attempt": run.attempt,
+        "fence": run.fence,
+    }
 
 
 def _slot_refs(allocation: AllocationRow) -> tuple[SlotRef, ...]:

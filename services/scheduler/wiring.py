@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.clock import SystemClock
 from services.runtime.service import Service
-from services.scheduler import cancels
+from services.scheduler import cancels, retention
 from services.scheduler.api import read_api
 from services.scheduler.handlers import Commands
+from services.scheduler.kept_directories import KeptDirectories
 from services.scheduler.launchers.base import Launcher
 from services.scheduler.launchers.local import SHIM, LocalLauncher
 from services.scheduler.leases import Leases
@@ -15,7 +16,6 @@ from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.sightings import Sightings
-from services.scheduler.sweeper import Sweeper
 
 
 def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
@@ -30,7 +30,11 @@ def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
     pods = Pods(launcher, settings, clock)
     loop = Loop(settings, pods, leases)
     commands = Commands(loop.wake, loop.registered, can_run_images=launcher.can_run_images)
-    sweeper = Sweeper(launcher, settings.kept_pod_directories)
+    kept = KeptDirectories(
+        launcher,
+        max_jobs=settings.kept_pod_directories,
+        max_bytes=settings.kept_pod_directories_bytes,
+    )
     return Service(
         name="scheduler",
         settings=settings,
@@ -44,7 +48,8 @@ def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
             loop.run,
             leases.send_beacons,
             Sightings(pods).run,
-            sweeper.run,
+            kept.run,
+            retention.run,
             cancels.expire,
         ),
     )

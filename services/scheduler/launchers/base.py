@@ -56,5 +56,8 @@ class Launcher(Protocol):
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
         """Kill all that belongs to these pods; returns those confirmed gone."""
 
+    async def size_bytes(self, job_id: str) -> int:
+        """The disk space of what the pods of a finished job left behind."""
+
     async def remove(self, job_id: str) -> None:
         """Remove what the pods of a finished job left behind. Raises OSError."""

@@ -8,12 +8,12 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, Result, WaitingReason
-from services.scheduler import transitions
+from services.scheduler import instruments, retention, transitions
 from services.scheduler.core.pods import Sight
 from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS
+from services.scheduler.kept_directories import KeptDirectories
 from services.scheduler.launchers.base import Observation
 from services.scheduler.shutdown import stop_live_runs
-from services.scheduler.sweeper import Sweeper
 from tests.handlers.scheduler.world import World, make_submit, start
 
 JOB = job_id_for("default", "r1")
@@ -401,26 +401,74 @@ async def test_directories_of_old_jobs_are_removed_and_the_last_kept(world: Worl
     for request_id in ("r1", "r2", "r3"):
         await world.submit(make_submit(request_id))
         await world.cancel(job_id_for("default", request_id))
-    sweeper = Sweeper(world.launcher, num_kept=1)
+    kept = KeptDirectories(world.launcher, max_jobs=1, max_bytes=10**9)
 
-    await sweeper.sweep(world.platform)
-    await sweeper.sweep(world.platform)
+    await kept.remove_old(world.platform)
+    await kept.remove_old(world.platform)
 
     assert sorted(world.launcher.removed) == sorted([JOB, OTHER])
 
 
+async def test_kept_directories_are_bounded_together_and_the_oldest_go_first(world: World):
+    jobs = [job_id_for("default", f"r{number}") for number in range(5)]
+    for number, job_id in enumerate(jobs):
+        await world.submit(make_submit(f"r{number}"))
+        await world.cancel(job_id)
+        world.launcher.sizes[job_id] = 400
+    kept = KeptDirectories(world.launcher, max_jobs=50, max_bytes=1000)
+
+    await kept.remove_old(world.platform)
+
+    assert sorted(world.launcher.removed) == sorted(jobs[:3])
+    assert instruments.KEPT_BYTES._value.get() == 800
+
+
+async def test_rows_of_runs_that_ended_long_ago_are_deleted_in_steps(world: World, monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 2)
+    for number in range(5):
+        await world.submit(make_submit(f"r{number}"))
+    await world.rounds()  # the fifth waits for one of the four slots
+    for pod in list(world.launcher.specs):
+        world.launcher.end(pod)
+    await world.rounds()
+    live = list(world.launcher.specs)[-1]
+    async with world.database.transaction() as tx:
+        await tx.connection.execute(
+            "insert into sightings select pod_id, now() from pods; "
+            "update runs set ended_at = ended_at - interval '31 days' where ended_at is not null"
+        )
+
+    await retention.prune(world.platform)
+
+    for table in ("runs", "pods", "allocations", "sightings"):
+        async with world.database.connection() as connection:
+            assert await connection.fetchval(f"select count(*) from {table}") == 1, table
+    world.launcher.end(live)
+    await world.rounds()
+    assert (await world.types())[-1] == "job.succeeded"
+
+
+async def test_rows_of_runs_that_ended_lately_are_kept(world: World):
+    await start(world)
+    world.launcher.end(POD)
+    await world.rounds()
+    await retention.prune(world.platform)
+    async with world.database.connection() as connection:
+        assert await connection.fetchval("select count(*) from runs") == 1
+
+
 async def test_all_that_may_go_goes_and_what_cannot_is_tried_again(world: World, monkeypatch):
-    monkeypatch.setattr("services.scheduler.sweeper.BATCH", 2)
+    monkeypatch.setattr("services.scheduler.kept_directories.BATCH", 2)
     jobs = [job_id_for("default", f"r{number}") for number in range(6)]
     for number, job_id in enumerate(jobs):
         await world.submit(make_submit(f"r{number}"))
         await world.cancel(job_id)
-    sweeper = Sweeper(world.launcher, num_kept=0)
+    kept = KeptDirectories(world.launcher, max_jobs=0, max_bytes=0)
     world.launcher.unremovable = set(jobs[2:5])
 
-    await sweeper.sweep(world.platform)
+    await kept.remove_old(world.platform)
     assert sorted(world.launcher.removed) == sorted({*jobs} - world.launcher.unremovable)
 
     world.launcher.unremovable = set()
-    await sweeper.sweep(world.platform)
+    await kept.remove_old(world.platform)
     assert sorted(world.launcher.removed) == sorted(jobs)

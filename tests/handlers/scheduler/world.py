@@ -65,6 +65,7 @@ class FakeLauncher:
         self.removed: list[str] = []
         self.unremovable: set[str] = set()
         self.busy_ports: set[int] = set()
+        self.sizes: dict[str, int] = {}
 
     def is_port_free(self, port: int) -> bool:
         return port not in self.busy_ports
@@ -87,6 +88,9 @@ class FakeLauncher:
     async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
         self.killed += [pod.pod_id for pod in pods]
         return frozenset(pod.pod_id for pod in pods) - self.unkillable
+
+    async def size_bytes(self, job_id: str) -> int:
+        return self.sizes.get(job_id, 0)
 
     async def remove(self, job_id: str) -> None:
         if job_id in self.unremovable:

@@ -1,0 +1,83 @@
+"""Removes pod directories of finished jobs, oldest first: beyond a number of jobs or of bytes.
+
+The logs in them are on the `logs` topic and in the metrics service as well; the newest directories
+are kept for whoever wants to look at the files.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+from services.runtime import logs
+from services.runtime.errors import is_temporary
+from services.runtime.service import Platform
+from services.scheduler import instruments, store
+from services.scheduler.launchers.base import Launcher
+
+log = logs.get()
+
+PERIOD_SECONDS = 60.0
+BATCH = 50
+
+
+class KeptDirectories:
+    def __init__(self, launcher: Launcher, *, max_jobs: int, max_bytes: int) -> None:
+        self._launcher = launcher
+        self._max_jobs = max_jobs
+        self._max_bytes = max_bytes
+        # Nothing writes into a finished job's directories, so each is measured once.
+        self._sizes: dict[str, int] = {}
+
+    async def run(self, platform: Platform) -> None:
+        """A task of the service."""
+        while True:
+            try:
+                await self.remove_old(platform)
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.warning("pod directories not looked through", error=repr(error))
+            await platform.clock.sleep(PERIOD_SECONDS)
+
+    async def remove_old(self, platform: Platform) -> None:
+        """All that exceeds the bounds, in batches; what fails is tried again next time."""
+        num_kept = await self._num_kept(platform)
+        num_removed = num_failed = 0
+        while True:
+            async with platform.database.connection() as connection:
+                job_ids = await store.jobs_to_tidy(connection, num_kept + num_failed, BATCH)
+            if not job_ids:
+                break
+            for job_id in job_ids:
+                if await self._remove(platform, job_id):
+                    num_removed += 1
+                else:
+                    num_failed += 1
+        if num_removed:
+            log.info("pod directories removed", num_jobs=num_removed)
+
+    async def _num_kept(self, platform: Platform) -> int:
+        """How many of the jobs that finished last fit into both bounds."""
+        async with platform.database.connection() as connection:
+            newest = await store.jobs_to_tidy(connection, 0, self._max_jobs)
+        self._sizes = {job: size for job, size in self._sizes.items() if job in newest}
+        for job_id in newest:
+            if job_id not in self._sizes:
+                self._sizes[job_id] = await self._launcher.size_bytes(job_id)
+        num_kept = count_fitting([self._sizes[job_id] for job_id in newest], self._max_bytes)
+        instruments.KEPT_BYTES.set(sum(self._sizes[job_id] for job_id in newest[:num_kept]))
+        return num_kept
+
+    async def _remove(self, platform: Platform, job_id: str) -> bool:
+        try:
+            await self._launcher.remove(job_id)
+        except OSError as error:
+            log.warning("pod directories not removed", job_id=job_id, error=repr(error))
+            return False
+        async with platform.database.transaction() as tx:
+            await store.set_tidied(tx.connection, job_id)
+        return True
+
+
+def count_fitting(sizes: Sequence[int], limit: int) -> int:
+    """How many from the first on are not more than `limit` together."""
+    return sum(total <= limit for total in itertools.accumulate(sizes))
