@@ -23,10 +23,11 @@ import httpx
 
 from benchmarks.report import Row, options, publish
 from drivetrain.environment import Environment
-from drivetrain.pod.events import Events, Samples, decoder
+from drivetrain.messages import Samples, StepProgress, decoder
+from drivetrain.pod.events import Events
 from drivetrain.pod.telemetry import Telemetry
 from drivetrain.reporting import Key, Reporter
-from drivetrain.samples import Standing
+from drivetrain.samples import LastAndBest
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
@@ -93,8 +94,8 @@ async def ours(kafka: RunningKafka, url: str, number: int, num_steps: int) -> fl
     reporter = Reporter(
         Environment("default", job_id, run_id, attempt=1, fence=1),
         ShimInProcess(Events(_pod(kafka, job_id, run_id)), telemetry),
-        Standing(),
-        lambda: {"t": "progress", "step": 0},
+        LastAndBest(),
+        lambda: StepProgress(step=0),
     )
     reporter.start()
     started = time.perf_counter()

@@ -25,6 +25,7 @@ import torch
 import drivetrain
 from benchmarks.report import Row, options, publish
 from drivetrain import control
+from drivetrain.messages import Ack, encode_line
 from drivetrain.storage import create_storage
 from drivetrain_schemas.ids import job_id_for, run_id_for
 
@@ -184,9 +185,8 @@ def answer() -> None:
         while line := await reader.readline():
             message = msgspec.json.decode(line)
             if message["t"] == "samples":
-                names = ("run_id", "session", "batch")
-                ack = {"t": "ack", **{name: message[name] for name in names}}
-                writer.write(control.encode_line(ack))
+                ack = Ack(message["run_id"], message["session"], message["batch"])
+                writer.write(encode_line(ack))
         writer.close()
 
     async def listen() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 from drivetrain import control, environment
+from drivetrain.messages import StepProgress, decoder
 from drivetrain.pod import telemetry
-from drivetrain.pod.events import decoder
 from drivetrain.pod.supervision import Supervision
 from drivetrain.reporting import Reporter
-from drivetrain.samples import Standing
+from drivetrain.samples import LastAndBest
 from tests.trainer.pods import Pod
 
 
@@ -32,9 +32,7 @@ class Sink:
 async def test_each_sample_of_a_batch_counts(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(telemetry, "MAX_WAITING_BYTES", 0)
     sink = Sink()
-    reporter = Reporter(
-        environment.read({}), sink, Standing(), lambda: {"t": "progress", "step": 1}
-    )
+    reporter = Reporter(environment.read({}), sink, LastAndBest(), lambda: StepProgress(step=1))
     for step in range(50):
         reporter.log(step, {"loss": 0.5, "rate": 0.1})
     reporter.start()

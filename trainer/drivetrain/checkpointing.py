@@ -25,6 +25,7 @@ from drivetrain.errors import (
     RankMissing,
     StorageError,
 )
+from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
 from drivetrain.parallel import World, unwrap
 from drivetrain.reporting import Reporter
 from drivetrain.storage import Storage
@@ -225,14 +226,13 @@ class Checkpointer:
         key = f"{staged.directory}/{MANIFEST}"
         if not self._storage.put_if_absent(key, manifest.model_dump_json().encode()):
             raise StorageError(f"{key}: it exists already")
-        self._reporter.tell(
-            {
-                "t": "checkpoint",
-                "step": staged.moment.step,
-                "manifest_key": environment.manifest_prefix + key,
-                "save_seconds": time.monotonic() - started + staged.blocked_seconds,
-                "blocked_seconds": staged.blocked_seconds,
-            }
+        self._reporter.send(
+            CheckpointSaved(
+                step=staged.moment.step,
+                manifest_key=environment.manifest_prefix + key,
+                save_seconds=time.monotonic() - started + staged.blocked_seconds,
+                blocked_seconds=staged.blocked_seconds,
+            )
         )
         if environment.is_local:
             self._delete_old()
@@ -298,13 +298,8 @@ class Checkpointer:
         if self._reported == (staged.moment.step, reason):
             return
         self._reported = (staged.moment.step, reason)
-        self._reporter.tell(
-            {
-                "t": "save_failed",
-                "step": staged.moment.step,
-                "reason": reason,
-                "detail": str(error)[:512],
-            }
+        self._reporter.send(
+            SaveFailed(step=staged.moment.step, reason=reason, detail=str(error)[:512])
         )
 
     def _delete_old(self) -> None:
@@ -397,14 +392,13 @@ class Checkpointer:
         if moment is not None:
             _logger.info("resumed at step %d from checkpoint %s", moment.step, directory)
         key = f"{self._environment.manifest_prefix}{directory}/{MANIFEST}"
-        self._reporter.tell(
-            {
-                "t": "resumed",
-                "step": 0 if moment is None else moment.step,
-                "manifest_key": None if moment is None else key,
-                "load_seconds": seconds,
-                "rejected": list(rejected)[:100],
-            }
+        self._reporter.send(
+            Resumed(
+                step=0 if moment is None else moment.step,
+                manifest_key=None if moment is None else key,
+                load_seconds=seconds,
+                rejected=list(rejected)[:100],
+            )
         )
 
 

@@ -11,13 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 MAX_LINE_BYTES = 1024 * 1024
-
-
-def encode_line(message: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(message) + b"\n"
 
 
 def connect(path: str | os.PathLike[str]) -> socket.socket:

@@ -11,7 +11,7 @@ from drivetrain.environment import Environment
 from drivetrain.errors import DrivetrainError
 from drivetrain.parallel import World
 from drivetrain.reporting import FileSink, ShimSink, Sink
-from drivetrain.samples import Standing
+from drivetrain.samples import LastAndBest
 from drivetrain.storage import create_storage
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import CheckpointPolicy, Goal
@@ -54,12 +54,12 @@ def open_sink(environment: Environment) -> Sink:
     return FileSink(environment.directory / name)
 
 
-def make_standing(environment: Environment) -> Standing:
+def make_standing(environment: Environment) -> LastAndBest:
     """Knows by which value the job is judged."""
     metric = environment.job.metric if environment.job else None
     if metric is None:
-        return Standing()
-    return Standing(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)
+        return LastAndBest()
+    return LastAndBest(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)
 
 
 def log_to_stderr() -> None:

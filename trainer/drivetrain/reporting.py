@@ -25,13 +25,22 @@ import msgspec
 
 from drivetrain import control
 from drivetrain.environment import Environment
-from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, Standing, num_samples_of
+from drivetrain.messages import (
+    Message,
+    Samples,
+    StepProgress,
+    ack_decoder,
+    decoder,
+    encode_line,
+)
+from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, LastAndBest, num_samples_of
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 MAX_WAITING_SAMPLES = 200_000
 MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
 _PERIOD_SECONDS = 0.25
 _PROGRESS_SECONDS = 1.0
+_samples_decoder: msgspec.json.Decoder[Samples] = msgspec.json.Decoder(Samples)
 _logger = logging.getLogger("drivetrain")
 
 Key = tuple[str, str, int]  # run, session, batch number
@@ -62,10 +71,10 @@ class Reporter:
         self,
         environment: Environment,
         sink: Sink,
-        standing: Standing,
-        progress: Callable[[], dict[str, Any]],
+        standing: LastAndBest,
+        progress: Callable[[], StepProgress],
     ) -> None:
-        self._run = {
+        self._run: dict[str, Any] = {
             "run_id": environment.run_id,
             "attempt": environment.attempt,
             "fence": environment.fence,
@@ -77,7 +86,7 @@ class Reporter:
         self.num_dropped = 0
         self._has_failed = False
         self._has_said_left_out = False
-        self._told_at, self._told_step = -math.inf, 0
+        self._sent_at, self._sent_step = -math.inf, 0
         self._session = secrets.token_hex(8)
         self._next_batch = 0
         self._logged: Flat = []
@@ -99,9 +108,9 @@ class Reporter:
         for name, value in values.items():
             logged.extend((step, name, value if type(value) is float else capture(value)))
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send one message of another kind (a checkpoint, a resume) in the order of the rest."""
-        self._to_send.append(control.encode_line(message))
+        self._to_send.append(encode_line(message))
 
     def settle(self) -> None:
         """Sort in everything logged so far, so that `standing` is exact."""
@@ -119,7 +128,7 @@ class Reporter:
         """Take up the batches of an earlier run, under the numbers they had."""
         with self._lock:
             for message in messages:
-                self._enqueue(message)
+                self._enqueue(_samples_decoder.decode(msgspec.json.encode(message)))
 
     def close(self, seconds: float) -> None:
         """Send what is left, within the given time."""
@@ -144,15 +153,15 @@ class Reporter:
 
     def _take_turn(self) -> None:
         progress = self._progress()
-        is_first_step = self._told_step == 0 < progress["step"]
-        if is_first_step or time.monotonic() - self._told_at >= _PROGRESS_SECONDS:
-            self.tell(progress)
-            self._told_at, self._told_step = time.monotonic(), progress["step"]
+        is_first_step = self._sent_step == 0 < (progress.step or 0)
+        if is_first_step or time.monotonic() - self._sent_at >= _PROGRESS_SECONDS:
+            self.send(progress)
+            self._sent_at, self._sent_step = time.monotonic(), (progress.step or 0)
         self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
         self._forget(self._sink.acknowledged(_PERIOD_SECONDS))
 
     def _end(self) -> None:
-        self.tell(self._progress())
+        self.send(self._progress())
         self._pass_on(sys.maxsize)
 
     def _pass_on(self, max_bytes: int) -> None:
@@ -206,21 +215,20 @@ class Reporter:
             for piece in columns.to_json():
                 size += self._enqueue(self._message(piece))
 
-    def _message(self, columns: dict[str, Any]) -> dict[str, Any]:
+    def _message(self, columns: dict[str, Any]) -> Samples:
         number = self._next_batch
         self._next_batch += 1
-        return {
-            "t": "samples",
+        return Samples(
             **self._run,
-            "session": self._session,
-            "batch": number,
-            "columns": columns,
-            "num_samples": num_samples_of(columns),
-        }
+            session=self._session,
+            batch=number,
+            columns=msgspec.Raw(msgspec.json.encode(columns)),
+            num_samples=num_samples_of(columns),
+        )
 
-    def _enqueue(self, message: dict[str, Any]) -> int:
-        line = control.encode_line(message)
-        self._unacknowledged[(message["run_id"], message["session"], message["batch"])] = line
+    def _enqueue(self, message: Samples) -> int:
+        line = encode_line(message)
+        self._unacknowledged[(message.run_id, message.session, message.batch)] = line
         self._to_send.append(line)
         return len(line)
 
@@ -262,11 +270,11 @@ class ShimSink:
             data = self._socket.recv(65536)
             if not data:
                 raise ConnectionResetError
-            messages = [msgspec.json.decode(line) for line in self._lines.feed(data)]
+            acks = [ack_decoder.decode(line) for line in self._lines.feed(data)]
         except (OSError, ValueError):
             self._drop()
             return []
-        return [(m["run_id"], m["session"], m["batch"]) for m in messages if m["t"] == "ack"]
+        return [(ack.run_id, ack.session, ack.batch) for ack in acks]
 
     def close(self) -> None:
         """Read what is still coming: closed with unread bytes, a socket loses those it has sent."""
@@ -295,15 +303,15 @@ class FileSink:
         self._written: list[Key] = []
 
     def send(self, line: bytes) -> bool:
-        message = msgspec.json.decode(line)
-        if message["t"] == "samples":
+        message = decoder.decode(line)
+        if isinstance(message, Samples):
             try:
                 with self._path.open("ab") as file:
                     file.write(line)
             except OSError as error:
                 _logger.warning("samples are not written: %s", error)
                 return False
-            self._written.append((message["run_id"], message["session"], message["batch"]))
+            self._written.append((message.run_id, message.session, message.batch))
         return True
 
     def acknowledged(self, seconds: float) -> list[Key]:
@@ -330,24 +338,23 @@ def report(values: Mapping[str, float], step: int | None = None) -> bool:
     columns = Columns.of(logged)
     session = secrets.token_hex(8)
     lines = [
-        control.encode_line(
-            {
-                "t": "samples",
-                "run_id": os.environ["DRIVETRAIN_RUN_ID"],
-                "attempt": int(os.environ["DRIVETRAIN_ATTEMPT"]),
-                "fence": int(os.environ["DRIVETRAIN_FENCE"]),
-                "rank": int(os.environ.get("RANK", "0")),
-                "session": session,
-                "batch": number,
-                "columns": piece,
-                "num_samples": num_samples_of(piece),
-                "is_result": True,
-            }
+        encode_line(
+            Samples(
+                run_id=os.environ["DRIVETRAIN_RUN_ID"],
+                attempt=int(os.environ["DRIVETRAIN_ATTEMPT"]),
+                fence=int(os.environ["DRIVETRAIN_FENCE"]),
+                rank=int(os.environ.get("RANK", "0")),
+                session=session,
+                batch=number,
+                columns=msgspec.Raw(msgspec.json.encode(piece)),
+                num_samples=num_samples_of(piece),
+                is_result=True,
+            )
         )
         for number, piece in enumerate(columns.to_json())
     ]
     if step is not None:
-        lines.append(control.encode_line({"t": "progress", "step": step}))
+        lines.append(encode_line(StepProgress(step=step)))
     with control.connect(path) as endpoint:
         endpoint.settimeout(10)
         endpoint.sendall(b"".join(lines))

@@ -4,11 +4,11 @@ import os
 import secrets
 from pathlib import Path
 
-from drivetrain.samples import Standing
+from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import BestValue, Goal, Result
 
 
-def make_result(step: int, standing: Standing) -> Result:
+def make_result(step: int, standing: LastAndBest) -> Result:
     best = None
     if standing.best is not None and standing.metric is not None:
         goal = Goal.MAXIMIZE if standing.is_maximized else Goal.MINIMIZE
@@ -17,7 +17,7 @@ def make_result(step: int, standing: Standing) -> Result:
     return Result(step=step, metrics=standing.last_values(), best=best)
 
 
-def write(directory: Path, step: int, standing: Standing) -> None:
+def write(directory: Path, step: int, standing: LastAndBest) -> None:
     """Rename it into place, so that it is never seen half written."""
     write_atomically(directory / "result.json", make_result(step, standing).model_dump_json())
 

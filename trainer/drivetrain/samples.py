@@ -91,7 +91,7 @@ def to_number(value: Any) -> float | None:
 
 
 @dataclass(slots=True)
-class Standing:
+class LastAndBest:
     """The last finite value of every series with its step, and the best of the job's metric.
 
     Bounded: of more series than a result may hold, those that came first, and the metric.

@@ -25,6 +25,7 @@ from drivetrain.checkpointing import Checkpointer, Moment
 from drivetrain.environment import Environment
 from drivetrain.errors import EXIT_INTERRUPTED, DrivetrainError, Interrupted
 from drivetrain.loading import BatchSource
+from drivetrain.messages import StepProgress
 from drivetrain.parallel import Accumulation, World
 from drivetrain.reporting import Reporter
 from drivetrain.storage import open_storage
@@ -359,16 +360,15 @@ class Run(AbstractContextManager["Run"]):
             signal.signal(number, handler)
         self._old_handlers.clear()
 
-    def _progress(self) -> dict[str, Any]:
+    def _progress(self) -> StepProgress:
         is_saving = self._state == "training" and self._checkpointer.is_saving
-        return {
-            "t": "progress",
-            "step": self.step,
-            "max_steps": self._total_steps,
-            "epoch": self._epoch,
-            "state": "checkpointing" if is_saving else self._state,
-            "num_dropped": self._reporter.num_dropped,
-        }
+        return StepProgress(
+            step=self.step,
+            max_steps=self._total_steps,
+            epoch=self._epoch,
+            state="checkpointing" if is_saving else self._state,
+            num_dropped=self._reporter.num_dropped,
+        )
 
 
 class Epoch:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from drivetrain import environment, reporting
+from drivetrain.messages import StepProgress
 from drivetrain.reporting import Key, Reporter
-from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Standing
+from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, LastAndBest
 
 
 class Sink:
@@ -54,9 +55,7 @@ def sink() -> Sink:
 
 @pytest.fixture
 def make_reporter(sink: Sink) -> Callable[[], Reporter]:
-    return lambda: Reporter(
-        environment.read({}), sink, Standing(), lambda: {"t": "progress", "step": 1}
-    )
+    return lambda: Reporter(environment.read({}), sink, LastAndBest(), lambda: StepProgress(step=1))
 
 
 class Odd:

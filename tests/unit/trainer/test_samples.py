@@ -6,7 +6,7 @@ import math
 import pytest
 
 from drivetrain.results import make_result
-from drivetrain.samples import MAX_SERIES_PER_BATCH, Columns, Standing
+from drivetrain.samples import MAX_SERIES_PER_BATCH, Columns, LastAndBest
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 
@@ -22,11 +22,11 @@ class Array:
         return self._value
 
 
-def sort(*entries, standing: Standing | None = None) -> Columns:
+def sort(*entries, standing: LastAndBest | None = None) -> Columns:
     columns = Columns.of(
         [part for step, values in entries for item in values.items() for part in (step, *item)]
     )
-    (standing or Standing()).take(columns.series)
+    (standing or LastAndBest()).take(columns.series)
     return columns
 
 
@@ -82,7 +82,7 @@ def test_a_chunk_of_many_samples_comes_in_pieces_that_fit_an_event() -> None:
 
 @pytest.mark.parametrize(("is_maximized", "want"), [(True, (0.9, 2)), (False, (0.1, 3))])
 def test_best_is_the_first_at_the_best_value(is_maximized, want) -> None:
-    standing = Standing("score", is_maximized)
+    standing = LastAndBest("score", is_maximized)
     entries = [(1, 0.5), (2, 0.9), (3, 0.1), (4, 0.9), (5, 0.1), (6, math.nan)]
     sort(*((step, {"score": value}) for step, value in entries), standing=standing)
     assert standing.best == want
@@ -90,9 +90,9 @@ def test_best_is_the_first_at_the_best_value(is_maximized, want) -> None:
 
 
 def test_best_survives_a_checkpoint() -> None:
-    before = Standing("score", is_maximized=True)
+    before = LastAndBest("score", is_maximized=True)
     sort((7, {"score": 0.9, "loss": 0.3}), standing=before)
-    after = Standing("score", is_maximized=True)
+    after = LastAndBest("score", is_maximized=True)
     after.restore(before.to_json())
     sort((8, {"score": 0.5}), standing=after)
     assert after.best == (0.9, 7)
@@ -100,13 +100,13 @@ def test_best_survives_a_checkpoint() -> None:
 
 
 def test_a_value_is_known_at_its_own_step_only() -> None:
-    standing = Standing()
+    standing = LastAndBest()
     sort((1, {"a": 0.1, "b": 0.2}), (2, {"a": 0.3}), (3, {"a": math.nan}), standing=standing)
     assert [standing.values_at(step) for step in (1, 2, 3)] == [{"b": 0.2}, {"a": 0.3}, {}]
 
 
 def test_of_too_many_series_the_first_are_kept_and_the_metric() -> None:
-    standing = Standing("score")
+    standing = LastAndBest("score")
     names = [f"layer_{number}" for number in range(MAX_LAST_VALUES + 3)]
     columns = Columns.of([part for name in names for part in (1, name, 0.5)])
     assert standing.take(columns.series) == names[MAX_LAST_VALUES - 1 :]

@@ -6,10 +6,11 @@ The hot path (samples) goes from the rank's JSON to the event's without its colu
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
+from drivetrain.messages import CheckpointSaved, Resumed, Samples, SaveFailed
 from drivetrain.pod.logs import Chunk
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import (
@@ -23,10 +24,7 @@ from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import PodSpec
 from drivetrain_schemas.reports import PodHeartbeat
 
-# What the payloads admit (drivetrain_schemas.units.Ordinal): any program can write to the socket.
-MAX_ORDINAL = 2**53
 _MAX_DETAIL_CHARACTERS = 512
-Ordinal = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDINAL)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,52 +33,6 @@ class OutRecord:
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
-
-
-class Samples(msgspec.Struct, tag_field="t", tag="samples"):
-    """A batch of a rank. `is_result` marks what a program without our loop reports."""
-
-    run_id: str
-    attempt: int
-    fence: int
-    rank: int
-    session: str
-    batch: int
-    columns: msgspec.Raw
-    num_samples: Ordinal = 1
-    is_result: bool = False
-
-
-class Progress(msgspec.Struct, tag_field="t", tag="progress"):
-    step: Ordinal | None = None
-    max_steps: int | None = None
-    epoch: Ordinal | None = None
-    state: str = "training"
-    num_dropped: Ordinal = 0
-
-
-class Checkpoint(msgspec.Struct, tag_field="t", tag="checkpoint"):
-    step: Ordinal
-    manifest_key: str
-    save_seconds: float
-    blocked_seconds: float
-
-
-class SaveFailed(msgspec.Struct, tag_field="t", tag="save_failed"):
-    step: Ordinal
-    reason: str
-    detail: str
-
-
-class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
-    step: Ordinal
-    manifest_key: str | None
-    load_seconds: float
-    rejected: list[str] = []
-
-
-Message = Samples | Progress | Checkpoint | SaveFailed | Resumed
-decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 class _SamplesOnWire(msgspec.Struct):
@@ -154,7 +106,7 @@ class Events:
         )
         return self._record(payload, f"{self._pod_id}/{chunk.rank}/{self._session}/{number}")
 
-    def checkpoint(self, message: Checkpoint) -> OutRecord:
+    def checkpoint(self, message: CheckpointSaved) -> OutRecord:
         payload = CheckpointWritten(**self._run, **_fields(message))
         return self._record(payload, message.manifest_key)
 
@@ -196,5 +148,5 @@ class Events:
         )
 
 
-def _fields(message: Checkpoint | Resumed) -> dict[str, Any]:
+def _fields(message: CheckpointSaved | Resumed) -> dict[str, Any]:
     return {name: getattr(message, name) for name in message.__struct_fields__}

@@ -18,22 +18,24 @@ from pathlib import Path
 from typing import BinaryIO
 
 from drivetrain import control
-from drivetrain.pod import outcome, processes
-from drivetrain.pod.events import (
+from drivetrain.messages import (
     MAX_ORDINAL,
-    Checkpoint,
-    Events,
+    Ack,
+    CheckpointSaved,
     Message,
-    Progress,
     Samples,
     SaveFailed,
+    StepProgress,
     decoder,
+    encode_line,
 )
+from drivetrain.pod import outcome, processes
+from drivetrain.pod.events import Events
 from drivetrain.pod.files import open_to_append, read_bounded
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.telemetry import Telemetry
-from drivetrain.samples import Standing
+from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import PodSpec, RankExit, StopNotice
 
@@ -65,7 +67,7 @@ class Supervision:
         self._logs = {rank.rank: RankLog(rank.rank, limit) for rank in ranks}
         self._log_file = _open_log(directory / "log")
         self._connections: set[asyncio.Task[None]] = set()
-        self._progress = Progress(state="starting")
+        self._progress = StepProgress(state="starting")
         self._num_dropped: dict[object, int] = {}
         self._kill_at: float | None = None
         self._is_gone = asyncio.Event()
@@ -273,9 +275,9 @@ class Supervision:
     def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
         if isinstance(message, Samples):
             self._take_samples(message, writer)
-        elif isinstance(message, Progress):
+        elif isinstance(message, StepProgress):
             self._take_progress(message, writer)
-        elif isinstance(message, Checkpoint):
+        elif isinstance(message, CheckpointSaved):
             self._telemetry.put(self._events.checkpoint(message))
         elif isinstance(message, SaveFailed):
             self._telemetry.put(self._events.save_failed(message))
@@ -283,16 +285,11 @@ class Supervision:
             self._telemetry.put(self._events.resumed(message))
 
     def _take_samples(self, message: Samples, writer: asyncio.StreamWriter) -> None:
-        ack = {
-            "t": "ack",
-            "run_id": message.run_id,
-            "session": message.session,
-            "batch": message.batch,
-        }
+        ack = Ack(message.run_id, message.session, message.batch)
 
         def acknowledge() -> None:
             if not writer.is_closing():
-                writer.write(control.encode_line(ack))
+                writer.write(encode_line(ack))
 
         if message.is_result:
             try:
@@ -304,7 +301,7 @@ class Supervision:
             self._num_dropped["shim"] = self._num_dropped.get("shim", 0) + message.num_samples
             acknowledge()  # to be sent no more
 
-    def _take_progress(self, message: Progress, writer: asyncio.StreamWriter) -> None:
+    def _take_progress(self, message: StepProgress, writer: asyncio.StreamWriter) -> None:
         if message.num_dropped:
             self._num_dropped[writer] = message.num_dropped
         if message.state not in _PHASES or (message.step or 0) < (self._progress.step or 0):
@@ -313,7 +310,7 @@ class Supervision:
         if not 0 <= (message.max_steps or 0) <= MAX_ORDINAL:
             message.max_steps = None  # a program that knows no end
         is_started = bool(message.step)
-        self._progress = message if is_started else Progress(message.step, state="starting")
+        self._progress = message if is_started else StepProgress(message.step, state="starting")
         if was_starting and is_started:
             self._beat(self._phase)
 
@@ -351,8 +348,8 @@ def _open_log(path: Path) -> BinaryIO | None:
         return None
 
 
-def _standing(spec: PodSpec) -> Standing:
+def _standing(spec: PodSpec) -> LastAndBest:
     metric = spec.job.metric
     if metric is None:
-        return Standing()
-    return Standing(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)
+        return LastAndBest()
+    return LastAndBest(metric.name, is_maximized=metric.goal is Goal.MAXIMIZE)

@@ -1,0 +1,81 @@
+"""The messages between a rank and its shim: one line of JSON each, by the types of this module.
+
+Any program can write to the socket, so what the shim reads is checked against them; fields that a
+newer package adds are left out.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+# What the payloads of events admit (drivetrain_schemas.units.Ordinal).
+MAX_ORDINAL = 2**53
+Ordinal = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDINAL)]
+
+
+class Samples(msgspec.Struct, tag_field="t", tag="samples"):
+    """A batch of a rank. `is_result` marks what a program without our loop reports."""
+
+    run_id: str
+    attempt: int
+    fence: int
+    rank: int
+    session: str
+    batch: int
+    columns: msgspec.Raw
+    num_samples: Ordinal = 1
+    is_result: bool = False
+
+
+class StepProgress(msgspec.Struct, tag_field="t", tag="progress"):
+    """How far the rank has come; sent once a second."""
+
+    step: Ordinal | None = None
+    max_steps: int | None = None
+    epoch: Ordinal | None = None
+    state: str = "training"
+    num_dropped: Ordinal = 0
+
+
+class CheckpointSaved(msgspec.Struct, tag_field="t", tag="checkpoint"):
+    """A manifest was written."""
+
+    step: Ordinal
+    manifest_key: str
+    save_seconds: float
+    blocked_seconds: float
+
+
+class SaveFailed(msgspec.Struct, tag_field="t", tag="save_failed"):
+    """A checkpoint could not be written."""
+
+    step: Ordinal
+    reason: str
+    detail: str
+
+
+class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
+    """Where the run goes on; no key: from the beginning."""
+
+    step: Ordinal
+    manifest_key: str | None
+    load_seconds: float
+    rejected: list[str] = []
+
+
+class Ack(msgspec.Struct, tag_field="t", tag="ack"):
+    """From the shim: this batch has arrived, or is dropped; it must not be sent again."""
+
+    run_id: str
+    session: str
+    batch: int
+
+
+Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed
+# Of what a rank sends, and of what a shim answers.
+decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+ack_decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)
+
+
+def encode_line(message: Message | Ack) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
