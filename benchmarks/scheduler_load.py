@@ -57,6 +57,9 @@ class TimedPods:
     async def kill(self, pods: Sequence[PodRef]) -> Sequence[str]:
         return [pod.pod_id for pod in pods]
 
+    async def size_bytes(self, job_id: str) -> int:
+        return 0
+
     async def remove(self, job_id: str) -> None:
         pass
 
