@@ -32,7 +32,7 @@ from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
 
 _BATCH = 100_000
 # The table of nodes has as many rows as there are nodes.
-GROWING = {"jobs", "runs", "allocations", "allocation_slots", "pods", "inbox", "outbox"}
+GROWING = {"jobs", "runs", "allocations", "allocation_slots", "pods"}
 _FILL = [
     """insert into jobs (job_id, tenant_id, request_id, command_event_id, spec, pool, devices,
         priority, state, num_runs, queued_at, finished_at, pods_removed_at)

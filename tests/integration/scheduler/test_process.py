@@ -93,10 +93,10 @@ class Scheduler:
         await produce(self._kafka, self._prefix, *map(make_event, payloads))
 
     async def until(self, type_name: str, job_id: str, count: int = 1) -> list:
-        """The payloads told about the job, once `count` of this type are among them."""
+        """The payloads emitted about the job, once `count` of this type are among them."""
         async with asyncio.timeout(60):
             while True:
-                about = [payload for payload in self.told if payload.job_id == job_id]
+                about = [payload for payload in self.sent if payload.job_id == job_id]
                 if sum(payload.kind.type == type_name for payload in about) >= count:
                     return about
                 for records in (await self._source.poll(0.2)).values():
