@@ -34,6 +34,7 @@ from drivetrain_schemas.studies import StudyCompleted, TrialCompleted, TrialProp
 from services.gateway.settings import GatewaySettings
 from services.gateway.wiring import build
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.stores import initialise
 from services.runtime.topics import create_topics
 from tests.events import make_event
 from tests.platform_service import out_record, read_events, running, service_environment
@@ -183,6 +184,7 @@ async def platform(
     await connection.execute("drop schema if exists hpo cascade")
     await connection.execute("drop schema if exists gateway cascade")
     await connection.close()
+    await initialise(f"file://{directory}")
     places = Places(kafka, dsn, prefix, _free_port())
     values: dict[str, Any] = {
         **service_environment(kafka, dsn, prefix),
