@@ -125,11 +125,14 @@ class RecordSource(Protocol):
     async def stop(self) -> None: ...
 
     async def poll(
-        self, timeout_seconds: float, partitions: Set[Partition] | None = None
+        self,
+        timeout_seconds: float,
+        partitions: Set[Partition] | None = None,
+        max_records: int | None = None,
     ) -> Mapping[Partition, Sequence[Record]]:
         """The next records of the partitions that are assigned and not paused, or nothing.
 
-        Of `partitions` only, where they are given.
+        Of `partitions` only, where they are given; what is over `max_records` is not decoded.
         """
 
     def withhold(self, partition: Partition) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from services.runtime import logs
 from services.runtime.bus import Partition, Record, RecordSource
@@ -38,6 +39,14 @@ class FailedAtRecord(PlatformError):
 class _Pause:
     failures: int
     until: float
+
+
+class _Poll(NamedTuple):
+    """What the loop asks its source for."""
+
+    partitions: frozenset[Partition]
+    seconds: float = POLL_SECONDS
+    max_records: int | None = None
 
 
 class Consumer:
@@ -90,8 +99,8 @@ class Consumer:
         await self._start(stopping)
         try:
             while not stopping.is_set():
-                ready = await self._prepare(from_start)
-                batches = await self.source.poll(POLL_SECONDS, ready)
+                poll = await self._prepare(from_start)
+                batches = await self.source.poll(poll.seconds, poll.partitions, poll.max_records)
                 self.num_polls += 1
                 self._moved()
                 if batches:
@@ -112,7 +121,7 @@ class Consumer:
             self._moved()
             await self._clock.sleep(RETRY_SECONDS)
 
-    async def _prepare(self, from_start: bool) -> frozenset[Partition]:
+    async def _prepare(self, from_start: bool) -> _Poll:
         """What to poll now: partitions that are rewound, where that is asked for, and counted."""
         try:
             assigned = self.source.assignment()
@@ -129,7 +138,8 @@ class Consumer:
             part = unavailable_part(error)
             log.warning("consumer waits", group=self.group, part=part, error=repr(error))
             await self._clock.sleep(RETRY_SECONDS)
-        return (self.source.assignment() & self._begun) - self._crashes.alone
+        ready = self.source.assignment() & self._begun
+        return _Poll(ready - self._crashes.alone, 0.0 if self._suspects(ready) else POLL_SECONDS)
 
     async def _count_starts(self, partitions: Set[Partition]) -> None:
         """Before anything is decoded. Where there is no lag, no record can be at fault."""
@@ -158,22 +168,25 @@ class Consumer:
 
     def _next_suspect(self, partitions: Set[Partition]) -> Partition | None:
         """Every other poll is for one partition that is read alone."""
-        alone = partitions & self._crashes.alone
-        suspects = sorted(alone - self._paused.keys())
-        if not suspects or (self.num_polls % 2 and partitions - alone):
+        suspects = self._suspects(partitions)
+        if not suspects or (self.num_polls % 2 and partitions - self._crashes.alone):
             return None
         return suspects[self.num_polls // 2 % len(suspects)]
 
-    async def _suspected(self, partition: Partition) -> frozenset[Partition]:
+    def _suspects(self, partitions: Set[Partition]) -> list[Partition]:
+        return sorted(partitions & self._crashes.alone - self._paused.keys())
+
+    async def _suspected(self, partition: Partition) -> _Poll:
+        """One record, and no batch after its own, so that an end is at this position."""
         position = await self.source.position(partition)
         ends = await self.source.end_offsets()
         if position is None:
-            return NONE
+            return _Poll(NONE)
         if position >= ends.get(partition, 0):
             await self._crashes.survives(partition)
         else:
             await self._crashes.reads_alone(partition, position)
-        return frozenset({partition})
+        return _Poll(frozenset({partition}), max_records=1)
 
     async def _handle_all(
         self, batches: Mapping[Partition, Sequence[Record]], stopping: asyncio.Event

@@ -2,8 +2,9 @@
 
 A start is counted per partition by its fetch position, where there is something to read, before
 anything is decoded. The first ends name only the position, so from the third start on such a
-partition is read alone, each of its records is handled alone, and each step is saved before it is
-taken. A row of `crash_watch` holds the offset, the number of starts and the last step:
+partition is polled alone, one record and so one batch at a time, its records are handled alone, and
+each step is saved before it is taken. A row of `crash_watch` holds the offset, the number of starts
+and the last step:
 
 | starts here, this one included | last step that was saved | this start |
 |---|---|---|

@@ -355,7 +355,10 @@ class KafkaSource:
             await _close(consumer)
 
     async def poll(
-        self, timeout_seconds: float, partitions: Set[Partition] | None = None
+        self,
+        timeout_seconds: float,
+        partitions: Set[Partition] | None = None,
+        max_records: int | None = None,
     ) -> Mapping[Partition, Sequence[Record]]:
         owned = self.assignment()
         chosen = [
@@ -365,7 +368,8 @@ class KafkaSource:
             await asyncio.sleep(min(timeout_seconds, IDLE_SECONDS))
             return {}
         polled: dict[Partition, list[Record]] = {}
-        num_left, num_bytes, timeout_ms = self._max_records, 0, int(timeout_seconds * 1000)
+        num_left, num_bytes = max_records or self._max_records, 0
+        timeout_ms = int(timeout_seconds * 1000)
         withheld = decoding.withheld(chosen)
         if withheld:  # and not what follows, which would be decoded
             chosen, num_left = withheld[:1], 1

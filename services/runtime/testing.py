@@ -118,16 +118,19 @@ class InMemorySource:
         self._positions.clear()
 
     async def poll(
-        self, timeout_seconds: float, partitions: Set[Partition] | None = None
+        self,
+        timeout_seconds: float,
+        partitions: Set[Partition] | None = None,
+        max_records: int | None = None,
     ) -> Mapping[Partition, Sequence[Record]]:
-        batches = self._take(partitions)
+        batches = self._take(partitions, max_records)
         if not batches:
             try:
                 async with asyncio.timeout(timeout_seconds), self._bus._written:
                     await self._bus._written.wait()
             except TimeoutError:
                 return {}
-            batches = self._take(partitions)
+            batches = self._take(partitions, max_records)
         return batches
 
     def withhold(self, partition: Partition) -> None:
@@ -158,12 +161,14 @@ class InMemorySource:
     async def end_offsets(self) -> Mapping[Partition, int]:
         return {item: len(self._bus._logs.get(item, ())) for item in self._positions}
 
-    def _take(self, partitions: Set[Partition] | None) -> dict[Partition, Sequence[Record]]:
+    def _take(
+        self, partitions: Set[Partition] | None, max_records: int | None
+    ) -> dict[Partition, Sequence[Record]]:
         batches: dict[Partition, Sequence[Record]] = {}
         for partition in sorted(self._positions.keys() - self._paused):
             if partitions is not None and partition not in partitions:
                 continue
-            records = self._bus._logs.get(partition, [])[self._positions[partition] :]
+            records = self._bus._logs.get(partition, [])[self._positions[partition] :][:max_records]
             if records and partition in self._withheld:
                 self._withheld.discard(partition)
                 records = [replace(records[0], key=None, headers=(), problem="withheld")]

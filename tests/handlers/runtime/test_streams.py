@@ -88,13 +88,13 @@ async def test_what_cannot_be_decoded_is_parked_by_one_service_and_given_to_none
 ) -> None:
     take = InMemorySource._take
 
-    def damaged(source: InMemorySource, partitions: object) -> dict[object, list[Record]]:
+    def damaged(source: InMemorySource, *limits: object) -> dict[object, list[Record]]:
         return {
             partition: [
                 replace(it, problem="a wrong checksum") if it.value == b"two" else it
                 for it in records
             ]
-            for partition, records in take(source, partitions).items()  # type: ignore[arg-type]
+            for partition, records in take(source, *limits).items()  # type: ignore[arg-type]
         }
 
     monkeypatch.setattr(InMemorySource, "_take", damaged)

@@ -3,6 +3,7 @@
 `killed-after-inbox`, `killed-amid-effects`, `killed-before-commit`: kill -9 inside the transaction
 of a batch: once its inbox rows are inserted, at its third handler, and once its outbox is written.
 `killed-after-commit`: kill -9 at the first offset commit, so after the transaction of a batch.
+`killed-decoding`: kill -9 while a batch that holds the word `deadly` is decoded.
 `bug`: the handler raises at its third event.
 `deaf`: the consumer never gets a record again and says nothing, as aiokafka was seen to do.
 `none`: no fault.
@@ -20,7 +21,7 @@ from typing import Any
 from services.cost import store
 from services.cost.settings import CostSettings
 from services.cost.wiring import build
-from services.runtime import processing, service, watchdog
+from services.runtime import decoding, processing, service, watchdog
 from services.runtime.kafka import KafkaSource
 from services.runtime.transaction import Tx
 
@@ -45,6 +46,15 @@ def killed_after(
     return wrapped
 
 
+def killed_decoding(unpack: Any) -> Any:
+    def wrapped(batch: Any) -> Any:
+        if b"deadly" in bytes(batch._raw) and batch._partition not in decoding._WITHHELD:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return unpack(batch)
+
+    return wrapped
+
+
 def raising_after(function: Any, num_calls: int) -> Any:
     calls = itertools.count(1)
 
@@ -56,9 +66,7 @@ def raising_after(function: Any, num_calls: int) -> Any:
     return wrapped
 
 
-async def deaf(
-    source: KafkaSource, timeout_seconds: float, partitions: Any = None
-) -> dict[Any, Any]:
+async def deaf(source: KafkaSource, timeout_seconds: float, *_limits: Any) -> dict[Any, Any]:
     await asyncio.sleep(timeout_seconds)
     return {}
 
@@ -73,6 +81,8 @@ def plant(fault: str) -> None:
         Tx.write_outbox = killed_after(Tx.write_outbox, 1, has_emitted)  # type: ignore[method-assign]
     elif fault == "killed-after-commit":
         KafkaSource.commit = killed  # type: ignore[method-assign]
+    elif fault == "killed-decoding":
+        decoding._Batch._unpack = killed_decoding(decoding._Batch._unpack)  # type: ignore[method-assign]
     elif fault == "bug":
         store.insert_charge = raising_after(store.insert_charge, 3)
     elif fault == "deaf":

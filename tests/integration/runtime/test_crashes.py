@@ -89,6 +89,27 @@ async def test_killed_at_any_point_of_a_batch_each_event_is_charged_once(
     assert len({event.event_id for event in charges}) == len(causes)
 
 
+async def test_a_batch_that_kills_while_it_is_decoded_is_parked_after_three_ends(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    await cost(kafka, postgres_dsn, topic_prefix)
+    deadly, *before = releases(12)
+    after = releases(24)[12:]
+    await produce(kafka, topic_prefix, *before)
+    await produce(kafka, topic_prefix, replace(deadly, tenant_id="deadly"))
+    await produce(kafka, topic_prefix, *after)
+    for _ in range(3):
+        async with spawned(kafka, postgres_dsn, topic_prefix, "killed-decoding") as process:
+            assert await process.wait() == -9
+    async with spawned(kafka, postgres_dsn, topic_prefix, "killed-decoding") as process:
+        await until_charged(kafka, topic_prefix, {it.event_id for it in (*before, *after)})
+        (parked,) = await read_topic(kafka, topic_prefix + "parked.cost", at_least=1)
+        process.terminate()
+        assert await process.wait() == 0
+    assert parked_fact(parked, "reason") == "crash_loop"
+    assert b"deadly" in (parked.value or b"")
+
+
 async def test_a_bug_at_a_known_record_has_an_exit_code_of_its_own(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
 ) -> None:
