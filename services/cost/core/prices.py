@@ -80,7 +80,7 @@ def problems(prices: tuple[Price, ...]) -> list[str]:
     found = []
     ids = [price.price_id for price in prices]
     for price_id in sorted({item for item in ids if ids.count(item) > 1}):
-        found.append(f"prices: the id {price_id!r} stands twice: give each price its own")
+        found.append(f"prices: the id {price_id!r} is used twice: give each price its own")
     if UNPRICED in ids:
         found.append(f"prices: the id {UNPRICED!r} is reserved: choose another")
     starts = [(price.pool, price.device_type, price.valid_from) for price in prices]

@@ -28,7 +28,7 @@ V = TypeVar("V", bound=Value)
 
 MAX_FILE_BYTES = 1 << 20
 # This machine's troubles, which say nothing about the pod; anything else is what lies there.
-_TROUBLES = frozenset(
+_MACHINE_FAULTS = frozenset(
     {
         errno.EDQUOT,
         errno.EIO,
@@ -42,7 +42,7 @@ _TROUBLES = frozenset(
 )
 
 # A program of the pod may have put a link or a pipe here: neither is followed nor waited for.
-_AS_IT_LIES = os.O_NOFOLLOW | os.O_NONBLOCK
+_NOT_FOLLOWED = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class InvalidFile(Exception):
@@ -96,7 +96,7 @@ class PodDirectory:
 
     def exit(self) -> PodExit | None:
         """How the pod ended; None as well where the file is another pod's. Raises InvalidFile."""
-        end = self._read_fitting("exit.json", PodExit)
+        end = self._read_valid("exit.json", PodExit)
         return end if end is not None and end.pod_id == self.pod.pod_id else None
 
     def failed_exit(self, detail: str) -> PodExit:
@@ -111,7 +111,7 @@ class PodDirectory:
 
     def open_log(self) -> BinaryIO:
         """`launch.log`, for what a shim says while it starts. Raises OSError."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _AS_IT_LIES
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NOT_FOLLOWED
         with self._opened() as directory:
             return os.fdopen(os.open("launch.log", flags, 0o600, dir_fd=directory), "ab")
 
@@ -125,7 +125,7 @@ class PodDirectory:
             try:
                 lock = _open_lock(directory)
             except OSError as error:
-                if error.errno in _TROUBLES:
+                if error.errno in _MACHINE_FAULTS:
                     raise
                 _move_aside("lock", directory)
                 lock = _open_lock(directory)
@@ -167,14 +167,14 @@ class PodDirectory:
 
     def _read(self, name: str, kind: type[V]) -> V | None:
         try:
-            return self._read_fitting(name, kind)
+            return self._read_valid(name, kind)
         except InvalidFile:
             return None
 
-    def _read_fitting(self, name: str, kind: type[V]) -> V | None:
+    def _read_valid(self, name: str, kind: type[V]) -> V | None:
         """None where there is no such file. Raises InvalidFile; OSError if this machine fails."""
         try:
-            descriptor = os.open(self.path / name, os.O_RDONLY | _AS_IT_LIES)
+            descriptor = os.open(self.path / name, os.O_RDONLY | _NOT_FOLLOWED)
             try:
                 with open(descriptor, "rb", closefd=False) as file:
                     content = file.read(MAX_FILE_BYTES + 1) or b""
@@ -183,7 +183,7 @@ class PodDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno in _TROUBLES:
+            if error.errno in _MACHINE_FAULTS:
                 raise
             raise InvalidFile(f"{name} cannot be read: {error.strerror}") from error
         if len(content) > MAX_FILE_BYTES:
@@ -205,7 +205,7 @@ def _move_aside(name: str, directory: int) -> None:
 
 
 def _open_lock(directory: int) -> int:
-    return os.open("lock", os.O_RDWR | os.O_CREAT | _AS_IT_LIES, 0o600, dir_fd=directory)
+    return os.open("lock", os.O_RDWR | os.O_CREAT | _NOT_FOLLOWED, 0o600, dir_fd=directory)
 
 
 def _move_spec_away(directory: int) -> None:

@@ -80,6 +80,6 @@ def test_problems_of_a_price_book_are_named() -> None:
         )
     )
     assert len(found) == 3
-    assert "'a' stands twice" in found[0]
+    assert "'a' is used twice" in found[0]
     assert "reserved" in found[1]
     assert "two prices of cpu" in found[2]

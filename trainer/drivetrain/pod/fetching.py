@@ -1,8 +1,8 @@
-"""Fetching a job's code before its ranks start: in a child, within a time, with signs of life.
+"""Fetching a job's code before its ranks start: in a child, within a time, with heartbeats.
 
 In a child, because a client of an object store starts threads, which no fork survives, and ranks
-are forked from this process. A fetch that takes longer than a moment is heard of through
-heartbeats; one that hangs is ended, as is one whose pod was told to stop.
+are forked from this process. While a fetch takes longer than a moment, heartbeats are sent; one
+that hangs is killed, as is one whose pod is to stop.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> st
 
 
 def _wait(reader: int, must_stop: Callable[[], bool]) -> bool:
-    """True when the child has said its word or is gone; False when it is to be ended."""
+    """True when the child has written its result or has ended; False when it is to be killed."""
     deadline = time.monotonic() + FETCH_SECONDS
     while time.monotonic() < deadline and not must_stop():
         if select.select([reader], [], [], _LOOK_SECONDS)[0]:

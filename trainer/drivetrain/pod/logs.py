@@ -1,8 +1,8 @@
 """Output of ranks on its way to the platform: whole lines, numbered, at a bounded rate.
 
-Pure but for nothing: bytes and the time go in, chunks of lines come out. What exceeds the rate is
-left out by whole lines and counted, so a rank that shouts cannot drown the platform; the pod's
-`log` file keeps everything.
+Pure: bytes and the time go in, chunks of lines come out. What exceeds the rate is left out by whole
+lines and counted, so a rank with much output cannot overload the platform; the pod's `log` file
+keeps everything.
 """
 
 import re

@@ -1,8 +1,8 @@
 """What the ends of a pod's ranks mean for the pod. Pure.
 
-A run was interrupted when its ranks said so (exit code 75) or when it had been given notice: after
-a notice, how exactly a program ends is its own affair. Otherwise the first rank that failed tells
-why, since the others fail in consequence.
+A pod was interrupted when its ranks ended with exit code 75, or after a stop notice: how exactly a
+program ends then does not matter. Otherwise the first rank that failed is the cause, since the
+others fail in consequence.
 """
 
 import signal
@@ -22,7 +22,7 @@ class Outcome:
 
 
 def rank_exit(rank: int, status: int) -> RankExit:
-    """Out of what waitpid says."""
+    """From the status that waitpid returns."""
     code = signed_exit_code(status)
     if code < 0:
         return RankExit(rank=rank, exit_code=None, signal=-code)

@@ -34,7 +34,7 @@ class Rank:
 
 
 def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, str]:
-    """What the platform tells a rank, on top of what the job's author set."""
+    """The variables that the platform adds to those of the job's spec."""
     store_url = spec.object_store_url.rstrip("/")
     variables = {
         **spec.job.environment,

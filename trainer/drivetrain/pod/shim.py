@@ -37,7 +37,7 @@ _logger = logging.getLogger("drivetrain.pod")
 
 
 class _Notice:
-    """A stop notice before the event loop runs. The file says it as well as the signal does."""
+    """A stop notice before the event loop runs. The file and the signal each suffice."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "stop.json"
@@ -61,7 +61,7 @@ def run_pod(directory: Path, is_warm: bool) -> int:
     lock = processes.hold_lock(directory / "lock")
     spec_path = directory / "spec.json"
     if lock is None or not spec_path.exists() or (directory / "identity.json").exists():
-        _logger.error("this pod is not ours to run")
+        _logger.error("this pod is closed, has run, or is run by another shim")
         return EXIT_NOT_OURS
     spec = PodSpec.model_validate_json(spec_path.read_bytes())
     notice = _Notice(directory)
@@ -147,4 +147,4 @@ def _log_to_stderr() -> None:
         format="%(asctime)s %(name)s %(message)s",
         force=True,
     )
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it says every retry
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs every retry

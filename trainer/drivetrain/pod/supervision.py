@@ -74,7 +74,7 @@ class Supervision:
         self._num_heartbeats = 0
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
-        self._is_told = asyncio.Event()
+        self._is_notified = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self.reported = _standing(spec)
         self.reported_step = 0
@@ -82,7 +82,7 @@ class Supervision:
         self.flaw = ""
 
     async def watch(self, has_notice: bool) -> None:
-        """Return when no process of the pod is left; most of what it said has been sent then."""
+        """Return when no process of the pod is left; most of its telemetry has been sent then."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._on_notice)
@@ -106,15 +106,15 @@ class Supervision:
         try:
             self._forward_logs(is_last=True)
             self._beat("ending")
-        except Exception:  # how the pod ended must be told, whatever was said before
-            _logger.exception("the last words are lost")
+        except Exception:  # exit.json must be written, whatever fails before
+            _logger.exception("the last output and heartbeat are lost")
         if self._log_file is not None:
             self._log_file.close()
         self._sender = sender
         await self._telemetry.flush(FLUSH_SECONDS)
 
     async def _until_gone(self, ticker: asyncio.Task[None]) -> None:
-        """No process is left. Without a ticker no deadline is kept and nobody hears of the pod."""
+        """No process is left. Without a ticker no deadline is enforced and no heartbeat sent."""
         gone = asyncio.create_task(self._is_gone.wait())
         await asyncio.wait({gone, ticker}, return_when=asyncio.FIRST_COMPLETED)
         if ticker.done() and not gone.done():
@@ -133,13 +133,13 @@ class Supervision:
         """
         assert self._sender is not None
         rest = asyncio.create_task(self._telemetry.flush(LINGER_SECONDS))
-        told = asyncio.create_task(self._is_told.wait())
-        await asyncio.wait({rest, told}, return_when=asyncio.FIRST_COMPLETED)
+        notified = asyncio.create_task(self._is_notified.wait())
+        await asyncio.wait({rest, notified}, return_when=asyncio.FIRST_COMPLETED)
         if not (rest.done() and rest.result()):
             _logger.warning("not all telemetry was sent")
-        for task in (rest, told, self._sender):
+        for task in (rest, notified, self._sender):
             task.cancel()
-        await asyncio.gather(rest, told, self._sender, return_exceptions=True)
+        await asyncio.gather(rest, notified, self._sender, return_exceptions=True)
         await self._telemetry.close()
 
     def tail(self, rank: int | None) -> str:
@@ -178,7 +178,7 @@ class Supervision:
 
     def _on_notice(self) -> None:
         if self._is_gone.is_set():
-            self._is_told.set()
+            self._is_notified.set()
             return
         notice = read_notice(self._directory)
         if notice == self.notice:

@@ -3,7 +3,7 @@
 Records wait in a bounded queue. They are sent in batches; a batch that is not acknowledged within
 its time is sent again by a new producer (aiokafka's stays dead after some errors, and its batches
 never expire), so a record may arrive twice, never out of its order. Of heartbeats only the newest
-waits. While Kafka is away, everything else here goes on.
+waits. While Kafka is unavailable, everything else here goes on.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Telemetry:
                     pause = 0.1
                 self._idle.set()
             except Exception as error:  # whatever it is, it must not end the pod
-                _logger.info("kafka does not answer, trying again: %r", error)
+                _logger.info("Kafka is unavailable, trying again: %r", error)
                 await self._abandon()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 5.0)
