@@ -26,9 +26,9 @@ async def test_tables_of_an_earlier_version_are_read_again_from_the_start(
         await connection.execute(
             """
             insert into jobs (job_id, tenant_id) values ('job_old', 'default');
-            insert into rewound values ('drivetrain.gateway', 'drivetrain.events.jobs', 0);
-            insert into inbox values ('/s', 'e', 'drivetrain.events.jobs', 0, 7);
-            insert into sequence values ('events.jobs', 'job_old', 1);
+            insert into rewound (consumer_group, topic, partition)
+                values ('drivetrain.gateway', 'drivetrain.events.jobs', 0);
+            insert into sequence (topic, key, seq) values ('events.jobs', 'job_old', 1);
             insert into login_codes values ('code', now());
             update stream set last_cursor = 9;
             """
@@ -37,7 +37,7 @@ async def test_tables_of_an_earlier_version_are_read_again_from_the_start(
         opened = Database(postgres_dsn, schema, Origin("/drivetrain/gateway", "drivetrain."))
         await opened.open(["services.gateway"])
         await opened.close()
-        for table in ("jobs", "rewound", "inbox", "sequence"):
+        for table in ("jobs", "rewound", "sequence"):
             assert await connection.fetchval(f"select count(*) from {table}") == 0, table
         assert await connection.fetchval("select count(*) from login_codes") == 1
         after = await connection.fetchrow("select generation, last_cursor from stream")
