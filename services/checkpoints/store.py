@@ -7,8 +7,12 @@ from typing import Any, cast
 import asyncpg
 
 from drivetrain_schemas.checkpoints import SaveFailure
+from drivetrain_schemas.specs import CheckpointPolicy
 from services.checkpoints.core.catalogue import Goal
 from services.checkpoints.core.retention import Policy
+
+# The policy of a job whose request has not arrived yet: the contract's defaults.
+_UNTIL_KNOWN = CheckpointPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,14 @@ class Run:
 
 async def lock_job(connection: asyncpg.Connection, job_id: str) -> Job:
     """The job's row, made where it is missing. Taken first in every transaction about a job."""
-    await connection.execute("insert into jobs (job_id) values ($1) on conflict do nothing", job_id)
+    await connection.execute(
+        """
+        insert into jobs (job_id, keep_last, keep_best) values ($1, $2, $3) on conflict do nothing
+        """,
+        job_id,
+        _UNTIL_KNOWN.keep_last,
+        _UNTIL_KNOWN.keep_best,
+    )
     row = await connection.fetchrow("select * from jobs where job_id = $1 for update", job_id)
     assert row is not None
     return _job(row)

@@ -18,9 +18,9 @@ from services.checkpoints.core.catalogue import Checkpoint, Goal, best_first, ne
 class Policy:
     """What a job wants kept while it runs."""
 
-    keep_last: int = 3
-    keep_best: int = 1
-    goal: Goal | None = None
+    keep_last: int
+    keep_best: int
+    goal: Goal | None
 
 
 def expendable(good: Sequence[Checkpoint], policy: Policy) -> tuple[Checkpoint, ...]:

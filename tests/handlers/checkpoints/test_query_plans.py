@@ -20,7 +20,8 @@ NUM_ROWS = 200_000
 MAX_ROWS_READ = 2_000
 
 HISTORY = f"""
-insert into jobs (job_id, tenant_id) select 'job_' || n, 'default' from generate_series(1, 2000) n;
+insert into jobs (job_id, tenant_id, keep_last, keep_best)
+select 'job_' || n, 'default', 3, 1 from generate_series(1, 2000) n;
 insert into runs (run_id, job_id, attempt, fence, is_live, ended_at)
     select 'run_' || n, 'job_' || n % 2000, n, n, false, now() - n * interval '1 second'
     from generate_series(1, {NUM_ROWS}) n;
@@ -38,7 +39,7 @@ insert into read_shards select 'key_' || n, 'rank-0' from generate_series(1, {NU
 analyze;
 """
 Statement = Callable[[asyncpg.Connection], Awaitable[Any]]
-KNOWN = Job(JOB, "default", Policy(), None, 1)
+KNOWN = Job(JOB, "default", Policy(keep_last=3, keep_best=1, goal=None), None, 1)
 
 STATEMENTS: dict[str, Statement] = {
     "work due": lambda c: store_intents.due_intents(c, is_read=False, busy_jobs=["job_1"], limit=4),

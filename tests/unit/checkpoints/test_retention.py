@@ -64,7 +64,7 @@ def test_without_a_metric_there_is_no_best() -> None:
 
 def test_the_head_stays_though_a_zombie_wrote_three_after_it() -> None:
     good = [make(100), *(make(step, may_lead=False) for step in (150, 160, 170))]
-    assert expendable(good, Policy(keep_last=3)) == ()
+    assert expendable(good, Policy(keep_last=3, keep_best=1, goal=None)) == ()
 
 
 @given(CHECKPOINTS, POLICIES)
@@ -79,11 +79,12 @@ def test_a_run_that_began_again_at_step_0_does_not_replace_the_run_before() -> N
     good = [make(step) for step in (99_000, 99_500, 100_000)]
     for step in (10, 20, 30, 40, 50):
         good.append(make(step, fence=2))
-        gone = expendable(good, Policy(keep_last=2))
+        gone = expendable(good, Policy(keep_last=2, keep_best=1, goal=None))
         good = [one for one in good if one not in gone]
     assert steps(good) == [99_500, 100_000, 40, 50]
     good.append(make(100_001, fence=2))
-    assert steps(expendable(good, Policy(keep_last=2))) == [99_500, 100_000, 40]
+    policy = Policy(keep_last=2, keep_best=1, goal=None)
+    assert steps(expendable(good, policy)) == [99_500, 100_000, 40]
 
 
 @given(CHECKPOINTS, POLICIES)
