@@ -1,23 +1,24 @@
 """Stop the pods that still run on this machine, so that an orderly stop leaves nothing running.
 
-In: the pods directory. A pod is live if its `identity.json` names a running process (after
-`exit.json` it only sends what Kafka has not acknowledged yet). It gets a stop notice (`stop.json`,
-by rename) and SIGTERM: its ranks checkpoint at one agreed step and exit; jobs continue from there
-at the next start. What still runs after the deadline is killed, found by the pod's marker in the
-environment of every process.
+In: the pods directory. A pod is live if its `identity.json` names a running process that carries
+the pod's marker (after `exit.json` it only sends what Kafka has not acknowledged yet). The pod's
+own programs may have written that file, so nothing is signalled on its word alone. A live pod gets
+a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at one agreed step and
+exit; jobs continue from there at the next start. What still runs after the deadline is killed,
+found by the pod's marker in the environment of every process.
 Only for an orderly stop: after `kill -9` pods continue and are adopted by the next start.
 """
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain_schemas.pods import MARKER, StopNotice, marker_of
+from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
 from services.standalone.child import Launch
 from services.standalone.files import write_private
 from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
@@ -26,6 +27,7 @@ DEADLINE_S = 15.0
 # The shim itself enforces the deadline and then flushes what it has for some seconds.
 GRACE_S = 8.0
 RECORD_S = 15.0
+MAX_IDENTITY_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,26 @@ def live_pods(pods: Path) -> tuple[LivePod, ...]:
     """Pods whose shim runs, in order of their names."""
     found = []
     for path in sorted(pods.glob("*/*/*/identity.json")):
-        try:
-            content = json.loads(path.read_text())
-            identity = ProcessIdentity(content["pid"], content["start_ticks"], content["boot_id"])
-        except (OSError, ValueError, KeyError):
+        identity = _read_identity(path)
+        if identity is None or not is_alive(identity):
             continue
-        if is_alive(identity):
+        if carries(identity.pid, marker_of(path.parent)):
             found.append(LivePod(path.parent, identity))
     return tuple(found)
+
+
+def _read_identity(path: Path) -> ProcessIdentity | None:
+    """None for whatever is not a small regular file with an identity in it."""
+    try:
+        # Without O_NONBLOCK a pipe in its place would block the stop.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            found = PodIdentity.model_validate_json(file.read(MAX_IDENTITY_BYTES))
+    except (OSError, ValueError):
+        return None
+    return ProcessIdentity(found.pid, found.start_ticks, found.boot_id)
 
 
 async def record_stop(scheduler: Launch) -> bool:
@@ -99,18 +113,17 @@ def kill_pod(pod: LivePod) -> None:
 
 
 def marked_processes(marker: str) -> tuple[int, ...]:
-    mark = f"{MARKER}={marker}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if mark in variables:
-            found.append(int(entry.name))
-    return tuple(found)
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return tuple(pid for pid in pids if carries(pid, marker))
+
+
+def carries(pid: int, marker: str) -> bool:
+    """Whether the process belongs to the pod with this marker."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"{MARKER}={marker}".encode() in variables
 
 
 async def _wait_or_kill(pod: LivePod, timeout_s: float) -> None:

@@ -424,6 +424,34 @@ async def test_killing_a_pod_leaves_that_of_the_same_name_elsewhere(tmp_path: Pa
     await asyncio.to_thread(theirs.wait)
 
 
+async def test_a_pod_s_file_cannot_have_another_process_stopped(tmp_path: Path) -> None:
+    """`identity.json` is in the pod's own directory: its programs may name any process in it."""
+    pod = start_pod(tmp_path, "pod_forger", stops=True)
+    victim = start_python("import signal\nwhile True: signal.pause()")
+    await until(lambda: len(live_pods(tmp_path)) == 1)
+    file = tmp_path / "job" / "1" / "pod_forger" / "identity.json"
+    true = file.read_text()
+    identity = identify(victim.pid)
+    assert identity is not None
+    file.write_text(json.dumps(asdict(identity)))
+    assert live_pods(tmp_path) == ()
+    assert await stop_pods(tmp_path, deadline_s=0.1, grace_s=0.1) == 0
+    assert victim.poll() is None
+    victim.kill()
+    await asyncio.to_thread(victim.communicate)
+    file.write_text(true)
+    reaping = asyncio.create_task(asyncio.to_thread(pod.wait))
+    assert await stop_pods(tmp_path) == 1
+    assert await reaping == 75
+
+
+async def test_a_pipe_in_place_of_a_pod_s_file_holds_up_no_stop(tmp_path: Path) -> None:
+    directory = tmp_path / "job" / "1" / "pod_pipe"
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / "identity.json")
+    assert live_pods(tmp_path) == ()
+
+
 def reused_identity(pid: int) -> ProcessIdentity:
     identity = identify(pid)
     assert identity is not None
