@@ -24,14 +24,21 @@ class Key(NamedTuple):
     key: bytes
 
 
+class Held(NamedTuple):
+    """When a held key is tried next (monotonic), and the id of its first row."""
+
+    retry_at: float
+    row_id: int
+
+
 class Flow:
-    """Rows in flight by key, and held keys with the time of their next try (monotonic)."""
+    """Rows in flight by key, and the held keys."""
 
     def __init__(self) -> None:
         self._in_flight: Counter[Key] = Counter()
         self._num_rows = 0
         self._num_bytes = 0
-        self._held: dict[Key, float] = {}
+        self._held: dict[Key, Held] = {}
         self._probed: set[Key] = set()
 
     @property
@@ -49,15 +56,16 @@ class Flow:
         """Keys whose rows must wait."""
         return list(self._in_flight.keys() | self._held.keys())
 
-    def due(self, now: float) -> list[Key]:
-        """Held keys to be tried again; none while others are being tried."""
+    def due(self, now: float) -> dict[Key, int]:
+        """Held keys to be tried again, each with its first row; none while others are tried."""
         if self._probed:
-            return []
-        waiting = ((key, at) for key, at in self._held.items() if key not in self._in_flight)
-        return list(islice((key for key, retry_at in waiting if retry_at <= now), MAX_PROBED_KEYS))
+            return {}
+        waiting = ((key, it) for key, it in self._held.items() if key not in self._in_flight)
+        due = ((key, it.row_id) for key, it in waiting if it.retry_at <= now)
+        return dict(islice(due, MAX_PROBED_KEYS))
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Held keys that have no row any more."""
+        """Held keys whose first row is gone: another replica sent it."""
         for key in keys:
             self._held.pop(key, None)
 
@@ -77,14 +85,15 @@ class Flow:
         self._num_rows -= 1
         self._num_bytes -= num_bytes
 
-    def hold(self, key: Key, now: float) -> bool:
+    def hold(self, key: Key, row_id: int, now: float) -> bool:
         """After a row whose outcome is unknown. True where the key was not held before."""
-        is_new = self._held.pop(key, None) is None
-        self._held[key] = now + RETRY_SECONDS  # behind those that were tried longer ago
-        return is_new
+        before = self._held.pop(key, None)
+        first = row_id if before is None else min(row_id, before.row_id)
+        self._held[key] = Held(now + RETRY_SECONDS, first)  # behind those tried longer ago
+        return before is None
 
     def release(self, keys: Iterable[Key], now: float) -> None:
         """These were acknowledged after they had been held: maybe all can pass again."""
         passed = [key for key in keys if self._held.pop(key, None) is not None]
         if passed:
-            self._held = dict.fromkeys(self._held, now)
+            self._held = {key: it._replace(retry_at=now) for key, it in self._held.items()}

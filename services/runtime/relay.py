@@ -62,11 +62,9 @@ select id, topic, key, value, headers, size_bytes from (
         order by id limit $3) waiting) w
 where bytes_before < $4 order by id
 """
-_FIRST_OF_KEYS = """
-select distinct on (topic, coalesce(key, '')) id, topic, key, value, headers, size_bytes
-from outbox where refused_at is null
-    and (topic, coalesce(key, '')) in (select * from unnest($1::text[], $2::bytea[]))
-order by topic, coalesce(key, ''), id
+_THESE = """
+select id, topic, key, value, headers, size_bytes from outbox
+where id = any($1::bigint[]) and refused_at is null order by id
 """
 _DELETE = "delete from outbox where id = any($1::bigint[])"
 _REFUSE = """
@@ -151,23 +149,18 @@ class Relay:
             return False  # one call at a time tries it again
         probed = self._flow.due(now)
         if probed:
-            rows = await self._fetch(connection, _FIRST_OF_KEYS, probed)
-            self._flow.forget(set(probed) - {_key(row) for row in rows})
+            # By their ids: however long the outbox is, a probe costs the same.
+            rows = await connection.fetch(_THESE, [*probed.values()])
+            self._flow.forget(probed.keys() - {_key(row) for row in rows})
             self._send(rows)
         excluded = self._flow.excluded()
-        rows = await self._fetch(connection, _NEXT, excluded, BATCH_ROWS, BATCH_BYTES)
+        topics, keys = [key.topic for key in excluded], [key.key for key in excluded]
+        rows = await connection.fetch(_NEXT, topics, keys, BATCH_ROWS, BATCH_BYTES)
         self._send(rows)
         took = self._clock.monotonic() - now
         if self._flow.num_held and took > MIN_SEARCH_SECONDS:
             self._quiet_until = now + took / SEARCH_SHARE
         return bool(rows)
-
-    async def _fetch(
-        self, connection: asyncpg.Connection, statement: str, keys: Sequence[Key], *limits: int
-    ) -> list[Any]:
-        topics, texts = [key.topic for key in keys], [key.key for key in keys]
-        rows: list[Any] = await connection.fetch(statement, topics, texts, *limits)
-        return rows
 
     def _send(self, rows: Sequence[Any]) -> None:
         if not rows:
@@ -189,6 +182,7 @@ class Relay:
             self._quiet_until = self._clock.monotonic() + RETRY_SECONDS
         except PublishFailed as failure:
             detail = str(failure)
+            self._is_bus_available = True
         except Exception as error:
             detail = repr(error)
             log.exception("publication failed")
@@ -238,7 +232,7 @@ class Relay:
     def _hold(self, unknown: Sequence[tuple[_Row, str]], now: float) -> None:
         if not self._is_bus_available:
             return  # nothing was sent, and all keys wait
-        held = [(row, detail) for row, detail in unknown if self._flow.hold(row.key, now)]
+        held = [(row, detail) for row, detail in unknown if self._flow.hold(row.key, row.id, now)]
         for row, detail in held[:1]:
             log.warning(
                 "keys are held back",

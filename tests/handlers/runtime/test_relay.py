@@ -217,6 +217,42 @@ async def test_a_bus_that_is_unavailable_is_tried_by_one_call_at_a_time(
         await until_async_zero(db)
 
 
+async def test_after_an_outage_a_key_that_still_fails_holds_back_nothing_but_itself(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "BATCH_ROWS", 1)
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await emit(db, lost1=1, fine1=2)
+    broker.is_available = False
+    broker.answer = lambda amount: UNKNOWN if amount == 1 else DELIVERED
+    async with relaying(db, broker, clock):
+        await until(lambda: broker.calls == [1, 1])
+        broker.is_available = True
+        await until(lambda: 2 in broker.taken, clock)
+
+
+async def test_a_probe_reads_its_rows_and_not_the_whole_outbox(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await emit(db, a=1)
+    async with db.transaction() as tx:
+        await tx.connection.execute("set local enable_seqscan = off")
+        plan = await tx.connection.fetch("explain " + relay_module._THESE, [1])
+    assert "Index Cond" in str(plan)
+
+
+async def test_a_held_key_whose_row_another_replica_sent_goes_on(database: OpenDatabase) -> None:
+    db, broker, clock = await database("cost"), Broker(), ManualClock()
+    await emit(db, a1=1, a2=2)
+    broker.answer = lambda amount: UNKNOWN
+    async with relaying(db, broker, clock):
+        await until(lambda: broker.taken == [1, 2])
+        async with db.connection() as connection:
+            await connection.execute("delete from outbox where id = (select min(id) from outbox)")
+        broker.answer = lambda amount: DELIVERED
+        await until(lambda: broker.taken == [1, 2, 2], clock)
+        await until_async_zero(db)
+
+
 async def test_a_row_that_kafka_will_never_take_is_set_aside_and_its_key_goes_on(
     database: OpenDatabase,
 ) -> None:
