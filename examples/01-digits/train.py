@@ -1,4 +1,4 @@
-"""Train a small CNN to read handwritten digits: 1,797 images of 8x8 pixels, from scikit-learn.
+"""Train a small CNN to classify handwritten digits: 1,797 images of 8x8 pixels, from scikit-learn.
 
 The same file runs alone (`python train.py`), under torchrun, and as a job of the platform.
 """
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import drivetrain
 
-BATCH = 64  # of each rank
+BATCH = 64  # per rank
 EVALUATE_EVERY = 50
 
 
@@ -42,7 +42,7 @@ class Net(nn.Module):
 
 
 def load() -> tuple[TensorDataset, TensorDataset]:
-    """A fifth of the images, the same in every run, is kept for validation."""
+    """Training and validation data; the same fifth is for validation in every run."""
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(digits.target)
@@ -55,7 +55,7 @@ def load() -> tuple[TensorDataset, TensorDataset]:
 
 
 def augment(images: torch.Tensor) -> torch.Tensor:
-    """Turn by up to 12 degrees, scale by up to 10 %, shift by up to a pixel, add a little noise."""
+    """Rotate by up to 12 degrees, scale by up to 10 %, shift by up to a pixel, add some noise."""
     count = len(images)
     angle = (torch.rand(count) - 0.5) * math.radians(24)
     scale = 1 + (torch.rand(count) - 0.5) * 0.2

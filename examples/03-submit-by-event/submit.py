@@ -1,9 +1,9 @@
-"""Submit a job by event from Python, with aiokafka and nothing of Drivetrain, and print the answer.
+"""Submit a job by event from Python, with aiokafka and no Drivetrain code, and print the reply.
 
     python submit.py job.json nightly-2026-01-31
 
 The connection comes from $DRIVETRAIN_HOME/connection.json (default ~/.drivetrain). Exit code 0: the
-job is queued; 1: it was refused; 2: no answer within 30 s.
+job was queued; 1: it was refused; 2: no reply within 30 s.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 TENANT = "default"
-ANSWERS = ("job.queued", "job_request.rejected")
+REPLIES = ("job.queued", "job_request.rejected")
 
 
 def connection() -> dict[str, Any]:
@@ -40,7 +40,7 @@ def job_id_of(tenant: str, request_id: str) -> str:
 
 
 async def submit(request_id: str, spec: dict[str, Any]) -> tuple[str, str]:
-    """Returns the ids of job and event. Both follow from the request: sending is repeatable."""
+    """The ids of job and event. Both are derived from the request, so sending can be repeated."""
     job_id = job_id_of(TENANT, request_id)
     value = json.dumps({"request_id": request_id, "spec": spec}, sort_keys=True).encode()
     event_id = f"{request_id}/{hashlib.sha256(value).hexdigest()[:16]}"
@@ -63,19 +63,19 @@ async def submit(request_id: str, spec: dict[str, Any]) -> tuple[str, str]:
     return job_id, event_id
 
 
-async def answer(job_id: str, event_id: str) -> tuple[str, dict[str, Any]]:
-    """The scheduler's word on this event. It is kept for ever, so one may ask at any later time."""
+async def wait_for_reply(job_id: str, event_id: str) -> tuple[str, dict[str, Any]]:
+    """The scheduler's reply to this event. It is kept forever, so it can be read later."""
     consumer = AIOKafkaConsumer(
         "drivetrain.events.jobs", **connection(), group_id=None, auto_offset_reset="earliest"
     )
     async with consumer:
         async for record in consumer:
             headers = {name: text.decode() for name, text in record.headers if text is not None}
-            if record.key != job_id.encode() or headers.get("ce_type") not in ANSWERS:
+            if record.key != job_id.encode() or headers.get("ce_type") not in REPLIES:
                 continue
-            said = json.loads(record.value)
-            if event_id in (headers.get("ce_causationid"), said.get("command_event_id")):
-                return headers["ce_type"], said
+            reply = json.loads(record.value)
+            if event_id in (headers.get("ce_causationid"), reply.get("command_event_id")):
+                return headers["ce_type"], reply
     raise AssertionError("a consumer never ends")
 
 
@@ -83,11 +83,11 @@ async def main(request_id: str, spec: dict[str, Any]) -> int:
     job_id, event_id = await submit(request_id, spec)
     print(f"sent {event_id}; the job is {job_id}")
     try:
-        kind, said = await asyncio.wait_for(answer(job_id, event_id), timeout=30)
+        kind, reply = await asyncio.wait_for(wait_for_reply(job_id, event_id), timeout=30)
     except TimeoutError:
-        print("no answer; see 'When no answer comes' in docs/guides/submit-by-event.md")
+        print("no reply; see 'If there is no reply' in docs/guides/submit-by-event.md")
         return 2
-    print(kind, json.dumps(said, indent=2))
+    print(kind, json.dumps(reply, indent=2))
     return 0 if kind == "job.queued" else 1
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Submit a job by event with Kafka's console tools, and print the answer.
+# Submit a job by event with Kafka's console tools, and print the reply.
 #
 #   ./submit.sh job.json nightly-2026-01-31
 #
-# With KAFKA_HOME=<directory of an unpacked Kafka 4> its scripts are used. Without it, the Java
-# archives and the Java runtime that the platform brought along; PYTHON names its interpreter.
-# Exit code 0: the job is queued; 1: it was refused; 2: no answer.
+# With KAFKA_HOME=<directory of an unpacked Kafka 4> it uses the scripts there. Without it, it uses the
+# platform's Java archives and Java runtime; PYTHON is the platform's interpreter.
+# Exit code 0: the job was queued; 1: it was refused; 2: no reply.
 set -euo pipefail
 
 spec_file=$1 request_id=$2 tenant=default
@@ -29,26 +29,26 @@ job_id=job_$(printf '%s\0%s' "$tenant" "$request_id" | sha256sum | cut -d' ' -f1
 value=$("$PYTHON" -c 'import json, sys; print(json.dumps({"request_id": sys.argv[2], "spec": json.load(open(sys.argv[1]))}, sort_keys=True))' "$spec_file" "$request_id")
 event_id=$request_id/$(printf '%s' "$value" | sha256sum | cut -c1-16)
 
-# One line: headers, tab, key, tab, value. A header's value may hold colons, but neither comma nor tab.
+# One line: headers, tab, key, tab, value. A header's value may contain colons, but no comma or tab.
 headers="content-type:application/json,ce_specversion:1.0,ce_id:$event_id,ce_source:/examples/console,ce_type:job.submit,ce_tenantid:$tenant"
 printf '%s\t%s\t%s\n' "$headers" "$job_id" "$value" | "$here/kafka-tool" console-producer \
     --bootstrap-server "$servers" --producer.config "$config" --topic drivetrain.commands.jobs \
     --producer-property acks=all --property parse.headers=true --property parse.key=true
 echo "sent $event_id; the job is $job_id"
 
-# The answer names this event: as its cause (accepted), or as the refused command. The tool holds
-# its output back until it ends, which it does once nothing came for 10 s.
-answer=$("$here/kafka-tool" console-consumer \
+# The reply names this event, as its cause (accepted) or as the refused command. The tool buffers its
+# output until it exits, which happens after 10 s without a record.
+reply=$("$here/kafka-tool" console-consumer \
     --bootstrap-server "$servers" --consumer.config "$config" --topic drivetrain.events.jobs \
     --from-beginning --timeout-ms 10000 --property print.headers=true --property print.key=true |
     job=$job_id event=$event_id awk -F '\t' '
         $2 != ENVIRON["job"] { next }
         index($1, "ce_causationid:" ENVIRON["event"]) { print; exit }
         index($3, "\"command_event_id\":\"" ENVIRON["event"] "\"") { print; exit }') || true
-case $answer in
+case $reply in
 *ce_type:job.queued*) status=0 ;;
 *ce_type:job_request.rejected*) status=1 ;;
-*) echo "no answer; see 'When no answer comes' in docs/guides/submit-by-event.md" && exit 2 ;;
+*) echo "no reply; see 'If there is no reply' in docs/guides/submit-by-event.md" && exit 2 ;;
 esac
-printf '%s\n' "$answer" | cut -f1,3 | tr '\t' '\n'
+printf '%s\n' "$reply" | cut -f1,3 | tr '\t' '\n'
 exit "$status"

@@ -1,1 +1,1 @@
-"""The story of `make run`: the platform, a real training job, a rank that is killed, a recovery."""
+"""The demo of `make run`: start the platform, train a model, kill a rank, show the recovery."""

@@ -1,8 +1,8 @@
 """`python -m examples.demo [--exit-when-done] [options of services.standalone]`.
 
-Starts the platform, submits examples/01-digits through the command line, kills rank 1 at 40 % of
-the steps, prints the recovery and a summary, and stays up until Ctrl-C (or ends with exit code 0 if
-the job succeeded, else 1). Stopped before the summary it ends with 130.
+Starts the platform, submits examples/01-digits with the command line, kills rank 1 at 40 % of the
+steps, prints the recovery and a summary, and keeps running until Ctrl-C. With --exit-when-done it
+exits with code 0 if the job succeeded, else 1; stopped before the summary, it exits with 130.
 """
 
 import os

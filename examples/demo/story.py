@@ -1,6 +1,6 @@
 """What the demo does and prints, from the submission to the summary.
 
-It uses what every user has: the command line to submit, the REST API to read, and `kill -9`.
+It uses what is available to every user: the command line, the REST API and `kill -9`.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Story:
         return 0 if job["state"] == "succeeded" else 1
 
     def _command_line(self) -> str:
-        """As it finds this platform from any other terminal."""
+        """The command that reaches this platform from any other terminal."""
         home = self._plan.home.root
         is_found = home == (Path.home() / ".drivetrain").resolve()
         where = "" if is_found else f"DRIVETRAIN_HOME={shlex.quote(str(home))} "
@@ -166,7 +166,7 @@ class Story:
             self._say(f"  {job.get('detail') or ''}", style="red")
 
     async def _charged(self, job: dict[str, Any]) -> str:
-        """The charge follows the last release soon. A missing price is not a price of 0."""
+        """The charge follows soon after the last release. A missing price is not a price of 0."""
         for _ in range(40):
             spend = await self._get(f"/v1/jobs/{job['job_id']}/cost")
             unpriced = [f"no price for {it['device_type']}" for it in spend.get("unpriced", ())]
@@ -179,9 +179,9 @@ class Story:
         return ", ".join([*priced, *unpriced])
 
     async def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        """Retry while a part of the platform is starting again.
+        """Retry while a part of the platform is restarting.
 
-        404 too: a gateway that was killed may not have read the job's events yet.
+        Also after 404: a restarted gateway may not have read the job's events yet.
         """
         while True:
             try:
@@ -195,7 +195,7 @@ class Story:
             await asyncio.sleep(POLL_SECONDS)
 
     def _plain_progress(self, text: str, step: int, total: int, reported: int) -> int:
-        """Without a terminal: a line every tenth of the way."""
+        """Without a terminal: one line per tenth of the steps."""
         if self._console.is_terminal or not total:
             return reported
         tenth = 10 * step // total

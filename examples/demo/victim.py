@@ -1,11 +1,11 @@
-"""Finds the process of a rank: a child of its pod's shim, whose `spec.json` lists the ranks."""
+"""Finds the process of a rank, a child of its pod's shim; the pod's `spec.json` lists the ranks."""
 
 import json
 from pathlib import Path
 
 
 def process_of_rank(attempt: Path, rank: int) -> int | None:
-    """The pid of `rank` among the pods of one attempt, or None when it does not run."""
+    """The pid of `rank` among the pods of one attempt, or None if it is not running."""
     for pod in sorted(attempt.glob("pod_*")):
         try:
             spec = json.loads((pod / "spec.json").read_text())

@@ -1,9 +1,9 @@
-// Submit a job by event from Go, and print the answer.
+// Submit a job by event from Go, and print the reply.
 //
 //	go run . ../job.json nightly-2026-01-31
 //
 // The connection comes from $DRIVETRAIN_HOME/connection.json (default ~/.drivetrain). Exit code 0:
-// the job is queued; 1: it was refused; 2: no answer within 30 s, or something else went wrong.
+// the job was queued; 1: it was refused; 2: no reply within 30 s, or another error.
 package main
 
 import (
@@ -45,19 +45,19 @@ func main() {
 		exit(err)
 	}
 	fmt.Printf("sent %s; the job is %s\n", eventID, jobID)
-	kind, said, err := answer(ctx, jobID, eventID)
+	kind, reply, err := waitForReply(ctx, jobID, eventID)
 	if err != nil {
-		exit(fmt.Errorf("no answer; see 'When no answer comes' in docs/guides/submit-by-event.md: %w", err))
+		exit(fmt.Errorf("no reply; see 'If there is no reply' in docs/guides/submit-by-event.md: %w", err))
 	}
 	var indented bytes.Buffer
-	_ = json.Indent(&indented, said, "", "  ")
+	_ = json.Indent(&indented, reply, "", "  ")
 	fmt.Println(kind, indented.String())
 	if kind != "job.queued" {
 		os.Exit(1)
 	}
 }
 
-// submit sends the command. Job and event id follow from the request, so sending is repeatable.
+// submit sends the command. Job id and event id are derived from the request, so sending can be repeated.
 func submit(ctx context.Context, requestID string, spec []byte) (jobID, eventID string, err error) {
 	value, err := json.Marshal(request{requestID, spec})
 	if err != nil {
@@ -86,9 +86,9 @@ func submit(ctx context.Context, requestID string, spec []byte) (jobID, eventID 
 	return jobID, eventID, client.ProduceSync(ctx, record).FirstErr()
 }
 
-// answer waits for the scheduler's word on this event. It is kept for ever, so one may ask at any
-// later time.
-func answer(ctx context.Context, jobID, eventID string) (kind string, said []byte, err error) {
+// waitForReply returns the scheduler's reply to this event. It is kept forever, so it can be read at
+// any later time.
+func waitForReply(ctx context.Context, jobID, eventID string) (kind string, reply []byte, err error) {
 	client, err := connect(kgo.ConsumeTopics("drivetrain.events.jobs"))
 	if err != nil {
 		return "", nil, err
