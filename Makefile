@@ -1,5 +1,5 @@
-# Every target builds the environment by itself when it is missing.
-# Not PYTHON: that is the caller's word to scripts/environment on which Python to build with.
+# Every target builds the environment first if it is missing.
+# Not named PYTHON: scripts/environment reads that variable to choose the Python to build with.
 VENV_PYTHON := .venv/bin/python
 ARGS ?=
 FUZZ_RECORDS ?= 20000
@@ -17,34 +17,34 @@ environment:
 run: environment ## start the platform and train a model on it (ARGS=--exit-when-done to leave)
 	@$(VENV_PYTHON) -m examples.demo $(ARGS)
 
-test: environment ## everything but the long suites: unit, contracts, real parts, one tour of failures
+test: environment ## everything except the long suites: unit, contracts, integration, one series of failures
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios $(ARGS)
 
-unit: environment ## the inner loop: pure tests, under 10 s
+unit: environment ## pure tests, under 10 s
 	@$(VENV_PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
 		--disable-socket --allow-unix-socket $(ARGS)
 
-test-faults: environment ## every failure scenario, each caused for real on a running platform
+test-faults: environment ## every failure scenario, with real faults on a running platform
 	@$(VENV_PYTHON) -m pytest tests/faults $(ARGS)
 
-fuzz: environment ## 20,000 malformed records beside a training job (FUZZ_RECORDS=n FUZZ_SEED=n)
+fuzz: environment ## 20,000 malformed records while a job trains (FUZZ_RECORDS=n FUZZ_SEED=n)
 	@$(VENV_PYTHON) -m pytest tests/fuzz --fuzz-records $(FUZZ_RECORDS) --fuzz-seed $(FUZZ_SEED) $(ARGS)
 
-check: environment ## read-only: format, lint, types, import contracts, generated files
+check: environment ## check format, lint, types, import contracts, generated files; changes nothing
 	@.venv/bin/ruff format --check $(SOURCES)
 	@.venv/bin/ruff check $(SOURCES)
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@$(VENV_PYTHON) schemas/generate.py --check
 
-fmt: environment ## format, and fix what ruff can
+fmt: environment ## format, and apply ruff's fixes
 	@.venv/bin/ruff check --fix $(SOURCES)
 	@.venv/bin/ruff format $(SOURCES)
 
-gen: environment ## JSON Schemas, AsyncAPI document, event catalogue
+gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue
 	@$(VENV_PYTHON) schemas/generate.py
 
-bench: environment ## every benchmark, each against a peer in the same run
+bench: environment ## run every benchmark, each against a peer in the same run
 	@for name in sdk_cost job_start event_path rebuild metrics_ingest idle submissions drain; do \
 		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
 

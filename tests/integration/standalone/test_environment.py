@@ -77,7 +77,7 @@ def test_the_named_python_is_the_one_that_builds(clone: Clone) -> None:
 def test_a_named_python_that_is_too_old_is_refused_not_replaced(clone: Clone) -> None:
     clone.put("python3.12", GOOD_PYTHON)
     old = clone.put("old-python", OLD_PYTHON)
-    assert f"{old} is none" in clone.refusal(PYTHON=str(old))
+    assert f"{old} cannot be used" in clone.refusal(PYTHON=str(old))
 
 
 def test_a_python_without_venv_is_refused(clone: Clone) -> None:
@@ -89,7 +89,7 @@ def test_a_python_without_venv_is_refused(clone: Clone) -> None:
 def test_another_operating_system_is_refused(clone: Clone) -> None:
     clone.put("python3.12", GOOD_PYTHON)
     clone.put("uname", "echo Darwin")
-    assert "Linux is needed" in clone.refusal()
+    assert "Linux is required" in clone.refusal()
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
@@ -101,7 +101,7 @@ def test_a_full_disk_is_reported_also_where_a_build_was_interrupted(
     if is_begun:
         (clone.root / ".venv/lib").mkdir(parents=True)
     printed = clone.refusal()
-    assert "MB of disk are needed here" in printed
+    assert "MB of disk space are required here" in printed
     assert "500 MB are free" in printed
 
 
