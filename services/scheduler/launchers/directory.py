@@ -12,7 +12,8 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -22,6 +23,7 @@ from pydantic import ValidationError
 from drivetrain_schemas.base import Value
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.pods import PodExit, PodIdentity, PodSpec, StopNotice, marker_of
+from services.scheduler.launchers import trees
 from services.scheduler.launchers.base import PodRef
 
 V = TypeVar("V", bound=Value)
@@ -71,13 +73,12 @@ class PodDirectory:
 
     def changed_at_ns(self) -> int | None:
         """When a file last appeared here, by the file system's clock; None without a directory."""
-        try:
-            return os.lstat(self.path).st_mtime_ns
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        status = self._status()
+        return None if status is None else status.st_mtime_ns
 
     def exists(self) -> bool:
-        return self.path.is_dir()
+        status = self._status()
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def has_identity(self) -> bool:
         return os.path.lexists(self.path / "identity.json")
@@ -150,20 +151,48 @@ class PodDirectory:
                 _move_aside(name, directory)
                 os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
 
+    def _status(self) -> os.stat_result | None:
+        """None where there is nothing, or a program of the pod has put a link without end.
+
+        Raises PermissionError where the root is closed, which says nothing about the pod.
+        """
+        try:
+            try:
+                return os.lstat(self.path)
+            except PermissionError:
+                os.close(self._open(trees.open_closed))
+                return os.lstat(self.path)
+        except PermissionError:
+            raise
+        except OSError as error:
+            if error.errno in _TROUBLES:
+                raise
+            return None
+
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """The directory itself: a link in its place, or in that of one above it, is refused."""
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        """The directory itself: a link in its place, or in that of one above it, is refused.
+
+        A program of the pod may have closed it, or those above up to the job's.
+        """
         try:
-            for name in self.path.relative_to(self._root).parts:
-                below = os.open(
-                    name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor
-                )
-                os.close(descriptor)
-                descriptor = below
+            descriptor = self._open(trees.open_directory)
+        except PermissionError:
+            descriptor = self._open(trees.open_closed)
+        try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _open(self, open_below: Callable[[str, int], int]) -> int:
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        for name in self.path.relative_to(self._root).parts:
+            try:
+                below = open_below(name, descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = below
+        return descriptor
 
     def _read(self, name: str, kind: type[V]) -> V | None:
         try:

@@ -8,13 +8,12 @@ adopts it by reading its directory. Looking at pods means reading files and /pro
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
 from services.runtime import logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import processes, template
+from services.scheduler.launchers import processes, template, trees
 from services.scheduler.launchers.base import Observation, PodRef
 from services.scheduler.launchers.directory import InvalidFile, PodDirectory
 
@@ -100,10 +99,10 @@ class LocalLauncher:
         return await asyncio.to_thread(self._kill, pods)
 
     async def size_bytes(self, job_id: str) -> int:
-        return await asyncio.to_thread(_disk_bytes, self._root / job_id)
+        return await asyncio.to_thread(trees.disk_bytes, self._root / job_id)
 
     async def remove(self, job_id: str) -> None:
-        await asyncio.to_thread(_remove_tree, self._root / job_id)
+        await asyncio.to_thread(trees.remove_tree, self._root / job_id)
 
     def _directory(self, pod: PodRef) -> PodDirectory:
         known = self._alive.get(pod.pod_id)
@@ -227,37 +226,6 @@ def _close(directory: PodDirectory) -> bool:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return directory.close()
     return True
-
-
-def _disk_bytes(root: Path) -> int:
-    """What the files below take on disk: one with holes takes less than its length."""
-    total = 0
-    for directory, _, names in os.walk(root):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
-    return total
-
-
-def _remove_tree(path: Path) -> None:
-    """Programs of the pods may have left a link in its place, or directories that nobody may read.
-
-    Raises OSError.
-    """
-
-    def make_writable(remove: Callable[..., object], name: str, _: object) -> None:
-        os.chmod(os.path.dirname(name), 0o700)
-        if os.path.isdir(name) and not os.path.islink(name):
-            os.chmod(name, 0o700)
-            shutil.rmtree(name)
-        else:
-            remove(name)
-
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_symlink():
-            path.unlink()
-        else:
-            shutil.rmtree(path, onerror=make_writable)
 
 
 def _with_leftovers(
