@@ -97,7 +97,7 @@ class Reader:
                     tx.connection, location.manifest_key, shard.key
                 )
                 if time.monotonic() >= ends_at and number < len(remaining):
-                    await store_intents.postpone(tx.connection, intent, 0.0, is_failure=False)
+                    await store_intents.end_turn(tx.connection, intent)
                     return False, None
         return True, None
 

@@ -131,11 +131,15 @@ async def set_read(connection: asyncpg.Connection, checkpoint_id: str) -> None:
 
 
 async def read_longest_ago(connection: asyncpg.Connection, seconds: float) -> CheckpointRow | None:
-    """The good checkpoint whose bytes were read longest ago, and at least so long."""
+    """The good checkpoint whose bytes were read longest ago, at least so long, and that does not
+    wait to be read already."""
     row = await connection.fetchrow(
         """
         select * from checkpoints
         where state = 'good' and read_at <= statement_timestamp() - $1 * interval '1 second'
+            and not exists (
+                select from intents where kind = 'read' and intents.job_id = checkpoints.job_id
+                    and subject = manifest_key)
         order by read_at limit 1
         """,
         seconds,

@@ -9,6 +9,8 @@ import asyncpg
 Kind = Literal["list", "verify", "read", "restore", "delete", "tidy"]
 
 
+# A read that failed so often holds up nothing else.
+_LASTING_TRIES = 3
 # How many intents of one job a round looks past on average.
 _PER_JOB = 16
 
@@ -123,10 +125,11 @@ async def due_intents(
 
 
 async def has_reads(connection: asyncpg.Connection) -> bool:
-    """Whether any checkpoint waits to be read."""
-    return bool(
-        await connection.fetchval("select exists (select from intents where kind = 'read')")
+    """Whether any checkpoint waits to be read; one that cannot be read for long counts no more."""
+    found = await connection.fetchval(
+        "select exists (select from intents where kind = 'read' and tries < $1)", _LASTING_TRIES
     )
+    return bool(found)
 
 
 async def finish(connection: asyncpg.Connection, intent: Intent) -> bool:
@@ -161,6 +164,22 @@ async def postpone(
         intent.revision,
         seconds,
         is_failure,
+    )
+
+
+async def end_turn(connection: asyncpg.Connection, intent: Intent) -> None:
+    """This read goes on once all others that wait have had a turn: the newest is the next."""
+    await connection.execute(
+        """
+        update intents set tries = 0, due_at = least(
+            clock_timestamp(),
+            (select min(due_at) from intents where kind = 'read') - interval '1 microsecond')
+        where kind = $1 and job_id = $2 and subject = $3 and revision = $4
+        """,
+        intent.kind,
+        intent.job_id,
+        intent.subject,
+        intent.revision,
     )
 
 

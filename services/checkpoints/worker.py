@@ -103,21 +103,28 @@ class Worker:
         return sum([await self._start_in(lane) for lane in self._lanes])
 
     async def _start_in(self, lane: _Lane) -> int:
-        room = lane.num_places - len(lane.busy)
-        if room <= 0:
-            return 0
+        num_started = 0
+        # Each time for the places left: all that is due may be of few jobs, and those are busy now.
+        for _ in range(lane.num_places):
+            room = lane.num_places - len(lane.busy)
+            due = await self._due(lane, room) if room else []
+            if not due:
+                break
+            for intent in due:
+                lane.busy[intent.job_id] = asyncio.create_task(self._carry_out(lane, intent))
+            num_started += len(due)
+        return num_started
+
+    async def _due(self, lane: _Lane, limit: int) -> list[Intent]:
         try:
             async with self._database.connection() as connection:
-                due = await store_intents.due_intents(
-                    connection, is_read=lane.is_read, busy_jobs=lane.busy.keys(), limit=room
+                return await store_intents.due_intents(
+                    connection, is_read=lane.is_read, busy_jobs=lane.busy.keys(), limit=limit
                 )
         except Exception as error:
             INTENT_FAILURES.labels("any").inc()
             log.warning("intents cannot be read", error=repr(error))
-            return 0
-        for intent in due:
-            lane.busy[intent.job_id] = asyncio.create_task(self._carry_out(lane, intent))
-        return len(due)
+            return []
 
     async def _carry_out(self, lane: _Lane, intent: Intent) -> None:
         try:

@@ -29,11 +29,13 @@ def disk_bytes(root: Path) -> int:
         pending = [names]
         while pending:
             if pending[-1]:
-                with contextlib.suppress(OSError):
+                try:
                     here = _moved(here, pending[-1].pop())
-                    num_bytes, names = _measure(here)
-                    total += num_bytes
-                    pending.append(names)
+                except OSError:
+                    continue
+                num_bytes, names = _measure(here)
+                total += num_bytes
+                pending.append(names)
             else:
                 pending.pop()
                 if pending:

@@ -13,8 +13,10 @@ from drivetrain_schemas.checkpoints import (
     Manifest,
     RejectedReason,
 )
-from services.checkpoints import actions, reading
+from services.checkpoints import actions, reading, store_intents
 from services.checkpoints.core.location import locate
+from services.checkpoints.core.pace import Pace
+from services.checkpoints.reading import Reader
 from services.checkpoints.verification import check, read_shard
 from services.runtime.errors import StoreError
 from tests.handlers.checkpoints.builders import (
@@ -23,10 +25,11 @@ from tests.handlers.checkpoints.builders import (
     make_granted,
     make_resumed,
     make_written,
+    name_of,
     shard_key,
     write_checkpoint,
 )
-from tests.handlers.checkpoints.conftest import Catalogue, FailingStore
+from tests.handlers.checkpoints.conftest import SETTINGS, Catalogue, FailingStore
 
 
 @pytest.fixture
@@ -75,6 +78,21 @@ async def test_a_checkpoint_of_several_turns_is_read_once_and_not_from_the_start
     await write_checkpoint(running.object_store, 50)
     assert committed(await running.tell(make_written(50))) == [(50, "read")]
     assert read_keys == [shard_key(50, 0), shard_key(50, 1)]
+
+
+async def test_turns_go_round_among_all_that_wait(catalogue: Catalogue) -> None:
+    """The newest is read first; once its turn is over, the others come before it again."""
+    turns = []
+    async with catalogue.database.connection() as connection:
+        for job in ("a", "b", "c"):
+            await store_intents.want(connection, "read", job, "key")
+        for _ in range(6):
+            (due,) = await store_intents.due_intents(
+                connection, is_read=True, busy_jobs=(), limit=1
+            )
+            turns.append(due.job_id)
+            await store_intents.end_turn(connection, due)
+    assert turns == ["c", "b", "a", "c", "b", "a"]
 
 
 @pytest.mark.usefixtures("large")
@@ -230,6 +248,37 @@ async def test_nothing_is_read_again_while_another_waits_to_be_read(running: Cat
     await running.want_reread()
     async with running.database.connection() as connection:
         assert await connection.fetchval("select count(*) from intents where kind = 'read'") == 1
+
+
+async def test_one_that_cannot_be_read_does_not_keep_others_from_being_read_again(
+    running: Catalogue, read_keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (10, 20):
+        await write_checkpoint(running.object_store, step)
+        await running.tell(make_written(step))
+    async with running.database.connection() as connection:
+        await connection.execute(
+            "update checkpoints set read_at = read_at - (100 - step) * interval '1 day'"
+        )
+    stream = FailingStore.stream
+
+    def fail_for_step_10(self: FailingStore, key: str) -> AsyncIterator[bytes]:
+        if name_of(10) in key:
+            raise StoreError("the disk has a bad block")
+        return stream(self, key)
+
+    monkeypatch.setattr(FailingStore, "stream", fail_for_step_10)
+    monkeypatch.setattr(reading, "Pace", lambda *_, **__: Pace(1e12, burst_seconds=0.0))
+    reader = Reader(running.database, running.object_store, SETTINGS)
+    await reader.want_reread()
+    for _ in range(3):
+        await running.wait()
+    read_keys.clear()
+
+    await reader.want_reread()
+    await running.work()
+
+    assert read_keys == [shard_key(20, 0), shard_key(20, 1)]
 
 
 async def test_a_deleted_checkpoint_is_not_read(running: Catalogue, read_keys: list[str]) -> None:
