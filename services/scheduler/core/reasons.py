@@ -13,6 +13,7 @@ from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.snapshot import Snapshot
 
 MAX_HOLDERS = 8
+_BEHIND = (WaitingReason.BEHIND_HIGHER_PRIORITY, WaitingReason.BEHIND_EARLIER_SUBMISSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,13 @@ class Waiting:
     detail: str
 
     def unannounced(self) -> Iterator[QueuedJob]:
-        """Those whose last announced reason is another one, or that had none."""
-        return (job for job in self.jobs if job.announced is not self.reason)
+        """Those whose last announced reason is another one, or that had none.
+
+        Behind whom a job waits is no news: one job of higher priority that comes or goes would be
+        an event for each job of the queue. `Place` has the reason of this moment.
+        """
+        said = _BEHIND if self.reason in _BEHIND else (self.reason,)
+        return (job for job in self.jobs if job.announced not in said)
 
 
 @dataclass(frozen=True, slots=True)

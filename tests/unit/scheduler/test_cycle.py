@@ -161,6 +161,16 @@ def test_only_a_new_reason_is_announced():
     assert [job.job_id for job in waiting.unannounced()] == ["job_b", "job_c"]
 
 
+def test_a_job_of_higher_priority_that_comes_or_goes_is_no_news_to_the_queue():
+    """With 10,000 jobs in the queue each of them would be 10,000 events that are kept for ever."""
+    earlier, higher = WaitingReason.BEHIND_EARLIER_SUBMISSION, WaitingReason.BEHIND_HIGHER_PRIORITY
+    for before, now in ((earlier, higher), (higher, earlier)):
+        assert not list(Waiting((make_job("a", announced=before),), now, "").unannounced())
+    assert list(
+        Waiting((make_job("a", announced=WaitingReason.BACKING_OFF),), higher, "").unannounced()
+    )
+
+
 MIXED = [make_node("n1", 2), make_node("g1", 4, device_type="gpu")]
 CPUS = make_holding("h", ("n1", 0), ("n1", 1))
 GPUS = make_holding("g", ("g1", 0), ("g1", 1), ("g1", 2))
