@@ -36,6 +36,7 @@ SHIM = (sys.executable, "-m", "drivetrain.pod")
 _SETTLED_NS = 1_000_000_000
 # Even what a pod's own program has made look unchanged is read again after this.
 _TRUSTED_SECONDS = 30.0
+_SILENT_TEMPLATE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class LocalLauncher:
         # ignored: a program of the pod can write it.
         self._shims: dict[str, PodIdentity] = {}
         self._alive: dict[str, _Alive] = {}
+        self._ask_template_at = 0.0
 
     def is_port_free(self, port: int) -> bool:
         with socket.socket() as probe:
@@ -81,9 +83,7 @@ class LocalLauncher:
         directory = self._directory(PodRef(spec.job_id, spec.attempt, spec.pod_id))
         if not await asyncio.to_thread(_prepare, directory, spec):
             return
-        answer = template.Answer.REFUSED
-        if self._template_socket is not None:
-            answer = await template.ask(str(self._template_socket), str(directory.path))
+        answer = await self._ask_template(directory)
         if answer is template.Answer.REFUSED:
             await asyncio.to_thread(self._start_cold, directory)
         instruments.LAUNCHES.labels("cold" if answer is template.Answer.REFUSED else "warm").inc()
@@ -107,6 +107,16 @@ class LocalLauncher:
     def _directory(self, pod: PodRef) -> PodDirectory:
         known = self._alive.get(pod.pod_id)
         return PodDirectory(self._root, pod) if known is None else known.directory
+
+    async def _ask_template(self, directory: PodDirectory) -> template.Answer:
+        """One that does not answer is not asked for a while: launches wait for each other."""
+        if self._template_socket is None or time.monotonic() < self._ask_template_at:
+            return template.Answer.REFUSED
+        answer = await template.ask(str(self._template_socket), str(directory.path))
+        if answer is template.Answer.UNKNOWN:
+            self._ask_template_at = time.monotonic() + _SILENT_TEMPLATE_SECONDS
+            log.warning("template does not answer, pods start cold for a while")
+        return answer
 
     def _start_cold(self, directory: PodDirectory) -> None:
         # Settings of the scheduler, passwords among them, are none of the pod's business.

@@ -12,7 +12,7 @@ import pytest
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import processes
+from services.scheduler.launchers import processes, template
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM as REAL_SHIM
 from tests.integration.scheduler.pods import (
@@ -383,3 +383,28 @@ async def test_a_template_that_says_nothing_may_have_started_it(tmp_path):
             await launcher.launch(make_pod_spec(["true"]))
 
     assert launcher._children == []
+
+
+async def test_a_template_that_hangs_is_waited_for_once_and_not_for_each_pod(tmp_path, monkeypatch):
+    monkeypatch.setattr(template, "ANSWER_SECONDS", 0.2)
+    asked = []
+    is_over = asyncio.Event()
+
+    async def hang(reader, writer):
+        asked.append(await reader.readline())
+        await is_over.wait()
+        writer.close()
+
+    with short_directory() as directory:
+        socket = Path(directory) / "template.sock"
+        async with await asyncio.start_unix_server(hang, socket):
+            launcher = make_launcher(tmp_path, template_socket=socket)
+            pods = [make_pod_spec(["true"], attempt=attempt) for attempt in (1, 2, 3)]
+            for spec in pods:
+                await launcher.launch(spec)
+            is_over.set()
+
+    assert len(asked) == 1
+    for spec in pods[1:]:
+        assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
+    _leave_nothing(launcher, tmp_path)
