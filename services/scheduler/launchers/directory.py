@@ -165,7 +165,7 @@ class PodDirectory:
         except PermissionError:
             raise
         except OSError as error:
-            if error.errno in _TROUBLES:
+            if error.errno in _MACHINE_FAULTS:
                 raise
             return None
 
