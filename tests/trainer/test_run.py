@@ -201,8 +201,8 @@ def test_a_lazy_module_is_stored_once_it_has_shapes() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"max_steps": 0}, "max_steps=0: at least 1"),
-        ({"max_steps": -3}, "max_steps=-3: at least 1"),
+        ({"max_steps": 0}, "max_steps=0: write at least 1"),
+        ({"max_steps": -3}, "max_steps=-3: write at least 1"),
         ({"checkpoint_every_steps": 0}, "^checkpoint_every_steps is too small: write 1 or more$"),
         ({"checkpoint_every_minutes": -1.0}, "^checkpoint_every_minutes is too small"),
     ],

@@ -1,7 +1,7 @@
-"""Drivetrain: the loop, checkpoints and metrics of a training script, and what runs it in a pod.
+"""Drivetrain: the loop, checkpoints and metrics of a training script, and the shim that runs it.
 
-Importing this package imports no torch, and what a loop needs only when it is asked for: the
-command line and the shim lie in it too. The names below are the public ones.
+Importing this package does not import torch, and modules of the loop are imported on first use,
+because the command line and the shim are part of the package too. The names below are public.
 """
 
 from typing import TYPE_CHECKING

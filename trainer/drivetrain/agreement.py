@@ -1,9 +1,9 @@
-"""When ranks look up from their work to agree on what to do next, and what they agree on.
+"""When ranks agree on what to do next, and what they agree on.
 
-Pure. All ranks must stop and checkpoint at the same step, so each says what it wants in a small
-vector, the vectors are reduced by maximum, and every rank acts on the result. This happens about
-twice a second: the number of steps between two looks follows the measured length of a step, and is
-itself agreed, so that all ranks look at the same step.
+Pure. All ranks must stop and checkpoint at the same step. So each puts what it wants into a small
+vector, the vectors are reduced by maximum, and every rank acts on the result. A *look* is one such
+reduction; there are about two per second. The number of steps between two looks is derived from the
+measured time of a step and is itself agreed, so that all ranks look at the same step.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ MAX_STEPS_BETWEEN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one rank wants; reduced by maximum, what all ranks do.
+    """What one rank wants; after the reduction by maximum, what all ranks do.
 
-    `failed_save` is the number of the last save that failed on this rank (0: none has), so that
-    rank 0 need not wait for a shard that will not come.
+    `failed_save` is the number of the last save that failed on this rank (0: none), so that
+    rank 0 does not wait for a shard that will not be written.
     """
 
     stop: bool = False
@@ -45,8 +45,8 @@ class Wish:
 def steps_between_looks(previous: int, seconds: float, steps: int) -> int:
     """How many steps until the next look, after `steps` steps took `seconds`.
 
-    At most twice the previous number, so that a burst of quick steps before slow ones cannot leave
-    a stop notice unheard for long.
+    At most twice the previous number, so that a burst of quick steps before slow ones cannot delay
+    a stop for long.
     """
     if steps <= 0 or seconds <= 0:
         return previous

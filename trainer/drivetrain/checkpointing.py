@@ -162,14 +162,14 @@ class Checkpointer:
         extras: dict[str, Any] = {}
         if self._world.rank == 0:
             extras["samples"] = self._reporter.unacknowledged()
-            extras["standing"] = self._reporter.standing.to_json()
+            extras["standing"] = self._reporter.last_and_best.to_json()
         return Staged(
             number=self._number,
             directory=self._directory_of(moment.step),
             moment=moment,
             state=state,
             extras=extras,
-            metrics=self._reporter.standing.values_at(moment.step),
+            metrics=self._reporter.last_and_best.values_at(moment.step),
             blocked_seconds=time.monotonic() - started,
             tensors=tensors,
         )
@@ -365,7 +365,7 @@ class Checkpointer:
         if self._world.rank < manifest.world_size:
             rng.set_state(tree.decode(own["rng"], own_tensors))
         if self._world.rank == 0:
-            self._reporter.standing.restore(first["standing"])
+            self._reporter.last_and_best.restore(first["standing"])
             self._reporter.resend(first["samples"])
         return Moment(first["step"], first["epoch"], first["batches"])
 

@@ -1,7 +1,7 @@
 """The socket between ranks and their shim: newline-delimited JSON, both ways.
 
-A pod's directory can lie deeper than the 107 bytes that a unix socket's address may have, so both
-ends go through a descriptor of the directory.
+The path of a pod's directory may exceed the 107 bytes of a unix socket's address, so both ends use
+a descriptor of the directory.
 """
 
 import os
@@ -15,7 +15,7 @@ MAX_LINE_BYTES = 1024 * 1024
 
 
 def connect(path: str | os.PathLike[str]) -> socket.socket:
-    """A connected socket. Raises OSError where nobody listens."""
+    """A connected socket. Raises OSError if nothing listens."""
     return _with_short_path(path, socket.socket.connect)
 
 
@@ -53,7 +53,7 @@ def _short(path: Path) -> Iterator[str]:
 
 
 class Lines:
-    """Whole lines out of received pieces. A line longer than the limit is a ValueError."""
+    """Whole lines from received chunks. A line longer than the limit raises ValueError."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,7 +1,7 @@
 """Storage in a directory: one file per key, written beside it, synced, then renamed.
 
-The root is made by `create_root` alone, for a new store. A root that is gone is a store
-that is unavailable; no write makes it again.
+Only `create_root` creates the root, for a new store. If the root is missing, the store is
+unavailable; a write does not create it again.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class DirectoryStorage:
     def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
         with _as_storage_error(key):
             for _ in range(_WRITE_TRIES - 1):
-                # A deletion beside this may have just removed the directory, which was empty.
+                # A concurrent deletion may have just removed the directory, which was empty.
                 with contextlib.suppress(FileNotFoundError):
                     return self._write_once(self._root / key, data, replace=replace)
             return self._write_once(self._root / key, data, replace=replace)
@@ -89,12 +89,12 @@ class DirectoryStorage:
 
 
 def _read_regular(path: Path, max_bytes: int | None) -> bytes:
-    """A pipe would block for ever, and a device has no end."""
+    """A pipe would block forever, and a device has no end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise StorageError(f"{path} is no regular file")
+            raise StorageError(f"{path} is not a regular file")
         if max_bytes is None:
             return file.read()
         data = file.read(max_bytes + 1) if status.st_size <= max_bytes else None
@@ -113,7 +113,7 @@ def _walk(start: Path) -> Iterator[Path]:
 
 
 def _make_directories(directory: Path, root: Path) -> None:
-    """Those below `root`, each as durable as what it will hold."""
+    """Create the directories below `root`, each synced like the files in it."""
     if directory != root and not directory.is_dir():
         _make_directories(directory.parent, root)
         directory.mkdir(exist_ok=True)
@@ -121,7 +121,7 @@ def _make_directories(directory: Path, root: Path) -> None:
 
 
 def _link(temporary: Path, target: Path) -> bool:
-    """False where the name is taken."""
+    """False if the name exists."""
     try:
         os.link(temporary, target)
     except FileExistsError:

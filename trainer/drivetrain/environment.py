@@ -1,7 +1,7 @@
-"""What a training process knows about its run: from the platform's environment, or locally.
+"""A rank's view of its run, from the platform's environment variables or for a local run.
 
-`read` is pure: variables in, `Environment` out. Inside a pod everything comes from the shim; under
-torchrun or alone only the ranks are known, and the run is a local one in `./runs`.
+`read` is pure: variables in, `Environment` out. Inside a pod the shim sets everything. Under
+torchrun or on its own only the ranks are known, and the run is a local run in `./runs`.
 """
 
 import fcntl
@@ -55,7 +55,7 @@ class Environment:
 
 
 def read(variables: Mapping[str, str]) -> Environment:
-    """The environment of a rank in a pod, or that of a local run without its directory."""
+    """The environment of a rank in a pod, or of a local run without its directory."""
     ranks = Environment(
         tenant_id=DEFAULT_TENANT,
         job_id=(job_id := job_id_for(DEFAULT_TENANT, "local")),
@@ -91,8 +91,8 @@ def read(variables: Mapping[str, str]) -> Environment:
 def choose_local_directory(root: Path) -> Path:
     """The newest local run that is neither complete nor running, else a new one.
 
-    A run is complete when its `result.json` is there; started again it would have nothing to do.
-    The directory belongs to this process until its end.
+    A run is complete when its `result.json` is there; there would be nothing to continue.
+    This process holds the directory until it exits.
     """
     script = Path(sys.argv[0]).stem or "interactive"
     parent = root / script
@@ -116,13 +116,13 @@ def _is_complete(directory: Path) -> bool:
 
 
 def _take(directory: Path) -> bool:
-    """False where another process has it."""
+    """False if another process holds it."""
     if directory in _taken:
         return True
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        # lockf is of this process alone; workers that outlive a killed run would keep flock.
+        # lockf belongs to this process only; workers that survive a killed run would keep an flock.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         os.close(descriptor)

@@ -1,12 +1,12 @@
-"""What can go wrong in a training script, each with a message that names the fix.
+"""Errors in a training script, each with a message that names the fix.
 
-`Interrupted` is no error: it is how the platform takes a rank out of its loop at an agreed step.
+`Interrupted` is not an error: the platform uses it to end a rank's loop at an agreed step.
 It derives from BaseException so that a script's own `except Exception` cannot swallow it.
 """
 
 from drivetrain_schemas.object_store import StoreFailure
 
-EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: to be started again, from the last checkpoint
+EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: restart from the last checkpoint
 
 
 class DrivetrainError(Exception):
@@ -14,7 +14,7 @@ class DrivetrainError(Exception):
 
 
 class InvalidHyperparameters(DrivetrainError):
-    """The job sets a hyperparameter that the script does not have, or of another type."""
+    """The job sets a hyperparameter that the script does not declare, or with another type."""
 
 
 class MissingDistributedSampler(DrivetrainError):
@@ -22,19 +22,19 @@ class MissingDistributedSampler(DrivetrainError):
 
 
 class NotStorable(DrivetrainError):
-    """A state holds something that a checkpoint cannot hold without pickle."""
+    """The state contains a value that cannot be stored without pickle."""
 
 
 class CheckpointMismatch(DrivetrainError):
-    """The checkpoint does not hold what the script wants restored."""
+    """The checkpoint does not contain the state that the script restores."""
 
 
 class CheckpointWriteFailed(DrivetrainError):
-    """The final checkpoint could not be written within its time."""
+    """The final checkpoint could not be written in time."""
 
 
 class StorageError(DrivetrainError):
-    """The object store did not do what was asked; the same call may succeed later."""
+    """A call to the object store failed; the same call may succeed later."""
 
     def __init__(self, message: str, failure: StoreFailure = StoreFailure.ERROR) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class RankMissing(StorageError):
 
 
 class Interrupted(BaseException):
-    """The run stops here, at a step agreed by all ranks, to go on later from its checkpoint."""
+    """The run stops here, at a step agreed by all ranks, to continue later from its checkpoint."""
 
     def __init__(self, reason: str, step: int) -> None:
         super().__init__(f"{reason} at step {step}")

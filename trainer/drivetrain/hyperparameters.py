@@ -1,7 +1,7 @@
 """Which hyperparameters a run uses: the script's defaults, overridden by the job.
 
-Pure. A name that the script does not declare is refused, because a search over a misspelt name
-would compare trials that do not differ.
+Pure. A name that the script does not declare is refused, because trials of a search over a misspelt
+name would not differ.
 """
 
 import difflib

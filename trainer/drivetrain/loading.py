@@ -1,11 +1,11 @@
-"""Batches of one pass over the data, from any batch on.
+"""Batches of one pass over the data, starting at any batch.
 
-A DataLoader is taken over: its order comes from (seed, epoch) alone, and a resumed pass skips the
-indices of the batches that were consumed, so nothing is loaded to be thrown away. Other iterables
-are read and dropped up to the place, with random numbers of their own, so that they give the same
-again. The place counts batches consumed, never batches drawn ahead by workers. Randomness inside
-worker processes is seeded per pass and is not resumed in the middle of one; with `num_workers=0`
-everything is, but for what a sampler draws from a generator that it hides.
+The order of a DataLoader is set from (seed, epoch) only, and a resumed pass skips the indices of
+the batches that were consumed, so no data is loaded and discarded. Other iterables are read and
+discarded up to the position, with a separate random number state, so that they return the same
+batches again. The position counts batches consumed, never batches prefetched by workers. Randomness
+inside worker processes is seeded per pass and is not resumed in the middle of one. With
+`num_workers=0` all randomness is resumed, except draws of a sampler from a generator that it hides.
 """
 
 import sys
@@ -18,7 +18,7 @@ from drivetrain.rng import OwnNumbers, mix
 
 
 class BatchSource:
-    """A loader, taken over for one run."""
+    """A loader whose order is controlled for one run."""
 
     def __init__(self, loader: Iterable[Any], world_size: int, seed: int, rank: int = 0) -> None:
         self._loader: Any = loader
@@ -37,7 +37,7 @@ class BatchSource:
             return None
 
     def start_pass(self, epoch: int, skip: int) -> Iterator[Any]:
-        """The batches of pass `epoch` from number `skip` on. Draws no global random number."""
+        """The batches of pass `epoch`, starting at number `skip`. Draws no global random number."""
         self._set_epoch(epoch)
         if self._order is None:
             return self._read_up_to(epoch, skip)
@@ -46,7 +46,7 @@ class BatchSource:
         try:
             return iter(self._loader)
         finally:
-            self._order.skip = 0  # the script may walk over the same loader by itself
+            self._order.skip = 0  # the script may iterate over the same loader itself
 
     def _read_up_to(self, epoch: int, skip: int) -> Iterator[Any]:
         if isinstance(self._loader, Sequence):
@@ -75,7 +75,7 @@ class BatchSource:
 
 
 class _Resumable:
-    """A sampler whose next walk leaves out its first `skip` items."""
+    """A sampler whose next iteration leaves out its first `skip` items."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -106,7 +106,7 @@ def _is_stream(loader: Any) -> bool:
 
 
 def _samplers(loader: Any) -> list[Any]:
-    """All that have a say in the order, the outermost first."""
+    """All samplers that affect the order, the outermost first."""
     outermost = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     return _chain(getattr(outermost, "inner", outermost))
 
@@ -127,8 +127,8 @@ def _is_of_torch(sampler: Any) -> bool:
 
 
 def _take_over(loader: Any) -> _Resumable:
-    # DataLoader forbids to set this attribute after construction, for its own consistency; the
-    # wrapper keeps length and content, and the iterators ask for it when they start.
+    # DataLoader does not allow setting this attribute after construction, for consistency. The
+    # wrapper keeps length and content, and iterators read the attribute when they start.
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     sampler = vars(loader)[name]
     if not isinstance(sampler, _Resumable):

@@ -1,6 +1,6 @@
-"""Which checkpoints an object store holds, and whether one is complete and undamaged.
+"""Which checkpoints an object store contains, and whether one is complete and undamaged.
 
-A directory without `manifest.json` is an unfinished save and does not count.
+A directory without `manifest.json` is an unfinished save and is ignored.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ def read_manifest(data: bytes | None) -> Manifest | None:
 
 
 def flaw_of(shard: Shard, data: bytes | None) -> RejectedReason | None:
-    """Why these bytes are not that shard; None if they are."""
+    """Why these bytes do not match that shard; None if they do."""
     if data is None:
         return RejectedReason.SHARD_MISSING
     if len(data) != shard.size_bytes:

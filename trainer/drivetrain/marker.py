@@ -1,4 +1,4 @@
-"""The marker by which every process of a pod is known (`drivetrain_schemas.pods.marker_of`).
+"""The marker that identifies every process of a pod (`drivetrain_schemas.pods.marker_of`).
 
 It is read in /proc/PID/environ, which shows the environment a process was started with. A process
 that was forked without exec shows its parent's, so the template reserves the variable with padding

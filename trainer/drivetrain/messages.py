@@ -8,13 +8,13 @@ from typing import Annotated
 
 import msgspec
 
-# What the payloads of events admit (drivetrain_schemas.units.Ordinal).
+# The range allowed in payloads of events (drivetrain_schemas.units.Ordinal).
 MAX_ORDINAL = 2**53
 Ordinal = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDINAL)]
 
 
 class Samples(msgspec.Struct, tag_field="t", tag="samples"):
-    """A batch of a rank. `is_result` marks what a program without our loop reports."""
+    """A batch of a rank. `is_result` marks values reported by a program without our loop."""
 
     run_id: str
     attempt: int
@@ -55,7 +55,7 @@ class SaveFailed(msgspec.Struct, tag_field="t", tag="save_failed"):
 
 
 class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
-    """Where the run goes on; no key: from the beginning."""
+    """Where the run continues; no key: from the beginning."""
 
     step: Ordinal
     manifest_key: str | None
@@ -72,7 +72,7 @@ class Ack(msgspec.Struct, tag_field="t", tag="ack"):
 
 
 Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed
-# Of what a rank sends, and of what a shim answers.
+# For messages of a rank, and for replies of the shim.
 decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 ack_decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)
 

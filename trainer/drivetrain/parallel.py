@@ -1,7 +1,7 @@
 """The ranks of a run: process group, device, data parallelism, and the small collectives.
 
-Nothing here imports torch before it is needed: a run of one rank that trains without torch never
-loads it. Collectives about the run itself go over gloo on the CPU, whatever the model uses.
+torch is imported only when it is needed: a run of one rank that trains without torch never loads
+it. Collectives about the run itself use gloo on the CPU, whatever the model uses.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class World:
-    """All ranks of this run, seen from one of them."""
+    """The process group of this run, on one of its ranks."""
 
     def __init__(self, environment: Environment) -> None:
         self.rank = environment.rank
@@ -53,7 +53,7 @@ class World:
         return replica
 
     def largest(self, vector: Sequence[int]) -> list[int]:
-        """Element by element the largest that any rank has given."""
+        """The element-wise maximum over all ranks."""
         if self.size == 1:
             return list(vector)
         import torch
@@ -64,7 +64,7 @@ class World:
         return [int(number) for number in tensor.tolist()]
 
     def all_agree(self, is_well: bool) -> bool:
-        """Whether it is well on all ranks."""
+        """Whether all ranks passed True."""
         return self.largest([int(not is_well)]) == [0]
 
     def share(self, value: Any) -> Any:
@@ -78,7 +78,7 @@ class World:
         return box[0]
 
     def leave(self) -> None:
-        """Take the process group down, if it is ours. Never raises: peers may be gone already."""
+        """Destroy the process group, if it is ours. Never raises: other ranks may have exited."""
         if not self._owns_group:
             return
         import torch.distributed as dist
@@ -102,7 +102,7 @@ class World:
 
 
 def unwrap(thing: Any) -> Any:
-    """What is inside data-parallel and compile wrappers, so that names hold no `module.`."""
+    """The module inside data-parallel and compile wrappers, so that names have no `module.`."""
     while True:
         inner = getattr(thing, "_orig_mod", None)
         if inner is None and type(thing).__name__ in ("DistributedDataParallel", "DataParallel"):
@@ -113,8 +113,8 @@ def unwrap(thing: Any) -> Any:
 
 
 class Accumulation(list[Any]):
-    """The batches of one optimizer step. Walking over them, gradients are averaged over the ranks
-    with the last one only."""
+    """The batches of one optimizer step. During iteration, gradients are averaged over the ranks
+    at the last batch only."""
 
     def __init__(self, batches: Iterable[Any], replicas: Iterable[Any]) -> None:
         super().__init__(batches)

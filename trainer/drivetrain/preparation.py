@@ -36,7 +36,7 @@ def settle_local(environment: Environment, world: World) -> Environment:
 
 
 def make_policy(every_steps: int | None, every_minutes: float | None) -> CheckpointPolicy:
-    """When a script wants to save; every five minutes by default."""
+    """The script's checkpoint policy; every five minutes by default."""
     if every_steps is None and every_minutes is None:
         return CheckpointPolicy(every_minutes=_DEFAULT_EVERY_MINUTES)
     try:
@@ -54,8 +54,8 @@ def open_sink(environment: Environment) -> Sink:
     return FileSink(environment.directory / name)
 
 
-def make_standing(environment: Environment) -> LastAndBest:
-    """Knows by which value the job is judged."""
+def make_last_and_best(environment: Environment) -> LastAndBest:
+    """The last and best values, with the job's metric."""
     metric = environment.job.metric if environment.job else None
     if metric is None:
         return LastAndBest()

@@ -1,10 +1,10 @@
-"""What a rank tells about itself: samples and progress, to its shim or to a local file.
+"""What a rank reports: samples and progress, to its shim or to a local file.
 
 `Reporter.log` only appends to a bounded queue. One background thread sorts the samples into
-batches, sends them, takes the acknowledgements, and tells progress once a second. Nothing here
-blocks or fails training: what does not fit is counted as dropped. At most 4 MiB are on the way at
-a time; they are what a checkpoint saves (`unacknowledged`) and a resumed run sends again under
-their old numbers, which makes doubles harmless.
+batches, sends them, handles acknowledgements, and reports progress once a second. Nothing here
+blocks or fails training: samples that do not fit are counted as dropped. At most 4 MiB are in
+flight at a time; a checkpoint saves them (`unacknowledged`), and a resumed run sends them again
+under their old numbers, which makes duplicates harmless.
 """
 
 import logging
@@ -47,17 +47,17 @@ Key = tuple[str, str, int]  # run, session, batch number
 
 
 def capture(value: Any) -> Any:
-    """A value as it is now, without waiting for a device; None for what is no number."""
+    """The current value, without waiting for a device; None if it is not a number."""
     try:
         if hasattr(value, "detach"):
             return value.item() if value.device.type == "cpu" else value.detach().clone()
         return float(value)
-    except Exception:  # whatever was given, training goes on
+    except Exception:  # any value may raise, and training continues
         return None
 
 
 class Sink(Protocol):
-    """Where lines go. `acknowledged` waits up to `seconds` for news of what has arrived."""
+    """Where lines are sent. `acknowledged` waits up to `seconds` for acknowledgements."""
 
     def send(self, line: bytes) -> bool: ...
     def acknowledged(self, seconds: float) -> list[Key]: ...
@@ -71,7 +71,7 @@ class Reporter:
         self,
         environment: Environment,
         sink: Sink,
-        standing: LastAndBest,
+        last_and_best: LastAndBest,
         progress: Callable[[], StepProgress],
     ) -> None:
         self._run: dict[str, Any] = {
@@ -82,7 +82,7 @@ class Reporter:
         }
         self._sink = sink
         self._progress = progress
-        self.standing = standing
+        self.last_and_best = last_and_best
         self.num_dropped = 0
         self._has_failed = False
         self._has_said_left_out = False
@@ -104,7 +104,7 @@ class Reporter:
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         logged = self._logged
         if len(logged) >= 3 * MAX_WAITING_SAMPLES:
-            self.settle()  # the thread does not keep up; what is dropped is dropped from columns
+            self.settle()  # the thread is too slow; samples are dropped from columns
         for name, value in values.items():
             logged.extend((step, name, value if type(value) is float else capture(value)))
 
@@ -113,19 +113,19 @@ class Reporter:
         self._to_send.append(encode_line(message))
 
     def settle(self) -> None:
-        """Sort in everything logged so far, so that `standing` is exact."""
+        """Sort everything logged so far, so that `last_and_best` is exact."""
         with self._lock:
             self._sort()
 
     def unacknowledged(self) -> list[dict[str, Any]]:
-        """The batches of which nobody has said that they arrived, for the checkpoint."""
+        """The batches that were not acknowledged yet, for the checkpoint."""
         with self._lock:
             self._sort()
             self._cut(MAX_UNACKNOWLEDGED_BYTES)
             return [msgspec.json.decode(line) for line in self._unacknowledged.values()]
 
     def resend(self, messages: Sequence[dict[str, Any]]) -> None:
-        """Take up the batches of an earlier run, under the numbers they had."""
+        """Send the batches of an earlier run again, under their old numbers."""
         with self._lock:
             for message in messages:
                 self._enqueue(_samples_decoder.decode(msgspec.json.encode(message)))
@@ -147,7 +147,7 @@ class Reporter:
             act()
         except Exception:
             if not self._has_failed:
-                _logger.exception("reporting failed, and is tried again; training goes on")
+                _logger.exception("reporting failed and is retried; training continues")
             self._has_failed = True
             self._is_closing.wait(_PROGRESS_SECONDS)
 
@@ -169,23 +169,23 @@ class Reporter:
             self._cut(max_bytes)
         while self._to_send:
             if not self._sink.send(self._to_send[0]):
-                self._to_send.clear()  # nobody will ever read it
+                self._to_send.clear()  # the shim is gone
                 return
             self._to_send.popleft()
 
     def _sort(self) -> None:
         """Put what was logged into columns."""
         while self._logged:
-            # Each of the two is one step to other threads, and they only add behind.
+            # Each of the two is atomic, and other threads only append.
             chunk = self._logged[: 3 * MAX_SAMPLES_PER_CHUNK]
             del self._logged[: len(chunk)]
             try:
                 columns = Columns.of(chunk)
             except Exception:
-                _logger.exception("samples are dropped; training goes on")
+                _logger.exception("samples are dropped; training continues")
                 self.num_dropped += len(chunk) // 3
                 continue
-            self._say_once_of(self.standing.take(columns.series))
+            self._warn_once_of(self.last_and_best.take(columns.series))
             self.num_dropped += columns.num_refused
             if self._num_sorted + columns.num_samples > MAX_WAITING_SAMPLES:
                 self.num_dropped += columns.num_samples
@@ -193,11 +193,11 @@ class Reporter:
                 self._sorted.append(columns)
                 self._num_sorted += columns.num_samples
 
-    def _say_once_of(self, left_out: list[str]) -> None:
+    def _warn_once_of(self, left_out: list[str]) -> None:
         if left_out and not self._has_said_left_out:
             self._has_said_left_out = True
             _logger.warning(
-                "results and checkpoints carry the last values of the first %d series; "
+                "results and checkpoints contain the last values of the first %d series; "
                 "left out: %d, such as %s",
                 MAX_LAST_VALUES,
                 len(left_out),
@@ -205,7 +205,7 @@ class Reporter:
             )
 
     def _cut(self, max_bytes: int) -> None:
-        """Make batches, as long as not too much is on the way."""
+        """Make batches, while less than `max_bytes` is in flight."""
         size = sum(map(len, self._unacknowledged.values()))
         if size < max_bytes:
             self._sort()
@@ -239,7 +239,7 @@ class Reporter:
 
 
 class ShimSink:
-    """The shim's socket. Once it is gone nothing is sent any more, and nothing fails."""
+    """The shim's socket. After it breaks nothing more is sent, and nothing fails."""
 
     def __init__(self, path: str) -> None:
         self._lines = control.Lines()
@@ -248,7 +248,7 @@ class ShimSink:
             self._socket = control.connect(path)
             self._socket.settimeout(30)
         except OSError as error:
-            _logger.warning("no shim listens; samples are not sent: %s", error)
+            _logger.warning("cannot connect to the shim; samples are not sent: %s", error)
 
     def send(self, line: bytes) -> bool:
         if self._socket is None:
@@ -277,7 +277,7 @@ class ShimSink:
         return [(ack.run_id, ack.session, ack.batch) for ack in acks]
 
     def close(self) -> None:
-        """Read what is still coming: closed with unread bytes, a socket loses those it has sent."""
+        """Read until the end: a socket closed with unread bytes loses the bytes it has sent."""
         if self._socket is None:
             return
         try:
@@ -296,7 +296,7 @@ class ShimSink:
 
 
 class FileSink:
-    """A local run's `samples.jsonl`, made with the first sample."""
+    """A local run's `samples.jsonl`, created with the first sample."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -324,10 +324,10 @@ class FileSink:
 
 
 def report(values: Mapping[str, float], step: int | None = None) -> bool:
-    """Report values once, from any program inside a pod. False outside of one.
+    """Report values once, from any program inside a pod. False outside of a pod.
 
-    The shim takes last and best values reported so as the run's result when the program leaves no
-    `result.json` of its own.
+    If the program writes no `result.json`, the shim uses the last and best values reported in this
+    way as the run's result.
     """
     path = os.environ.get("DRIVETRAIN_CONTROL_SOCKET")
     if path is None:

@@ -1,4 +1,4 @@
-"""`result.json`: what a run says of itself at its end, the only thing that a search ranks by."""
+"""`result.json`: the result of a run, written at its end; searches rank by nothing else."""
 
 import os
 import secrets
@@ -8,22 +8,22 @@ from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import BestValue, Goal, Result
 
 
-def make_result(step: int, standing: LastAndBest) -> Result:
+def make_result(step: int, last_and_best: LastAndBest) -> Result:
     best = None
-    if standing.best is not None and standing.metric is not None:
-        goal = Goal.MAXIMIZE if standing.is_maximized else Goal.MINIMIZE
-        value, at_step = standing.best
-        best = BestValue(name=standing.metric, goal=goal, value=value, step=at_step)
-    return Result(step=step, metrics=standing.last_values(), best=best)
+    if last_and_best.best is not None and last_and_best.metric is not None:
+        goal = Goal.MAXIMIZE if last_and_best.is_maximized else Goal.MINIMIZE
+        value, at_step = last_and_best.best
+        best = BestValue(name=last_and_best.metric, goal=goal, value=value, step=at_step)
+    return Result(step=step, metrics=last_and_best.last_values(), best=best)
 
 
-def write(directory: Path, step: int, standing: LastAndBest) -> None:
-    """Rename it into place, so that it is never seen half written."""
-    write_atomically(directory / "result.json", make_result(step, standing).model_dump_json())
+def write(directory: Path, step: int, last_and_best: LastAndBest) -> None:
+    """Rename it into place, so that readers never see part of it."""
+    write_atomically(directory / "result.json", make_result(step, last_and_best).model_dump_json())
 
 
 def write_atomically(path: Path, text: str) -> None:
-    # A name that no program of the pod can have put a pipe or a link at.
+    # A random name, so that no program in the pod can have put a pipe or a link there.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with temporary.open("x") as file:
         file.write(text)

@@ -1,6 +1,6 @@
 """The state of every random number generator of one rank: python, numpy, torch on CPU and CUDA.
 
-numpy and torch are looked at only where the script has imported them.
+numpy and torch are included only if the script has imported them.
 """
 
 import random
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def seed_all(seed: int) -> None:
-    """Start all generators from one seed."""
+    """Seed all generators from one seed."""
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
@@ -19,7 +19,7 @@ def seed_all(seed: int) -> None:
 
 
 def mix(*numbers: int) -> int:
-    """One 63-bit seed out of several numbers; close numbers give unrelated seeds (splitmix64)."""
+    """One 63-bit seed from several numbers; close numbers give unrelated seeds (splitmix64)."""
     state = 0
     for number in numbers:
         state = (state ^ number) + 0x9E3779B97F4A7C15 & 2**64 - 1
@@ -42,7 +42,7 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: dict[str, Any]) -> None:
-    """Go on from a state that `get_state` returned."""
+    """Restore a state that `get_state` returned."""
     random.setstate(state["python"])
     if "numpy" in state:
         import numpy
@@ -57,10 +57,10 @@ def set_state(state: dict[str, Any]) -> None:
 
 
 class OwnNumbers(Iterator[Any]):
-    """A walk that draws from random numbers of its own, which begin at `seed`.
+    """An iterator with a separate random number state, seeded with `seed`.
 
-    So it can be repeated up to any place, whatever the script draws in between. Generators on
-    devices and those of modules not yet imported are left alone.
+    So it can be repeated up to any position, whatever the script draws in between. Generators on
+    devices and those of modules not yet imported are not changed.
     """
 
     def __init__(self, items: Iterable[Any], seed: int) -> None:
@@ -85,7 +85,7 @@ class OwnNumbers(Iterator[Any]):
             self._exchange()
 
     def _exchange(self) -> None:
-        """Swap what the global generators hold with what is kept here."""
+        """Swap the state of the global generators with the state kept here."""
         python, self._python = self._python, random.getstate()
         random.setstate(python)
         if self._numpy is not None:

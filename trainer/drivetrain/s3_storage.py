@@ -1,4 +1,4 @@
-"""Storage in an S3 bucket through aiobotocore, driven from whichever thread calls."""
+"""Storage in an S3 bucket with aiobotocore, callable from any thread."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ class S3Storage:
 
     def get(self, key: str, max_bytes: int | None = None) -> bytes | None:
         missing = ("NoSuchKey", "404")
-        # One byte more than is allowed shows that there are more.
+        # One byte more than allowed shows that the object is too large.
         span = {} if max_bytes is None else {"Range": f"bytes=0-{max_bytes}"}
         name = self._prefix + key
         answer = self._call(key, "get_object", but=(*missing, "InvalidRange"), Key=name, **span)
@@ -57,13 +57,13 @@ class S3Storage:
         self._call(key, "delete_object", Key=self._prefix + key)
 
     def close(self) -> None:
-        """Only for a process that outlives its storage."""
+        """Needed only if the process continues after using its storage."""
         if self._client is not None:
             self._loop.run_until_complete(self._client.__aexit__(None, None, None))
         self._loop.close()
 
     def _call(self, key: str, operation: str, but: tuple[str, ...] = (), **arguments: Any) -> Any:
-        """The answer; None where it is an error with one of the codes `but`."""
+        """The response; None if it is an error with one of the codes `but`."""
         from aiohttp import ClientError as ConnectionFailed
         from botocore.exceptions import BotoCoreError, ClientError
 

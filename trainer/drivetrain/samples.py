@@ -1,7 +1,7 @@
 """Metric samples between `run.log` and the wire: columns, last values, and the best so far.
 
-Pure. Samples are sorted by whole chunks, because this work counts for every logged value. Values
-that are no numbers are left out and counted, never raised: reporting must not stop training.
+Pure. Samples are sorted in whole chunks, because this work is done for every logged value. Values
+that are not numbers are left out and counted, never raised: reporting must not stop training.
 """
 
 import math
@@ -13,13 +13,13 @@ from typing import Any
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 MAX_SAMPLES_PER_CHUNK = 2000
-# A series of a chunk more may follow: some 180 KB of JSON, where an event may have 256.
+# One more series of a whole chunk may follow: about 180 KB of JSON; an event may have 256 KiB.
 MAX_SAMPLES_PER_BATCH = 4000
 MAX_SERIES_PER_BATCH = 500
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,127}")
 
-# step, name, value, step, name, value ...: without a container for each sample, because thousands
-# of young containers bring Python's collector to walk over all objects of the process.
+# step, name, value, step, name, value ...: no container per sample, because thousands of new
+# containers make Python's garbage collector scan all objects of the process.
 Flat = list[Any]
 Series = dict[str, tuple[list[int], list[float]]]
 
@@ -76,17 +76,17 @@ def _is_name(name: object) -> bool:
 
 
 def _spelt(values: list[float]) -> list[Any]:
-    """JSON has no numbers that are not finite; a diverged loss must still arrive."""
+    """JSON has no NaN and no infinity; a diverged loss must still arrive."""
     if all(map(math.isfinite, values)):
         return values
     return [value if math.isfinite(value) else str(value) for value in values]
 
 
 def to_number(value: Any) -> float | None:
-    """A plain number out of a number, a one-element tensor or array; None for anything else."""
+    """A number from a number or a one-element tensor or array; None for anything else."""
     try:
         return float(value if isinstance(value, int | float) else value.item())
-    except Exception:  # what a value that is none may raise is known to its maker only
+    except Exception:  # a value that is not a number may raise anything
         return None
 
 
@@ -94,7 +94,7 @@ def to_number(value: Any) -> float | None:
 class LastAndBest:
     """The last finite value of every series with its step, and the best of the job's metric.
 
-    Bounded: of more series than a result may hold, those that came first, and the metric.
+    Bounded: of more series than a result may hold, the first ones and the metric are kept.
     """
 
     metric: str | None = None
@@ -103,7 +103,7 @@ class LastAndBest:
     best: tuple[float, int] | None = None
 
     def take(self, series: Series) -> list[str]:
-        """Returns the names of the series for which there is no room."""
+        """Returns the names of the series that do not fit."""
         left_out = []
         for name, (steps, values) in series.items():
             if name == self.metric:
@@ -122,7 +122,7 @@ class LastAndBest:
         return {name: value for name, (value, _) in self.last.items()}
 
     def values_at(self, step: int) -> dict[str, float]:
-        """What is known of the weights that the run has after this very step."""
+        """The values of the weights after exactly this step."""
         return {name: value for name, (value, at_step) in self.last.items() if at_step == step}
 
     def _has_room(self, name: str) -> bool:

@@ -1,9 +1,9 @@
-"""The warm template: a process that has imported torch, and forks the shims of pods.
+"""The warm template: a process that has imported torch and forks the shims of pods.
 
-`python -m drivetrain.template --socket PATH`. One line of JSON each way: `{"directory": DIR}` is
-answered by `{"pid": N}`, or by `{"error": TEXT}` when nothing was started. A pod forked from here
-is at its first step in a fifth of a second instead of many seconds. The template has one thread, no
-CUDA context and no event loop, because none of these survive a fork.
+`python -m drivetrain.template --socket PATH`. One line of JSON each way: the reply to
+`{"directory": DIR}` is `{"pid": N}`, or `{"error": TEXT}` if nothing was started. A pod forked from
+here reaches its first step in a fifth of a second instead of many seconds. The template has one
+thread, no CUDA context and no event loop, because none of these survive a fork.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from drivetrain_schemas.pods import MARKER, marker_of
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PRELOADED = (
     "torch",
-    "torch._dynamo",  # the first DistributedDataParallel imports it, for longer than torch itself
+    "torch._dynamo",  # imported by the first DistributedDataParallel; slower than torch itself
     "torch.distributed",
     "torch.nn.parallel",
     "torch.optim.lr_scheduler",
@@ -38,7 +38,7 @@ _PRELOADED = (
     "drivetrain.training",
     "drivetrain.pod.telemetry",
 )
-_PRELOADED_WHERE_INSTALLED = ("sklearn.datasets",)  # half as slow to import as torch
+_PRELOADED_WHERE_INSTALLED = ("sklearn.datasets",)  # its import takes half as long as torch's
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str]) -> None:
             importlib.import_module(module)
     num_threads = len(os.listdir("/proc/self/task"))
     if num_threads != 1:
-        sys.exit(f"a template must have one thread to be forked, it has {num_threads}")
+        sys.exit(f"a template must have one thread to be forked, but it has {num_threads}")
     gc.collect()
-    gc.freeze()  # else every collection in a child copies the pages of all these modules
+    gc.freeze()  # otherwise each garbage collection in a child copies the pages of these modules
     socket_path.unlink(missing_ok=True)
     serve(control.listen(socket_path))
 
@@ -71,7 +71,7 @@ def serve(listener: socket.socket) -> None:
                 if answer is not None:
                     connection.sendall(json.dumps(answer).encode() + b"\n")
             except OSError:
-                continue  # whoever asked is gone
+                continue  # the client has disconnected
 
 
 def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int | str] | None:
@@ -88,15 +88,15 @@ def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int
     except (ValueError, KeyError, TypeError, RecursionError):
         return {"error": 'write {"directory": DIR}'}
     if not (directory / "spec.json").is_file():
-        return {"error": f"{directory} holds no spec.json"}
+        return {"error": f"{directory} contains no spec.json"}
     try:
         return {"pid": _fork_shim(directory, (connection, listener))}
-    except OSError as error:  # the first fork was refused, so nothing runs
+    except OSError as error:  # the first fork failed, so nothing was started
         return {"error": str(error)}
 
 
 def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:
-    """Fork twice, so that the shim is no child of ours and outlives us."""
+    """Fork twice, so that the shim is not our child and survives our exit."""
     reader, writer = os.pipe()
     try:
         child = os.fork()
@@ -115,13 +115,13 @@ def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:
                 _become_shim(directory)
             os.write(writer, str(shim).encode())
         finally:
-            os._exit(0)  # whatever happens, there must be no second template
+            os._exit(0)  # in every case, there must be no second template
     os.close(writer)
     with os.fdopen(reader) as pipe:
         pid = pipe.read()
     os.waitpid(child, 0)
     if not pid:
-        raise OSError("the second fork was refused")
+        raise OSError("the second fork failed")
     return int(pid)
 
 

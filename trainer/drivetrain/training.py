@@ -1,9 +1,9 @@
-"""`drivetrain.run`: one training run as a script sees it, on every rank.
+"""`drivetrain.run`: the interface of one training run for a script, on every rank.
 
 The script's loop goes through `steps` or `epochs`. One iteration is one optimizer step; what the
-platform needs (checkpoint, stop) happens at the boundary between two, which is the iterator's next
-call or `advance()`. Invariant: all ranks stop and checkpoint after the same step, and code after
-the loop runs only when training is complete.
+platform does (checkpoint, stop) happens at the boundary between two, in the iterator's next call or
+in `advance()`. Invariant: all ranks stop and checkpoint after the same step, and code after the
+loop runs only when training is complete.
 """
 
 import logging
@@ -52,7 +52,7 @@ def run(
     checkpoint_every_steps: int | None = None,
     checkpoint_every_minutes: float | None = None,
 ) -> "Run":
-    """Begin a run; use it as a context manager. Arguments are defaults, the job's spec overrides.
+    """Start a run; use it as a context manager. The job's spec overrides the arguments.
 
     Outside the platform this is a local run in `./runs`, with the same checkpoints and resume.
     """
@@ -66,13 +66,13 @@ def run(
         if job.checkpoint.every_steps or job.checkpoint.every_minutes:
             policy = job.checkpoint
     if max_steps is not None and max_steps < 1:
-        raise DrivetrainError(f"max_steps={max_steps}: at least 1, or leave it out")
+        raise DrivetrainError(f"max_steps={max_steps}: write at least 1, or leave it out")
     values = hyper.merge(hyperparameters or {}, overrides)
     return Run(environment, values, max_steps, seed, policy)
 
 
 class Run(AbstractContextManager["Run"]):
-    """One run on one rank. Made by `drivetrain.run`."""
+    """One run on one rank. Created by `drivetrain.run`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Run(AbstractContextManager["Run"]):
         self._policy = policy
         self._epoch = 0
         self._batches = 0
-        self._total_steps = max_steps  # known early or late; for progress only
+        self._total_steps = max_steps  # may become known later; for progress only
         self._state = "training"
         self._has_parted = False
         self._rng_to_restore: dict[str, Any] | None = None
@@ -103,7 +103,7 @@ class Run(AbstractContextManager["Run"]):
         self._reporter = Reporter(
             environment,
             preparation.open_sink(environment),
-            preparation.make_standing(environment),
+            preparation.make_last_and_best(environment),
             self._progress,
         )
         self._checkpointer = Checkpointer(
@@ -138,7 +138,7 @@ class Run(AbstractContextManager["Run"]):
 
     @property
     def num_dropped(self) -> int:
-        """Samples that could not be sent, of this rank."""
+        """The number of this rank's samples that could not be sent."""
         return self._reporter.num_dropped
 
     def parallel(self, module: M) -> M:
@@ -146,7 +146,7 @@ class Run(AbstractContextManager["Run"]):
         return self._world.wrap(module)  # type: ignore[return-value]
 
     def resume(self, **things: Any) -> bool:
-        """Name what checkpoints hold, and restore the newest one. Whether there was one."""
+        """Name the state to save, and restore the newest checkpoint. False if there is none."""
         self._checkpointer.hold(things)
         moment = self._checkpointer.restore()
         if moment is None:
@@ -154,7 +154,7 @@ class Run(AbstractContextManager["Run"]):
             return False
         self.step, self._epoch, self._batches = moment.step, moment.epoch, moment.batches
         self._has_parted = True
-        # Drawn again at the loop, past whatever the script draws between here and there.
+        # Set again when the loop starts, so that draws of the script until then change nothing.
         self._rng_to_restore = rng.get_state()
         self._next_look = self.step + 1
         if self._policy.every_steps:
@@ -165,8 +165,8 @@ class Run(AbstractContextManager["Run"]):
     def log(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Log values of this step. Costs about a microsecond; never blocks, never fails.
 
-        Rank 0's values count. Tensors may be given: one on the CPU is read at once, one on a
-        device is copied there and read later, without waiting for the device.
+        Only values of rank 0 are used. Values may be tensors: one on the CPU is read at once, one
+        on a device is copied there and read later, without waiting for the device.
         """
         if self._rank:
             return
@@ -175,23 +175,23 @@ class Run(AbstractContextManager["Run"]):
         self._reporter.log(self.step, named)
 
     def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
-        """Batches of the loader, round and round until max_steps; without one, step numbers."""
+        """Batches of the loader, repeated until max_steps; without a loader, step numbers."""
         if self.max_steps is None:
-            raise DrivetrainError("steps() ends at max_steps: give it to drivetrain.run or the job")
+            raise DrivetrainError("steps() ends at max_steps: set it in drivetrain.run or the job")
         return self._count() if loader is None else self._rounds(loader)
 
     def epochs(self, count: int) -> Iterator["Epoch"]:
-        """The passes over the data that are still to be made, out of `count`."""
+        """The remaining passes over the data, out of `count`."""
         while self._epoch < count and not self._is_finished():
             yield Epoch(self, self._epoch, count)
             self._epoch, self._batches = self._epoch + 1, 0
-            if self._save_is_due:  # with what was logged after the pass
+            if self._save_is_due:  # including what was logged after the pass
                 self._look()
 
     def advance(self) -> None:
-        """One optimizer step is done: the boundary, for loops that are not ours.
+        """Mark the end of one optimizer step, in a loop of the script's own.
 
-        Such a loop began at `resume`, which has set the random numbers already.
+        Such a loop starts at `resume`, which has already restored the random numbers.
         """
         self._rng_to_restore = None
         self._part_random_numbers()
@@ -212,7 +212,7 @@ class Run(AbstractContextManager["Run"]):
                 self._finish(self._seconds_to_stop(), is_complete=False)
                 _logger.info("interrupted: %s", error)
             if error is None or isinstance(error, Interrupted):
-                self._world.leave()  # after an error peers may be gone, and this would hang
+                self._world.leave()  # not after an error: it would wait for ranks that exited
         finally:
             self._reporter.close(_FLUSH_SECONDS)
             self._restore_signals()
@@ -277,7 +277,7 @@ class Run(AbstractContextManager["Run"]):
         self._part_random_numbers()
 
     def _part_random_numbers(self) -> None:
-        """Equal until here, so that all ranks build the same model; their own from here on."""
+        """Until here all ranks draw the same, to build the same model; then they differ."""
         if not self._has_parted and self._world.size > 1 and self.step == 0:
             rng.seed_all(rng.mix(self.seed, self._rank))
         self._has_parted = True
@@ -292,8 +292,8 @@ class Run(AbstractContextManager["Run"]):
     def _look(self, may_save: bool = True) -> None:
         """Agree with the other ranks on what happens after this step, and do it.
 
-        The save after the last step of an epoch is put off until the script has had its say about
-        that epoch, because what it logs there belongs to these weights.
+        The save after the last step of an epoch is delayed until the script has finished that
+        epoch, because the values it logs there belong to these weights.
         """
         now = time.monotonic()
         steps, seconds = self.step - self._looked_at[0], now - self._looked_at[1]
@@ -337,10 +337,10 @@ class Run(AbstractContextManager["Run"]):
             self._checkpointer.finish(self._moment(), seconds)
         self._reporter.settle()
         if self._rank == 0 and (is_complete or not self._environment.is_local):
-            results.write(self._environment.directory, self.step, self._reporter.standing)
+            results.write(self._environment.directory, self.step, self._reporter.last_and_best)
 
     def _seconds_to_stop(self) -> float:
-        """How long the final checkpoint may take: most of what the stop notice leaves."""
+        """How long the final checkpoint may take: most of the time until the notice's deadline."""
         with suppress(OSError, ValueError):
             notice = StopNotice.model_validate_json(
                 (self._environment.directory / "stop.json").read_bytes()
@@ -353,7 +353,7 @@ class Run(AbstractContextManager["Run"]):
             raise KeyboardInterrupt
         self._stop_reason = signal.Signals(number).name
         if self._world.size == 1:
-            self._next_look = 0  # nobody to agree with: stop after this very step
+            self._next_look = 0  # no other ranks: stop after this step
 
     def _restore_signals(self) -> None:
         for number, handler in self._old_handlers.items():
@@ -384,11 +384,11 @@ class Epoch:
         """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""
         if self._has_begun:
             raise DrivetrainError(
-                "epoch.steps() is there once in an epoch, because a checkpoint holds one place in "
-                "the data: chain the loaders into one, or count each pass as an epoch of its own"
+                "epoch.steps() can be called once per epoch, because a checkpoint stores one "
+                "position in the data: chain the loaders into one, or use one epoch for each pass"
             )
         if accumulate is not None and accumulate < 1:
-            raise ValueError("accumulate: at least 1")
+            raise ValueError("accumulate: write at least 1")
         self._has_begun = True
         run_ = self._run
         source = BatchSource(loader, run_.world_size, run_.seed, run_.rank)

@@ -1,8 +1,8 @@
-"""State dicts as JSON plus tensors: no pickle, and back again to equal values.
+"""State dicts as JSON plus tensors, without pickle, and decoded to equal values.
 
-In: nested dicts, lists, tuples and scalars with tensors and arrays as leaves. Out: a JSON tree in
-which every tensor is named by its path (`model.conv.weight`), and the tensors by these names.
-Whatever cannot be written so is refused with the path at which it stands.
+Input: nested dicts, lists, tuples and scalars with tensors and arrays as leaves. Output: a JSON
+tree in which every tensor is named by its path (`model.conv.weight`), and the tensors by these
+names. A value that cannot be written in this form is refused with its path.
 """
 
 import base64
@@ -39,7 +39,7 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
 
 
 def decode(tree: Any, tensors: Tensors) -> Any:
-    """The value that `encode` was given."""
+    """The value that was encoded."""
     if isinstance(tree, list):
         return [decode(item, tensors) for item in tree]
     if not isinstance(tree, dict):

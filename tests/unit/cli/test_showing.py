@@ -72,4 +72,4 @@ def test_a_job_shows_how_many_samples_were_dropped() -> None:
     whole = {"job_id": "job_x", "state": "running", "num_dropped_samples": 0}
     assert "dropped" not in dict(rows_of(whole, "page"))
     lossy = dict(rows_of({**whole, "num_dropped_samples": 4000}, "page"))
-    assert lossy["dropped"] == "4,000 samples for want of room; training went on"
+    assert lossy["dropped"] == "4,000 samples; the buffer was full"

@@ -189,7 +189,7 @@ def test_a_submission_outlives_a_restarting_broker(
     bodies = ready.bodies("/v1/jobs")
     assert len(bodies) == 8
     assert all(body == bodies[0] for body in bodies)
-    assert f"retrying as request {bodies[0]['request_id']}" in ran.err
+    assert f"retrying with request id {bodies[0]['request_id']}" in ran.err
 
 
 def test_a_submission_without_an_answer_names_its_request_id(
@@ -206,7 +206,7 @@ def test_a_platform_that_never_answers(cli: RunCli, ready: FakePlatform, job_fil
     ready.on("POST", "/v1/jobs", httpx.ConnectError("connection refused"))
     ran = cli("job", "submit", str(job_file))
     assert ran.code == 3
-    assert "does not answer: connection refused" in ran.err
+    assert "does not respond: connection refused" in ran.err
     assert "fix: " in ran.err
 
 
@@ -230,7 +230,7 @@ def test_waiting_survives_a_restart_of_the_gateway_and_shows_progress(
     assert notes == [
         "queued: 2 of 2 slots are held",
         "running: step 10/400, 1 min 1 s left",
-        "the platform does not answer; retrying",
+        "the platform does not respond; retrying",
         "running: step 200/400, 1 min 1 s left, attempt 2",
         "succeeded: step 400/400, attempt 2",
         "succeeded: step 400, best accuracy 0.97 at step 380, charged $0.0125",

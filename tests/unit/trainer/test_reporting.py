@@ -81,7 +81,7 @@ def test_whatever_is_logged_is_counted_and_what_follows_arrives(
     reporter.close(60)
     assert reporter.num_dropped == 1
     assert sink.steps == [2]
-    assert reporter.standing.last == {"loss": (0.5, 2)}
+    assert reporter.last_and_best.last == {"loss": (0.5, 2)}
 
 
 def test_a_failure_of_the_thread_is_not_its_end(
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_dropped_and_counted_and_the_result_is_exact(
         assert len(reporter._logged) <= 3 * room
     reporter.settle()
     assert reporter.num_dropped == num_logged - room
-    assert reporter.standing.last == {"loss": (float(1 - num_logged), num_logged - 1)}
+    assert reporter.last_and_best.last == {"loss": (float(1 - num_logged), num_logged - 1)}
     reporter.start()
     reporter.close(60)
     assert sink.steps == list(range(room))

@@ -22,11 +22,11 @@ class Array:
         return self._value
 
 
-def sort(*entries, standing: LastAndBest | None = None) -> Columns:
+def sort(*entries, last_and_best: LastAndBest | None = None) -> Columns:
     columns = Columns.of(
         [part for step, values in entries for item in values.items() for part in (step, *item)]
     )
-    (standing or LastAndBest()).take(columns.series)
+    (last_and_best or LastAndBest()).take(columns.series)
     return columns
 
 
@@ -82,34 +82,39 @@ def test_a_chunk_of_many_samples_comes_in_pieces_that_fit_an_event() -> None:
 
 @pytest.mark.parametrize(("is_maximized", "want"), [(True, (0.9, 2)), (False, (0.1, 3))])
 def test_best_is_the_first_at_the_best_value(is_maximized, want) -> None:
-    standing = LastAndBest("score", is_maximized)
+    last_and_best = LastAndBest("score", is_maximized)
     entries = [(1, 0.5), (2, 0.9), (3, 0.1), (4, 0.9), (5, 0.1), (6, math.nan)]
-    sort(*((step, {"score": value}) for step, value in entries), standing=standing)
-    assert standing.best == want
-    assert standing.last_values() == {"score": 0.1}
+    sort(*((step, {"score": value}) for step, value in entries), last_and_best=last_and_best)
+    assert last_and_best.best == want
+    assert last_and_best.last_values() == {"score": 0.1}
 
 
 def test_best_survives_a_checkpoint() -> None:
     before = LastAndBest("score", is_maximized=True)
-    sort((7, {"score": 0.9, "loss": 0.3}), standing=before)
+    sort((7, {"score": 0.9, "loss": 0.3}), last_and_best=before)
     after = LastAndBest("score", is_maximized=True)
     after.restore(before.to_json())
-    sort((8, {"score": 0.5}), standing=after)
+    sort((8, {"score": 0.5}), last_and_best=after)
     assert after.best == (0.9, 7)
     assert after.last == {"score": (0.5, 8), "loss": (0.3, 7)}
 
 
 def test_a_value_is_known_at_its_own_step_only() -> None:
-    standing = LastAndBest()
-    sort((1, {"a": 0.1, "b": 0.2}), (2, {"a": 0.3}), (3, {"a": math.nan}), standing=standing)
-    assert [standing.values_at(step) for step in (1, 2, 3)] == [{"b": 0.2}, {"a": 0.3}, {}]
+    last_and_best = LastAndBest()
+    sort(
+        (1, {"a": 0.1, "b": 0.2}),
+        (2, {"a": 0.3}),
+        (3, {"a": math.nan}),
+        last_and_best=last_and_best,
+    )
+    assert [last_and_best.values_at(step) for step in (1, 2, 3)] == [{"b": 0.2}, {"a": 0.3}, {}]
 
 
 def test_of_too_many_series_the_first_are_kept_and_the_metric() -> None:
-    standing = LastAndBest("score")
+    last_and_best = LastAndBest("score")
     names = [f"layer_{number}" for number in range(MAX_LAST_VALUES + 3)]
     columns = Columns.of([part for name in names for part in (1, name, 0.5)])
-    assert standing.take(columns.series) == names[MAX_LAST_VALUES - 1 :]
-    sort((2, {"score": 0.9}), (3, dict.fromkeys(names, 0.6)), standing=standing)
-    assert list(make_result(3, standing).metrics) == [*names[: MAX_LAST_VALUES - 1], "score"]
-    assert standing.last_values()["layer_0"] == 0.6
+    assert last_and_best.take(columns.series) == names[MAX_LAST_VALUES - 1 :]
+    sort((2, {"score": 0.9}), (3, dict.fromkeys(names, 0.6)), last_and_best=last_and_best)
+    assert list(make_result(3, last_and_best).metrics) == [*names[: MAX_LAST_VALUES - 1], "score"]
+    assert last_and_best.last_values()["layer_0"] == 0.6

@@ -78,7 +78,7 @@ def show(
 
 @app.command()
 def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) -> None:
-    """Pin a checkpoint: it is kept whatever the job's policy is."""
+    """Pin a checkpoint, so that it is kept regardless of the job's policy."""
     with session.connect() as gateway:
         answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
     if output is Format.TABLE:

@@ -28,13 +28,13 @@ COST_COLUMNS = (
 
 @app.callback()
 def cost() -> None:
-    """Keeps `show` a verb, though it is the only one yet."""
+    """Keeps `show` a subcommand, although it is the only one so far."""
 
 
 @app.command()
 def show(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="One job; all of them without it.")
+        str | None, typer.Argument(metavar="[JOB]", help="One job; without it, all jobs.")
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -67,13 +67,13 @@ def show(
 
 
 def _platform(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the platform pays itself: slots that were held after their pods had ended."""
+    """What is not charged: slots that were held after their pods had ended."""
     amount = spend.get("platform_micro_usd", 0)
     return [("not charged", f"{amounts.money(amount)} (the platform's own cost)")] if amount else []
 
 
 def _unpriced(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the amounts leave out, because their price is unknown."""
+    """Slots without a known price, which the amounts leave out."""
     return [
         ("unpriced", f"{kind['device_type']} in pool {kind['pool']}: no price, counted as 0")
         for kind in spend.get("unpriced", ())

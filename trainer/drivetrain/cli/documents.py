@@ -1,8 +1,8 @@
-"""Reading YAML as people may write it: one document of plain values, every key with its line.
+"""Reading YAML: one document of plain values, every key with its line.
 
-What a lenient reader guesses at is refused with the line: duplicate keys, NaN, tags, anchors and
-aliases (a few lines of which can expand to gigabytes), more than one document, deep nesting, and
-anything over 1 MiB. Scalars follow YAML 1.2: `1e-3` is a number and `no` is a string. JSON is YAML.
+Ambiguous input is refused with the line: duplicate keys, NaN, tags, anchors and aliases (a few
+lines can expand to gigabytes), more than one document, deep nesting, and anything over 1 MiB.
+Scalars follow YAML 1.2: `1e-3` is a number and `no` is a string. JSON is YAML.
 """
 
 import re
@@ -40,7 +40,7 @@ class Document:
     lines: Mapping[str, int]
 
     def place(self, field: str) -> str:
-        """`name:line` of the deepest part of `field` that is written down."""
+        """`name:line` of the deepest part of `field` that is in the document."""
         found = ""
         for part in field.split("."):
             path = f"{found}.{part}" if found else part
@@ -90,11 +90,11 @@ class _Reader:
 
     def _value(self, event: Any, path: str, depth: int) -> Any:
         if isinstance(event, yaml.AliasEvent):
-            raise self._error(event, f"the alias *{event.anchor} is not read", "write it out")
+            raise self._error(event, f"the alias *{event.anchor} is not supported", "write it out")
         if event.anchor is not None:
-            raise self._error(event, f"the anchor &{event.anchor} is not read", "leave it out")
+            raise self._error(event, f"the anchor &{event.anchor} is not supported", "leave it out")
         if event.tag is not None:
-            raise self._error(event, f"the tag {event.tag} is not read", "leave it out")
+            raise self._error(event, f"the tag {event.tag} is not supported", "leave it out")
         if depth > MAX_DEPTH:
             raise self._error(event, f"nested deeper than {MAX_DEPTH} levels", "flatten it")
         if isinstance(event, yaml.MappingStartEvent):

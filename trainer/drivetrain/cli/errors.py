@@ -8,7 +8,7 @@ CliError
 └── Refused        5  the platform refused the request
 JobFailed          1  the job or study did not succeed
 
-Interrupted is no CliError: Ctrl-C ends a command with 130, whatever handles errors.
+Interrupted is not a CliError: Ctrl-C ends a command with 130, whatever handles errors.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class FieldProblem:
 
 
 class CliError(Exception):
-    """The base: a sentence, the fix, and what is wrong field by field."""
+    """The base: a sentence, the fix, and the problems of single fields."""
 
     exit_code = ExitCode.INVALID_INPUT
 
@@ -67,11 +67,11 @@ class Unreachable(CliError):
 
 
 class NoAnswer(Unreachable):
-    """The request may have been received all the same."""
+    """No reply came, but the request may have been received."""
 
 
 class NotFound(CliError):
-    """The platform does not have what was named."""
+    """The platform does not know this id."""
 
     exit_code = ExitCode.NOT_FOUND
 

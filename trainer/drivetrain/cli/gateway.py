@@ -1,8 +1,8 @@
-"""Requests to the gateway, and its answers as values or as errors with an exit code.
+"""Requests to the gateway, and its responses as values or as errors with an exit code.
 
-Requests are retried a few times when no answer came: each is safe to repeat, because a submission
-carries its request id and all others are idempotent. A submission is retried for longer, because
-it may have been received already.
+Requests are retried a few times if there is no response: each is safe to repeat, because a
+submission carries its request id and all others are idempotent. A submission is retried for longer,
+because it may have been received already.
 """
 
 import json
@@ -25,7 +25,7 @@ BACKOFF_SECONDS = 0.25
 SUBMIT_SECONDS = 60.0
 SUBMIT_PAUSE_SECONDS = 2.0
 PAGE_ITEMS = 100
-# A command waits up to 2 s for the scheduler's answer, an upload for the disk.
+# A command waits up to 2 s for the scheduler's reply, an upload for the disk.
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 MODEL_AGE = "Drivetrain-Model-Age-Seconds"
 STALE_SECONDS = 5
@@ -47,7 +47,7 @@ class Gateway:
             headers={"Authorization": f"Bearer {connection.token}"},
             timeout=TIMEOUT,
             transport=transport,
-            # The environment's proxy serves other machines; it does not know this one's ports.
+            # The environment's proxy is for other machines and cannot reach this one's ports.
             trust_env=not _is_this_machine(connection.url),
         )
 
@@ -85,7 +85,7 @@ class Gateway:
         return self._answer(self._client.build_request("POST", path, json=dict(body or {})), TRIES)
 
     def submit(self, path: str, request_id: str, spec: Mapping[str, Any]) -> Any:
-        """Post a job or a study, with the same request id until an answer comes or time is up."""
+        """Post a job or a study, with the same request id until there is a reply or time is up."""
         body = {"request_id": request_id, "spec": spec}
         until = time.monotonic() + SUBMIT_SECONDS
         may_be_received = False
@@ -99,7 +99,7 @@ class Gateway:
                 if time.monotonic() >= until:
                     fix = f"submit again with --request-id {request_id}: it can never run twice"
                     raise NoAnswer(error.message, fix=fix) from error
-                write_note(f"no answer yet ({error.message}); retrying as request {request_id}")
+                write_note(f"no reply yet ({error.message}); retrying with request id {request_id}")
                 time.sleep(SUBMIT_PAUSE_SECONDS)
 
     def upload(self, path: str, content: bytes) -> Any:
@@ -118,7 +118,7 @@ class Gateway:
                 if not remaining:
                     is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                     kind = Unreachable if is_unsent else NoAnswer
-                    message = f"{self.url} does not answer: {error or type(error).__name__}"
+                    message = f"{self.url} does not respond: {error or type(error).__name__}"
                     raise kind(message, fix=START_FIX) from error
             waited = tries - remaining
             time.sleep(BACKOFF_SECONDS * waited * random.uniform(0.5, 1.5))

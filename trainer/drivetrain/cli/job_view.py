@@ -28,7 +28,7 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
     rows += [(f"run {run['attempt']}", _run_in_words(run)) for run in job.get("runs") or ()]
     rows += [(f"alert {one['alert']}", one["detail"]) for one in job.get("alerts") or ()]
     if num_dropped := job.get("num_dropped_samples"):
-        rows.append(("dropped", f"{num_dropped:,} samples for want of room; training went on"))
+        rows.append(("dropped", f"{num_dropped:,} samples; the buffer was full"))
     values = sorted((result.get("metrics") or {}).items())
     if values:
         rows.append(("result", ", ".join(f"{name} {value:.6g}" for name, value in values)))

@@ -199,7 +199,7 @@ def _wait(gateway: "Gateway", job_id: str) -> Item:
 
 
 def _finish(job: Item) -> None:
-    """The result of a job that was waited for; raises where it did not succeed."""
+    """Print the result of a finished job; raises if it did not succeed."""
     state = job["state"]
     if state == "rejected":
         raise _refusal(job["refusal"])

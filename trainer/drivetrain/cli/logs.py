@@ -1,4 +1,4 @@
-"""Printing a job's logs: what is there, or all until the job has ended."""
+"""Printing a job's logs: the current ones, or all until the job has ended."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ POLLS_AFTER_THE_END = 4
 
 
 class _Printer:
-    """Lines with their rank before them, where several ranks are shown."""
+    """Lines, prefixed with the rank if several ranks are shown."""
 
     def __init__(self, rank: int | None) -> None:
         self._rank = rank

@@ -17,7 +17,7 @@ NODE_COLUMNS = (
 
 @app.callback()
 def node() -> None:
-    """Keeps `list` a verb, though it is the only one yet."""
+    """Keeps `list` a subcommand, although it is the only one so far."""
 
 
 @app.command(name="list")
@@ -29,7 +29,7 @@ def list_nodes(output: OutputOption = Format.TABLE) -> None:
 
 
 def _holders(node: Item) -> str:
-    """Each holding job once, with the number of its slots."""
+    """Each job that holds slots, with their number."""
     slots: dict[str, int] = {}
     for slot in node["slots"]:
         if slot.get("job_id"):

@@ -1,8 +1,8 @@
-"""How answers are written: tables for people, JSON or YAML for programs.
+"""How results are written: tables for people, JSON or YAML for programs.
 
-Answers go to standard output; progress, notes and errors go to standard error. Without a terminal,
-or with NO_COLOR, everything is plain lines. Texts from the platform may hold anything a program
-printed, so control characters reach no terminal.
+Results go to standard output; progress, notes and errors go to standard error. Without a terminal,
+or with NO_COLOR, everything is plain lines. Texts from the platform may contain anything that a
+program printed, so control characters are never written to a terminal.
 """
 
 import json
@@ -39,7 +39,7 @@ def field_column(title: str, name: str, *, is_number: bool = False) -> Column:
 
 
 def text_of(value: Any) -> str:
-    """A value in a cell; nothing known is a dash."""
+    """A value in a cell; a dash for an unknown value."""
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
@@ -52,7 +52,7 @@ def text_of(value: Any) -> str:
 
 
 def write_list(items: Sequence[Item], columns: Sequence[Column], form: Format, empty: str) -> None:
-    """A list of items; `empty` says in a table that there are none."""
+    """A list of items; in table form, `empty` is printed if there are none."""
     if form is not Format.TABLE:
         write_value(list(items), form)
     elif not items:
@@ -62,11 +62,11 @@ def write_list(items: Sequence[Item], columns: Sequence[Column], form: Format, e
 
 
 def write_record(item: Item, form: Format, rows: Sequence[tuple[str, str]]) -> None:
-    """One thing: names and texts below each other, or the whole value."""
+    """One item: lines of name and text, or the whole value."""
     if form is not Format.TABLE:
         write_value(item, form)
         return
-    # Names too: those of a record's headers are its sender's.
+    # Names too: the names of a record's headers come from its sender.
     shown = [(clean(name).replace("\n", " "), clean(text)) for name, text in rows]
     width = max(len(name) for name, _ in shown)
     for name, text in shown:
@@ -103,7 +103,7 @@ def write_error(error: CliError) -> None:
 
 
 def clean(text: str) -> str:
-    """Without what would steer a terminal: control characters other than newline and tab."""
+    """The text without control characters that would affect a terminal (newline and tab stay)."""
     if text.isprintable():
         return text
     return "".join(
@@ -117,7 +117,7 @@ def is_lively(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def _write_table(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
-    """Aligned columns, nothing cut off: an id that is copied must be whole."""
+    """Aligned columns, never truncated: ids must be complete when copied."""
     shown = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in cells]
     table = [[column.title for column in columns], *shown]
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]

@@ -1,9 +1,10 @@
 """Packing a directory of code: the same files give the same bytes, so code is stored once.
 
 Left out: `.git`, `__pycache__`, `.venv` anywhere, `runs` at the top, and what `.drivetrainignore`
-names (one pattern a line as for a shell; with a slash it is held to the whole path, else to each
-name; a slash at its end means directories only). Links to files are packed as the files they point
-to. What cannot be packed is refused by name, never silently left out.
+lists (one shell pattern per line; a pattern with a slash is matched against the whole path, else
+against each name; a slash at its end means directories only). Links to files are packed as the
+files they point to. A file that cannot be packed is an error with its name, never silently left
+out.
 """
 
 import gzip
@@ -57,7 +58,7 @@ def pack(directory: Path) -> Package:
     rules = [_rule(line) for line in (*_ALWAYS_IGNORED, *_ignore_lines(directory))]
     buffer = io.BytesIO()
     num_files = num_bytes = 0
-    # Neither a time nor a file name goes into the header of the gzip.
+    # The gzip header contains neither a time nor a file name.
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", filename="", mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -127,7 +128,7 @@ def _files(directory: Path, prefix: str, rules: list[_Rule]) -> Iterator[tuple[s
 
 def _read(path: Path, limit: int) -> bytes:
     try:
-        # Checked first: reading a pipe would block for ever.
+        # Checked first: reading a pipe would block forever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise InvalidInput(f"{path} is neither a file nor a directory", fix=IGNORE_FIX)
         with path.open("rb") as file:
@@ -143,7 +144,7 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _member(name: str, path: Path, size: int) -> tarfile.TarInfo:
-    """Only what the content means: whether a file is executable, not whose it is or when."""
+    """Only whether the file is executable; no owner and no times."""
     member = tarfile.TarInfo(name)
     member.size = size
     member.mode = 0o755 if os.access(path, os.X_OK) else 0o644

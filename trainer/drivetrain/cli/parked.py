@@ -23,7 +23,7 @@ from drivetrain.cli.session import LimitOption, OutputOption, segment
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
 
-app = session.make_group("Look at records that no service could handle; replay or discard them.")
+app = session.make_group("Show, replay or discard records that no service could handle.")
 
 PAGE_ITEMS = 500
 
@@ -54,7 +54,7 @@ UntilOption = Annotated[
 AfterOption = Annotated[
     str | None,
     typer.Option(
-        "--after", metavar="PLACE", help="Continue after this place, as the last list printed it."
+        "--after", metavar="PLACE", help="Continue after the position that the last list printed."
     ),
 ]
 
@@ -152,7 +152,7 @@ def replay(
     until: UntilOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Publish records again on their topics, with their ids: services that handled one drop it."""
+    """Publish records again on their topics. Services that have handled a record drop it."""
     chosen = _filter(service, topic, reason, type_name, since, until)
     _decide("replay", "replayed", _one_or_all(parked_id, is_all, chosen), {}, output)
 
@@ -184,7 +184,7 @@ def _filter(
     since: str | None,
     until: str | None,
 ) -> dict[str, str]:
-    """What was given, by the names of the API."""
+    """The given options, by the names of the API."""
     given = {
         "service": service,
         "topic": topic,
@@ -199,13 +199,13 @@ def _filter(
 def _one_or_all(
     parked_id: str | None, is_all: bool, chosen: dict[str, str]
 ) -> str | dict[str, str]:
-    """The id of one record, or the filter of many. Raises InvalidInput unless it is one of them."""
+    """The id of one record, or a filter. Raises InvalidInput unless exactly one is given."""
     if parked_id is not None and not is_all and not chosen:
         return parked_id
     if parked_id is None and is_all:
         return chosen
     raise InvalidInput(
-        "name one record, or all that match",
+        "name one record, or use --all",
         fix="RECORD alone, or --all with options like --reason",
     )
 
@@ -226,11 +226,11 @@ def _decide(
         return
     write_line(text if answer["is_confirmed"] else f"{text}; {session.UNCONFIRMED}")
     if skipped := answer.get("num_skipped"):
-        write_note(f"{skipped:,} cannot be replayed: too large to be kept, or of an unknown topic")
+        write_note(f"{skipped:,} cannot be replayed: too large to keep, or from an unknown topic")
 
 
 def _decide_all(gateway: "Gateway", verb: str, body: dict[str, Any]) -> dict[str, Any]:
-    """One request after another: each works for a bounded time and returns where to continue."""
+    """Repeat the request until all are done: each one is bounded in time."""
     total = {"num_records": 0, "num_skipped": 0, "is_confirmed": True}
     while True:
         answer = gateway.post(f"/v1/parked/{verb}", body)

@@ -34,7 +34,7 @@ def _metric(text: str) -> tuple[str, float]:
     if not equals or not name:
         raise InvalidInput(f"{text!r:.200} is not a metric", fix=fix)
     try:
-        # NaN and the infinities pass: that training diverged is worth an alert.
+        # NaN and the infinities are accepted: diverged training raises an alert.
         value = float(number)
     except ValueError:
         raise InvalidInput(f"{text!r:.200}: {number!r:.80} is not a number", fix=fix) from None

@@ -28,12 +28,12 @@ RequestIdOption = Annotated[
     typer.Option(
         "--request-id",
         metavar="ID",
-        help="Your own id for this request: the same id is the same job or study.",
+        help="Your own id for this request: a repeated id is the same job or study.",
     ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many.")]
 
-# For a command that was sent while the service that decides has not answered.
+# For a command that was sent but not confirmed by the service yet.
 UNCONFIRMED = "requested, not confirmed yet"
 
 

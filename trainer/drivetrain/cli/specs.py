@@ -1,8 +1,8 @@
-"""From a file to a request: the YAML read, `--set` applied, checked by the contract, code uploaded.
+"""From a file to a request: read the YAML, apply `--set`, check the contract, upload the code.
 
-The contract is checked before anything is sent, with the platform's own messages, and errors
-are named with the line of the file. `code: DIRECTORY` in a job is packed, uploaded under its
-digest, and replaced by {uri, sha256}; that comes last, when all else is known to be right.
+The contract is checked before anything is sent, with the platform's own messages, and errors show
+the line of the file. `code: DIRECTORY` in a job is packed, uploaded under its digest, and replaced
+by {uri, sha256}. This is the last step, after everything else was checked.
 """
 
 import sys
@@ -71,7 +71,7 @@ def _mapping(document: Document) -> dict[str, Any]:
 
 
 def _assign(spec: dict[str, Any], settings: Sequence[str]) -> set[str]:
-    """Carry out each `--set PATH=VALUE`; the value is read as YAML. Returns the paths."""
+    """Apply each `--set PATH=VALUE`; the value is read as YAML. Returns the paths."""
     assigned = set()
     for setting in settings:
         path, equals, text = setting.partition("=")

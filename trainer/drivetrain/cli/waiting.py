@@ -1,8 +1,9 @@
 """Waiting for a job or study to end, and showing how far it is.
 
-The platform is polled once a second and may be unavailable in between: nothing is lost, for what is
-waited for does not run here. Only a long silence ends the waiting, with the code of an unreachable
-platform. Bars are drawn on a terminal; elsewhere a line is written whenever something has changed.
+The platform is polled once a second and may be unavailable in between: nothing is lost, because the
+job does not run in this process. Waiting ends only after the platform has not responded for a long
+time, with the exit code of an unreachable platform. On a terminal a bar is drawn; elsewhere a line
+is written after each change.
 """
 
 import os
@@ -19,7 +20,7 @@ from drivetrain.cli.output import Item, clean, is_lively, write_note
 
 POLL_SECONDS = 1.0
 GIVE_UP_SECONDS = 15 * 60.0
-# A line at every tenth of the way is enough for a log file.
+# One line per tenth of the steps is enough for a log file.
 LINES_PER_RUN = 10
 
 FINAL_JOB_STATES = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
@@ -48,7 +49,7 @@ def wait(
     final: frozenset[str],
     hint: str,
 ) -> Item:
-    """Poll until the state is final; returns the last answer. `hint` is printed on Ctrl-C."""
+    """Poll until the state is final; returns the last response. `hint` is printed on Ctrl-C."""
     try:
         return _wait(fetch, status_of, final)
     except Interrupted:
@@ -69,7 +70,7 @@ def _wait(
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since > GIVE_UP_SECONDS:
                     raise
-                display.show(Status("the platform does not answer; retrying"))
+                display.show(Status("the platform does not respond; retrying"))
             else:
                 silent_since = None
                 status = status_of(item)
