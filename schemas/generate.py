@@ -1,8 +1,8 @@
-"""Writes what is published of the contracts: JSON Schemas, AsyncAPI document, catalogue.
+"""Generates the published contracts: JSON Schemas, AsyncAPI document, catalogue.
 
-`python schemas/generate.py` writes, `--check` writes nothing and exits with 1 where a file differs,
-`--release` takes the schemas over as released ones (tests/golden/schemas) unless that would break
-their readers. The same classes give the same bytes.
+`python schemas/generate.py` writes, `--check` writes nothing and exits with 1 if a file differs,
+`--release` copies the schemas to the released ones (tests/golden/schemas) unless that would break
+their readers. The output is deterministic.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def documents() -> dict[Path, str]:
 
 
 def differing(files: dict[Path, str]) -> list[Path]:
-    """What `write` would change."""
+    """The files that `write` would change."""
     stale = [path for path, text in files.items() if _text(path) != text]
     return sorted(stale + [path for path in JSON.glob("*.json") if path not in files])
 
@@ -54,7 +54,7 @@ def write(files: dict[Path, str]) -> list[Path]:
 
 
 def release() -> list[str]:
-    """Take the schemas over as released ones. Returns what stands against it."""
+    """Copy the schemas to the released ones. Returns the violations, if there are any."""
     payload_classes = list(all_kinds().values())
     broken = []
     for payload_class in payload_classes:
@@ -79,7 +79,7 @@ def _text(path: Path) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on differences")
-    parser.add_argument("--release", action="store_true", help="freeze the schemas of today")
+    parser.add_argument("--release", action="store_true", help="freeze the current schemas")
     options = parser.parse_args()
     if options.check:
         stale = differing(documents())

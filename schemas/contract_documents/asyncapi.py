@@ -1,7 +1,7 @@
 """One AsyncAPI 3.0 document: every topic as a channel, every event type as a message.
 
-Seen from the platform: it receives what travels on `commands.*` and sends all else. Payloads are
-references to the JSON Schemas beside the document; keys, partitions and retention stand in the
+From the platform's point of view: it receives `commands.*` and sends everything else. Payloads are
+references to the JSON Schemas next to the document; keys, partitions and retention are in the
 Kafka bindings.
 """
 
@@ -23,8 +23,8 @@ PARKED = "parked.record"
 _ABOUT = """\
 The events of Drivetrain, on Apache Kafka. Envelope: CloudEvents 1.0 by the Kafka protocol binding,
 binary mode written, structured mode accepted. Topic names begin with a prefix that an installation
-may change. Generated from schemas/drivetrain_schemas by `make gen`; how to submit a job by event
-stands in docs/guides/submit-by-event.md.
+may change. Generated from schemas/drivetrain_schemas by `make gen`; docs/guides/submit-by-event.md
+describes how to submit a job by event.
 """
 
 
@@ -64,7 +64,7 @@ def text(document: Document) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """YAML without anchors, which readers of the document would have to follow."""
+    """YAML without anchors, so that readers of the document need not resolve them."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -75,7 +75,7 @@ def message_name(payload_class: type[Payload]) -> str:
 
 
 def names_of(payload_classes: list[type[Payload]]) -> list[str]:
-    """The messages of a topic; a parked record keeps the form it came in."""
+    """The messages of a topic; a parked record keeps its original form."""
     return [message_name(each) for each in payload_classes]
 
 
@@ -110,12 +110,12 @@ def _channel(topic: Topic, names: list[str]) -> Document:
 
 
 def key(topic: Topic) -> str:
-    return "as it came" if topic.name.startswith("parked.") else topic.key
+    return "the original key" if topic.name.startswith("parked.") else topic.key
 
 
 def retention(topic: Topic) -> str:
     if topic.retention_ms == FOR_EVER:
-        return "Kept for ever."
+        return "Kept forever."
     hours = topic.retention_ms // 3_600_000
     return f"Kept for {hours // 24} days." if hours >= 48 else f"Kept for {hours} h."
 
@@ -167,7 +167,7 @@ def _message(payload_class: type[Payload]) -> Document:
 
 
 def meaning(payload_class: type[Payload]) -> str:
-    """The docstring of the class: what the event says."""
+    """The docstring of the class: what the event means."""
     lines = (payload_class.__doc__ or "").strip().splitlines()
     return "\n".join(line.strip() for line in lines)
 
@@ -181,18 +181,20 @@ def _headers() -> Document:
         "description": "CloudEvents attributes as Kafka headers, UTF-8.",
         "required": ["ce_specversion", "ce_id", "ce_source", "ce_type"],
         "properties": {
-            "content-type": words("Of the value.", const="application/json"),
+            "content-type": words("The media type of the value.", const="application/json"),
             "ce_specversion": words("CloudEvents version.", const=SPEC_VERSION),
-            "ce_id": words("Unique per source. A record sent again keeps it.", maxLength=512),
-            "ce_source": words("Who says so, as a URI reference.", maxLength=512),
+            "ce_id": words("Unique per source; a repeated record keeps it.", maxLength=512),
+            "ce_source": words("The sender, as a URI reference.", maxLength=512),
             "ce_type": words("The event type."),
-            "ce_time": words("When it happened; else the record's timestamp.", format="date-time"),
-            "ce_subject": words("The key once more.", maxLength=512),
-            "ce_dataschema": words("Names type and version; without it, version 1."),
-            "ce_tenantid": words("Whose it is.", default=DEFAULT_TENANT),
+            "ce_time": words(
+                "When it happened; by default, the record's time.", format="date-time"
+            ),
+            "ce_subject": words("The same value as the key.", maxLength=512),
+            "ce_dataschema": words("Type and version; without it, version 1."),
+            "ce_tenantid": words("The tenant.", default=DEFAULT_TENANT),
             "ce_sequence": words("Numbers the events of one (topic, key) without a gap."),
             "ce_correlationid": words("The id of the first request.", maxLength=512),
-            "ce_causationid": words("The id of the event that led to this one.", maxLength=512),
+            "ce_causationid": words("The id of the event that caused this one.", maxLength=512),
             "ce_traceparent": words("W3C Trace Context."),
         },
     }
@@ -201,13 +203,13 @@ def _headers() -> Document:
 def _parked_message() -> Document:
     facts = {
         "x-parked-id": "The id by which it can be shown and replayed.",
-        "x-parked-reason": "Why, for machines.",
-        "x-parked-detail": "Why, for people.",
-        "x-parked-topic": "Where it came from.",
-        "x-parked-partition": "Where it came from.",
-        "x-parked-offset": "Where it came from.",
+        "x-parked-reason": "The reason, for machines.",
+        "x-parked-detail": "The reason, for people.",
+        "x-parked-topic": "The original topic.",
+        "x-parked-partition": "The original partition.",
+        "x-parked-offset": "The original offset.",
         "x-parked-at": "When it was parked.",
-        "x-parked-service": "Who parked it.",
+        "x-parked-service": "The service that parked it.",
     }
     properties = {
         name: {"type": "string", "description": description} for name, description in facts.items()
@@ -215,8 +217,8 @@ def _parked_message() -> Document:
     return {
         "name": "parked record",
         "title": "ParkedRecord",
-        "summary": "A record that could not be handled: key, value and headers as they came.",
+        "summary": "A record that could not be handled: with its original key, value and headers.",
         "contentType": "application/octet-stream",
         "headers": {"type": "object", "properties": properties},
-        "payload": {"description": "The original bytes, whatever they are."},
+        "payload": {"description": "The original bytes."},
     }

@@ -10,22 +10,22 @@ from drivetrain_schemas.topics import TOPICS
 _HEAD = """\
 # Contracts
 
-What travels between Drivetrain's services, and between them and other systems. The source is the
-package `drivetrain_schemas`; this page, [asyncapi.yaml](asyncapi.yaml) and the JSON Schemas in
-[json/](json) are made from it by `make gen` and checked by `make check`. Do not edit them.
+The events between Drivetrain's services, and between them and other systems. The source is the
+package `drivetrain_schemas`. This page, [asyncapi.yaml](asyncapi.yaml) and the JSON Schemas in
+[json/](json) are generated from it by `make gen` and checked by `make check`. Do not edit them.
 
-- Form: [CloudEvents 1.0](https://cloudevents.io) on Kafka. Binary mode is written, structured mode
-  (`application/cloudevents+json`) is read too. The version of an event type stands at the end of
-  `ce_dataschema`; without one, version 1 is meant.
+- Format: [CloudEvents 1.0](https://cloudevents.io) on Kafka. Binary mode is written; structured
+  mode (`application/cloudevents+json`) is read too. The version of an event type is the last part
+  of `ce_dataschema`; the default is version 1.
 - To submit a job from another system, see the
   [guide](../docs/guides/submit-by-event.md) and its examples.
-- Readers of events skip fields they do not know. Commands with unknown fields are refused, so roll
-  out a new optional field of a command to its reader first.
+- Readers of events ignore fields they do not know. Commands with unknown fields are refused, so
+  deploy a new optional field of a command to its reader first.
 - A field that is not required is left out when it has no value; null counts as left out.
 - A released (type, version) changes only by new optional fields; anything else is a new type. The
   released schemas are kept in [tests/golden/schemas](../tests/golden/schemas), a full record of
   each type in [tests/golden](../tests/golden). `python schemas/generate.py --release`
-  takes compatible changes over into the released ones and refuses all others.
+  copies compatible changes to the released ones and refuses all others.
 """
 
 
@@ -81,11 +81,11 @@ def _entry(payload_class: type[Payload]) -> str:
 
 
 def _producer_words(producer: str) -> str:
-    return {"any": "anybody", "pod": "pods"}.get(producer, f"the {producer} service")
+    return {"any": "any system", "pod": "pods"}.get(producer, f"the {producer} service")
 
 
 def _type_words(field: Schema, root: Schema) -> str:
-    """A field's type in few words; the JSON Schema has the rest."""
+    """A short form of a field's type; the JSON Schema has the details."""
     if "$ref" in field:
         name = field["$ref"].removeprefix("#/$defs/")
         target = root["$defs"][name]

@@ -1,10 +1,10 @@
 """Full-transitive compatibility: a released event type may only gain optional fields.
 
 `violations` compares the current schema with the released one and names every other change: both
-wider and narrower types, since old readers meet new events and new readers meet old ones. The value
-of a default may change too: every writer writes its defaults out, so no stored record depends on
-one (docs/decisions/0009-defaults.md). The relation is transitive, so comparing with the last
-release is comparing with all of them.
+wider and narrower types, since old readers read new events and new readers read old ones. The value
+of a default may change too: every writer includes default values, so no stored record depends on
+one (docs/decisions/0009-defaults.md). The relation is transitive, so a comparison with the
+last release covers all earlier ones.
 """
 
 from typing import Any

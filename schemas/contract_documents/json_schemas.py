@@ -1,8 +1,8 @@
 """One JSON Schema (2020-12) per event type and version.
 
-Commands are closed: an unknown field is refused, at any depth. Events are open: a reader must skip
-fields it does not know, so that a newer writer can add optional ones. A field that the classes
-allow to stand at None is published as optional and never null, since None is not written.
+Commands are closed: an unknown field is refused, at any depth. Events are open: a reader must
+ignore fields it does not know, so that a newer writer can add optional ones. A field that may be
+None in the classes is published as optional and never null, since None is not written.
 """
 
 import json
@@ -22,7 +22,7 @@ def file_name(payload_class: type[Payload]) -> str:
 
 def json_schema(payload_class: type[Payload]) -> Schema:
     kind = payload_class.kind
-    # Of a command its writer wants to know what may be written; of an event, its reader what comes.
+    # For a command, describe what a writer may send; for an event, what a reader may receive.
     made = payload_class.model_json_schema(
         mode="validation" if kind.is_command else "serialization"
     )
@@ -34,7 +34,7 @@ def text(schema: Schema) -> str:
 
 
 def _plain(node: Any, is_closed: bool) -> Any:
-    """Without what only Python or OpenAPI means: generated titles, None, `discriminator`."""
+    """Without parts that only Python or OpenAPI uses: generated titles, None, `discriminator`."""
     if isinstance(node, list):
         return [_plain(item, is_closed) for item in node]
     if not isinstance(node, dict):
@@ -66,7 +66,7 @@ def _without_null(node: Schema) -> Schema:
 
 
 def _with_checked_names(node: Schema) -> Schema:
-    """A mapping whose names have a form: `patternProperties` alone would admit any other name."""
+    """A mapping with a pattern for names: `patternProperties` alone would allow other names."""
     if "patternProperties" not in node:
         return node
     ((pattern, values),) = node["patternProperties"].items()

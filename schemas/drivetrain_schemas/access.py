@@ -1,8 +1,8 @@
-"""Who may read and write which topic: the one table that the broker's access lists are made from.
+"""Who may read and write which topic: the one table from which the broker's ACLs are made.
 
-A service reads what its handlers take and writes what it produces, and sets aside on its own parked
-topic. Pods write and read nothing. A client is everybody else, people and other systems: it sends
-commands and reads events. What is not listed here is refused.
+A service reads the topics of its handlers, writes the events it produces, and parks records on its
+own parked topic. Pods only write. Clients are all others, people and other systems: they send
+commands and read events. What is not listed here is refused.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Access:
 
 def _service(name: str, reads: tuple[Topic, ...], writes: tuple[Topic, ...]) -> Access:
     own = parked_topic(name)
-    # Its own `replay` command reads what it has set aside.
+    # Its own `replay` command reads the records that it parked.
     return Access(tuple(dict.fromkeys((*reads, own))), tuple(dict.fromkeys((*writes, own))))
 
 
@@ -56,7 +56,7 @@ ACCESS: dict[str, Access] = {
     "metrics": _service("metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS), (EVENTS_ALERTS,)),
     "cost": _service("cost", (EVENTS_JOBS,), (EVENTS_CHARGES,)),
     "hpo": _service("hpo", (COMMANDS_STUDIES, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_STUDIES)),
-    # It sends people's commands, and puts a parked record back on the topic that it came from.
+    # It sends people's commands, and publishes parked records on their original topics.
     "gateway": _service(
         "gateway",
         (*_EVENTS, *_COMMANDS, REPORTS, *_PARKED),

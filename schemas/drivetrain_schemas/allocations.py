@@ -1,7 +1,7 @@
 """Allocations: a run's slots from grant to release. Never edited, only released.
 
-The owner pays from `granted_at` to `paid_ends_at`; these times and `released_at` are the only ones
-that price anything.
+The owner pays from `granted_at` to `paid_ends_at`; only these times and `released_at` are used for
+prices.
 """
 
 from typing import Annotated
@@ -15,7 +15,7 @@ from drivetrain_schemas.units import Attempt, Fence
 
 
 class SlotRef(Value):
-    """One slot: its node and its number there."""
+    """One slot: its node and its index on the node."""
 
     node_id: NodeId
     slot: Annotated[int, Field(ge=0, le=99_999)]
@@ -43,8 +43,8 @@ class AllocationGranted(_OfAllocation):
 class AllocationReleased(_OfAllocation):
     """The slots are free again; the pods were proven gone before `released_at`.
 
-    The owner pays until `paid_ends_at`, the end of the last pod; from then on it is the platform's
-    own cost. Events of earlier releases lack it: they are paid until `released_at`.
+    The owner pays until `paid_ends_at`, the end of the last pod; after it, the platform pays.
+    Events of earlier releases do not have it: they are paid until `released_at`.
     """
 
     released_at: UtcTime

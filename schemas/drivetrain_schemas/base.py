@@ -1,8 +1,8 @@
 """What all payloads share: frozen values, aware UTC times, and the fields that name an event type.
 
-Reading an event ignores unknown fields at every depth, so an older reader takes a newer writer's
+Reading an event ignores unknown fields at every depth, so an older reader accepts a newer writer's
 event. Requests of people and other systems (commands, and `Strict` values) refuse them instead,
-because a job with a misspelt field that is silently dropped does something else than was asked.
+because if a misspelt field were silently dropped, the job would not do what was requested.
 `EventKind.unknown_fields` says which of the two `envelope.parse` does.
 """
 
@@ -19,15 +19,15 @@ from drivetrain_schemas.topics import Topic
 
 
 def canonical_json(value: BaseModel) -> str:
-    """One text per meaning, whatever the order of fields and whether defaults were written.
+    """One text per meaning, independent of the order of fields and of written defaults.
 
-    Requests are compared by it, because to Python 1, 1.0 and true are equal.
+    Requests are compared by it, because in Python 1, 1.0 and true are equal.
     """
     return json.dumps(value.model_dump(mode="json"), sort_keys=True)
 
 
 class Misfit(ValueError):
-    """An invalid value: what is wrong, how to fix it, and which field below it is meant."""
+    """An invalid value: the problem, the fix, and the field below it that has the problem."""
 
     def __init__(self, message: str, *, fix: str, field: str = "") -> None:
         super().__init__(message)
@@ -106,7 +106,7 @@ class Payload(Value):
     def key(self) -> str:
         """The Kafka key: the id whose order matters on this topic."""
         key = getattr(self, self.kind.topic.key)
-        assert key is not None, f"{self.kind.type} is written with {self.kind.topic.key}"
+        assert key is not None, f"{self.kind.type} needs {self.kind.topic.key}"
         return str(key)
 
     def key_within(self, tenant_id: str) -> str:
@@ -122,7 +122,7 @@ KINDS: dict[tuple[str, int], type[Payload]] = {}
 def event(
     type_name: str, *, topic: Topic, producer: str, version: int = 1
 ) -> Callable[[type[P]], type[P]]:
-    """Class decorator: name the event type and enter it in the registry."""
+    """Class decorator: set the event type and add it to the registry."""
 
     def register(payload: type[P]) -> type[P]:
         assert (type_name, version) not in KINDS, f"{type_name} v{version} is declared twice"

@@ -1,7 +1,7 @@
 """Charges: money for measured slot-time. Append-only; a correction is a reversing row.
 
-A reversing row names the charge that it takes back, for the same slots and time at the negative
-amount; what is right instead follows as a charge of its own.
+A reversing row names the charge that it reverses, for the same slots and time with the negative
+amount; the correct amount follows as a separate charge.
 """
 
 from typing import Annotated
@@ -19,7 +19,7 @@ class ChargeRecorded(Payload):
     """`num_slots` slots from `starts_at` (in) to `ends_at` (out) at one price, rounded once.
 
     The same slots, held from `ends_at` to `platform_ends_at` after the last pod had ended, are the
-    platform's own cost: `platform_micro_usd` at the same price, which nobody is charged.
+    platform's own cost: `platform_micro_usd` at the same price, which is not charged.
     """
 
     charge_id: ChargeId

@@ -1,8 +1,8 @@
 """How checkpoints are named in an object store, and which of them are never deleted.
 
 The key of a manifest is `checkpoints/<tenant>/<job>/f<fence>-s<step>-<8 hex>/manifest.json`. Names
-of directories sort as checkpoints follow each other: highest fence last, then highest step. The
-eight digits differ from save to save, so no directory is written twice.
+of directories sort in the order of checkpoints: highest fence last, then highest step. The eight
+digits differ from save to save, so no directory is written twice.
 """
 
 import re
@@ -34,7 +34,7 @@ def directory_name(fence: int, step: int, save_number: int, nonce: int) -> str:
 
 
 def parse_name(name: str) -> CheckpointOrder | None:
-    """None where this is not the name of a checkpoint's directory."""
+    """None if this is not the name of a checkpoint's directory."""
     matched = _NAME.fullmatch(name)
     return None if matched is None else _order_of(matched)
 
@@ -46,10 +46,10 @@ def find_name(text: str) -> CheckpointOrder | None:
 
 
 def never_deleted(good: Iterable[CheckpointOrder]) -> frozenset[CheckpointOrder]:
-    """What no retention may delete, out of all good ones (docs/architecture.md, rule 9).
+    """The good checkpoints that retention must not delete (docs/architecture.md, rule 9).
 
     The two newest; and of each earlier fence the two newest, until the newest fence has passed
-    their step: a run that began again at step 0 must not replace the progress of the one before.
+    their step: a run that restarted at step 0 must not replace the progress of the one before.
     """
     order = sorted(good, reverse=True)
     kept = set(order[:MIN_NEWEST])

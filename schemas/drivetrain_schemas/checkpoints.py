@@ -1,4 +1,4 @@
-"""Checkpoints: saved training state, the manifest that makes it complete, and its history."""
+"""Checkpoints: saved training state, the manifest that completes it, and its history."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -65,7 +65,7 @@ class SaveFailure(StrEnum):
     STORE_FULL = "store_full"
     STORE_ERROR = "store_error"
     RANK_MISSING = "rank_missing"  # a rank did not write its part in time
-    OVERDUE = "overdue"  # the job's policy asks for one by now, and none has arrived
+    OVERDUE = "overdue"  # one is due by the job's policy, and none has arrived
     OTHER = "other"
 
 
@@ -134,7 +134,7 @@ class CheckpointPinned(_OfCheckpoint):
 
 @event("checkpoint.pin", topic=COMMANDS_JOBS, producer="any")
 class CheckpointPin(Payload):
-    """Keep this checkpoint whatever retention decides."""
+    """Keep this checkpoint regardless of retention."""
 
     job_id: JobId
     checkpoint_id: CheckpointId
@@ -142,7 +142,7 @@ class CheckpointPin(Payload):
 
 @event("checkpoint.pin_rejected", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointPinRejected(Payload):
-    """The checkpoint does not exist, or no longer."""
+    """The checkpoint does not exist, or was deleted."""
 
     job_id: JobId
     checkpoint_id: CheckpointId
@@ -167,7 +167,7 @@ class CheckpointWritten(Payload):
 
 @event("checkpoint.write_failed", topic=REPORTS, producer="pod")
 class CheckpointWriteFailed(Payload):
-    """A rank could not save its part of the checkpoint of this step; training goes on."""
+    """A rank could not save its part of the checkpoint of this step; training continues."""
 
     tenant_id: TenantId
     job_id: JobId
@@ -189,7 +189,7 @@ class _OfSaving(Payload):
 
 @event("checkpointing.failed", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
 class CheckpointingFailed(_OfSaving):
-    """The run continues without new checkpoints: after a failure more steps would be repeated.
+    """The run continues without new checkpoints: a failure would cause more steps to be repeated.
 
     It holds until `checkpointing.recovered` or the end of the run. `last_step` is that of the
     job's newest good checkpoint, `failed_step` that of the save which failed.

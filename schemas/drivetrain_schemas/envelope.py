@@ -1,10 +1,10 @@
-"""The outer form of every event: CloudEvents 1.0 over the Kafka protocol binding.
+"""The envelope of every event: CloudEvents 1.0 with the Kafka protocol binding.
 
 Binary mode is written (attributes in `ce_*` headers, the payload alone as value); structured mode
 (`content-type: application/cloudevents+json`, any case, parameters allowed) is read as well.
 `parse` turns a record into an `Event` or raises `InvalidEvent` with a machine-readable reason; it
-never guesses, and no bytes make it raise anything else. The extension attribute `runtoken` is
-reserved for a token that will prove which run a pod belongs to.
+never guesses, and raises nothing else for any bytes. The extension attribute `runtoken` is reserved
+for a token that will prove which run a pod belongs to.
 """
 
 import base64
@@ -164,7 +164,7 @@ def encode_headers(event: Event[Payload]) -> list[tuple[str, bytes]]:
 
 
 def data_schema(kind: EventKind) -> str:
-    """The name of the payload's JSON Schema, by which the version travels."""
+    """The name of the payload's JSON Schema, which contains the version."""
     return f"{_DATASCHEMA}{kind.type}:{kind.version}"
 
 
@@ -177,7 +177,7 @@ def parse(headers: Headers, value: bytes | None, *, timestamp_ms: int = 0) -> Ev
         return _parse(headers, value, timestamp_ms)
     except (InvalidEvent, MemoryError):
         raise
-    except Exception as error:  # whatever a decoder raises: the bytes cannot be read
+    except Exception as error:  # any exception of a decoder means that the bytes cannot be read
         raise InvalidEvent(InvalidReason.UNDECODABLE, f"{error!r:.500}") from error
 
 
@@ -213,9 +213,9 @@ def _parse(headers: Headers, value: bytes | None, timestamp_ms: int) -> Event[Pa
 
 
 def check_key(event: Event[Payload], key: bytes | None) -> None:
-    """Raises InvalidPayload where the key of its record is not the id that the event is about.
+    """Raises InvalidPayload if the key of its record is not the id that the event is about.
 
-    The key chooses the partition, within which there is an order. The topics of pods need none.
+    The key selects the partition, and only a partition is ordered. Topics of pods need no key.
     """
     topic = event.payload.kind.topic.name
     if not topic.startswith(("commands.", "events.")):
@@ -251,7 +251,7 @@ def _attributes(event: Event[Payload]) -> Attributes:
 
 
 def header(headers: Headers, name: str) -> str | None:
-    """The last header of this name, whatever its case."""
+    """The last header with this name, in any case."""
     found = [text for key, text in headers if key.lower() == name and text is not None]
     return found[-1].decode("utf-8", "replace") if found else None
 
@@ -327,7 +327,7 @@ def _media_type(content_type: str | None, name: str) -> str:
 
 
 def _require_json(media_type: str, name: str) -> None:
-    """The JSON format of CloudEvents takes `application/json`, its kin, and none at all."""
+    """The JSON format of CloudEvents allows `application/json`, `+json` types, and none."""
     if media_type and not media_type.endswith(("/json", "+json")):
         detail = f"{name}: {media_type:.120}: write application/json"
         raise InvalidEvent(InvalidReason.CONTENT_TYPE, detail)

@@ -1,6 +1,6 @@
-"""A validation error in words: the field, what is wrong, and the fix.
+"""A validation error as text: the field, the problem, and the fix.
 
-The words are for people who write YAML or JSON and need not know Python.
+The text is for people who write YAML or JSON and may not know Python.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every id: a prefix that names its kind, and the rule that makes it.
+"""Every id: a prefix for its kind, and the rule that derives it.
 
 Ids of jobs and studies are derived from the tenant and the request id, so the same request sent
 twice is the same job. Ids of what belongs to a job are derived from the job's id.

@@ -152,7 +152,7 @@ class JobQueued(Payload):
 
 
 class WaitingReason(StrEnum):
-    """The closed list of reasons for which a job waits."""
+    """The complete list of reasons why a job waits."""
 
     NO_FREE_DEVICES = "no_free_devices"
     BEHIND_HIGHER_PRIORITY = "behind_higher_priority"

@@ -19,7 +19,7 @@ from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import EVENTS_ALERTS, LOGS, METRICS
 from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal, Rank, Step
 
-# JSON has no such numbers; a diverged loss must still arrive.
+# JSON has no NaN and no infinity; a diverged loss must still arrive.
 SampleValue = float | Literal["nan", "inf", "-inf"]
 _NOT_FINITE = ("nan", "inf", "-inf")
 Session = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,32}$")]
@@ -33,7 +33,8 @@ def _are_samples(values: Any) -> Any:
         is_number = type(value) is float or type(value) is int
         if not (math.isfinite(value) if is_number else value in _NOT_FINITE):
             raise Misfit(
-                f"entry {index} is no sample", fix='write a finite number, "nan", "inf" or "-inf"'
+                f"entry {index} is not a sample",
+                fix='write a finite number, "nan", "inf" or "-inf"',
             )
     return tuple(values)
 

@@ -19,7 +19,7 @@ MARKER_KEY = ".drivetrain-store"
 
 
 class StoreFailure(StrEnum):
-    """What is wrong with the object store; the words are those of `SaveFailure`."""
+    """What is wrong with the object store; the names are those of `SaveFailure`."""
 
     UNAVAILABLE = "store_unavailable"
     READ_ONLY = "store_read_only"
@@ -28,7 +28,7 @@ class StoreFailure(StrEnum):
 
 
 class StoreMarker(Value):
-    """What the marker holds. By `store_id` a store that replaced another one is recognised."""
+    """The content of the marker. `store_id` shows if a store was replaced by another one."""
 
     format: Annotated[int, Field(ge=1, le=1)] = 1
     store_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
@@ -40,9 +40,9 @@ def new_marker() -> StoreMarker:
 
 
 def marker_problem(content: bytes | None, store_id: str | None) -> str | None:
-    """Why this marker does not make the store usable; None where it does.
+    """Why the store is not usable with this marker; None if it is usable.
 
-    `content` is None where there is no marker, `store_id` where any store will do.
+    `content` is None if there is no marker, `store_id` is None if any store is accepted.
     """
     if content is None:
         return f"it holds no {MARKER_KEY}: it is not mounted, or another one is in its place"
@@ -56,7 +56,7 @@ def marker_problem(content: bytes | None, store_id: str | None) -> str | None:
 
 
 def failure_of_errno(number: int | None) -> StoreFailure:
-    """What an error of the operating system says about a store that is a directory."""
+    """The failure of a store in a directory, from an error of the operating system."""
     if number in (errno.ENOSPC, errno.EDQUOT):
         return StoreFailure.FULL
     if number in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -67,7 +67,7 @@ def failure_of_errno(number: int | None) -> StoreFailure:
 
 
 def failure_of_code(code: str, status: int) -> StoreFailure:
-    """What an answer of an S3 says about it."""
+    """The failure of an S3 store, from its response."""
     if code in ("NoSuchBucket", "ServiceUnavailable", "SlowDown") or status in (503, 504):
         return StoreFailure.UNAVAILABLE
     if code in ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage") or status == 507:

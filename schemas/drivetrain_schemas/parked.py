@@ -1,6 +1,6 @@
 """Parked records: what people decided about records that a service could not handle.
 
-The records themselves travel on `parked.<service>`; these events say what became of them.
+The records themselves are on `parked.<service>`; these events say what was done with them.
 """
 
 from typing import Annotated

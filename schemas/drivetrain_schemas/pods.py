@@ -47,8 +47,8 @@ class PodSpec(Value):
     """`spec.json`: everything a shim needs. Written by the launcher, readable by the owner only.
 
     `devices` are the indices on the machine of the devices that the pod was granted, one for each
-    of its ranks; a pod sees no others. CPUs are shared and have none. `code_urls` are the places
-    that the job's code may come from, beside the object store.
+    of its ranks; a pod sees no others. CPUs are shared and have none. `code_urls` are the locations
+    besides the object store from which the job's code may be fetched.
     """
 
     pod_id: PodId
@@ -83,7 +83,7 @@ class StopNotice(Value):
 
 
 class PodIdentity(Value):
-    """`identity.json`: which process is the shim, even if its pid is used again later."""
+    """`identity.json`: identifies the shim's process, even if its pid is reused later."""
 
     boot_id: Annotated[str, StringConstraints(max_length=64)]
     pid: Annotated[int, Field(ge=1, le=2**22)]

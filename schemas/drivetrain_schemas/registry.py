@@ -1,4 +1,4 @@
-"""Every known event type by (type, version). Importing this module registers all nouns."""
+"""Every known event type by (type, version). Importing this module registers all of them."""
 
 from collections.abc import Mapping
 

@@ -31,7 +31,7 @@ class PodHeartbeat(Payload):
 
 @event("scheduler.beacon", topic=REPORTS, producer="scheduler")
 class SchedulerBeacon(Payload):
-    """Sent by the scheduler to itself: while it comes back, missing heartbeats mean something.
+    """Sent by the scheduler to itself: missing heartbeats count only while it is received.
 
     `run_id` is the key; there is one key for each partition, so the beacon reaches all of them.
     """

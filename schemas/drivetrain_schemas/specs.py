@@ -20,10 +20,10 @@ from drivetrain_schemas.text import UNSTORABLE, form, free_text
 # takes 128 KiB for one.
 MAX_SPEC_BYTES = 96 * 1024
 SPEC_BYTES_FIX = f"write at most {MAX_SPEC_BYTES}; put long texts into a file of the code"
-# What events may carry: some that were written before the limit above hold more.
+# The limit in events: some that were written before the limit above are larger.
 MAX_READABLE_SPEC_BYTES = 128 * 1024
 MAX_COMMAND_CHARACTERS = 64 * 1024
-MAX_SCALAR_INTEGER = 2**53  # what every language's JSON reader can hold
+MAX_SCALAR_INTEGER = 2**53  # the largest exact integer in every language's JSON reader
 MAX_SCALAR_CHARACTERS = 1024
 
 Name = Annotated[
@@ -46,7 +46,7 @@ Tag = Annotated[
         max_length=63,
     ),
 ]
-# The last value of each series, as a result or a checkpoint carries it; an event has 256 KiB.
+# The number of series in a result or a checkpoint; an event has at most 256 KiB.
 MAX_LAST_VALUES = 256
 MetricName = Annotated[
     str,
@@ -97,7 +97,7 @@ class Goal(StrEnum):
 
 
 class Code(Strict):
-    """A gzipped tar of the job's files in the object store, found by its content."""
+    """A gzipped tar of the job's files in the object store, with its SHA-256."""
 
     uri: Annotated[
         str, form("(s3|file)://[!-~]+", "s3://... or file://..., without spaces", max_length=1024)
@@ -106,7 +106,7 @@ class Code(Strict):
 
 
 class Metric(Strict):
-    """The value a job is judged by: `keep_best` and studies rank by it."""
+    """The job's main metric: `keep_best` and studies rank by it."""
 
     name: MetricName
     goal: Goal
@@ -131,7 +131,7 @@ class CheckpointPolicy(Strict):
 
 
 class Retries(Strict):
-    """A failed run is tried again `limit` times, each wait twice the last one."""
+    """A failed run is retried at most `limit` times; each wait is twice the last one."""
 
     limit: Annotated[Count, Field(ge=0, le=100)] = 5
     backoff_seconds: Annotated[Real, Field(ge=0, le=3600)] = 1.0
@@ -141,17 +141,17 @@ class Retries(Strict):
 Arguments = Annotated[
     tuple[Annotated[str, free_text(4096)], ...], Field(min_length=1, max_length=256)
 ]
-# Operators of a shell. Here they would be passed on as arguments, which nobody means.
+# Shell operators. Without a shell they would be passed as arguments, which is never intended.
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
 _INTERPRETERS = ("python", "bash", "sh", "torchrun")
-# What the platform sets for each rank: its place in the gang.
+# Variables that the platform sets for each rank.
 _PLATFORM_VARIABLES = frozenset(
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 )
 
 
 class JobSpec(Strict):
-    """What to run, on what, and how it is judged. Immutable once accepted.
+    """What to run, on which resources, and its main metric. Immutable once accepted.
 
     `command` is a list, or one line that is split as a shell splits it; no shell runs it.
     """
@@ -231,7 +231,7 @@ def spec_bytes(spec: JobSpec) -> int:
 
 
 class TrialOf(Strict):
-    """The trial that a job carries out."""
+    """The trial that a job runs."""
 
     study_id: StudyId
     number: Annotated[Count, Field(ge=0, le=1_000_000)]
@@ -257,7 +257,7 @@ def _split(line: str) -> tuple[str, ...]:
 
 
 def _relative_script(command: tuple[str, ...]) -> str | None:
-    """The script of the job that this command runs, where that can be seen."""
+    """The job's script that this command runs, if it can be recognised."""
     program = command[0]
     if program.startswith("./"):
         return program

@@ -1,8 +1,8 @@
 """Strict JSON for requests: no duplicate keys, no NaN, bounded depth and digits, and no text that
 cannot be stored (NUL, half a surrogate pair).
 
-What lenient parsers guess (which of two equal keys counts, what NaN means) is refused, because two
-services that guess differently would act on two different requests.
+Ambiguous input (duplicate keys, NaN) is refused, because two services that interpret it differently
+would act on two different requests.
 """
 
 import json
@@ -15,7 +15,7 @@ from drivetrain_schemas.text import UNSTORABLE
 MAX_DEPTH = 32
 MAX_DIGITS = 64
 
-# Where these occur, a text may be unstorable.
+# A text that contains one of these may be unstorable.
 _SUSPECT = re.compile(r"\\u0000|\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 

@@ -1,4 +1,4 @@
-"""Studies: a search over hyperparameters; each trial is carried out by exactly one job."""
+"""Studies: a search over hyperparameters; each trial is run by exactly one job."""
 
 import math
 from enum import StrEnum
@@ -154,7 +154,7 @@ class StudyFailed(Payload):
 
 @event("trial.proposed", topic=EVENTS_STUDIES, producer="hpo")
 class TrialProposed(Payload):
-    """A point of the space, and the job that carries it out."""
+    """A point of the space, and the job that runs it."""
 
     study_id: StudyId
     number: int

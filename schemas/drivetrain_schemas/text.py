@@ -1,7 +1,7 @@
-"""Texts with a pattern: the regular expression to check, and in words what it allows.
+"""Texts with a pattern: the regular expression, and a description of what it allows.
 
-Most readers cannot read a regular expression, so `errors` gives the words. Lengths are checked
-before the pattern and have a message of their own.
+`errors` shows the description, because it is easier to read than a regular expression. Lengths are
+checked before the pattern and have their own message.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BeforeValidator, StringConstraints
 
-# What to write instead, by pattern.
+# The descriptions, by pattern.
 WORDS: dict[str, str] = {}
 # NUL and half a surrogate pair: neither Postgres nor UTF-8 can hold them.
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -33,7 +33,7 @@ def _replace_unstorable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
-# For the output of programs: it must arrive whatever it is, so nothing in it is refused.
+# For the output of programs: it must always arrive, so nothing in it is refused.
 AS_PRINTED = BeforeValidator(_replace_unstorable)
 
 _NO_NUL = r"^[^\x00]*$"

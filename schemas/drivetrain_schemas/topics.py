@@ -11,7 +11,7 @@ FOR_EVER = -1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`key` is the payload field whose records stay in order; `retention_ms` -1 is for ever.
+    """`key` is the payload field whose records stay in order; `retention_ms` -1 keeps them forever.
 
     `parked_by` is the one service that parks records of this topic that cannot be read.
     """
@@ -41,7 +41,7 @@ SERVICES = ("scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway")
 
 
 def parked_topic(service: str) -> Topic:
-    """Where `service` sets aside what it cannot handle, with the original bytes."""
+    """The topic on which `service` parks records that it cannot handle, with the original bytes."""
     return Topic(f"parked.{service}", "event_id", FOR_EVER, "", partitions=1)
 
 
