@@ -7,12 +7,14 @@ killed writer left, half a file or an empty directory, goes once it is a day old
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import stat
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from drivetrain_schemas.object_store import failure_of_errno
 from services.runtime.errors import StoreError
@@ -42,12 +44,12 @@ class DirectoryStore:
     async def get(self, key: str) -> bytes:
         path = self._path(key)
         with self._as_store_error(path, missing=key):
-            return await asyncio.to_thread(path.read_bytes)
+            return await asyncio.to_thread(_read, path)
 
     async def stream(self, key: str) -> AsyncIterator[bytes]:
         path = self._path(key)
         with self._as_store_error(path, missing=key):
-            file = await asyncio.to_thread(path.open, "rb")
+            file = await asyncio.to_thread(_open_regular, path)
         with file:
             while True:
                 with self._as_store_error(path):
@@ -123,9 +125,11 @@ class DirectoryStore:
                 key = path.relative_to(self._root).as_posix()
                 if key.startswith(prefix):
                     try:
-                        found.append(ObjectInfo(key, path.stat().st_size))
+                        status = path.stat()
                     except FileNotFoundError:
                         continue  # deleted meanwhile
+                    if stat.S_ISREG(status.st_mode):
+                        found.append(ObjectInfo(key, status.st_size))
         return sorted(found, key=lambda item: item.key)
 
     def _remove_empty(self, folder: Path) -> None:
@@ -146,6 +150,25 @@ class DirectoryStore:
             raise StoreError(
                 f"object store: {path}: {error.strerror}", failure_of_errno(error.errno)
             ) from error
+
+
+def _read(path: Path) -> bytes:
+    with _open_regular(path) as file:
+        return file.read()
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Only files are objects: the open of a pipe would wait for ever, a device has no end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise FileNotFoundError(errno.ENOENT, "no regular file", str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, "no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def _raise_unless_missing(error: OSError) -> None:

@@ -1,12 +1,15 @@
 """Large checkpoints: read in turns whose progress is kept, committed by size where it is late."""
 
 import asyncio
+import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from drivetrain_schemas.base import Payload
+from drivetrain_schemas.checkpoint_names import MANIFEST
 from drivetrain_schemas.checkpoints import (
     CheckpointCommitted,
     CheckpointRejected,
@@ -19,6 +22,7 @@ from services.checkpoints.core.pace import Pace
 from services.checkpoints.reading import Reader
 from services.checkpoints.verification import check, read_shard
 from services.runtime.errors import StoreError
+from services.runtime.object_store import NoSuchObject
 from tests.handlers.checkpoints.builders import (
     JOB,
     key_of,
@@ -45,7 +49,8 @@ def read_keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     stream = FailingStore.stream
 
     def note(self: FailingStore, key: str) -> AsyncIterator[bytes]:
-        keys.append(key)
+        if not key.endswith(MANIFEST):
+            keys.append(key)
         return stream(self, key)
 
     monkeypatch.setattr(FailingStore, "stream", note)
@@ -125,6 +130,9 @@ class Slow(FailingStore):
 
     async def stream(self, key: str) -> AsyncIterator[bytes]:
         content = await self.get(key)
+        if key.endswith(MANIFEST):
+            yield content
+            return
         size = len(content) // 30
         for number in range(0, len(content), size):
             if number // size == self._num_pieces:
@@ -164,8 +172,12 @@ async def test_one_that_cannot_be_read_in_time_is_committed_by_its_sizes_and_rea
         await write_checkpoint(running.object_store, step)
         await running.tell(make_written(step))
 
+    stream = FailingStore.stream
+
     def fail(self: FailingStore, key: str) -> AsyncIterator[bytes]:
-        raise StoreError("the connection broke")
+        if not key.endswith(MANIFEST):
+            raise StoreError("the connection broke")
+        return stream(self, key)
 
     emitted = []
     with monkeypatch.context() as patch:
@@ -279,6 +291,43 @@ async def test_one_that_cannot_be_read_does_not_keep_others_from_being_read_agai
     await running.work()
 
     assert read_keys == [shard_key(20, 0), shard_key(20, 1)]
+
+
+async def test_no_more_of_a_manifest_is_read_than_one_may_have(
+    running: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its size was a moment ago."""
+    await write_checkpoint(running.object_store, 50)
+    num_pieces = 0
+
+    async def endless(self: FailingStore, key: str) -> AsyncIterator[bytes]:
+        nonlocal num_pieces
+        while True:
+            num_pieces += 1
+            yield b"x" * 2**20
+
+    monkeypatch.setattr(FailingStore, "stream", endless)
+    (rejected,) = await running.tell(make_written(50))
+    assert isinstance(rejected, CheckpointRejected)
+    assert rejected.reason is RejectedReason.MANIFEST_UNREADABLE
+    assert num_pieces == 17
+
+
+async def test_pipes_in_place_of_shards_hold_up_no_thread(running: Catalogue) -> None:
+    """A pipe has no size, and neither has the shard that its manifest names."""
+    key = await write_checkpoint(running.object_store, 50)
+    path = running.object_store._folder / shard_key(50, 1)
+    path.unlink()
+    os.mkfifo(path)
+    manifest = json.loads(await running.object_store.get(key))
+    manifest["shards"][1]["size_bytes"] = 0
+    await running.object_store.put(key, json.dumps(manifest).encode())
+    with pytest.raises(NoSuchObject):
+        async with asyncio.timeout(10):
+            await running.object_store.get(shard_key(50, 1))
+    (rejected,) = await running.tell(make_written(50))
+    assert isinstance(rejected, CheckpointRejected)
+    assert rejected.reason is RejectedReason.SHARD_MISSING
 
 
 async def test_a_deleted_checkpoint_is_not_read(running: Catalogue, read_keys: list[str]) -> None:
