@@ -423,18 +423,26 @@ async def live_fences(
 async def put_heartbeats(
     connection: asyncpg.Connection, heartbeats: Sequence[PodHeartbeat]
 ) -> None:
-    """Keep the newest heartbeat of each pod, at most one a second."""
+    """Keep the newest heartbeat of each pod, at most one a second.
+
+    In the order of pods, as `delete_heartbeats`, so that the two cannot deadlock.
+    """
     await connection.executemany(
         """insert into heartbeats (pod_id, run_id, phase, step) values ($1, $2, $3, $4)
         on conflict (pod_id) do update set phase = excluded.phase, step = excluded.step,
             heard_at = clock_timestamp()
         where heartbeats.heard_at <= clock_timestamp() - interval '1 second'""",
-        [(beat.pod_id, beat.run_id, beat.phase, beat.step) for beat in heartbeats],
+        sorted((beat.pod_id, beat.run_id, beat.phase, beat.step) for beat in heartbeats),
     )
 
 
 async def delete_heartbeats(connection: asyncpg.Connection, run_ids: Collection[str]) -> None:
-    await connection.execute("delete from heartbeats where run_id = any($1)", list(run_ids))
+    await connection.execute(
+        """delete from heartbeats where pod_id in (
+            select pod_id from heartbeats where run_id = any($1)
+            order by pod_id collate "C" for update)""",
+        list(run_ids),
+    )
 
 
 async def last_heartbeat_at(connection: asyncpg.Connection, run_id: str) -> datetime | None:

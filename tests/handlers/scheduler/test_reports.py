@@ -1,6 +1,9 @@
 """Heartbeats and beacons: suspicion, and that nothing is killed for it."""
 
+import asyncio
 from datetime import UTC, datetime
+
+import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobCancel
@@ -207,3 +210,36 @@ async def test_what_belongs_on_another_topic_is_set_aside(world: World) -> None:
     async with world.database.transaction() as tx:
         (rejected,) = await world.leases.on_reports(tx, [record])
     assert (rejected.record, rejected.reason) == (record, "wrong_topic")
+
+
+@pytest.mark.parametrize("is_end", [True, False], ids=["end of runs", "heartbeats"])
+async def test_heartbeats_and_the_end_of_their_runs_cannot_deadlock(world: World, is_end: bool):
+    """Both take the pods' rows in one order: while the first is held, they hold none behind it."""
+    pods = [pod_id_for(JOB, 1, index) for index in (1, 0)]
+    runs = [run_id_for(JOB, attempt) for attempt in (1, 2)]
+    beats = [
+        beat(1, run_id=run).model_copy(update={"pod_id": pod})
+        for run, pod in zip(runs, pods, strict=True)
+    ]
+    async with world.database.connection() as connection:
+        await store_runs.put_heartbeats(connection, beats)
+        await connection.execute("update heartbeats set heard_at = heard_at - interval '1 hour'")
+
+    async def write() -> None:
+        async with world.database.transaction() as tx:
+            if is_end:
+                await store_runs.delete_heartbeats(tx.connection, runs)
+            else:
+                await store_runs.put_heartbeats(tx.connection, beats)
+
+    async with world.database.connection() as other, other.transaction():
+        await other.execute("select from heartbeats where pod_id = $1 for update", pods[1])
+        writing = asyncio.create_task(write())
+        async with asyncio.timeout(10), world.database.connection() as watching:
+            while not await watching.fetchval(
+                "select exists (select from pg_locks where not granted and locktype = $1)",
+                "transactionid",
+            ):
+                await asyncio.sleep(0.01)
+        await other.execute("select from heartbeats where pod_id = $1 for update nowait", pods[0])
+    await writing
