@@ -78,7 +78,7 @@ def build_app(gateway: Gateway) -> FastAPI:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document with our problems in the place of its own errors, and the token."""
+    """FastAPI's document with our problems instead of its own errors, and the token."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title,
@@ -102,7 +102,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _tell_age(document: dict[str, Any]) -> None:
-    """Every read may be of an older state than the events have reached."""
+    """Every answer may be older than the newest event."""
     description = "How far this answer is behind the platform's events, in seconds; 0: not at all"
     header = {HEADER: {"description": description, "schema": {"type": "integer", "minimum": 0}}}
     for path in document["paths"].values():

@@ -27,7 +27,7 @@ SEND_SECONDS = 5.0
 CONFIRM_SECONDS = 2.0
 POLL_SECONDS = 0.25
 
-# The field behind a reason, where the refusal names none.
+# The field that a reason is about, where the refusal names none.
 _FIELDS = {
     "id_conflict": ("request_id", "use another request_id, or send the same spec"),
     "no_such_pool": ("spec.resources.pool", "name a pool of GET /v1/nodes"),
@@ -41,7 +41,7 @@ T = TypeVar("T")
 async def submit_job(
     gateway: Gateway, tenant_id: str, request_id: str, spec: JobSpec
 ) -> tuple[int, Row | None]:
-    """(201, job), (200, job) where it was accepted before, or (202, None) without an answer yet.
+    """(201, job), (200, job) where it was accepted before, or (202, None) without an answer.
 
     Raises Problem where it was refused.
     """

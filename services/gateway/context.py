@@ -31,7 +31,7 @@ class Submission:
 
 @dataclass(slots=True)
 class Submissions:
-    """The newest submissions of this process, so that their pages work at once."""
+    """The newest submissions of this process, so that their pages work immediately."""
 
     _by_id: OrderedDict[str, Submission] = field(default_factory=OrderedDict)
 

@@ -46,9 +46,9 @@ def events_handler(on_commit: Notify) -> EventBatchHandler:
 def stream_handlers(
     announce: Callable[[str], None], on_commit: Notify
 ) -> Mapping[Topic, BatchHandler]:
-    """Takes commands, reports and parked records, which have no place in the timeline.
+    """Handles commands, reports and parked records, which are not in the timeline.
 
-    What cannot be read is parked by the service that its topic names, so it is passed over here.
+    What cannot be read is parked by the service that its topic names, so it is skipped here.
     """
 
     async def commands(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:

@@ -21,7 +21,7 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
 COMMANDS = Counter(
-    "drivetrain_gateway_commands_total", "Commands sent, by what became of them", ["type", "answer"]
+    "drivetrain_gateway_commands_total", "Commands sent, by result", ["type", "answer"]
 )
 PARKED_DECIDED = Counter(
     "drivetrain_gateway_parked_decided_total", "Parked records replayed or discarded", ["decision"]

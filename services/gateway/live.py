@@ -73,11 +73,11 @@ class Listener:
 
 
 class TooManyListeners(Exception):
-    """This process serves as many streams as it may."""
+    """The limit of open streams of this process is reached."""
 
 
 class Live:
-    """The follower, and a place to wait for the read model to move."""
+    """The follower, and what waits for the read model to change."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
@@ -88,7 +88,7 @@ class Live:
         self._progress: dict[str, tuple[Any, ...]] = {}
 
     def wake(self) -> None:
-        """The read model has moved."""
+        """The read model has changed."""
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -98,7 +98,7 @@ class Live:
         self.wake()
 
     async def moved(self, seconds: float) -> None:
-        """Wait for the next move, at most so long."""
+        """Wait for the next change, at most this long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._moved.wait()
@@ -158,7 +158,7 @@ class Live:
                 self._cursor = rows[-1]["cursor"] if len(rows) == PAGE_ROWS else head
 
     def _begin_generation(self, generation: str, head: int) -> None:
-        """The read model was rebuilt: cursors from before mean nothing now."""
+        """The read model was rebuilt: older cursors are no longer valid."""
         is_first = self._generation == ""
         self._generation, self._cursor = generation, head
         self._began.set()
@@ -187,9 +187,9 @@ class Live:
 async def messages(
     live: Live, platform: Platform, listener: Listener, resume: tuple[str, int] | None
 ) -> AsyncGenerator[Message, None]:
-    """All messages for the listener: what it missed, from the table, then what comes.
+    """All messages for the listener: what it missed, from the table, then new ones.
 
-    `resume` is the generation and cursor it has seen last; another generation is a reset.
+    `resume` is the generation and cursor that it received last; another generation is a reset.
     """
     generation, caught_up = listener.generation, listener.cursor
     if resume is not None and resume[0] != generation:
@@ -212,7 +212,7 @@ async def messages(
 
 
 def reset_message(generation: str, cursor: int, job_id: str | None) -> Message:
-    """All that was read before is out of date: read it again, and go on from this cursor."""
+    """Everything that was read before is out of date: read it again, then follow this cursor."""
     return Message("reset", {"generation": generation}, cursor, job_id)
 
 

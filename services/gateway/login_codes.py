@@ -1,4 +1,4 @@
-"""Links to sign in that wait to be used. Not rebuilt: a rebuild forgets them."""
+"""Unused sign-in links. Not rebuilt: a rebuild deletes them."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ async def insert(connection: Connection, code_sha256: str, expires_at: datetime)
 
 
 async def take(connection: Connection, code_sha256: str, now: datetime) -> bool:
-    """True once: the code is there and not expired, and is gone with this."""
+    """True once: the code exists and has not expired; this call deletes it."""
     taken = await connection.fetchval(
         "delete from login_codes where code_sha256 = $1 returning expires_at > $2",
         code_sha256,

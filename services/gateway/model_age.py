@@ -20,12 +20,12 @@ log = logs.get()
 
 HEADER = "Drivetrain-Model-Age-Seconds"
 LOOK_SECONDS = 2.0
-# Below this, no person is told.
+# Below this, no warning is shown.
 STALE_SECONDS = 5.0
 
 
 class ModelAge:
-    """Looks every two seconds; the age grows between looks, and while none succeeds.
+    """Measured every two seconds; the age grows between measurements, and while none succeeds.
 
     `on_change` is called when the model becomes stale, and when it is current again.
     """
@@ -43,7 +43,7 @@ class ModelAge:
         return self._freshness.age_seconds(now.timestamp()) if self._freshness else 0.0
 
     async def follow(self, platform: Platform) -> None:
-        """The service's task: look until cancelled."""
+        """The service's task: measure until cancelled."""
         started_at = platform.clock.now().timestamp()
         freshness = Freshness(started_at, started_at)
         while True:

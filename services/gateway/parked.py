@@ -1,4 +1,4 @@
-"""The projection of parked records, from `parked.*` and `events.parked`.
+"""The projection of parked records from `parked.*` and `events.parked`.
 
 Counters per group (service, topic, reason, event type) are kept with each change, so that no page
 counts rows. What became of a record is folded by `core/parked.py`; any order of the two sources
@@ -33,7 +33,7 @@ from services.runtime.transaction import Tx
 
 Connection = asyncpg.Connection
 
-# Far above what services write; what they did not write must fit the index all the same.
+# Far above what services write, but records from elsewhere must fit into the index too.
 MAX_NAME_CHARACTERS = 64
 MAX_TOPIC_CHARACTERS = 249
 _PARKED_ID = re.compile("[!-~]{1,128}")
@@ -42,7 +42,7 @@ _KNOWN_TYPES = frozenset(type_name for type_name, _ in all_kinds())
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """What parked records are counted by."""
+    """The fields by which parked records are counted."""
 
     service: str
     topic: str
@@ -88,7 +88,7 @@ async def on_parked(tx: Tx, records: Sequence[Record]) -> None:
 
 
 async def on_decisions(tx: Tx, events: Sequence[Event[Any]]) -> None:
-    """Takes `parked.replayed` and `parked.discarded`; goes past all other events."""
+    """Handles `parked.replayed` and `parked.discarded`; ignores all other events."""
     decisions = [
         (one.parked_id, decision) for event in events for one, decision in _decisions(event.payload)
     ]
@@ -204,7 +204,7 @@ def _content(one: _Parking) -> tuple[Any, ...]:
 
 
 def _parking(record: Record) -> _Parking:
-    """From the record's x-parked-* headers; what they lack is taken from the record's own place."""
+    """From the record's x-parked-* headers; what they lack is taken from the record itself."""
     facts = {
         name.removeprefix(HEADER): storable_text((value or b"").decode("utf-8", "replace"))
         for name, value in record.headers
@@ -240,7 +240,7 @@ def _parking(record: Record) -> _Parking:
 
 
 def _time(text: str | None, record: Record) -> datetime:
-    """The time of parking; where it is no time, the broker's."""
+    """The time of parking; the broker's where it is invalid."""
     try:
         moment = datetime.fromisoformat(text or "")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)

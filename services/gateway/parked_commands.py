@@ -3,8 +3,8 @@
 A decision is an event (`parked.replayed`, `parked.discarded`) of at most 1,000 records; the read
 model follows from it. Records are published again before the decision is, so that a crash between
 the two repeats a replay (readers drop what they have handled) and never loses one. Work on a filter
-runs from newest to oldest for a bounded time and returns the place to continue from; what is parked
-in the meantime is newer and is not touched.
+runs from newest to oldest for a bounded time and returns the position to continue from; what is
+parked in the meantime is newer and is not touched.
 """
 
 import uuid
@@ -27,7 +27,7 @@ from services.gateway.core.parked import ParkedState
 from services.gateway.instruments import PARKED_DECIDED
 from services.gateway.parked_queries import Selection
 from services.gateway.problem import Problem
-from services.gateway.queries.rows import Place, Row
+from services.gateway.queries.rows import Position, Row
 from services.runtime import logs
 from services.runtime.bus import OutRecord
 from services.runtime.parking import replay_header
@@ -52,11 +52,11 @@ REPLAY = Choice(ParkedState.REPLAYED)
 
 @dataclass(slots=True)
 class Outcome:
-    """`next` is the place to continue from, where the time was not enough."""
+    """`next` is the position to continue from, where the time was not enough."""
 
     num_records: int = 0
     num_skipped: int = 0
-    next: Place | None = None
+    next: Position | None = None
     is_confirmed: bool = True
 
 
@@ -133,9 +133,9 @@ async def decide_one(gateway: Gateway, tenant_id: str, row: Row, choice: Choice)
 
 
 async def decide_all(
-    gateway: Gateway, tenant_id: str, wanted: Selection, choice: Choice, after: Place | None
+    gateway: Gateway, tenant_id: str, wanted: Selection, choice: Choice, after: Position | None
 ) -> Outcome:
-    """Every record that matches, from `after` on, as far as the time suffices."""
+    """Every record that matches, from `after` on, until the time is used up."""
     clock, known = gateway.platform.clock, _known_topics(gateway)
     until = clock.monotonic() + BUDGET_SECONDS
     decision = _Decision(gateway, tenant_id, choice)
@@ -184,14 +184,14 @@ def _reason_against(
     if choice.state is not ParkedState.REPLAYED:
         return None
     if row["topic"] not in known_topics:
-        return f"the record names no topic of the platform to go back to ({row['topic'][:120]!r})"
+        return f"the record's topic is not a topic of this platform ({row['topic'][:120]!r})"
     if row["is_omitted"]:
         return f"the record was too large to be kept ({row['size_bytes']:,} bytes)"
     return replay_refusal(row["topic"], row["parked_at"], now)
 
 
 def _original(row: Row) -> OutRecord:
-    """The record as it came, and the header that says which parked record it is."""
+    """The record as received, and the header that names the parked record."""
     headers = zip(row["header_names"], row["header_values"], strict=True)
     return OutRecord(
         topic=row["topic"],

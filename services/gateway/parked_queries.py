@@ -1,7 +1,7 @@
 """Reads of parked records: lists by filter, groups with their counts, one record with its bytes.
 
-A list continues after a place (parked_at, parked_id), newest first, within one state. A filter
-selects groups first, of which there are few; then each group's index is read from the place on, so
+A list continues after a position (parked_at, parked_id), newest first, within one state. A filter
+selects groups first, of which there are few; then each group's index is read from that position, so
 that the cost of a page follows its length and not how many records were ever parked.
 """
 
@@ -11,14 +11,14 @@ from datetime import datetime
 import asyncpg
 
 from services.gateway.core.parked import ParkedState
-from services.gateway.queries.rows import Connection, Place, Row
+from services.gateway.queries.rows import Connection, Position, Row
 
 MAX_GROUPS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records: those of one state that match all that is given; `since` in, `until` in."""
+    """Records of one state that match all that is given; `since` and `until` are inclusive."""
 
     state: ParkedState = ParkedState.OPEN
     service: str | None = None
@@ -64,7 +64,7 @@ select {_COLUMNS} from (
 
 
 async def parked(
-    connection: Connection, wanted: Selection, after: Place | None, limit: int
+    connection: Connection, wanted: Selection, after: Position | None, limit: int
 ) -> list[Row]:
     """Newest first, without the bytes."""
     common = (wanted.state.value, limit, *(after or (None, None)), wanted.since, wanted.until)
@@ -117,7 +117,7 @@ async def records(connection: Connection, parked_ids: list[str]) -> list[Row]:
 
 
 async def is_decided(connection: Connection, parked_id: str, num_parkings: int) -> bool:
-    """True once a decision about at least so many parkings is here."""
+    """True once a decision about at least this many parkings is in the read model."""
     found = await connection.fetchval(
         "select true from parked where parked_id = $1 and decision_num_parkings >= $2",
         parked_id,

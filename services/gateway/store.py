@@ -57,7 +57,7 @@ async def save(connection: Connection, kind: Stored, views: Sequence[Any]) -> No
 async def advance(connection: Connection, number: int) -> int:
     """Draw this many cursors and return the last one. The row stays locked until the commit.
 
-    So one batch commits at a time over all processes, and cursors become visible in their order.
+    So one batch at a time commits across all processes, and cursors become visible in order.
     """
     last: int = await connection.fetchval(
         "update stream set last_cursor = last_cursor + $1 returning last_cursor", number

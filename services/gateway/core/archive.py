@@ -1,4 +1,4 @@
-"""Whether an uploaded archive of code may be kept.
+"""Whether an uploaded archive of code is accepted.
 
 In: the members of a tar in order. Out: None, or the first reason against it. An archive that
 passes cannot write outside the directory it is unpacked into: names have no `..`, no member is
@@ -59,7 +59,7 @@ def _check_name(name: str) -> str | None:
     if name.startswith("/") or "\\" in name or (len(name) > 1 and name[1] == ":"):
         return "the name is absolute or not written with forward slashes"
     if ".." in name.split("/"):
-        return "the name climbs out with '..'"
+        return "the name leaves the archive with '..'"
     return None
 
 
@@ -88,5 +88,5 @@ def _check_target(directory: str, target: str) -> str | None:
     if num_up > depth:
         return "its link leaves the archive"
     if ".." in parts[num_up:]:
-        return "its link climbs after it descends"
+        return "its link has '..' after a directory name"
     return None

@@ -1,6 +1,6 @@
 """Bytes of unknown origin, shown so that people can judge them.
 
-In: raw bytes of a record. Out: the text where it is printable, always the base64. Nothing is
+In: raw bytes of a record. Out: always base64, and the text where it is printable. Nothing is
 interpreted; pages escape what they show.
 """
 

@@ -1,4 +1,4 @@
-"""Counters in the place of counts: what views add up to, kept from what changed in them.
+"""Counters instead of count queries: totals over views, updated by each change of a view.
 
 A counter moves by the difference between a view before and after a batch, so events that change no
 view move none.
@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Where counters of one kind rest, and the field they are found by."""
+    """Where counters of one kind are stored, and the field that identifies them."""
 
     table: str
     view: type

@@ -19,7 +19,7 @@ def size(num_bytes: int) -> str:
 
 
 def money(micro_usd: int) -> str:
-    """Dollars with cents; below a dollar as many digits as say something."""
+    """Dollars with cents; below a dollar with the digits that are significant."""
     sign = "-" if micro_usd < 0 else ""
     dollars = abs(micro_usd) / 1_000_000
     if dollars == 0:
@@ -46,7 +46,7 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, without a trail of zeros."""
+    """Four significant digits, without trailing zeros."""
     if value != value or value in (float("inf"), float("-inf")):
         return str(value)
     if value == int(value) and abs(value) < 1e6:

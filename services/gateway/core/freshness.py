@@ -1,14 +1,14 @@
-"""How far the read model is behind: from positions and ends, seen again and again.
+"""How far the read model is behind: from positions and ends, measured repeatedly.
 
-A partition is as new as the later of two times: when it was last seen without lag, and the time of
-the last record handled from it. The model is as new as its oldest partition.
+A partition is as new as the later of two times: when it was last measured without lag, and the time
+of the last record handled from it. The model is as new as its oldest partition.
 """
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-# An age from a look before that is itself out of date.
+# An age that was measured longer ago than this is itself out of date.
 LOOK_HOLDS_SECONDS = 5.0
 
 
@@ -38,7 +38,7 @@ class Freshness:
 
 
 def look(before: Freshness, partitions: Mapping[Hashable, PartitionState], now: float) -> Freshness:
-    """What is known after another look. No partitions: nothing is read, so the model grows old."""
+    """The state after another measurement. Without partitions nothing is read, so the age grows."""
     if not partitions:
         return replace(before, looked_at=now, is_current=False)
     behind = {

@@ -21,7 +21,7 @@ from drivetrain_schemas.runs import RunStarted, RunStarting
 from services.gateway.core.noun import NEVER, Key, Noun, changed, earliest, given, newest
 from services.gateway.core.requests import subject_of
 
-# Refusals of commands about a job that exists, or that never will.
+# Refusals of commands about a job that exists, or that will never exist.
 _OF_NO_REQUEST = (RejectionReason.NO_SUCH_JOB, RejectionReason.ALREADY_FINISHED)
 
 
@@ -72,7 +72,7 @@ def _submitted(job: Job, event: Event[JobSubmit]) -> Job:
 
 
 def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
-    """A request that no contract fits is known by its refusal alone, and listed at its time."""
+    """An invalid request is known only by its refusal, and is listed at that time."""
     facts = given(event, refused_reason="reason", refused_detail="detail", refused_errors="errors")
     return changed(
         newest(job, "refused_seq", event, **facts),
@@ -82,7 +82,7 @@ def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
 
 
 def _queued(job: Job, event: Event[JobQueued]) -> Job:
-    """Submitted by then at the latest, where the command is older than its topic keeps."""
+    """The latest possible time of submission, for a command that its topic no longer has."""
     at = event.payload.queued_at
     return changed(
         _move(job, event, "queued"),

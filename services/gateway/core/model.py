@@ -52,7 +52,7 @@ def touched(events: Iterable[Event[Any]]) -> dict[Noun, set[Key]]:
 
 
 def fold(before: Views, events: Sequence[Event[Any]]) -> dict[Noun, dict[Key, Change]]:
-    """What these events change in the views they touch, all of which that exist are in `before`."""
+    """What these events change. `before` has every existing view that they touch."""
     after: dict[Noun, dict[Key, Any]] = {noun: dict(views) for noun, views in before.items()}
     for event in events:
         for noun in _CHANGED_BY.get(type(event.payload), ()):

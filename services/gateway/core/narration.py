@@ -101,7 +101,7 @@ def _run_started(p: Fields) -> Sentence:
 
 def _run_suspected(p: Fields) -> Sentence:
     return Sentence(
-        f"No heartbeat from attempt {p['attempt']}; it is not stopped for that", Tone.WARNING
+        f"No heartbeat from attempt {p['attempt']}; this alone does not stop it", Tone.WARNING
     )
 
 

@@ -18,7 +18,7 @@ V = TypeVar("V")
 Key = tuple[Any, ...]
 Rule = Callable[[Any, Event[Any]], Any]
 
-# The register of facts that no event has given yet.
+# The register of facts that no event has set yet.
 NEVER = -1
 _ABSENT: Any = object()
 
@@ -28,7 +28,7 @@ class Noun:
     """One kind of view; its fields are the columns of `table`.
 
     The key, and what a view begins with (its fields without a default), are the payload's fields of
-    these names, but where `key_of` and `new` say otherwise. A key of None: no view is concerned.
+    these names, unless `key_of` and `new` define them. A key of None: no view is affected.
     """
 
     table: str
@@ -71,7 +71,7 @@ def newest(view: V, register: str, event: Event[Any], **facts: Any) -> V:
 
 
 def changed(view: V, **facts: Any) -> V:
-    """The view with these facts: `dataclasses.replace` at a third of its time."""
+    """The view with these facts: as `dataclasses.replace`, in a third of the time."""
     kind: Any = type(view)
     names = _names(kind)
     values = dict(zip(names, _values(kind)(view), strict=True)) | facts

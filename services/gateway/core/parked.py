@@ -1,6 +1,6 @@
 """What became of a parked record.
 
-In: its parkings (the places where a service failed on it) and people's decisions about it, in any
+In: its parkings (the records on which a service failed) and people's decisions about it, in any
 order, also twice. Out: whether it is open, replayed or discarded. A decision covers the parkings
 before it, so a replayed record that was parked again is open again, and has failed again.
 """
@@ -18,7 +18,7 @@ class ParkedState(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Decision:
-    """The one that holds is the greatest: the one about the most parkings, then the latest."""
+    """The greatest is in effect: the one about the most parkings, then the latest."""
 
     num_parkings: int
     decided_at: datetime

@@ -1,4 +1,4 @@
-"""How far a job has come, folded from its heartbeats, and when it will be done.
+"""The progress of a job, folded from its heartbeats, and its estimated end.
 
 The fold is the same in any order and with any doubling: steps and times only take their smallest
 and largest, within the highest fence. Times are the pod's own claims and only make an estimate.
@@ -58,7 +58,7 @@ def of_heartbeat(event: Event[PodHeartbeat]) -> JobProgress:
 
 
 def merge(one: JobProgress, other: JobProgress) -> JobProgress:
-    """What both say of one job; a lower fence counts for nothing."""
+    """Both views of one job combined; one with a lower fence is ignored."""
     if one.fence != other.fence:
         return one if one.fence > other.fence else other
     early, late = sorted((one, other), key=_recency)
@@ -96,7 +96,7 @@ def steps_per_second(
 
 
 def eta_seconds(step: int | None, max_steps: int | None, pace: float | None) -> float | None:
-    """How long the rest takes at this pace."""
+    """The remaining time at this pace."""
     if step is None or max_steps is None or not pace:
         return None
     return max(0, max_steps - step) / pace

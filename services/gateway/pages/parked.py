@@ -1,7 +1,7 @@
 """Pages of parked records: groups to choose from, the list of one choice, one record.
 
 The buttons for all matching records carry the filter in their address, bounded by the newest record
-that the page showed: what was parked since is not part of the decision.
+that the page showed: the decision does not cover what was parked later.
 """
 
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ from drivetrain_schemas.parked import ParkedId
 from services.gateway import parked_commands, parked_queries, queries
 from services.gateway.context import CallerDep, GatewayDep
 from services.gateway.core.parked import ParkedState
-from services.gateway.pages.rendering import page, stream_place
+from services.gateway.pages.rendering import page, stream_position
 from services.gateway.parked_commands import REPLAY, Choice
 from services.gateway.rest import views
 from services.gateway.rest.parked import (
@@ -59,7 +59,7 @@ async def parked(
     return page(
         request,
         "parked.html",
-        place=stream_place(stream),
+        position=stream_position(stream),
         query=query,
         chosen=chosen,
         groups=groups,

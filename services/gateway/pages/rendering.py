@@ -68,7 +68,7 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
     age = gateway.model_age.seconds(now)
     values = {
         "path": request.url.path,
-        "place": "",
+        "position": "",
         "job_id": "",
         "num_parked": 0,
         "as_of": now - timedelta(seconds=age) if age >= STALE_SECONDS else None,
@@ -79,6 +79,6 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
     return HTMLResponse(template.render(values), status)
 
 
-def stream_place(stream: tuple[str, int]) -> str:
-    """The stream's place from before a page's reads; the page's script continues from there."""
+def stream_position(stream: tuple[str, int]) -> str:
+    """The stream's position before a page's reads; the page's script continues from there."""
     return f"{stream[0]}.{stream[1]}"

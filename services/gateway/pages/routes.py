@@ -1,7 +1,7 @@
 """Routes of the pages: the same reads as the API's, for people.
 
 Buttons are plain forms that answer with a redirect, so they work without the script. Each page
-carries the stream's place from before its reads; the script continues from there, so a page may
+carries the stream's position before its reads; the script continues from there, so a page may
 receive an event twice and never misses one.
 """
 
@@ -19,12 +19,12 @@ from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
 from services.gateway.pages import parked
-from services.gateway.pages.rendering import FOLDER, page, stream_place
+from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import models, views
-from services.gateway.rest.jobs import STATES, find_job, with_place
-from services.gateway.rest.places import place_text, read_place
+from services.gateway.rest.jobs import STATES, find_job, with_queue_position
 from services.gateway.rest.platform import find_nodes
+from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import TITLES
 from services.gateway.rest.requests import base_url
 from services.gateway.rest.studies import find_study
@@ -69,14 +69,14 @@ async def jobs(
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> HTMLResponse:
     state = state if state in STATES else None
-    place = read_place(after, 2)
+    position = read_position(after, 2)
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
         rows = await queries.jobs.page(
             connection,
             caller.tenant_id,
             state,
-            (place[0], place[1][0]) if place else None,
+            (position[0], position[1][0]) if position else None,
             JOBS_PER_PAGE + 1,
         )
         counts = await queries.jobs.count(connection, caller.tenant_id)
@@ -85,11 +85,11 @@ async def jobs(
     more = None
     if len(rows) > JOBS_PER_PAGE:
         last = rows[JOBS_PER_PAGE - 1]
-        more = place_text(last["listed_at"], last["job_id"])
+        more = position_text(last["listed_at"], last["job_id"])
     return page(
         request,
         "jobs.html",
-        place=stream_place(stream),
+        position=stream_position(stream),
         jobs=[views.job_summary(row, base_url(request)) for row in rows[:JOBS_PER_PAGE]],
         explain=views.explain,
         counts=counts,
@@ -111,11 +111,11 @@ async def job(
         saved = await queries.checkpoints.of_job(connection, job_id, CHECKPOINT_ROWS)
         num_parked = await parked_queries.count_open(connection)
     found = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    shown = await with_place(gateway, found)
+    shown = await with_queue_position(gateway, found)
     return page(
         request,
         "job.html",
-        place=stream_place(stream),
+        position=stream_position(stream),
         job_id=job_id,
         job=shown,
         sentence=views.explain(shown),
@@ -155,7 +155,7 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
         num_parked = await parked_queries.count_open(connection)
     shown = await find_nodes(gateway)
     return page(
-        request, "nodes.html", place=stream_place(stream), nodes=shown, num_parked=num_parked
+        request, "nodes.html", position=stream_position(stream), nodes=shown, num_parked=num_parked
     )
 
 
@@ -168,7 +168,7 @@ async def studies(request: Request, gateway: GatewayDep, caller: CallerDep) -> H
     return page(
         request,
         "studies.html",
-        place=stream_place(stream),
+        position=stream_position(stream),
         studies=[views.study_summary(row, base_url(request)) for row in rows],
         num_parked=num_parked,
     )
@@ -185,7 +185,7 @@ async def study(
     return page(
         request,
         "study.html",
-        place=stream_place(stream),
+        position=stream_position(stream),
         study=await find_study(gateway, caller.tenant_id, study_id, base_url(request)),
         timeline=[views.timeline_item(row) for row in history],
         num_parked=num_parked,

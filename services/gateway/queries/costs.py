@@ -1,4 +1,4 @@
-"""What was charged, by job and in all."""
+"""What was charged, by job and in total."""
 
 from services.gateway.queries.rows import Connection, Row, as_rows
 

@@ -4,14 +4,14 @@ import json
 from typing import Any
 
 from services.gateway.core.alerts import NO_CHECKPOINTS
-from services.gateway.queries.rows import Connection, Place, Row, as_row, as_rows
+from services.gateway.queries.rows import Connection, Position, Row, as_row, as_rows
 
 
 async def page(
-    connection: Connection, tenant_id: str, state: str | None, after: Place | None, limit: int
+    connection: Connection, tenant_id: str, state: str | None, after: Position | None, limit: int
 ) -> list[Row]:
-    """The tenant's jobs, newest first, after a place; without their specs."""
-    # Only the conditions that hold, so that each plan uses the index made for it.
+    """The tenant's jobs, newest first, after a position; without their specs."""
+    # Only the conditions that are given, so that each plan uses the index made for it.
     arguments: list[Any] = [tenant_id, limit]
     conditions = ""
     if state is not None:

@@ -10,7 +10,7 @@ _HELD = """
 
 
 async def present(connection: Connection) -> list[Row]:
-    """Nodes that take runs, or still hold some."""
+    """Nodes that accept runs, or still hold some."""
     rows = await connection.fetch(
         f"""
         select * from nodes where not is_removed
@@ -46,7 +46,7 @@ async def held_slots(connection: Connection) -> list[Row]:
 
 
 async def device_type_of_pool(connection: Connection, pool: str) -> str | None:
-    """The device type that most of the pool's slots are of."""
+    """The most common device type of the pool's slots."""
     found: str | None = await connection.fetchval(
         """
         select device_type from nodes where pool = $1 and not is_removed

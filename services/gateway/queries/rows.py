@@ -1,4 +1,4 @@
-"""What all reads share: rows as plain dictionaries, and places in ordered lists."""
+"""What all reads use: rows as plain dictionaries, and positions in ordered lists."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,8 +9,8 @@ import asyncpg
 Connection = asyncpg.Connection
 Row = dict[str, Any]
 
-# A place in a list that is ordered by time and then by id, and one in a timeline.
-Place = tuple[datetime, str]
+# A position in a list that is ordered by time and then by id, and one in a timeline.
+Position = tuple[datetime, str]
 Moment = tuple[datetime, int, str]
 
 

@@ -2,13 +2,13 @@
 
 import json
 
-from services.gateway.queries.rows import Connection, Place, Row, as_row, as_rows
+from services.gateway.queries.rows import Connection, Position, Row, as_row, as_rows
 
 
 async def page(
-    connection: Connection, tenant_id: str, after: Place | None, limit: int
+    connection: Connection, tenant_id: str, after: Position | None, limit: int
 ) -> list[Row]:
-    """The tenant's studies, newest first, after a place; without their specs."""
+    """The tenant's studies, newest first, after a position; without their specs."""
     behind = "" if after is None else "and (listed_at, study_id) < ($3, $4)"
     rows = await connection.fetch(
         f"""

@@ -51,7 +51,7 @@ async def of_subject(
 
 
 async def newest(connection: Connection, column: Subject, subject_id: str, limit: int) -> list[Row]:
-    """The last things that happened to one job or study, newest first."""
+    """The latest events of one job or study, newest first."""
     rows = await connection.fetch(
         f"""
         select cursor, type, event_id, occurred_at, seq, payload from timeline

@@ -40,7 +40,7 @@ SECURITY_HEADERS = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not no-referrer: under it a browser names no origin in a form of our own page.
+    # Not no-referrer: with it a browser sends no origin with the forms of our own pages.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -75,7 +75,7 @@ class Gate:
         except Problem as problem:
             response = respond(problem, scope["path"])
             await response(scope, receive, observed)
-        except ClientDisconnect:  # there is nobody to answer
+        except ClientDisconnect:  # the client is gone
             log.info("request aborted by the client", path=scope["path"])
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -143,7 +143,7 @@ class _Observed:
 
 def _foreign_host(hosts: tuple[str, ...]) -> Problem:
     named = f"{hosts[0]:.120}" if len(hosts) == 1 else f"{len(hosts)} Host headers"
-    detail = f"this server does not answer to {named}"
+    detail = f"this server does not serve {named}"
     fix = "open it under the address it printed, or add this name to DRIVETRAIN_ALLOWED_HOSTS"
     return Problem(
         421, "foreign_host", detail, (FieldError(field="Host", message=detail, fix=fix),)

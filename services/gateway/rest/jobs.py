@@ -13,7 +13,7 @@ from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
-from services.gateway.rest.places import place_text, read_place
+from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
 
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 MAX_PAGE = 500
 MAX_CHECKPOINTS = 1000
 STATES = ("submitted", "rejected", *(state.value for state in JobState))
-_PLACE = ("reason", "detail", "queue_position", "holders")
+_QUEUE_POSITION = ("reason", "detail", "queue_position", "holders")
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=128)]
 
@@ -81,18 +81,18 @@ async def list_jobs(
     """Newest first."""
     if state is not None and state not in STATES:
         raise invalid("state", f"there is no state {state[:40]!r}", f"one of {', '.join(STATES)}")
-    place = read_place(after, 2)
+    position = read_position(after, 2)
     async with gateway.platform.database.connection() as connection:
         rows = await queries.jobs.page(
             connection,
             caller.tenant_id,
             state,
-            (place[0], place[1][0]) if place else None,
+            (position[0], position[1][0]) if position else None,
             limit + 1,
         )
     more = None
     if len(rows) > limit:
-        more = place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["job_id"])
+        more = position_text(rows[limit - 1]["listed_at"], rows[limit - 1]["job_id"])
     return models.JobList(
         jobs=[views.job_summary(row, base_url(request)) for row in rows[:limit]], next=more
     )
@@ -103,7 +103,7 @@ async def get_job(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
 ) -> models.Job:
     job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    return await with_place(gateway, job)
+    return await with_queue_position(gateway, job)
 
 
 @router.post("/{job_id}/cancel", status_code=202, responses=answers(400, 404, 409, 413, 415, 422))
@@ -135,14 +135,14 @@ async def timeline(
 ) -> models.Timeline:
     """Everything that happened to the job, oldest first."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    place = read_place(after, 3)
-    moment = (place[0], _seq(place[1][0]), place[1][1]) if place else None
+    position = read_position(after, 3)
+    moment = (position[0], _seq(position[1][0]), position[1][1]) if position else None
     async with gateway.platform.database.connection() as connection:
         rows = await queries.timeline.of_subject(connection, "job_id", job_id, moment, limit + 1)
     more = None
     if len(rows) > limit:
         last = rows[limit - 1]
-        more = place_text(last["occurred_at"], last["seq"], last["event_id"])
+        more = position_text(last["occurred_at"], last["seq"], last["event_id"])
     return models.Timeline(items=[views.timeline_item(row) for row in rows[:limit]], next=more)
 
 
@@ -152,7 +152,7 @@ async def explain(
 ) -> models.Explanation:
     """Why the job is in its state."""
     job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    return views.explanation(await with_place(gateway, job))
+    return views.explanation(await with_queue_position(gateway, job))
 
 
 @router.get("/{job_id}/metrics", response_model=models.Samples, responses=answers(404, 422))
@@ -199,7 +199,7 @@ async def logs(
     tail: Annotated[int | None, Query(ge=1, le=5000)] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
 ) -> Any:
-    """Lines of all ranks, or of one; `tail` gives the last ones, `after` those after a place."""
+    """Lines of all ranks, or of one; `tail` gives the last ones, `after` those after a position."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     return await gateway.backends.get(
         "metrics",
@@ -239,15 +239,17 @@ async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> 
     return views.submitted_job(submission, tenant_id, base)
 
 
-async def with_place(gateway: Gateway, job: models.Job) -> models.Job:
+async def with_queue_position(gateway: Gateway, job: models.Job) -> models.Job:
     """A waiting job with its current position in the queue, if the scheduler answers."""
     if job.waiting is None:
         return job
     try:
-        place = await gateway.backends.get("scheduler", f"/queue/{job.job_id}")
+        found = await gateway.backends.get("scheduler", f"/queue/{job.job_id}")
     except (PartUnavailable, PartRefused):
         return job
-    known = job.waiting.model_dump() | {key: place[key] for key in _PLACE if place[key] is not None}
+    known = job.waiting.model_dump() | {
+        key: found[key] for key in _QUEUE_POSITION if found[key] is not None
+    }
     return job.model_copy(update={"waiting": models.Waiting.model_validate(known)})
 
 
@@ -263,5 +265,5 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
 
 def _seq(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise invalid("after", "it is no place in this list", "take `next` as it is")
+        raise invalid("after", "not a position in this list", "use `next` unchanged")
     return int(text)

@@ -1,4 +1,4 @@
-"""What the API answers with. Times are UTC, money is micro-dollars, steps are optimizer steps."""
+"""The responses of the API. Times are UTC, money is micro-dollars, steps are optimizer steps."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -215,7 +215,7 @@ class CheckpointList(BaseModel):
 
 
 class Unpriced(BaseModel):
-    """Slots that are used and that no price covers."""
+    """Slots in use that no price covers."""
 
     pool: str
     device_type: str
@@ -224,8 +224,9 @@ class Unpriced(BaseModel):
 class Spend(BaseModel):
     """Charged for what was released, accruing for what is held now.
 
-    `platform_micro_usd` is the platform's own cost, in none of the other figures: slots held on
-    after their pods had ended. What `unpriced` names counts 0, because its price is not known.
+    `platform_micro_usd` is the platform's own cost, in none of the other figures: slots that were
+    still held after their pods had ended. Slots listed in `unpriced` count as 0, because their
+    price is not known.
     """
 
     charged_micro_usd: int
@@ -340,7 +341,7 @@ class StudyList(BaseModel):
 
 
 class ShownBytes(BaseModel):
-    """Bytes as they came; `text` where they are printable, cut after 64 KiB."""
+    """Bytes as received; `text` where they are printable, cut after 64 KiB."""
 
     size_bytes: int
     base64: str
@@ -393,7 +394,7 @@ class ParkedList(BaseModel):
 
 
 class ParkedGroup(BaseModel):
-    """How many records of one state share these."""
+    """How many records of one state have these in common."""
 
     service: str
     topic: str
@@ -407,7 +408,7 @@ class ParkedGroups(BaseModel):
 
 
 class ParkedDecision(BaseModel):
-    """What one request has decided. `next`: there is more; send it as `after`.
+    """The result of one request. `next`: there is more; send it as `after`.
 
     `num_skipped` records cannot be replayed: too large to be kept, or of an unknown topic.
     """
@@ -419,7 +420,7 @@ class ParkedDecision(BaseModel):
 
 
 class Code(BaseModel):
-    """What a spec's `code` takes: {uri, sha256}."""
+    """The value of a spec's `code`: {uri, sha256}."""
 
     uri: str
     sha256: str

@@ -14,10 +14,10 @@ from services.gateway.core.parked import ParkedState
 from services.gateway.parked_commands import REPLAY, Choice
 from services.gateway.parked_queries import Selection
 from services.gateway.problem import not_found
-from services.gateway.queries.rows import Place, Row
+from services.gateway.queries.rows import Position, Row
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import Limit
-from services.gateway.rest.places import place_text, read_place
+from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 
 router = APIRouter(prefix="/v1/parked", tags=["parked"])
@@ -141,12 +141,12 @@ async def discard(
 async def find_parked(
     gateway: Gateway, wanted: Selection, after: str | None, limit: int
 ) -> tuple[list[Row], str | None]:
-    """The records, and the place of the next page."""
+    """The records, and the position of the next page."""
     async with gateway.platform.database.connection() as connection:
-        rows = await parked_queries.parked(connection, wanted, _place(after), limit + 1)
+        rows = await parked_queries.parked(connection, wanted, _position(after), limit + 1)
     more = None
     if len(rows) > limit:
-        more = place_text(rows[limit - 1]["parked_at"], rows[limit - 1]["parked_id"])
+        more = position_text(rows[limit - 1]["parked_at"], rows[limit - 1]["parked_id"])
     return rows[:limit], more
 
 
@@ -162,15 +162,17 @@ async def decide_all(
     gateway: Gateway, tenant_id: str, wanted: ParkedFilter, choice: Choice, after: str | None
 ) -> models.ParkedDecision:
     selection = wanted.selection(gateway)
-    outcome = await parked_commands.decide_all(gateway, tenant_id, selection, choice, _place(after))
+    outcome = await parked_commands.decide_all(
+        gateway, tenant_id, selection, choice, _position(after)
+    )
     return models.ParkedDecision(
         num_records=outcome.num_records,
         num_skipped=outcome.num_skipped,
-        next=place_text(*outcome.next) if outcome.next else None,
+        next=position_text(*outcome.next) if outcome.next else None,
         is_confirmed=outcome.is_confirmed,
     )
 
 
-def _place(after: str | None) -> Place | None:
-    place = read_place(after, 2)
-    return (place[0].astimezone(UTC), place[1][0]) if place else None
+def _position(after: str | None) -> Position | None:
+    position = read_position(after, 2)
+    return (position[0].astimezone(UTC), position[1][0]) if position else None

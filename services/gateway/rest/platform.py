@@ -26,7 +26,7 @@ MAX_COST_ROWS = 500
 
 
 class EstimateJob(Strict):
-    """The cost of this job if it held its slots for so long."""
+    """The cost of this job if it held its slots for this long."""
 
     spec: JobSpec
     seconds: Annotated[float, Field(gt=0, le=366 * 86_400)]
@@ -90,7 +90,7 @@ async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) ->
 async def cost(
     gateway: GatewayDep, caller: CallerDep, by: Literal["job"] = "job"
 ) -> models.CostReport:
-    """The sum of all charges, the jobs charged last, and the spend with what accrues now."""
+    """The sum of all charges, the jobs charged last, and the spend including what accrues now."""
     async with gateway.platform.database.connection() as connection:
         rows = await queries.costs.by_job(connection, caller.tenant_id, MAX_COST_ROWS)
         total, num_jobs = await queries.costs.total(connection, caller.tenant_id)

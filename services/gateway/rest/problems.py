@@ -122,7 +122,7 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    # It has pydantic's errors(), with where the value was found as the first part of each place.
+    # It has pydantic's errors(), whose `loc` begins with where the value was found.
     errors = tuple(
         one.model_copy(update={"field": _without_origin(one.field)})
         for one in field_errors(cast(ValidationError, error))
@@ -159,7 +159,9 @@ async def _on_part_refused(request: Request, error: Exception) -> Response:
 
 async def _on_temporary(request: Request, error: Exception) -> Response:
     cause = cause_of(error)
-    log.warning("request failed for now", path=request.url.path, code=cause.code, error=repr(error))
+    log.warning(
+        "request failed temporarily", path=request.url.path, code=cause.code, error=repr(error)
+    )
     return _unavailable(request, cause.code, cause.detail)
 
 

@@ -48,7 +48,7 @@ async def stream(
     resume: Annotated[str | None, Query(alias="last_event_id", max_length=64)] = None,
 ) -> Response:
     """Follow one job, or everything."""
-    return EventStream(gateway, job_id, _place(last_event_id or resume))
+    return EventStream(gateway, job_id, _position(last_event_id or resume))
 
 
 class EventStream(Response):
@@ -73,7 +73,7 @@ class EventStream(Response):
             listener = listening.__enter__()
         except TooManyListeners:
             raise Problem(
-                429, "too_many_streams", "this server has as many open streams as it may"
+                429, "too_many_streams", "the server's limit of open streams is reached"
             ) from None
         try:
             await self._serve(listener, receive, send)
@@ -107,9 +107,9 @@ class EventStream(Response):
 
     async def _texts(self, listener: Listener) -> AsyncIterator[str]:
         generation = listener.generation
-        place = self._resume or (generation, listener.cursor)
+        position = self._resume or (generation, listener.cursor)
         # An event without data is not dispatched, but the client keeps its id.
-        yield f"retry: {RETRY_MS}\nid: {place[0]}.{place[1]}\n\n"
+        yield f"retry: {RETRY_MS}\nid: {position[0]}.{position[1]}\n\n"
         source = messages(self._gateway.live, self._gateway.platform, listener, self._resume)
         waiting: asyncio.Task[Message] | None = None
         try:
@@ -117,7 +117,7 @@ class EventStream(Response):
                 waiting = waiting or asyncio.ensure_future(anext(source))
                 done, _ = await asyncio.wait({waiting}, timeout=HEARTBEAT_SECONDS)
                 if not done:
-                    yield ": still here\n\n"
+                    yield ": keep-alive\n\n"
                     continue
                 try:
                     message = waiting.result()
@@ -135,9 +135,9 @@ class EventStream(Response):
 
 
 def _text(message: Message, generation: str) -> str:
-    place = "" if message.cursor is None else f"id: {generation}.{message.cursor}\n"
+    id_line = "" if message.cursor is None else f"id: {generation}.{message.cursor}\n"
     data = json.dumps(message.data, separators=(",", ":"))
-    return f"{place}event: {message.type}\ndata: {data}\n\n"
+    return f"{id_line}event: {message.type}\ndata: {data}\n\n"
 
 
 async def _left(receive: Receive) -> None:
@@ -145,10 +145,10 @@ async def _left(receive: Receive) -> None:
         continue
 
 
-def _place(text: str | None) -> tuple[str, int] | None:
+def _position(text: str | None) -> tuple[str, int] | None:
     if not text:
         return None
     generation, _, cursor = text.rpartition(".")
     if not generation.isalnum() or not (cursor.isascii() and cursor.isdigit()) or len(cursor) > 18:
-        raise invalid("Last-Event-ID", "it is no id of this stream", "leave it out")
+        raise invalid("Last-Event-ID", "not an id of this stream", "leave it out")
     return generation, int(cursor)

@@ -12,7 +12,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import not_found
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import IdempotencyKey, Limit
-from services.gateway.rest.places import place_text, read_place
+from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
 
@@ -64,14 +64,17 @@ async def list_studies(
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> models.StudyList:
     """Newest first."""
-    place = read_place(after, 2)
+    position = read_position(after, 2)
     async with gateway.platform.database.connection() as connection:
         rows = await queries.studies.page(
-            connection, caller.tenant_id, (place[0], place[1][0]) if place else None, limit + 1
+            connection,
+            caller.tenant_id,
+            (position[0], position[1][0]) if position else None,
+            limit + 1,
         )
     more = None
     if len(rows) > limit:
-        more = place_text(rows[limit - 1]["listed_at"], rows[limit - 1]["study_id"])
+        more = position_text(rows[limit - 1]["listed_at"], rows[limit - 1]["study_id"])
     return models.StudyList(
         studies=[views.study_summary(row, base_url(request)) for row in rows[:limit]], next=more
     )

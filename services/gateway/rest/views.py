@@ -1,4 +1,4 @@
-"""Rows of the read model as the models that the API answers with. Pure, one function per model."""
+"""Rows of the read model as the models of the API's responses. Pure, one function per model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ M = TypeVar("M")
 
 
 def job_fields(row: Row, base_url: str) -> dict[str, Any]:
-    """What summary and job share."""
+    """The fields that summary and job have in common."""
     return {
         "job_id": row["job_id"],
         "tenant_id": row["tenant_id"],
@@ -176,8 +176,8 @@ def explain(shown: models.JobSummary) -> str:
     if shown.refusal is not None:
         return f"The request was refused: {shown.refusal.detail}"
     if shown.waiting is not None:
-        place = shown.waiting.queue_position
-        return shown.waiting.detail + (f" (number {place} in the queue)" if place else "")
+        position = shown.waiting.queue_position
+        return shown.waiting.detail + (f" (number {position} in the queue)" if position else "")
     if shown.is_cancelling:
         return "Cancel requested; the job is saving a checkpoint and stopping"
     alerts = shown.alerts if isinstance(shown, models.Job) else ()
@@ -266,7 +266,7 @@ def is_maximized(row: Row) -> bool:
 
 
 def study_fields(row: Row, base_url: str) -> dict[str, Any]:
-    """What summary and study share."""
+    """The fields that summary and study have in common."""
     return {
         "study_id": row["study_id"],
         "name": row["name"],

@@ -9,7 +9,7 @@ import pytest
 
 from drivetrain_schemas.object_store import StoreFailure
 from services.gateway.rest import code as uploads
-from services.gateway.rest.places import place_text
+from services.gateway.rest.positions import position_text
 from services.runtime.errors import StoreError
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import START, Story, spec
@@ -113,7 +113,7 @@ async def test_paths_and_queries(quiet_server: Server, method: str, path: str, s
 )
 @pytest.mark.parametrize("path", ["jobs", "studies", "parked"])
 async def test_a_place_that_is_no_moment(quiet_server: Server, path: str, moment: str) -> None:
-    after = place_text(moment, "x")
+    after = position_text(moment, "x")
     answer = await quiet_server.client.get(f"/v1/{path}", params={"after": after})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "after")
 
@@ -123,7 +123,7 @@ async def test_a_place_in_a_timeline_that_is_no_number(server: Server, seq: str)
     story = Story()
     job = story.job("asked")
     await server.model.tell(*story.events)
-    after = place_text(START, seq, "event-1")
+    after = position_text(START, seq, "event-1")
     answer = await server.client.get(f"/v1/jobs/{job.job_id}/timeline", params={"after": after})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "after")
 
@@ -199,7 +199,7 @@ def chain(kind: bytes) -> bytes:
         pytest.param(b"not gzip", id="not gzip"),
         pytest.param(gzip.compress(b"not a tar"), id="not a tar"),
         pytest.param(archive(("train.py", b"x" * 5000))[:-20], id="cut short"),
-        pytest.param(archive(("../x.py", b"x")), id="climbs out"),
+        pytest.param(archive(("../x.py", b"x")), id="leaves the archive"),
         pytest.param(archive(("/etc/x", b"x")), id="absolute"),
         pytest.param(archive(("x", b""), type=tarfile.SYMTYPE, linkname="/etc/passwd"), id="link"),
         pytest.param(archive(("x", b""), type=tarfile.FIFOTYPE), id="pipe"),

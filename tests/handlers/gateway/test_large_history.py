@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from asyncpg.pool import PoolConnectionProxy
 
-from services.gateway.rest.places import place_text
+from services.gateway.rest.positions import position_text
 from services.runtime.database import Database
 from services.runtime.transaction import Origin
 from tests.handlers.gateway.model import Model, Server, serving
@@ -168,7 +168,7 @@ async def test_a_page_far_down_the_list_costs_what_the_first_one_does(
     server: Server, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     with recorded(monkeypatch) as statements:
-        after = place_text(datetime.fromisoformat(at), JOB_ID)
+        after = position_text(datetime.fromisoformat(at), JOB_ID)
         answer = await server.client.get("/v1/jobs", params={"after": after, "limit": 100})
     assert len(answer.json()["jobs"]) == 100
     for statement, rows in (await visits(server, statements)).items():

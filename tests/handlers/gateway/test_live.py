@@ -105,9 +105,9 @@ async def test_a_reader_that_comes_back_misses_nothing_and_hears_nothing_twice(
     async with reading(server) as reader:
         await model.tell(*story.events[:6])
         heard = await reader.types(3)
-        place = reader.last_id
+        position = reader.last_id
     await model.tell(*story.events[6:])
-    async with reading(server, **{"last-event-id": place}) as reader:
+    async with reading(server, **{"last-event-id": position}) as reader:
         heard += await reader.types(len(events) - 3)
     assert heard == [event.type for event in events]
 
@@ -117,9 +117,9 @@ async def test_a_page_goes_on_from_where_it_was_rendered(model: Model, server: S
     story.nodes("node-1", "node-2", "node-3")
     await model.tell(story.events[0])
     page = (await server.client.get("/nodes")).text
-    place = page.partition('data-place="')[2].partition('"')[0]
+    position = page.partition('data-position="')[2].partition('"')[0]
     await model.tell(*story.events[1:])
-    async with reading(server, f"last_event_id={place}") as reader:
+    async with reading(server, f"last_event_id={position}") as reader:
         first = json.loads((await reader.frame())["data"])
     assert first["node_id"] == "node-2"
 

@@ -2,7 +2,7 @@
 // Everything shown here is set as text, never as markup from data.
 "use strict";
 const body = document.body, jobId = body.dataset.job;
-let place = body.dataset.place;
+let position = body.dataset.position;
 
 function duration(seconds) {
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
@@ -62,13 +62,13 @@ function progress(data) {
 }
 
 function follow() {
-  const query = new URLSearchParams({ ...(jobId && { job_id: jobId }), last_event_id: place });
+  const query = new URLSearchParams({ ...(jobId && { job_id: jobId }), last_event_id: position });
   const source = new EventSource(`/v1/stream?${query}`), state = document.getElementById("link-state");
   const show = (isLive) => {
     state.hidden = !(state.textContent = isLive ? "live" : "reconnecting");
     state.classList.toggle("offline", !isLive);
   };
-  const remember = (event) => { if (event.lastEventId) place = event.lastEventId; };
+  const remember = (event) => { if (event.lastEventId) position = event.lastEventId; };
   let isAgain = false;
   source.onopen = () => { show(true); if (isAgain) { soon(); charts?.restart(); } isAgain = true; };
   source.onerror = () => {
@@ -80,7 +80,7 @@ function follow() {
     source.addEventListener(type, (event) => { remember(event); soon(); if (/^(run\.|checkpoint\.restored|reset)/.test(type)) charts?.restart(); });
 }
 
-// Charts: one per series, by Chart.js where it is there, by a plain line where it is not.
+// Charts: one per series, by Chart.js where it is available, else a plain line.
 function makeCharts(root) {
   const series = new Map(), style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let busy = false, from = 0, stale = true;
@@ -184,11 +184,11 @@ function makeLogs(view) {
   return read;
 }
 
-// On the document: forms of a renewed part are new.
+// On the document, because the forms of a renewed part are new elements.
 document.addEventListener("submit", (event) => { const text = event.target.dataset.confirm; if (text && !confirm(text)) event.preventDefault(); });
 times();
 setInterval(times, 10000);
-if (place) follow();
+if (position) follow();
 if (jobId) {
   charts = makeCharts(document.getElementById("charts"));
   const readLogs = makeLogs(document.getElementById("logs")), head = document.getElementById("head");

@@ -1,4 +1,4 @@
-"""Places in a list, as the opaque text that `next` gives and `after` takes."""
+"""Positions in a list, as the opaque text that `next` returns and `after` accepts."""
 
 import base64
 import binascii
@@ -8,16 +8,16 @@ from typing import Any
 from services.gateway.problem import invalid
 
 
-def place_text(*parts: Any) -> str:
-    """A place in a list as an opaque text for `after`."""
+def position_text(*parts: Any) -> str:
+    """A position in a list as an opaque text for `after`."""
     parts_as_text = [
         part.isoformat() if isinstance(part, datetime) else str(part) for part in parts
     ]
     return base64.urlsafe_b64encode("|".join(parts_as_text).encode()).decode().rstrip("=")
 
 
-def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
-    """The time and the other parts of a place. Raises Problem where it is invalid."""
+def read_position(text: str | None, num_parts: int) -> tuple[datetime, list[str]] | None:
+    """The time and the other parts of a position. Raises Problem where it is invalid."""
     if text is None:
         return None
     try:
@@ -30,4 +30,4 @@ def read_place(text: str | None, num_parts: int) -> tuple[datetime, list[str]] |
             raise ValueError(moment)
         return at.astimezone(UTC), others
     except (ValueError, OverflowError, binascii.Error):
-        raise invalid("after", "not a place in this list", "use `next` unchanged") from None
+        raise invalid("after", "not a position in this list", "use `next` unchanged") from None
