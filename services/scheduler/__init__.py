@@ -1,1 +1,1 @@
-"""The scheduler: which job runs where and when, and what became of it."""
+"""The scheduler: which job runs where and when, and how it ended."""

@@ -41,7 +41,7 @@ async def reject(
 
 
 async def refuse_invalid(tx: Tx, invalid: InvalidPayload) -> bool:
-    """Answer a request whose payload is invalid; False when it does not say which job it means.
+    """Answer a request whose payload is invalid; False when it does not identify its job.
 
     The runtime then parks the record.
     """

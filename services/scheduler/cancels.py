@@ -1,8 +1,8 @@
-"""Cancels: of jobs that wait, of jobs that run, and those that come before the job itself.
+"""Cancels: of waiting jobs, of running jobs, and those that arrive before the job itself.
 
-A client with another partitioner, or with a wrong key, can have its cancel read before its submit.
-So a cancel of an unknown job is kept for a while, and applied when the job comes; one for which
-none comes in time is answered with `no_such_job`.
+The cancel of a client with another partitioner or a wrong key may be read before its submit. So a
+cancel of an unknown job is kept for a while and applied when the job arrives; if none arrives in
+time, the answer is `no_such_job`.
 """
 
 from collections.abc import Sequence
@@ -38,14 +38,14 @@ async def handle(tx: Tx, event: Event[JobCancel]) -> None:
         await _apply(tx, cancel, job)
     elif await store_cancels.insert(tx.connection, cancel, MAX_KEPT):
         _count(tx, "kept")
-        log.info("cancel kept until its job comes", job_id=cancel.job_id)
+        log.info("cancel kept until its job arrives", job_id=cancel.job_id)
     else:
         _count(tx, "too_many")
         await _no_such_job(tx, cancel)
 
 
 async def apply_early(tx: Tx, job_ids: Sequence[str]) -> None:
-    """Apply the cancels that came before these jobs, which were queued just now."""
+    """Apply the cancels that arrived before these jobs, which were queued just now."""
     if not job_ids:
         return
     for cancel in await store_cancels.take(tx.connection, job_ids):
@@ -54,7 +54,7 @@ async def apply_early(tx: Tx, job_ids: Sequence[str]) -> None:
 
 
 async def expire(platform: Platform) -> None:
-    """A task of the service: answer the cancels for which no job came."""
+    """A task of the service: answer the cancels for which no job arrived."""
     while True:
         try:
             async with platform.database.transaction() as tx:

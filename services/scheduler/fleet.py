@@ -1,7 +1,7 @@
 """The nodes of the settings, stored in the database and published.
 
-A node that the settings no longer name is removed: it takes nothing new, and what runs there runs
-on to its end.
+A node that the settings no longer contain is removed: it accepts nothing new, and what runs there
+runs to its end.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def nodes_of(settings: SchedulerSettings) -> tuple[Node, ...]:
 
 
 async def register(tx: Tx, wanted: Sequence[Node]) -> None:
-    """Make the stored nodes the wanted ones; only changes are published."""
+    """Make the stored nodes match the settings; only changes are published."""
     known = {node.node_id: node for node in await store.nodes(tx.connection)}
     for node in wanted:
         if known.get(node.node_id) != node:

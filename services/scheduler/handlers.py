@@ -27,14 +27,15 @@ from services.scheduler.store import KnownRequest, NewJob
 
 log = logs.get()
 
-# The first lead of a new process follows its start at once, unless its predecessor still ends.
+# A new process becomes the leader immediately, unless its predecessor is still stopping.
 REGISTERED_SECONDS = 5.0
 
 
 class Commands:
-    """The handlers of one scheduler. `wake` shortens the loop's wait.
+    """The handlers of one scheduler.
 
-    A command is handled only once the nodes are `registered`: before that every pool is unknown.
+    `wake` ends the loop's wait. A command is handled only once the nodes are `registered`: before
+    that every pool is unknown.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Commands:
             async with asyncio.timeout(REGISTERED_SECONDS):
                 await self._registered.wait()
         except TimeoutError:
-            raise TemporaryError("the scheduler does not lead yet, its nodes are unknown") from None
+            raise TemporaryError(
+                "the scheduler is not the leader yet, and its nodes are unknown"
+            ) from None
         await store.lock(tx.connection)
         for is_submit, group in groupby(events, lambda event: isinstance(event.payload, JobSubmit)):
             if is_submit:
@@ -72,7 +75,7 @@ class Commands:
         tx.after_commit(self._wake)
 
     async def _submit(self, tx: Tx, events: Sequence[Event[JobSubmit]]) -> None:
-        """Accept each request, recognise it, or refuse it."""
+        """Accept each request, recognise it as a repetition, or refuse it."""
         ids = [job_id_for(event.tenant_id, event.payload.request_id) for event in events]
         known = await store.known_requests(tx.connection, set(ids))
         offer = Offer(await store.capacities(tx.connection), self._can_run_images)
@@ -102,7 +105,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A submission that is answered; without a refusal it was accepted."""
+    """The answer to a submission; without a refusal it was accepted."""
 
     job_id: str
     event: Event[JobSubmit]
@@ -152,7 +155,7 @@ def _count(tx: Tx, answer: str, number: int) -> None:
 
 
 def _is_same(known: KnownRequest, payload: JobSubmit) -> bool:
-    # A trial has nothing that Python and its reader compare differently.
+    # A trial has no value that Python and JSON compare differently.
     return known.trial == payload.trial and (
         canonical_json(known.spec) == canonical_json(payload.spec)
     )

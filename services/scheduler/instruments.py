@@ -32,11 +32,11 @@ BROKEN_INVARIANTS = Counter(
 )
 STATE_DIFFERENCES = Counter(
     "drivetrain_scheduler_state_differences_total",
-    "Jobs and allocations of which the state in memory was not what Postgres holds; healed.",
+    "Jobs and allocations whose state in memory differed from Postgres; corrected.",
 )
 EARLY_CANCELS = Counter(
     "drivetrain_scheduler_early_cancels_total",
-    "Cancels that came before the request for their job, by what became of them.",
+    "Cancels that arrived before the request for their job, by result.",
     ["outcome"],
 )
 ROUND_SECONDS = Histogram(

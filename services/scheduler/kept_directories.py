@@ -1,7 +1,7 @@
 """Removes pod directories of finished jobs, oldest first: beyond a number of jobs or of bytes.
 
 The logs in them are on the `logs` topic and in the metrics service as well; the newest directories
-are kept for whoever wants to look at the files.
+are kept for inspection.
 """
 
 import itertools
@@ -35,11 +35,11 @@ class KeptDirectories:
             except Exception as error:
                 if not is_temporary(error):
                     raise
-                log.warning("pod directories not looked through", error=repr(error))
+                log.warning("pod directories not checked", error=repr(error))
             await platform.clock.sleep(PERIOD_SECONDS)
 
     async def remove_old(self, platform: Platform) -> None:
-        """All that exceeds the bounds, in batches; what fails is tried again next time."""
+        """Everything beyond the bounds, in batches; what fails is tried again next time."""
         num_kept = await self._num_kept(platform)
         num_removed = num_failed = 0
         while True:
@@ -79,5 +79,5 @@ class KeptDirectories:
 
 
 def count_fitting(sizes: Sequence[int], limit: int) -> int:
-    """How many from the first on are not more than `limit` together."""
+    """How many, from the first on, sum up to at most `limit`."""
     return sum(total <= limit for total in itertools.accumulate(sizes))

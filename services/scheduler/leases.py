@@ -1,10 +1,10 @@
 """Leases of runs: heartbeats of their pods, and beacons of the scheduler itself, on `reports`.
 
-A heartbeat counts when its pod belongs to a live run and it names that run and its fence; all
+A heartbeat is accepted when its pod belongs to a live run and it names that run and its fence; all
 others are counted and ignored. The newest of each pod is stored, at most once a second, until its
-run ends. Beacons go out to every partition of the topic and come back through the same consumer:
-only while they do does a run's silence mean anything (`core.leases`). All else is in memory and
-starts empty with the process.
+run ends. Beacons are published to every partition of the topic and received by the same consumer:
+missing heartbeats are only counted while beacons arrive (`core.leases`). Everything else is in
+memory and starts empty with the process.
 """
 
 import uuid
@@ -25,7 +25,7 @@ from services.runtime.processing import read_event
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store_runs
-from services.scheduler.core.leases import Steadiness, hear_beacon, silence_limit
+from services.scheduler.core.leases import Steadiness, after_beacon, silence_limit
 from services.scheduler.store_runs import RunRow
 
 log = logs.get()
@@ -36,7 +36,7 @@ class Leases:
         self._clock = clock
         self._lease = lease
         self._interval = interval
-        # Beacons of other processes, or of an earlier one, say nothing about now.
+        # Beacons of other or earlier processes do not count.
         self._beacon_source = f"beacon-{uuid.uuid4().hex[:12]}"
         self._num_beacons = 0
         self._steady: dict[int, Steadiness] = {}
@@ -50,8 +50,8 @@ class Leases:
         self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
 
     def news(self, runs: Iterable[RunRow]) -> frozenset[str]:
-        """The running ones that have fallen silent, and the suspect ones whose heartbeats
-        came back."""
+        """The running ones whose heartbeats stopped, and the suspect ones whose heartbeats
+        resumed."""
         limit = silence_limit(
             self._steady,
             REPORTS.partitions,
@@ -63,7 +63,7 @@ class Leases:
             run.run_id
             for run in runs
             if (run.state is RunState.RUNNING and self._is_silent(run.run_id, limit))
-            or (run.state is RunState.SUSPECT and self.is_heard(run.run_id))
+            or (run.state is RunState.SUSPECT and self.has_recent_heartbeat(run.run_id))
         )
 
     def _is_silent(self, run_id: str, limit: float | None) -> bool:
@@ -71,14 +71,15 @@ class Leases:
             return False
         return max(self._watched_since[run_id], self._heard.get(run_id, 0.0)) < limit
 
-    def is_heard(self, run_id: str) -> bool:
-        """A heartbeat of it came within the last lease."""
+    def has_recent_heartbeat(self, run_id: str) -> bool:
+        """A heartbeat of it arrived within the last lease."""
         heard_at = self._heard.get(run_id)
         return heard_at is not None and self._clock.monotonic() - heard_at <= self._lease
 
     async def on_reports(self, tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         """The batch handler of `reports`."""
-        # By all that binds one, so that a forged heartbeat displaces none in its batch.
+        # Keyed by everything that is checked, so that a forged heartbeat displaces none in its
+        # batch.
         newest: dict[tuple[str, str, int], PodHeartbeat] = {}
         rejected: list[InvalidRecord] = []
         for record in records:
@@ -123,7 +124,7 @@ class Leases:
     def _on_beacon(self, partition: int, beacon: SchedulerBeacon) -> None:
         if beacon.run_id.startswith(self._beacon_source):
             known = self._steady.get(partition)
-            self._steady[partition] = hear_beacon(known, self._clock.monotonic(), self._interval)
+            self._steady[partition] = after_beacon(known, self._clock.monotonic(), self._interval)
 
     async def _keep(self, tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:
         live = await store_runs.live_fences(tx.connection, {beat.pod_id for beat in heartbeats})
@@ -140,7 +141,7 @@ class Leases:
 
 
 def partition_keys(source: str, num_partitions: int) -> tuple[str, ...]:
-    """One key for each partition, by the partitioner of every Kafka client we allow."""
+    """One key for each partition, by the partitioner of the Kafka clients that we support."""
     keys: dict[int, str] = {}
     number = 0
     while len(keys) < num_partitions:

@@ -1,11 +1,11 @@
-"""The reconcile loop: what is recorded, what is seen, what follows; again and again.
+"""The reconcile loop: compares what is recorded with what is observed, and acts on it.
 
 One round: look at the pods of live runs -> let the launcher act (launch, stop notice, kill) -> one
-transaction under the writer lock that records what is proven, ends what is over, and grants what is
-free. The same round after a crash continues where the last one was. Handlers only wake it; while
-runs live it polls. What it decides on is kept in memory (`state`), brought up to date at the start
-of each transaction and compared with the tables every `resync_seconds`. There is one replica; a
-session lock keeps its predecessor, while that still ends, from deciding as well.
+transaction under the writer lock that records what is proven, ends what has finished, and grants
+what is free. After a crash, the next round continues from the recorded state. Handlers only wake
+it; while runs live it polls. What it decides on is kept in memory (`state`), brought up to date at
+the start of each transaction and compared with the tables every `resync_seconds`. There is one
+replica; a session lock prevents decisions by a predecessor that is still stopping.
 """
 
 import asyncio
@@ -32,41 +32,41 @@ from services.scheduler.leases import Leases
 from services.scheduler.pods import Acted, Pods
 from services.scheduler.projection import LiveRun, is_alive
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import State, changed_lives, differences, read, refresh
+from services.scheduler.state import State, changed_live_runs, differences, read, refresh
 from services.scheduler.store_runs import FinishedPod
 
 log = logs.get()
 
 STANDBY_SECONDS = 1.0
 MAX_ANNOUNCED = 200  # in one round
-# Only jobs that nothing blocks wait for the holders themselves.
+# Only jobs that are not blocked wait for the holders of slots themselves.
 _WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at the live runs has shown: those about which there may be something to do, the
-    runs whose lease lapsed or whose heartbeats came back, and what the launcher did."""
+    """The result of observing the live runs: those that may need an action, the runs whose lease
+    lapsed or whose heartbeats resumed, and what the launcher did."""
 
-    restless: Sequence[LiveRun]
+    to_check: Sequence[LiveRun]
     lease_news: Collection[str]
     acted: Acted
 
     def job_ids(self) -> set[str]:
-        return {live.job.job_id for live in self.restless}
+        return {live.job.job_id for live in self.to_check}
 
 
 class Loop:
     """The one writer of runs and allocations. `wake` may be called from anywhere in the process.
 
-    `state` is what was read and committed last; None before the first round, and after a
-    transaction that failed, for then it is not known what holds. `registered` is set once the
-    nodes are in the database.
+    `state` is what was last read and committed; None before the first round, and after a failed
+    transaction, because it is then unknown whether it committed. `registered` is set once the nodes
+    are in the database.
     """
 
     def __init__(self, settings: SchedulerSettings, pods: Pods, leases: Leases) -> None:
         self.state: State | None = None
-        # What readers see: as `state`, but not hidden while a transaction is open.
+        # What readers get: as `state`, but also while a transaction is open.
         self.shown: tuple[State, Decision] | None = None
         self.registered = asyncio.Event()
         self._settings = settings
@@ -80,14 +80,18 @@ class Loop:
         self._woken.set()
 
     async def run(self, platform: Platform) -> None:
-        """A task of the service. Temporary failures are waited out."""
+        """A task of the service. Temporary failures are retried."""
         while not platform.stopping.is_set():
             try:
                 await self._lead(platform)
             except Exception as error:
                 if not is_temporary(error):
                     raise
-                log.warning("scheduler waits", part=unavailable_part(error), error=repr(error))
+                log.warning(
+                    "scheduler cannot proceed, trying again",
+                    part=unavailable_part(error),
+                    error=repr(error),
+                )
                 await platform.clock.sleep(STANDBY_SECONDS)
 
     async def _lead(self, platform: Platform) -> None:
@@ -95,8 +99,8 @@ class Loop:
         try:
             while not await store.try_lead(connection):
                 await platform.clock.sleep(STANDBY_SECONDS)
-            log.info("scheduler leads")
-            # Another one may have led meanwhile: everything is read again before any act.
+            log.info("scheduler has become the leader")
+            # Another process may have been the leader: everything is read again before any action.
             self.state = None
             self._next_due = 0.0
             async with platform.database.transaction() as tx:
@@ -105,7 +109,7 @@ class Loop:
             self.registered.set()
             while not platform.stopping.is_set():
                 if connection.is_closed():
-                    raise TemporaryError("the leader's connection is lost, and its lock with it")
+                    raise TemporaryError("the leader's connection, and with it the lock, is lost")
                 with instruments.ROUND_SECONDS.time():
                     is_moving = await self.round(platform)
                 if not is_moving:
@@ -116,7 +120,7 @@ class Loop:
 
     async def _wait(self, platform: Platform) -> None:
         left = max(0.0, self._next_due - platform.clock.monotonic())
-        timeout = min(left, self._settings.poll_seconds) if self._lives() else left
+        timeout = min(left, self._settings.poll_seconds) if self._live_runs() else left
         try:
             async with asyncio.timeout(timeout):
                 await self._woken.wait()
@@ -124,67 +128,69 @@ class Loop:
             return
 
     async def round(self, platform: Platform) -> bool:
-        """True when something moved, so that the next round should come at once."""
+        """True when something changed, so that the next round should follow immediately."""
         is_due = self._woken.is_set() or platform.clock.monotonic() >= self._next_due
         self._woken.clear()
-        lives = self._lives()
-        has_changed = await self._pods.look(lives)
-        news = self._leases.news(live.run for live in lives)
-        # Most runs run on and need nothing.
-        restless = [
-            live for live in lives if live.run.run_id in news or not self._pods.is_settled(live)
+        live_runs = self._live_runs()
+        has_changed = await self._pods.look(live_runs)
+        news = self._leases.news(live.run for live in live_runs)
+        # Most runs just run and need no action.
+        to_check = [
+            live for live in live_runs if live.run.run_id in news or not self._pods.is_settled(live)
         ]
 
         async def read_specs(job_ids: Sequence[str]) -> dict[str, JobSpec]:
             async with platform.database.connection() as connection:
                 return await store.specs(connection, job_ids)
 
-        acted = await self._pods.act(restless, read_specs)
+        acted = await self._pods.act(to_check, read_specs)
         if not (is_due or has_changed or acted or news):
             return False
-        has_moved = await self._apply(platform, Seen(restless, news, acted))
+        has_moved = await self._apply(platform, Seen(to_check, news, acted))
         return has_moved or bool(acted)
 
-    def _lives(self) -> Sequence[LiveRun]:
-        return () if self.state is None else tuple(self.state.lives.values())
+    def _live_runs(self) -> Sequence[LiveRun]:
+        return () if self.state is None else tuple(self.state.live_runs.values())
 
     async def _apply(self, platform: Platform, seen: Seen) -> bool:
-        """The round's transaction. True when something moved."""
+        """The round's transaction. True when something changed."""
         before, self.state = self.state, None
         async with platform.database.transaction() as tx:
             connection = tx.connection
             await store.lock(connection)
             state = await self._load(platform, connection, before)
-            ids = seen.job_ids() | (changed_lives(before, state) if before else state.lives.keys())
+            ids = seen.job_ids() | (
+                changed_live_runs(before, state) if before else state.live_runs.keys()
+            )
             state = await refresh(connection, state, await self._record(tx, state, ids, seen))
             state = await refresh(connection, state, await self._move(tx, state, ids, seen))
-            # After the moves, so that what was put back without a wait starts at once.
+            # After the moves, so that jobs requeued without a delay start in this round.
             now = await store.now(connection)
             decision = decide(state.snapshot, now)
             await self._grant(tx, state, decision)
             has_more = await self._announce(tx, state, decision)
             state = await refresh(connection, state)
-        self.state = state  # committed, so this holds
+        self.state = state  # committed, so this is valid
         self.shown = (state, decision)
-        lives = self._lives()
-        self._leases.watch_runs({live.run.run_id for live in lives if _is_started(live)})
+        live_runs = self._live_runs()
+        self._leases.watch_runs({live.run.run_id for live in live_runs if _is_started(live)})
         self._set_next_due(platform, state, now)
         report(state, decision)
         if has_more or decision.is_cut:
-            self._next_due = 0.0  # at once, whatever else happens
-        return has_more or decision.is_cut or before is None or state.lives != before.lives
+            self._next_due = 0.0  # immediately, whatever else happens
+        return has_more or decision.is_cut or before is None or state.live_runs != before.live_runs
 
     async def _load(
         self, platform: Platform, connection: asyncpg.Connection, before: State | None
     ) -> State:
-        """The state as of now: from all rows after a failure, compared with them at a resync."""
+        """The current state: read from all rows after a failure, compared with them at a resync."""
         state = await read(connection) if before is None else await refresh(connection, before)
         if before is not None and platform.clock.monotonic() < self._next_resync:
             return state
         self._next_resync = platform.clock.monotonic() + self._settings.resync_seconds
         if before is not None and (wrong := await differences(connection, state)):
             instruments.STATE_DIFFERENCES.inc(len(wrong))
-            log.error("state in memory was wrong, read again", differs=wrong[:20])
+            log.error("state in memory was wrong and was read again", differs=wrong[:20])
             state = await read(connection)
         for broken in check(state.snapshot):
             instruments.BROKEN_INVARIANTS.inc()
@@ -192,12 +198,12 @@ class Loop:
         return state
 
     async def _record(self, tx: Tx, state: State, ids: Collection[str], seen: Seen) -> set[str]:
-        """What the launcher did and saw, on the pods' rows. The jobs touched."""
+        """Record on the pods' rows what the launcher did and observed. Returns the jobs changed."""
         acted = seen.acted
         touched: set[str] = set()
         alive: list[str] = []
         finished: list[FinishedPod] = []
-        for live in (state.lives[job_id] for job_id in ids if job_id in state.lives):
+        for live in (state.live_runs[job_id] for job_id in ids if job_id in state.live_runs):
             for pod in (pod for pod in live.pods if pod.finished_at is None):
                 look = self._pods.observations.get(pod.pod_id)
                 is_new = look is not None and is_alive(look) and not pod.was_alive
@@ -219,9 +225,9 @@ class Loop:
         return touched
 
     async def _move(self, tx: Tx, state: State, ids: Collection[str], seen: Seen) -> set[str]:
-        """The changes of runs that are proven. The jobs touched."""
-        lives = [state.lives[job_id] for job_id in ids if job_id in state.lives]
-        proven = [(live, moves(self._pods.view(live))) for live in lives]
+        """Apply the proven changes of runs. Returns the jobs changed."""
+        live_runs = [state.live_runs[job_id] for job_id in ids if job_id in state.live_runs]
+        proven = [(live, moves(self._pods.view(live))) for live in live_runs]
         ages: dict[str, float] = {}
         for live in (live for live, each in proven if each.is_finished):
             ages |= self._pods.seconds_since_alive(live)
@@ -241,7 +247,7 @@ class Loop:
         return touched
 
     def _ending(self, live: LiveRun) -> transitions.Ending:
-        """What the ends of its pods amount to; pod 0 has the result."""
+        """The outcome of the run from its pods' ends; pod 0 has the result."""
         end = live.pods[0].exit
         result = None if end is None else end.result
         return transitions.Ending(live, conclude(self._pods.view(live)), result)
@@ -253,7 +259,7 @@ class Loop:
         elif has_lease_news and live.run.state is RunState.RUNNING:
             await transitions.suspect(tx, live.job, live.run)
         elif has_lease_news and live.run.state is RunState.SUSPECT:
-            await transitions.hear(tx, live.job, live.run)
+            await transitions.recover(tx, live.job, live.run)
         else:
             return False
         return True
@@ -264,7 +270,7 @@ class Loop:
             await transitions.grant(tx, grants, self._pods.launcher.is_port_free)
 
     async def _announce(self, tx: Tx, state: State, decision: Decision) -> bool:
-        """Emit new reasons for which jobs wait; True when some are left for the next round."""
+        """Emit changed reasons of waiting jobs; True when some are left for the next round."""
         granted = [state.jobs[grant.job_id].queued for grant in decision.grants]
         queue = state.snapshot.queue.changed(granted, ())
         announced: dict[str, WaitingReason] = {}
@@ -287,7 +293,7 @@ class Loop:
         return False
 
     def _set_next_due(self, platform: Platform, state: State, now: datetime) -> None:
-        """When to look at everything again: the next backoff that ends, or the resync."""
+        """When everything is checked again: at the end of the next backoff, or at the resync."""
         wait = self._settings.resync_seconds
         backoff_end = state.snapshot.queue.next_delay_end(now)
         if backoff_end is not None:
@@ -296,7 +302,7 @@ class Loop:
 
 
 def report(state: State, decision: Decision) -> None:
-    instruments.LIVE.set(len(state.lives))
+    instruments.LIVE.set(len(state.live_runs))
     instruments.WAITING.clear()
     for waiting in decision.waiting:
         instruments.WAITING.labels(str(waiting.reason)).inc(len(waiting.jobs))

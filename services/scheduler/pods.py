@@ -1,8 +1,8 @@
-"""The loop's hands and eyes: looks at pods through the launcher and does what the core asks.
+"""Observes pods through the launcher and carries out what the core decides.
 
-`look` keeps the last observation of every pod and since when it holds; `act` launches, gives stop
-notices and kills, and returns what was done, to be recorded. What fails is counted and met again
-in the next round.
+`look` keeps the last observation of every pod and since when it has been the same; `act` launches,
+sends stop notices and kills, and returns what was done, to be recorded. What fails is counted and
+tried again in the next round.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,13 +25,13 @@ log = logs.get()
 # The specs of these jobs, by id.
 ReadSpecs = Callable[[Sequence[str]], Awaitable[Mapping[str, JobSpec]]]
 
-# A process that SIGKILL does not end hangs in the kernel; the loop must not hang on it as well.
+# A process that SIGKILL does not end is stuck in the kernel; the loop must not wait for it.
 KILL_AGAIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """Pod ids: those launched (or tried), and those of which it is certain that nothing is left."""
+    """Pod ids: those launched (or tried), and those confirmed to have no process left."""
 
     launched: tuple[str, ...] = ()
     notified: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class Pods:
         self._alive_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
 
-    async def look(self, lives: Sequence[LiveRun]) -> bool:
+    async def look(self, live_runs: Sequence[LiveRun]) -> bool:
         """True when something looks different from the last time."""
-        refs = [ref for live in lives for ref in live.refs()]
+        refs = [ref for live in live_runs for ref in live.refs()]
         now = self._clock.monotonic()
         self.observations = await self.launcher.observe(refs) if refs else {}
         self._alive_at = {
@@ -65,7 +65,7 @@ class Pods:
         return self._seen.note(self.observations, self._clock.monotonic())
 
     def seconds_since_alive(self, live: LiveRun | None = None) -> Mapping[str, float]:
-        """How long ago each pod (of this run) was seen alive, as far as this process knows."""
+        """Seconds since each pod (of this run) was seen alive, as far as this process knows."""
         now = self._clock.monotonic()
         pod_ids = self._alive_at if live is None else [pod.pod_id for pod in live.pods]
         return {pod: now - self._alive_at[pod] for pod in pod_ids if pod in self._alive_at}
@@ -74,11 +74,11 @@ class Pods:
         return view(live, self.observations, self._seen, self._clock.monotonic())
 
     def is_settled(self, live: LiveRun) -> bool:
-        """There is nothing to do about this run and nothing to record until it looks different."""
+        """This run needs no action and has nothing to record until it looks different."""
         return is_settled(live, self.observations)
 
-    async def act(self, lives: Sequence[LiveRun], read_specs: ReadSpecs) -> Acted:
-        wants = [(live, acts(self.view(live), self._limits)) for live in lives]
+    async def act(self, live_runs: Sequence[LiveRun], read_specs: ReadSpecs) -> Acted:
+        wants = [(live, acts(self.view(live), self._limits)) for live in live_runs]
         to_launch = [live.job.job_id for live, wanted in wants if wanted.launch]
         specs = await read_specs(to_launch) if to_launch else {}
         launched: list[str] = []
@@ -103,7 +103,7 @@ class Pods:
         try:
             await self.launcher.launch(pod_spec(live, pod, job, self.launcher, self._settings))
         except OSError as error:
-            # Recorded as launched all the same: a pod that never appears is lost, and retried.
+            # Recorded as launched nevertheless: a pod that never appears is lost, and retried.
             instruments.LAUNCH_FAILURES.inc()
             log.error("pod not launched", pod_id=pod.pod_id, error=str(error))
         self._seen.restart(pod.pod_id, self._clock.monotonic())
@@ -114,11 +114,11 @@ class Pods:
         try:
             await self.launcher.notify(ref, notice)
         except OSError as error:
-            log.error("stop notice not given", pod_id=ref.pod_id, error=str(error))
+            log.error("stop notice not sent", pod_id=ref.pod_id, error=str(error))
             self._seen.set_notice(ref.pod_id, None, self._clock.monotonic())
             return False
         self._seen.set_notice(ref.pod_id, wanted.reason, self._clock.monotonic())
-        log.info("stop notice given", pod_id=ref.pod_id, reason=wanted.reason)
+        log.info("stop notice sent", pod_id=ref.pod_id, reason=wanted.reason)
         return True
 
     async def _kill(self, wanted: Sequence[PodRef]) -> list[str]:
@@ -127,7 +127,7 @@ class Pods:
         if not doomed:
             return []
         gone = await self.launcher.kill(doomed)
-        # Those that were tried now wait; the others keep the time they have.
+        # Those that were tried are delayed; the others keep their time.
         again_at = dict.fromkeys((ref.pod_id for ref in doomed), now + KILL_AGAIN_SECONDS)
         self._kill_again_at = {
             ref.pod_id: again_at.get(ref.pod_id, self._kill_again_at.get(ref.pod_id, 0.0))
@@ -138,7 +138,7 @@ class Pods:
         log.warning(
             "pods killed", pods=[ref.pod_id for ref in doomed], all_gone=len(gone) == len(doomed)
         )
-        # A shim may have written its exit just before: that still says how the pod ended.
+        # A shim may have written its exit just before: it still records how the pod ended.
         again = await self.launcher.observe([ref for ref in doomed if ref.pod_id in gone])
         self.observations = {**self.observations, **again}
         return sorted(gone)
@@ -155,7 +155,7 @@ def limits_of(settings: SchedulerSettings) -> Limits:
 def pod_spec(
     live: LiveRun, pod: PodRow, job: JobSpec, launcher: Launcher, settings: SchedulerSettings
 ) -> PodSpec:
-    """All that the pod's shim gets."""
+    """Everything that the pod's shim receives."""
     run = live.run
     return PodSpec(
         pod_id=pod.pod_id,

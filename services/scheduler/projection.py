@@ -1,7 +1,7 @@
-"""Rows and observations in, the core's views out: pure translation, no statement and no rule.
+"""From rows and observations to the core's views: pure translation, no SQL and no rules.
 
-`Seen` remembers since when each pod is seen as it is; a new process starts these clocks at zero,
-which only makes it more patient.
+`Seen` remembers since when each pod has looked the same; a new process starts these clocks at zero,
+which only makes its timeouts longer.
 """
 
 from collections.abc import Mapping
@@ -35,18 +35,17 @@ class LiveRun:
 
 @dataclass(slots=True)
 class Seen:
-    """What this process knows of each pod: since when it looks as it does, and its stop notice.
+    """Per pod, in this process: since when it has looked the same, and its stop notice.
 
-    The notice is the one that was given here, never what lies in the pod's directory: a program of
-    the pod can write there. A restarted scheduler gives it again, which changes nothing for a shim
-    that has it.
+    The notice is the one that was sent here, never the file in the pod's directory: a program of
+    the pod can write there. A restarted scheduler sends it again, which a shim that has it ignores.
     """
 
     _sights: dict[str, tuple[Sight, float]] = field(default_factory=dict)
     _notices: dict[str, tuple[str | None, float]] = field(default_factory=dict)
 
     def note(self, observations: Mapping[str, Observation], now: float) -> bool:
-        """True when a pod is seen differently from before. Forgets pods that are not asked for."""
+        """True when a pod looks different than before. Forgets pods that are not in `observed`."""
         before = self._sights
         self._sights = {}
         for pod_id, seen in observations.items():
@@ -61,7 +60,7 @@ class Seen:
         }
 
     def restart(self, pod_id: str, now: float) -> None:
-        """It was started just now: its time to appear starts again, though it looks as it did."""
+        """It was started just now: its time to appear starts again, though it looks the same."""
         if pod_id in self._sights:
             self._sights[pod_id] = (self._sights[pod_id][0], now)
 
@@ -69,7 +68,7 @@ class Seen:
         return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
 
     def set_notice(self, pod_id: str, reason: str | None, now: float) -> None:
-        """It was given this stop notice; None: that failed. Its time runs from the first try."""
+        """This stop notice was sent to it; None: that failed. Its time runs from the first try."""
         _, since = self._notices.get(pod_id, (None, now))
         self._notices[pod_id] = (reason, since)
 
@@ -81,9 +80,9 @@ class Seen:
 
 
 def is_settled(live: LiveRun, observations: Mapping[str, Observation]) -> bool:
-    """It was started, is not stopping, and every pod is alive: `reconcile` asks for nothing.
+    """It was started, is not stopping, and every pod is alive: `reconcile` needs no action.
 
-    Cheaper than a view, for a round looks at every live run.
+    Cheaper than a view, because a round checks every live run.
     """
     return live.run.state in (RunState.RUNNING, RunState.SUSPECT) and all(
         pod.finished_at is None and observations.get(pod.pod_id, ABSENT).sight is Sight.ALIVE
@@ -119,7 +118,7 @@ def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
 
 
 def is_alive(observed: Observation) -> bool:
-    """Its shim was there: it is alive now, or it has written how it ended."""
+    """Its shim has run: it is alive now, or it has written how it ended."""
     return observed.sight in (Sight.ALIVE, Sight.ENDING, Sight.ENDED)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the scheduler, beside those that every service has."""
+"""Settings of the scheduler, in addition to those of every service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,13 +27,13 @@ class NodeSetting(BaseModel):
 class SchedulerSettings(Settings):
     """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}].
 
-    For one replica: two would each receive a part of the reports only.
+    For one replica: each of two would receive only a part of the reports.
     """
 
     nodes: tuple[NodeSetting, ...] = ()
     pods_directory: Path = Path("/var/lib/drivetrain/pods")
     template_socket: Path | None = None
-    # What pods log in to Kafka with; the scheduler's own account where not set.
+    # The credentials of pods for Kafka; the scheduler's own where not set.
     pods_kafka_username: str | None = None
     pods_kafka_password: SecretStr | None = None
     lease_seconds: float = Field(default=15.0, gt=0)
@@ -44,11 +44,13 @@ class SchedulerSettings(Settings):
     poll_seconds: float = Field(default=0.2, gt=0, le=0.5)
     resync_seconds: float = Field(default=30.0, gt=0, le=60)
     code_urls: tuple[CodeUrl, ...] = Field(
-        default=(), description="where jobs' code may come from, beside the object store"
+        default=(), description="where jobs' code may come from, in addition to the object store"
     )
     kept_pod_directories: int = Field(default=50, ge=0, description="of finished jobs")
     kept_pod_directories_bytes: int = Field(
-        default=10 * 1024**3, ge=0, description="of all of them together; the oldest go first"
+        default=10 * 1024**3,
+        ge=0,
+        description="of all of them together; the oldest are removed first",
     )
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""`python -m services.scheduler.shutdown`: record that every live run is asked to stop.
+"""`python -m services.scheduler.shutdown`: record a stop request for every live run.
 
-For an orderly stop of a whole platform, after the scheduler and before its pods: whoever then stops
-the pods need not be trusted for the reason, and the runs go back to the queue at the next start
-without a retry used. A scheduler that is only restarted asks no run to stop.
+For an orderly stop of a whole platform, after the scheduler and before its pods: the reason for the
+stop is then recorded, whatever stops the pods, and the runs return to the queue at the next start
+without using a retry. A scheduler that is only restarted requests no stop.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ REASON = "shutdown"
 
 
 async def stop_live_runs(database: Database) -> int:
-    """How many runs are asked to stop now that were not before."""
+    """How many runs have a new stop request."""
     async with database.transaction() as tx:
         await store.lock(tx.connection)
         runs = await store_runs.live_runs(tx.connection)
@@ -39,7 +39,7 @@ async def main() -> None:
     database = Database(dsn, NAME, origin, max_connections=1)
     await database.open(["services.scheduler"])
     try:
-        log.info("live runs asked to stop", num_runs=await stop_live_runs(database))
+        log.info("stop requested for live runs", num_runs=await stop_live_runs(database))
     finally:
         await database.close()
 

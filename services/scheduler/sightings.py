@@ -1,7 +1,7 @@
-"""Stores every few seconds which pods were seen alive, so that a restart does not forget it.
+"""Stores every few seconds which pods were seen alive, so that it survives a restart.
 
-The loop looks at pods several times a second and keeps that in memory; here one statement stores
-it for all of them.
+The loop looks at pods several times a second and keeps that in memory; one statement here stores it
+for all of them.
 """
 
 from services.runtime import logs

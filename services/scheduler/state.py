@@ -1,8 +1,9 @@
-"""What the loop decides on, in memory: every job that is not finished, as Postgres has it.
+"""The state that the loop decides on, in memory: every unfinished job, as in Postgres.
 
 A `State` is a frozen value. `read` makes one from all rows; `refresh` makes the next one from the
 jobs that changed, and shares what did not. A round keeps a new one only after its transaction has
-committed, so memory never runs ahead of the database; README.md says why it cannot fall behind.
+committed, so memory never runs ahead of the database; README.md explains why it cannot be out of
+date.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,14 +26,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`jobs`: all that are not finished; `lives`: the runs among them; both by job id.
+    """`jobs`: all that are not finished; `live_runs`: the runs among them; both by job id.
 
     `change` is the highest change number that was read.
     """
 
     change: int = 0
     jobs: Mapping[str, JobRow] = field(default_factory=dict)
-    lives: Mapping[str, LiveRun] = field(default_factory=dict)
+    live_runs: Mapping[str, LiveRun] = field(default_factory=dict)
     snapshot: Snapshot = field(default_factory=Snapshot)
 
 
@@ -41,7 +42,7 @@ class Found:
     """What was read of some jobs."""
 
     jobs: Mapping[str, JobRow]
-    lives: Mapping[str, LiveRun]
+    live_runs: Mapping[str, LiveRun]
     holdings: tuple[Holding, ...]
 
 
@@ -52,7 +53,9 @@ async def read(connection: asyncpg.Connection) -> State:
     found = await _complete(connection, jobs.values())
     held = {each.allocation_id: each for each in await store_runs.holdings(connection)}
     occupancy = Occupancy(await store.nodes(connection), held)
-    return State(change, jobs, found.lives, Snapshot(occupancy, Queue.of(_queued(jobs.values()))))
+    return State(
+        change, jobs, found.live_runs, Snapshot(occupancy, Queue.of(_queued(jobs.values())))
+    )
 
 
 async def refresh(
@@ -72,14 +75,14 @@ async def refresh(
 
 
 def replaced(state: State, found: Found) -> State:
-    """The state in which `found` replaces all that was known of the jobs in it."""
+    """The state with `found` in place of everything that was known about its jobs."""
     ids = found.jobs.keys()
     unfinished = {job_id: job for job_id, job in found.jobs.items() if not job.state.is_final}
     known = [state.jobs[job_id] for job_id in ids if job_id in state.jobs]
     return State(
         change=max((state.change, *(job.change for job in found.jobs.values()))),
         jobs=_merged(state.jobs, ids, unfinished),
-        lives=_merged(state.lives, ids, found.lives),
+        live_runs=_merged(state.live_runs, ids, found.live_runs),
         snapshot=Snapshot(
             _occupied(state.snapshot.occupancy, ids, found.holdings),
             state.snapshot.queue.changed(_queued(known), _queued(unfinished.values())),
@@ -88,7 +91,7 @@ def replaced(state: State, found: Found) -> State:
 
 
 async def differences(connection: asyncpg.Connection, state: State) -> tuple[str, ...]:
-    """Where the state is not what the tables hold: ids, for the log.
+    """Where the state differs from the tables: ids, for the log.
 
     A job's change number identifies the version of its row, so only started jobs are read whole.
     """
@@ -96,8 +99,8 @@ async def differences(connection: asyncpg.Connection, state: State) -> tuple[str
     known = {job_id: job.change for job_id, job in state.jobs.items()}
     wrong = {job_id for job_id, _ in known.items() ^ changes.items()}
     started = [job for job in state.jobs.values() if job.state is not JobState.QUEUED]
-    lives = (await _complete(connection, started)).lives
-    wrong |= _differing(state.lives, lives)
+    live_runs = (await _complete(connection, started)).live_runs
+    wrong |= _differing(state.live_runs, live_runs)
     occupancy = state.snapshot.occupancy
     held = {each.allocation_id: each for each in await store_runs.holdings(connection)}
     wrong |= _differing(occupancy.holdings, held)
@@ -108,9 +111,13 @@ async def differences(connection: asyncpg.Connection, state: State) -> tuple[str
     return tuple(sorted(wrong))
 
 
-def changed_lives(before: State, state: State) -> set[str]:
-    """The jobs whose run is another value than before, or is new."""
-    return {job_id for job_id, live in state.lives.items() if before.lives.get(job_id) is not live}
+def changed_live_runs(before: State, state: State) -> set[str]:
+    """The jobs whose run has changed or is new."""
+    return {
+        job_id
+        for job_id, live in state.live_runs.items()
+        if before.live_runs.get(job_id) is not live
+    }
 
 
 def _differing(known: Mapping[str, V], true: Mapping[str, V]) -> set[str]:
@@ -129,8 +136,10 @@ async def _complete(connection: asyncpg.Connection, jobs: Iterable[JobRow]) -> F
         return Found(rows, {}, ())
     runs = await store_runs.live_runs_of(connection, started)
     pods = await store_runs.pods_of(connection, [run.run_id for run in runs])
-    lives = {run.job_id: LiveRun(rows[run.job_id], run, pods.get(run.run_id, ())) for run in runs}
-    return Found(rows, lives, await store_runs.holdings_of(connection, started))
+    live_runs = {
+        run.job_id: LiveRun(rows[run.job_id], run, pods.get(run.run_id, ())) for run in runs
+    }
+    return Found(rows, live_runs, await store_runs.holdings_of(connection, started))
 
 
 def _merged(before: Mapping[str, V], ids: Collection[str], after: Mapping[str, V]) -> dict[str, V]:
@@ -143,7 +152,7 @@ def _merged(before: Mapping[str, V], ids: Collection[str], after: Mapping[str, V
 
 
 def _occupied(before: Occupancy, ids: Collection[str], holdings: tuple[Holding, ...]) -> Occupancy:
-    """The same value where no allocation changed: what is computed from it is kept."""
+    """The same value where no allocation changed, so that what was computed from it is reused."""
     kept = {key: held for key, held in before.holdings.items() if held.job_id not in ids}
     after = {**kept, **{holding.allocation_id: holding for holding in holdings}}
     return before if after == before.holdings else Occupancy(before.nodes, after)

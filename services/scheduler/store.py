@@ -1,7 +1,7 @@
 """The scheduler's tables of jobs and nodes: one function per statement, typed, no rules.
 
-Whoever writes state first takes `lock`, the scheduler's one writer lock, for the transaction.
-No statement that a decision needs reads a spec.
+A transaction that writes state first takes `lock`, the scheduler's only writer lock. No statement
+that a decision needs reads a spec.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf, Waiti
 from services.scheduler.core.model import Kind, Node, QueuedJob
 from services.scheduler.core.retries import Tries
 
-# One key per schema, so that schedulers of different platforms in one Postgres do not meet.
+# One key per schema, so that schedulers of different platforms in one Postgres do not conflict.
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema() || '/writer', 0))"
 _LEAD = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/leader', 0))"
 _COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, traceparent, trial,
@@ -197,7 +197,7 @@ async def specs(connection: asyncpg.Connection, job_ids: Collection[str]) -> dic
 async def known_requests(
     connection: asyncpg.Connection, job_ids: Collection[str]
 ) -> dict[str, KnownRequest]:
-    """Of these jobs the ones that exist, by id."""
+    """Those of these jobs that exist, by id."""
     rows = await connection.fetch(
         "select job_id, request_id, command_event_id, spec, trial from jobs where job_id = any($1)",
         list(job_ids),
@@ -327,7 +327,7 @@ async def set_cancelled(connection: asyncpg.Connection, job_id: str, reason: str
 
 
 async def jobs_to_tidy(connection: asyncpg.Connection, num_kept: int, limit: int) -> Sequence[str]:
-    """Finished jobs whose pod directories may go: all but the last `num_kept`."""
+    """Finished jobs whose pod directories may be removed: all but the last `num_kept`."""
     rows = await connection.fetch(
         """select job_id from jobs where finished_at is not null and pods_removed_at is null
         order by finished_at desc, job_id offset $1 limit $2""",
@@ -370,7 +370,7 @@ def _job(row: Any) -> JobRow:
     )
 
 
-# A newer version may have written more: what was accepted is not judged again.
+# A newer version may have written more fields: an accepted spec is not validated again.
 
 
 def _spec(text: str) -> JobSpec:

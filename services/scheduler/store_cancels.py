@@ -1,4 +1,4 @@
-"""The table of cancels that came before the request for their job: one function per statement."""
+"""The table of cancels that arrived before their job's request: one function per statement."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class EarlyCancel:
 
 
 async def insert(connection: asyncpg.Connection, cancel: EarlyCancel, limit: int) -> bool:
-    """Keep the cancel; False, and nothing, where `limit` are kept already."""
+    """Store the cancel; False, without storing it, where `limit` are stored already."""
     number = await connection.fetchval(
         """insert into early_cancels
             (event_id, job_id, tenant_id, reason, correlation_id, traceparent)
@@ -40,7 +40,7 @@ async def insert(connection: asyncpg.Connection, cancel: EarlyCancel, limit: int
 
 
 async def take(connection: asyncpg.Connection, job_ids: Collection[str]) -> Sequence[EarlyCancel]:
-    """Those of these jobs, oldest first; they are kept no longer."""
+    """Delete and return those of these jobs, oldest first."""
     rows = await connection.fetch(
         "delete from early_cancels where job_id = any($1) returning *", list(job_ids)
     )
@@ -50,7 +50,7 @@ async def take(connection: asyncpg.Connection, job_ids: Collection[str]) -> Sequ
 async def take_older(
     connection: asyncpg.Connection, age: timedelta, limit: int
 ) -> Sequence[EarlyCancel]:
-    """The oldest of those that are older than `age`; they are kept no longer."""
+    """Delete and return the oldest of those that are older than `age`."""
     rows = await connection.fetch(
         """delete from early_cancels where number in (
             select number from early_cancels

@@ -1,6 +1,6 @@
 """The scheduler's tables of runs, allocations, pods and heartbeats: one function per statement.
 
-Times that price or order anything are drawn here, from Postgres, and never run backwards: a slot
+Times that determine prices or order are taken here, from Postgres, and never run backwards: a slot
 is granted no earlier than it was last released.
 """
 
@@ -133,7 +133,7 @@ async def live_runs(connection: asyncpg.Connection) -> tuple[RunRow, ...]:
 async def live_runs_of(
     connection: asyncpg.Connection, job_ids: Collection[str]
 ) -> tuple[RunRow, ...]:
-    """The live run of each of these jobs that has one."""
+    """The live runs of these jobs, at most one each."""
     rows = await connection.fetch(
         "select * from runs where ended_at is null and job_id = any($1)", list(job_ids)
     )
@@ -162,7 +162,7 @@ async def set_run_state(connection: asyncpg.Connection, run_id: str, state: RunS
 async def stop_run(
     connection: asyncpg.Connection, run_id: str, state: RunState, reason: str
 ) -> None:
-    """Not only the loop stops runs, so the job's change number grows as well."""
+    """The loop is not the only writer of this, so the job's change number is raised as well."""
     await connection.execute(
         """with stopped as (
             update runs set state = $2, stop_reason = $3 where run_id = $1 returning job_id)
@@ -259,7 +259,7 @@ async def insert_allocations(
 async def release(
     connection: asyncpg.Connection, run_ids: Collection[str]
 ) -> Mapping[str, AllocationRow]:
-    """Free the slots of these runs. They were held: a second release is a bug of ours."""
+    """Free the slots of these runs. They must be held: a second release is a bug."""
     rows = await connection.fetch(
         """update allocations set released_at = greatest(granted_at, clock_timestamp())
         where run_id = any($1) and released_at is null returning *""",
@@ -301,14 +301,14 @@ where allocations.released_at is null {of_jobs} group by allocation_id, job_id
 
 
 async def holdings(connection: asyncpg.Connection) -> tuple[Holding, ...]:
-    """Everything that is held."""
+    """All open allocations."""
     return _holdings(await connection.fetch(_HOLDINGS.format(of_jobs="")))
 
 
 async def holdings_of(
     connection: asyncpg.Connection, job_ids: Collection[str]
 ) -> tuple[Holding, ...]:
-    """What these jobs hold."""
+    """The open allocations of these jobs."""
     statement = _HOLDINGS.format(of_jobs="and job_id = any($1)")
     return _holdings(await connection.fetch(statement, list(job_ids)))
 

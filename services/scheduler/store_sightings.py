@@ -7,7 +7,7 @@ import asyncpg
 
 
 async def put(connection: asyncpg.Connection, ages: Mapping[str, float]) -> None:
-    """Pods, and how many seconds ago each was seen alive; an older sighting changes nothing."""
+    """Pods, and how many seconds ago each was seen alive; an older sighting is ignored."""
     await connection.execute(
         """insert into sightings (pod_id, seen_at)
         select pod_id, clock_timestamp() - make_interval(secs => age)
@@ -22,7 +22,7 @@ async def put(connection: asyncpg.Connection, ages: Mapping[str, float]) -> None
 
 
 async def take(connection: asyncpg.Connection, pod_ids: Collection[str]) -> Mapping[str, datetime]:
-    """When each of these pods was last seen; forgotten with this."""
+    """Delete and return when each of these pods was last seen."""
     rows = await connection.fetch(
         "delete from sightings where pod_id = any($1) returning pod_id, seen_at", list(pod_ids)
     )

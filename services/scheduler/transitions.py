@@ -1,4 +1,4 @@
-"""What the scheduler decided, stored and published: each function changes state and emits events.
+"""Stores and publishes decisions: each function changes state and emits events.
 
 Called inside a transaction that holds the writer lock, so a job's events and its rows agree and
 come in one order: granted, starting, started, (suspected, heard,) the run's outcome, released, and
@@ -60,13 +60,13 @@ NUM_PROBED_PORTS = 8
 async def grant(
     tx: Tx, grants: Sequence[tuple[JobRow, Grant]], is_port_free: Callable[[int], bool]
 ) -> None:
-    """The next run of each job holds its slots; its pods are intended. By as many statements as one
-    grant takes. Where ports run out, the last ones are not granted."""
+    """The next run of each job holds its slots; its pods are intended. Uses as many statements as
+    for one grant. Where ports run out, the last ones are not granted."""
     connection = tx.connection
     fences = await store_runs.next_fences(connection, len(grants))
     ports = await _choose_ports(connection, fences, is_port_free)
     if len(ports) < len(grants):
-        log.error("not granted: every rendezvous port is held", num_jobs=len(grants) - len(ports))
+        log.error("not granted: every rendezvous port is in use", num_jobs=len(grants) - len(ports))
         grants = grants[: len(ports)]
     if not grants:
         return
@@ -137,7 +137,7 @@ async def _emit_granted(
 async def _choose_ports(
     connection: asyncpg.Connection, fences: Sequence[int], is_port_free: Callable[[int], bool]
 ) -> list[int]:
-    """A port for each fence that no live run holds; preferably one at which nothing listens now."""
+    """A port for each fence that no live run holds; preferably one on which nothing listens now."""
     limit = len(fences) + NUM_PROBED_PORTS
     free = await store_runs.free_ports(
         connection, FIRST_PORT, NUM_PORTS, first_candidate(fences[0]), limit
@@ -147,7 +147,7 @@ async def _choose_ports(
 
 
 def gang(run: RunRow, granted: Grant) -> tuple[PodRow, ...]:
-    """One pod per node, its ranks numbered on from those of the pods before it."""
+    """One pod per node; ranks are numbered consecutively over the pods."""
     slots_of: dict[str, int] = {}
     for slot in granted.slots:
         slots_of[slot.node_id] = slots_of.get(slot.node_id, 0) + 1
@@ -176,15 +176,15 @@ async def wait(
     await _emit(tx, job, event)
 
 
-async def start(tx: Tx, lives: Sequence[LiveRun]) -> dict[str, LiveRun]:
+async def start(tx: Tx, live_runs: Sequence[LiveRun]) -> dict[str, LiveRun]:
     """Every pod of these gangs was seen alive. Returns the runs as they are now, by id."""
-    if not lives:
+    if not live_runs:
         return {}
-    runs = {live.run.run_id: move_run(live.run.state, RunState.RUNNING) for live in lives}
-    jobs = {live.job.job_id: move_job(live.job.state, JobState.RUNNING) for live in lives}
+    runs = {live.run.run_id: move_run(live.run.state, RunState.RUNNING) for live in live_runs}
+    jobs = {live.job.job_id: move_job(live.job.state, JobState.RUNNING) for live in live_runs}
     started_at = await store_runs.start_runs(tx.connection, runs)
     await store.set_job_states(tx.connection, jobs)
-    for live in lives:
+    for live in live_runs:
         run = live.run
         event = RunStarted(
             **identity(run),
@@ -198,19 +198,19 @@ async def start(tx: Tx, lives: Sequence[LiveRun]) -> dict[str, LiveRun]:
             job=replace(live.job, state=jobs[live.job.job_id]),
             run=replace(live.run, state=runs[live.run.run_id]),
         )
-        for live in lives
+        for live in live_runs
     }
 
 
 async def stop(tx: Tx, run: RunRow, reason: str) -> None:
-    """The pods of the run that still live are to be stopped; the loop gives them notice."""
+    """Request the stop of the run's live pods; the loop sends them the stop notice."""
     state = move_run(run.state, RunState.STOPPING)
     await store_runs.stop_run(tx.connection, run.run_id, state, reason)
     log.info("run stops", run_id=run.run_id, reason=reason)
 
 
 async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
-    """The run's lease lapsed. Its state says so; nothing else follows."""
+    """The run's lease lapsed. This changes its state and nothing else."""
     state = move_run(run.state, RunState.SUSPECT)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunSuspected(
@@ -222,8 +222,8 @@ async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
     log.warning("run suspected", run_id=run.run_id)
 
 
-async def hear(tx: Tx, job: JobRow, run: RunRow) -> None:
-    """Heartbeats of a suspected run arrive again."""
+async def recover(tx: Tx, job: JobRow, run: RunRow) -> None:
+    """The heartbeats of a suspected run have resumed."""
     state = move_run(run.state, RunState.RUNNING)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunHeard(**identity(run))
@@ -241,8 +241,8 @@ class Ending:
 
 
 async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
-    """Of each run the outcome, the release, and the job's next state, emitted in this order. Runs
-    end by as many statements as one takes; only a retry takes one of its own."""
+    """For each run, emit the outcome, the release, and the job's next state, in this order. Uses as
+    many statements as for one run; only a retry takes one of its own."""
     if not endings:
         return
     connection = tx.connection
@@ -283,7 +283,7 @@ def _after(ending: Ending) -> JobState | Next:
 
 
 async def cancel_queued(tx: Tx, job: JobRow) -> None:
-    """A job that holds nothing is cancelled at once."""
+    """A job without slots is cancelled immediately."""
     state = move_job(job.state, JobState.CANCELLED)
     finished_at = await store.finish_jobs(tx.connection, {job.job_id: state})
     await _emit_finished(tx, job, state, finished_at[job.job_id])
@@ -317,7 +317,7 @@ async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
                 last_log=cause.exit.last_log,
             )
         case _:
-            raise ForbiddenMove(f"a run does not end {outcome.state}")
+            raise ForbiddenMove(f"a run cannot end {outcome.state}")
     await _emit(tx, job, event)
     instruments.RUNS.labels(str(outcome.state)).inc()
     log.info("run ended", run_id=run.run_id, outcome=str(outcome.state), detail=explain(outcome))
@@ -390,20 +390,20 @@ async def _emit_finished(
                 trial=trial,
             )
         case _:
-            raise ForbiddenMove(f"a job does not end {state}")
+            raise ForbiddenMove(f"a job cannot end {state}")
     await _emit(tx, job, event)
     instruments.JOBS.labels(str(state)).inc()
     log.info("job finished", job_id=job_id, state=str(state))
 
 
 def explain(outcome: Outcome) -> str:
-    """Why the run did not succeed, in one sentence."""
+    """One sentence on why the run did not succeed."""
     cause = outcome.cause
     if cause is None:
         return ""
     if cause.exit is None:
-        was = "died without writing exit.json" if cause.was_alive else "never started"
-        return f"the shim of pod {cause.index} {was}; what it left was killed and is gone"
+        was = "ended without writing exit.json" if cause.was_alive else "never started"
+        return f"the shim of pod {cause.index} {was}; its remaining processes were killed"
     end = cause.exit
     if end.detail:
         return end.detail[:MAX_DETAIL]
@@ -412,7 +412,7 @@ def explain(outcome: Outcome) -> str:
 
 
 def identity(run: RunRow) -> dict[str, Any]:
-    """What every event of a run names."""
+    """The fields that identify a run in each of its events."""
     return {
         "job_id": run.job_id,
         "run_id": run.run_id,

@@ -1,4 +1,4 @@
-"""Builds the scheduler: the only place where its adapters are made."""
+"""Builds the scheduler: the only module that constructs its adapters."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""Whether a request for a job is accepted: what cannot ever run is refused at once, with the fix.
+"""Whether a request for a job is accepted: what can never run is refused, with the fix.
 
 In: the parts of the spec that matter here, and what the pools have. Out: a `Refusal`, or None.
-Whether the request was made before is the handler's question, not this one's.
+The handler checks whether the request was made before.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a job: what of it decides admission."""
+    """The fields of a request that decide admission."""
 
     pool: str
     devices: int

@@ -79,7 +79,7 @@ def _is_early(job: QueuedJob, now: datetime) -> bool:
 
 
 class _Service:
-    """One walk through the queue: what is still free, what is blocked, who got what.
+    """One pass over the queue: what is still free, what is blocked, what was granted.
 
     `blockers` names for each pool and device type the first job that waits for it.
     """
@@ -93,7 +93,7 @@ class _Service:
         self._blockers: dict[tuple[str, str], QueuedJob] = {}
 
     def serve(self, max_grants: int) -> bool:
-        """False when more jobs could have been granted than one cycle may."""
+        """False when the limit of grants in one cycle was reached."""
         heads = [(line[0].order, 0, kind) for kind, line in self._lines.items() if line]
         # The order ends with the job's id, so no two entries compare their kinds.
         heapq.heapify(heads)
@@ -140,7 +140,7 @@ class _Service:
         self.grants.append(Grant(job.job_id, device_type, slots))
 
     def _wait(self, kind: Kind, line: tuple[QueuedJob, ...]) -> None:
-        """The rest of this kind waits: behind its own head, or behind whom the head waits for."""
+        """The rest of this kind waits behind its own head, or behind the job that blocks it."""
         open_types = self._open_types(kind)
         if open_types:
             head, line = line[0], line[1:]

@@ -1,4 +1,4 @@
-"""What must hold in every snapshot: `check(snapshot)` returns what does not, as sentences.
+"""Invariants of every snapshot: `check(snapshot)` returns the broken ones as sentences.
 
 Called by tests, by the simulation, and at every resync in production, where each broken invariant
 is counted and logged. The database forbids double allocation on its own as well.

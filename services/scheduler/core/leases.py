@@ -1,9 +1,9 @@
-"""When silence means something: the rule by which a run's lease lapses.
+"""When missing heartbeats count: the rule by which a run's lease lapses.
 
-A run sends heartbeats, the scheduler sends beacons to itself on the same topic.
-Silence counts only while the beacons of every partition come back without a pause, so a broker or
-network that is down never makes a run suspect. Times are seconds of one monotonic clock.
-A lapsed lease changes the state that is shown; nothing is ever killed for it.
+A run sends heartbeats, the scheduler sends beacons to itself on the same topic. Missing heartbeats
+count only while the beacons of every partition arrive without a pause, so a broker or network that
+is down never makes a run suspect. Times are seconds of one monotonic clock. A lapsed lease changes
+only the state that is shown; nothing is ever killed for it.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ MISSED_BEACONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """Beacons of one partition: the last one, and since when they came without a pause."""
+    """Beacons of one partition: the last one, and since when they have arrived without a pause."""
 
     last_at: float
     steady_since: float
 
 
-def hear_beacon(known: Steadiness | None, at: float, interval: float) -> Steadiness:
-    """The steadiness after one more beacon came back."""
+def after_beacon(known: Steadiness | None, at: float, interval: float) -> Steadiness:
+    """The steadiness after one more beacon has arrived."""
     if known is None or at - known.last_at > MISSED_BEACONS * interval:
         return Steadiness(at, at)
     return Steadiness(at, known.steady_since)

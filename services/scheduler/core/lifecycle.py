@@ -1,7 +1,7 @@
 """The states of jobs and runs, and the one table of moves that are allowed.
 
 Every change of state goes through `move_job` or `move_run`; a move that is not in the table is a
-bug of ours and raises. Final states have no way out, which is what makes an outcome single.
+bug and raises. Final states have no moves, so an outcome is final.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
     JobState.STARTING: frozenset(
         {
             JobState.RUNNING,
-            JobState.QUEUED,  # the run ended before it was whole, and is tried again
-            JobState.SUCCEEDED,  # it ended well although it was stopped while starting
+            JobState.QUEUED,  # the run ended before all its pods had started, and is tried again
+            JobState.SUCCEEDED,  # it succeeded although it was stopped while starting
             JobState.FAILED,
             JobState.CANCELLED,
         }
@@ -34,10 +34,10 @@ JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
 _ENDS = frozenset(state for state in RunState if state.is_final)
 
 RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
-    # A run that was never whole cannot succeed: `started` is emitted before the outcome.
+    # A run whose pods never all started cannot succeed: `started` is emitted before the outcome.
     RunState.STARTING: (_ENDS - {RunState.SUCCEEDED}) | {RunState.RUNNING, RunState.STOPPING},
     RunState.RUNNING: _ENDS | {RunState.SUSPECT, RunState.STOPPING},
-    # Silence ends nothing: only what the launcher saw does.
+    # Missing heartbeats end nothing: only what the launcher observed does.
     RunState.SUSPECT: _ENDS | {RunState.RUNNING, RunState.STOPPING},
     RunState.STOPPING: _ENDS,
     **{state: frozenset() for state in _ENDS},
@@ -45,7 +45,7 @@ RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
 
 
 class ForbiddenMove(AssertionError):
-    """A state change that the table does not know: a bug of the scheduler."""
+    """A state change that is not in the table: a bug of the scheduler."""
 
 
 def move_job(current: JobState, to: JobState) -> JobState:

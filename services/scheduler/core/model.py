@@ -14,7 +14,7 @@ SHARED = "cpu"  # the one device type whose slots are not devices of their own
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
-    """A schedulable place on a node."""
+    """The unit of scheduling on a node."""
 
     node_id: str
     number: int
@@ -22,9 +22,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine, or a virtual node. A removed node keeps what it holds but takes nothing new.
+    """A machine, or a virtual node.
 
-    Virtual nodes share out one machine's devices: slot n is its device `first_device + n`.
+    A removed node keeps what it holds but accepts nothing new. Virtual nodes divide one machine's
+    devices: slot n is its device `first_device + n`.
     """
 
     node_id: str
@@ -51,7 +52,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job that waits. `submission` counts accepted jobs, so it orders equals.
+    """A job that waits. `submission` counts accepted jobs, so it orders jobs of equal priority.
 
     `announced` is the reason that the last `job.waiting` gave.
     """
@@ -61,7 +62,7 @@ class QueuedJob:
     submission: int
     not_before: datetime | None = None
     announced: WaitingReason | None = None
-    # Sorts higher priority first, then earlier submission; the id decides between equals.
+    # Sorts higher priority first, then earlier submission, then by id.
     order: tuple[int, int, str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

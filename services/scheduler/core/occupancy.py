@@ -1,4 +1,4 @@
-"""Which slots exist and who holds them. What follows from that is computed once and kept.
+"""Which slots exist and which jobs hold them. Everything derived from that is computed once.
 
 An `Occupancy` is a value: it stays the same as long as no node and no allocation changes, so a
 round in which only the queue changed computes none of this again.
@@ -32,7 +32,7 @@ class Occupancy:
     def free(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Slot, ...]]]:
         """By pool and device type: the free slots of each node that has some, lowest number first.
 
-        A device counts as held whatever node it was granted by.
+        A device counts as held whichever node it was granted with.
         """
         held = {slot for holding in self.holdings.values() for slot in holding.slots}
         devices = {device for holding in self.holdings.values() for device in holding.devices}

@@ -1,8 +1,8 @@
 """The one outcome of a run whose pods are all finished.
 
 In: the run's view, every pod ENDED or LOST. Out: the run's final state and the pod that explains
-it. All pods succeeded is success, even when a stop came too late; a cancel explains everything
-else; then the first pod that failed or was lost; what remains stopped at a step boundary.
+it. If all pods succeeded the run succeeded, even when a stop came too late. Otherwise a cancel is
+the cause, then the first pod that failed or was lost; else the run stopped at a step boundary.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`cause` is the pod that failed or was lost first; `is_asked`: the scheduler asked for it."""
+    """`cause`: the first pod that failed or was lost; `is_asked`: the stop was requested."""
 
     state: RunState
     cause: PodView | None = None
@@ -30,7 +30,7 @@ def conclude(run: RunView) -> Outcome:
         return Outcome(RunState.SUCCEEDED)
     if run.is_cancelled:
         return Outcome(RunState.CANCELLED)
-    # Only what the scheduler recorded counts: a pod's files are its own programs' to write.
+    # Only what the scheduler recorded counts: a pod's own programs can write its files.
     is_asked = run.stop_reason not in (None, "gang")
     broken = [pod for pod in run.pods if _is_broken(pod, is_asked)]
     if not broken:
@@ -41,11 +41,11 @@ def conclude(run: RunView) -> Outcome:
 
 def _is_broken(pod: PodView, is_asked: bool) -> bool:
     if pod.exit is None:
-        return pod.was_alive or not is_asked  # one that was not to start any more is not lost
+        return pod.was_alive or not is_asked  # one that was no longer to be started is not lost
     return pod.exit.outcome == "failed"
 
 
 def _first(pod: PodView) -> tuple[datetime, datetime, int]:
-    """When it was recorded; within one round what the shims say; the index between equals."""
+    """The time it was recorded; within one round the shims' times; then the index."""
     claimed = pod.exit.ended_at if pod.exit else _LATEST
     return (pod.finished_at or _LATEST, claimed, pod.index)

@@ -1,10 +1,10 @@
 """Until when the owner of an allocation pays (docs/architecture.md, rule 13).
 
-A pod's time is paid until its own end. Its `exit.json` says when that was, but a program of the pod
-can write that file, so the claim holds only between the last time that the scheduler itself saw the
+A pod's time is paid until its own end. Its `exit.json` contains that time, but a program of the pod
+can write that file, so it is accepted only between the last time that the scheduler itself saw the
 pod alive and the release. A pod that left no `exit.json` is paid until it was last seen alive. A
-gang is paid until the last of its pods has ended. What the slots were held for longer is the
-platform's own cost.
+gang is paid until the last of its pods has ended. The time that the slots were held beyond that is
+the platform's own cost.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class PodTime:
-    """`ended_at` is what `exit.json` claims; `seen_at` when the scheduler last saw it alive."""
+    """`ended_at` is the time in `exit.json`; `seen_at` is when the scheduler last saw it alive."""
 
     ended_at: datetime | None = None
     seen_at: datetime | None = None

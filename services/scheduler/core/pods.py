@@ -1,8 +1,8 @@
-"""What the launcher sees of a pod, and what the scheduler knows of it.
+"""What the launcher observes of a pod, and what the scheduler has recorded.
 
-`Sight` is what can be seen now; `PodState` is what was recorded. A pod is finished when it is
-ENDED (its `exit.json` says how) or LOST (its shim died without writing one); both mean that no
-process of it is left.
+`Sight` is what is observed now; `PodState` is what was recorded. A pod is finished when it is ENDED
+(its `exit.json` says how) or LOST (its shim ended without writing one); both mean that no process
+of it is left.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod as recorded and as seen. Seconds count since it was first seen like this.
+    """One pod as recorded and as observed.
 
-    `notice` is the reason of the stop notice that the scheduler has given it.
+    Seconds count since it was first observed like this. `notice` is the reason of the stop notice
+    that the scheduler has sent.
     """
 
     pod_id: str
@@ -66,7 +67,7 @@ class PodView:
 
     @property
     def has_failed(self) -> bool:
-        """True once it is certain that the gang is broken by this pod."""
+        """True once it is certain that this pod's end fails the gang."""
         if self.exit is not None:
             return self.exit.outcome != "succeeded"
         return self.state is PodState.LOST or self.sight is Sight.DEAD

@@ -1,4 +1,4 @@
-"""The jobs that wait, in their total order: priority, then submission, then id.
+"""The waiting jobs in their total order: priority, then submission, then id.
 
 Kept by kind, because jobs of one kind fit or do not fit together: a cycle looks at the head of each
 kind, however many jobs wait behind it. A `Queue` is a value; `changed` makes the next one and
@@ -58,7 +58,7 @@ class Queue:
         return Queue({kind: line for kind, line in merged.items() if line}, delayed)
 
     def position(self, job: QueuedJob) -> int:
-        """The job's place among all that wait in its pool, from 1."""
+        """The job's position among all that wait in its pool, from 1."""
         num_before = 0
         for kind, line in self.lines.items():
             if kind.pool != job.kind.pool or kind.priority < job.kind.priority:
@@ -68,6 +68,6 @@ class Queue:
         return num_before + 1
 
     def next_delay_end(self, now: datetime) -> datetime | None:
-        """When the next job may start that may not start now."""
+        """The earliest time at which a delayed job may start."""
         ends = (job.not_before for job in self.delayed.values())
         return min((end for end in ends if end is not None and end > now), default=None)

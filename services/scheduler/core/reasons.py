@@ -33,19 +33,19 @@ class Waiting:
     detail: str
 
     def unannounced(self) -> Iterator[QueuedJob]:
-        """Those whose last announced reason is another one, or that had none.
+        """Jobs that have no announced reason, or one that is out of date.
 
         Behind whom a job waits is no news: one job of higher priority that comes or goes would be
-        an event for each job of the queue. `Place` has the reason of this moment.
+        an event for each job of the queue. `Position` has the reason of this moment.
         """
         said = _BEHIND if self.reason in _BEHIND else (self.reason,)
         return (job for job in self.jobs if job.announced not in said)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A waiting job's position in its pool's queue now, and why it waits. The reason is None for
-    a job that no cycle has looked at yet."""
+class Position:
+    """A waiting job's position in its pool's queue now, and why it waits. The reason is None for a
+    job that no cycle has considered yet."""
 
     position: int
     reason: WaitingReason | None
@@ -53,12 +53,12 @@ class Place:
     holders: tuple[HolderOf, ...]
 
 
-def place_of(job: QueuedJob, snapshot: Snapshot, waiting: Iterable[Waiting]) -> Place:
+def position_of(job: QueuedJob, snapshot: Snapshot, waiting: Iterable[Waiting]) -> Position:
     """`waiting` is the last decision's."""
     decided = next(
         (entry for entry in waiting if any(it.job_id == job.job_id for it in entry.jobs)), None
     )
-    return Place(
+    return Position(
         position=snapshot.queue.position(job),
         reason=decided.reason if decided else job.announced,
         detail=decided.detail if decided else "",
@@ -108,7 +108,7 @@ def holders(kind: Kind, occupancy: Occupancy) -> tuple[HolderOf, ...]:
     held: Counter[str] = Counter()
     for holding in occupancy.holdings.values():
         num_slots = sum(slot.node_id in node_ids for slot in holding.slots)
-        # Granted by nodes that are cut otherwise now, and still not free.
+        # Granted when nodes were divided differently, and still not free.
         held[holding.job_id] += max(num_slots, len(devices.intersection(holding.devices)))
     order = sorted((+held).items(), key=lambda item: (-item[1], item[0]))
     return tuple(HolderOf(job_id, num_slots) for job_id, num_slots in order[:MAX_HOLDERS])

@@ -1,9 +1,9 @@
-"""What to do about a live run, from what is recorded and what is seen.
+"""The next actions for a live run, from what is recorded and what is observed.
 
-`acts` says what the launcher shall do: launch, notify, kill. `moves` says which changes of state
-are proven. Both are repeated every round and are the same for the same view, so a scheduler
-that died between any two steps goes on where it was. Nothing here knows of heartbeats: silence
-kills nothing.
+`acts` returns what the launcher has to do: launch, notify, kill. `moves` returns which changes of
+state are proven. Both are repeated every round and are the same for the same view, so a scheduler
+that ended between any two steps continues from there. Heartbeats play no part here: missing ones
+kill nothing.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MAX_LAUNCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds of patience. `notice` is the deadline that the shim itself enforces."""
+    """Timeouts in seconds. `notice` is the deadline that the shim itself enforces."""
 
     start: float = 30.0
     cancel_notice: float = 30.0
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """For the launcher, by pod id. `forget` were never started: they are proven absent."""
+    """For the launcher, by pod id. Pods in `forget` were never started: they are proven absent."""
 
     launch: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def acts(run: RunView, limits: Limits) -> Acts:
         elif _must_die(pod, reason, limits):
             kill.append(pod.pod_id)
         elif reason is not None:
-            # A shim learns of a notice by a signal, so it gets one once it is there.
+            # A signal makes the shim read its notice, so it is sent once the shim exists.
             if pod.notice is None and pod.sight is Sight.ALIVE:
                 notify.append(pod.pod_id)
         elif _start_again(pod, limits):
@@ -81,7 +81,7 @@ def moves(run: RunView) -> Moves:
 
 
 def stop_reason(run: RunView) -> str | None:
-    """Why the pods that still live must stop; None while they may go on."""
+    """Why the live pods must stop; None while they may continue."""
     if run.stop_reason is not None:
         return run.stop_reason
     return "gang" if any(pod.has_failed for pod in run.pods) else None
@@ -89,7 +89,9 @@ def stop_reason(run: RunView) -> str | None:
 
 def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
     match pod.sight:
-        case Sight.DEAD | Sight.ABSENT | Sight.ENDING:  # no shim will end what is left
+        case (
+            Sight.DEAD | Sight.ABSENT | Sight.ENDING
+        ):  # there is no shim to end the remaining processes
             return True
         case Sight.CREATED:
             is_last = reason is not None or pod.launches >= MAX_LAUNCHES

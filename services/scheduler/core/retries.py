@@ -1,8 +1,8 @@
 """Whether a job is tried again after a run without success, and how long it waits first.
 
-A failed or lost run uses one retry, and each wait is twice the last one, up to the job's limit.
-An interrupted run uses none: asked for by the platform it goes back to the queue at once; a program
-that interrupts itself backs off too, and is taken for failing after `MAX_SELF_INTERRUPTIONS`.
+A failed or lost run uses one retry, and each wait is twice the last one, up to the job's limit. An
+interrupted run uses none: requested by the platform, it returns to the queue immediately; a program
+that interrupts itself backs off as well, and counts as failed after `MAX_SELF_INTERRUPTIONS`.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ MAX_SELF_INTERRUPTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """What the job may use, and what it has used."""
+    """The retries that the job may use, and those it has used."""
 
     limit: int
     backoff_seconds: float
@@ -51,7 +51,7 @@ def after(outcome: Outcome, tries: Tries) -> Next:
 
 
 def _backoff(tries: Tries, number: int) -> float:
-    # The exponent is bounded, for 2.0**1024 is no number.
+    # The exponent is bounded, because 2.0**1024 overflows.
     return float(
         min(tries.backoff_limit_seconds, tries.backoff_seconds * 2.0 ** min(number - 1, 60))
     )

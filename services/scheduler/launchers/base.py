@@ -1,8 +1,7 @@
-"""What the scheduler needs of a launcher, whatever runs the pods.
+"""The interface of a launcher, whatever runs the pods.
 
-Every method may be called again with the same arguments and does no more than once what it did:
-the scheduler repeats what it has not recorded. `observe` only looks. A pod is gone when `kill`
-has said so, or when it is seen as ENDED.
+Every method is idempotent, because the scheduler repeats what it has not recorded. `observe` only
+looks. A pod is gone when `kill` has returned it, or when it is observed as ENDED.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +14,7 @@ from services.scheduler.core.pods import Sight
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """Names one pod; its place follows from this alone."""
+    """Identifies one pod; its directory follows from this alone."""
 
     job_id: str
     attempt: int
@@ -24,7 +23,10 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at one pod. `has_leftovers`: its shim is dead, and other processes of it are not."""
+    """One observation of a pod.
+
+    `has_leftovers`: its shim has ended, other processes of it have not.
+    """
 
     sight: Sight
     exit: PodExit | None = None
@@ -32,7 +34,7 @@ class Observation:
 
     @property
     def is_running(self) -> bool:
-        """A process of it was seen, besides a shim that only sends what is left."""
+        """A process of it was seen, other than a shim that only sends remaining telemetry."""
         return self.has_leftovers or self.sight in (Sight.ALIVE, Sight.ENDING)
 
 
@@ -40,18 +42,18 @@ class Launcher(Protocol):
     can_run_images: bool
 
     def is_port_free(self, port: int) -> bool:
-        """Nothing listens there now: a hint, for the database alone reserves a port."""
+        """Nothing listens there now: only a hint, because the database reserves the port."""
 
     def rendezvous_file(self, job_id: str, attempt: int) -> str:
         """A file that all pods of the attempt can reach; it does not exist yet."""
 
     async def launch(self, spec: PodSpec) -> None:
-        """Start the pod, or leave the one that is there. Raises OSError."""
+        """Start the pod unless it exists. Raises OSError."""
 
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]: ...
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
-        """Give the stop notice; the pod's shim enforces its deadline. Raises OSError."""
+        """Send the stop notice; the pod's shim enforces its deadline. Raises OSError."""
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
         """Kill all that belongs to these pods; returns those confirmed gone."""

@@ -1,10 +1,10 @@
-"""A pod's directory: the files by which launcher and shim know each other.
+"""A pod's directory: the files through which launcher and shim communicate.
 
-Created exclusively, so a pod is started in one place once. Files appear by rename, so what can be
-read is whole. The pod's own programs can write here as well: what is read decides only how their
-own pod ended, is bounded, and may be anything; what is written goes into this very directory,
-whatever links were put in its path. `close` takes the lock that a shim must hold and moves the spec
-away: a shim that comes late finds nothing to run.
+Created exclusively, so a pod is started once. Files appear by rename, so what can be read is
+complete. The pod's own programs can write here as well: what is read decides only how their own pod
+ended, is bounded, and may be anything; what is written goes into this directory, whatever links
+were put in its path. `close` takes the lock that a shim must hold and moves the spec away: a shim
+that starts late finds nothing to run.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from services.scheduler.launchers.base import PodRef
 V = TypeVar("V", bound=Value)
 
 MAX_FILE_BYTES = 1 << 20
-# This machine's troubles, which say nothing about the pod; anything else is what lies there.
+# Errors of this machine, not of the pod; any other error comes from the file itself.
 _MACHINE_FAULTS = frozenset(
     {
         errno.EDQUOT,
@@ -43,12 +43,13 @@ _MACHINE_FAULTS = frozenset(
     }
 )
 
-# A program of the pod may have put a link or a pipe here: neither is followed nor waited for.
+# A program of the pod may have put a link or a pipe here: links are not followed, pipes do not
+# block.
 _NOT_FOLLOWED = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class InvalidFile(Exception):
-    """A file is there and is not what it should be; the message says what it is instead."""
+    """The file exists and is invalid; the message describes it."""
 
 
 class PodDirectory:
@@ -59,11 +60,11 @@ class PodDirectory:
 
     @property
     def marker(self) -> str:
-        """What every process of the pod carries."""
+        """The marker in the environment of every process of the pod."""
         return marker_of(self.path)
 
     def create(self) -> bool:
-        """True when it was created now; False when it was there."""
+        """True when it was created now; False when it existed."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self.path.mkdir(mode=0o700)
@@ -96,12 +97,12 @@ class PodDirectory:
         return self._read("identity.json", PodIdentity)
 
     def exit(self) -> PodExit | None:
-        """How the pod ended; None as well where the file is another pod's. Raises InvalidFile."""
+        """How the pod ended; also None where the file is another pod's. Raises InvalidFile."""
         end = self._read_valid("exit.json", PodExit)
         return end if end is not None and end.pod_id == self.pod.pod_id else None
 
     def failed_exit(self, detail: str) -> PodExit:
-        """In place of an `exit.json` that is invalid: the pod has ended, and not how."""
+        """Used for an invalid `exit.json`: the pod has ended, it is unknown how."""
         return PodExit(
             pod_id=self.pod.pod_id,
             outcome="failed",
@@ -111,15 +112,15 @@ class PodDirectory:
         )
 
     def open_log(self) -> BinaryIO:
-        """`launch.log`, for what a shim says while it starts. Raises OSError."""
+        """`launch.log`, for the output of a shim while it starts. Raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NOT_FOLLOWED
         with self._opened() as directory:
             return os.fdopen(os.open("launch.log", flags, 0o600, dir_fd=directory), "ab")
 
     def close(self) -> bool:
-        """Make sure that no shim starts here any more; False while one may hold the lock.
+        """Prevent any further start of a shim here; False while one may hold the lock.
 
-        A lock that is no file was put there by a program of the pod; another one takes its place.
+        A lock that is not a file was put there by a program of the pod; it is replaced.
         Raises FileNotFoundError or NotADirectoryError where there is no directory.
         """
         with self._opened() as directory:
@@ -171,7 +172,7 @@ class PodDirectory:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """The directory itself: a link in its place, or in that of one above it, is refused.
+        """The directory itself; a link instead of it, or of one above it, is refused.
 
         A program of the pod may have closed it, or those above up to the job's.
         """
@@ -225,7 +226,7 @@ class PodDirectory:
 
 
 def _temporary(name: str) -> str:
-    """A name at which nobody can have put anything."""
+    """A name that no program can have used."""
     return f".{name}.{secrets.token_hex(8)}"
 
 
@@ -246,5 +247,5 @@ def _move_spec_away(directory: int) -> None:
             if error.errno not in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY):
                 raise
             _move_aside("spec.json", directory)
-    with contextlib.suppress(OSError):  # whatever is there, it says that this is closed
+    with contextlib.suppress(OSError):  # whatever it is, its presence means that this is closed
         os.close(os.open(closed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory))

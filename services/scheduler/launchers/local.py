@@ -1,8 +1,8 @@
 """Pods as processes of this machine, each in a directory of its own, under a shim.
 
 A shim is forked from the warm template, or started cold when no template answers. It is in its own
-session and holds nothing of ours, so the scheduler's death does not touch it; a new scheduler
-adopts it by reading its directory. Looking at pods means reading files and /proc, in a thread.
+session and shares nothing with the scheduler, so it survives the scheduler's end; a new scheduler
+adopts it by reading its directory. Observing pods means reading files and /proc, in a thread.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ SHIM = (sys.executable, "-m", "drivetrain.pod")
 # A directory that changed so recently may change again without a later time: clocks of file
 # systems tick every few milliseconds.
 _SETTLED_NS = 1_000_000_000
-# Even what a pod's own program has made look unchanged is read again after this.
+# A pod's own program may make changes look older: everything is read again after this.
 _TRUSTED_SECONDS = 30.0
 _SILENT_TEMPLATE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Alive:
-    """A pod that was seen alive, in a directory as it was then; good `until`, monotonic."""
+    """A pod that was seen alive, and its directory's time of change; valid `until`, monotonic."""
 
     directory: PodDirectory
     changed_at_ns: int
@@ -59,7 +59,7 @@ class LocalLauncher:
         self._template_socket = template_socket
         self._shim = tuple(shim)
         self._children: list[subprocess.Popen[bytes]] = []
-        # Shims that were seen alive with their pod's marker. What identity.json says later is
+        # Shims that were seen alive with their pod's marker. Later content of identity.json is
         # ignored: a program of the pod can write it.
         self._shims: dict[str, PodIdentity] = {}
         self._alive: dict[str, _Alive] = {}
@@ -79,7 +79,7 @@ class LocalLauncher:
         return str(self._root / job_id / str(attempt) / "rendezvous")
 
     async def launch(self, spec: PodSpec) -> None:
-        """A directory that is there without an identity is a start that was cut off: once more."""
+        """A directory without an identity is an interrupted start: it is repeated."""
         directory = self._directory(PodRef(spec.job_id, spec.attempt, spec.pod_id))
         if not await asyncio.to_thread(_prepare, directory, spec):
             return
@@ -119,7 +119,7 @@ class LocalLauncher:
         return answer
 
     def _start_cold(self, directory: PodDirectory) -> None:
-        # Settings of the scheduler, passwords among them, are none of the pod's business.
+        # The pod must not receive the scheduler's settings, which contain passwords.
         environment = {
             name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")
         }
@@ -137,25 +137,25 @@ class LocalLauncher:
         self._children.append(child)
 
     def _observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
-        # Children that ended stay zombies until they are asked.
+        # Children that ended stay zombies until they are polled.
         self._children = [child for child in self._children if child.poll() is None]
         directories = {pod.pod_id: self._directory(pod) for pod in pods}
         first = {pod_id: self._see(directory) for pod_id, directory in directories.items()}
         self._alive = {pod: alive for pod, alive in self._alive.items() if pod in first}
         if all(seen.exit is None and seen.sight is not Sight.DEAD for seen in first.values()):
             return first
-        # What is left of a pod is looked for after its end was seen, never before.
+        # Processes left by a pod are searched for after its end was seen, never before.
         everything = processes.census()
         found = {}
         for pod_id, directory in directories.items():
             pids = processes.of_pod(everything, directory.marker)
             found[pod_id] = _with_leftovers(first[pod_id], pids, self._shims.get(pod_id))
             if found[pod_id].sight is Sight.ENDED:
-                self._shims.pop(pod_id, None)  # nobody asks for it any more
+                self._shims.pop(pod_id, None)  # no longer observed
         return found
 
     def _see(self, directory: PodDirectory) -> Observation:
-        """What `_look` finds; no file is read where nothing can have changed but the shim's life.
+        """What `_look` finds; no file is read where only the shim's state can have changed.
 
         Every file of a pod appears by rename, which changes the time of its directory.
         """
@@ -183,7 +183,7 @@ class LocalLauncher:
         try:
             end = directory.exit()
         except InvalidFile as invalid:
-            # While the shim lives its own may still come.
+            # While the shim runs, its own may still be written.
             end = None if is_alive else directory.failed_exit(str(invalid))
         if end is not None:
             return Observation(Sight.ENDED, end)
@@ -193,7 +193,7 @@ class LocalLauncher:
         return Observation(Sight.DEAD if was_started else Sight.CREATED)
 
     def _shim_of(self, directory: PodDirectory) -> PodIdentity | None:
-        """The pod's shim; None before it is known, and where none is to be found any more."""
+        """The pod's shim; None before it is known, and where it can no longer be found."""
         pod_id = directory.pod.pod_id
         if pod_id not in self._shims:
             identity = directory.identity()
@@ -214,7 +214,7 @@ class LocalLauncher:
         directories = [self._directory(pod) for pod in pods]
         gone = processes.kill_marked(frozenset(each.marker for each in directories), KILL_SECONDS)
         closed = [each for each in directories if each.marker in gone and _close(each)]
-        # After no shim can start any more: one may have come since the last look.
+        # Once no shim can start any more: one may have started since the last observation.
         everything = processes.census()
         ended = {
             each.pod.pod_id for each in closed if not processes.of_pod(everything, each.marker)
@@ -241,9 +241,9 @@ def _close(directory: PodDirectory) -> bool:
 def _with_leftovers(
     seen: Observation, pids: frozenset[int], shim: PodIdentity | None
 ) -> Observation:
-    """A pod has not ended while a process of it is left, but for its shim.
+    """A pod has not ended while a process of it other than its shim is left.
 
-    The shim writes `exit.json` when nothing else is left, and may go on sending telemetry.
+    The shim writes `exit.json` when nothing else is left, and may still send telemetry.
     """
     others = pids - {shim.pid} if shim is not None else pids
     if not others:

@@ -1,9 +1,9 @@
-"""Processes by identity and by marker: who is alive, who belongs to a pod, and killing for sure.
+"""Processes by identity and by marker: which run, which belong to a pod, and a reliable kill.
 
-A pid alone proves nothing, for it is reused; (boot, pid, start time) does. Whether a process is the
-pod's, its environment says, which no other process can change: a file in the pod's directory that
-names a process may be forged. Signals go through a pidfd that was opened before the last look, so
-they cannot hit a successor.
+A pid alone identifies nothing, because it is reused; (boot, pid, start time) does. The environment
+of a process, which no other process can change, proves that it belongs to the pod: a file in the
+pod's directory that names a process may be forged. Signals go through a pidfd that was opened
+before the last check, so they cannot reach another process.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _KILL_PERIOD_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A living process of this user, no zombie. `marker` is None where it carries none."""
+    """A running process of this user, not a zombie. `marker` is None where it has none."""
 
     pid: int
     parent: int
@@ -52,17 +52,17 @@ def is_alive(identity: PodIdentity) -> bool:
 
 
 def is_shim(identity: PodIdentity, marker: str) -> bool:
-    """The process lives and is this pod's: it carries the marker, and is of our user."""
+    """The process runs and is this pod's: it has the marker and belongs to our user."""
     return is_alive(identity) and _is_ours(identity.pid) and _marker(identity.pid) == marker
 
 
 def send(identity: PodIdentity, marker: str, number: signal.Signals) -> bool:
-    """Signal this very process of the pod; False when it is gone, or was never the pod's."""
+    """Signal exactly this process of the pod; False when it is gone, or was never the pod's."""
     return is_shim(identity, marker) and _signal(identity.pid, identity.start_ticks, number)
 
 
 def census() -> Mapping[int, Process]:
-    """Every living process of this user on this machine."""
+    """Every running process of this user on this machine."""
     found = {}
     for pid in _pids():
         if _is_ours(pid):
@@ -76,7 +76,7 @@ def of_pod(everything: Mapping[int, Process], marker: str) -> frozenset[int]:
     """The processes that carry the marker, and all below them, whatever those carry.
 
     A program can start others with an empty environment. They stay below the pod's shim while it
-    lives, for orphans become its children.
+    runs, because orphans become its children.
     """
     found = {pid for pid, process in everything.items() if process.marker == marker}
     level = found
@@ -87,10 +87,10 @@ def of_pod(everything: Mapping[int, Process], marker: str) -> frozenset[int]:
 
 
 def kill_marked(markers: frozenset[str], timeout: float) -> frozenset[str]:
-    """Kill until nothing is left of these pods; returns those of which nothing is.
+    """Kill until no process of these pods is left; returns those for which this was confirmed.
 
-    All are stopped first and then killed together: what has no marker is only found while its
-    parent lives. Two empty looks in a row are asked for: a process can fork while it is looked for.
+    All are stopped first and then killed together: a process without the marker is only found while
+    its parent runs. Two empty scans in a row are required, because a process can fork during one.
     """
     start = time.monotonic()
     num_empty = dict.fromkeys(markers, 0)
@@ -118,7 +118,7 @@ def _signal(pid: int, ticks: int, number: signal.Signals) -> bool:
     except OSError as error:
         if error.errno in (errno.ESRCH, errno.EINVAL):  # gone, or no process but a thread
             return False
-        raise  # this machine is in trouble
+        raise  # an error of this machine
     try:
         if start_ticks(pid) != ticks:
             return False

@@ -1,7 +1,7 @@
-"""Asks the warm template to fork a shim: one line of JSON each way over a unix socket.
+"""Requests a fork of a shim from the warm template: one line of JSON each way over a Unix socket.
 
-The answer is one of three, and they differ: started, refused (nothing runs), or unknown (the
-request was sent, no answer came: it may run).
+There are three answers: started, refused (nothing runs), or unknown (the request was sent and not
+answered: it may run).
 """
 
 import asyncio

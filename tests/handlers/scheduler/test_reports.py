@@ -34,11 +34,11 @@ def beat(step: int, fence: int = 1, run_id: str = RUN) -> PodHeartbeat:
     )
 
 
-async def hear(world: World, *beats: PodHeartbeat) -> None:
+async def receive(world: World, *beats: PodHeartbeat) -> None:
     await handle_batch(world.database, world.leases.on_reports, *map(make_event, beats))
 
 
-async def hear_beacons(world: World, seconds: int) -> None:
+async def after_beacons(world: World, seconds: int) -> None:
     """The scheduler's beacons come back on every partition while this time passes."""
     for _ in range(0, seconds, 2):
         await world.clock.advance(2)
@@ -72,14 +72,14 @@ async def rows(world: World) -> list[tuple[str, int]]:
 async def test_the_newest_heartbeat_of_a_pod_is_kept_at_most_once_a_second(world: World):
     await running(world)
 
-    await hear(world, beat(1), beat(2), beat(3))
+    await receive(world, beat(1), beat(2), beat(3))
     assert await rows(world) == [(POD, 3)]
-    await hear(world, beat(4))
+    await receive(world, beat(4))
     assert await rows(world) == [(POD, 3)]
 
     async with world.database.transaction() as tx:
         await tx.connection.execute("update heartbeats set heard_at = now() - interval '2 seconds'")
-    await hear(world, beat(5))
+    await receive(world, beat(5))
     assert await rows(world) == [(POD, 5)]
 
 
@@ -88,15 +88,15 @@ async def test_another_fence_and_a_run_that_is_over_are_ignored(world: World):
     async with world.database.transaction() as tx:
         await tx.connection.execute("update runs set fence = 7")
 
-    await hear(world, beat(1, fence=6))
-    await hear(world, beat(1, fence=8))
-    await hear(world, beat(1, fence=7, run_id=run_id_for(JOB, 9)))
+    await receive(world, beat(1, fence=6))
+    await receive(world, beat(1, fence=8))
+    await receive(world, beat(1, fence=7, run_id=run_id_for(JOB, 9)))
     assert await rows(world) == []
-    assert not world.leases.is_heard(RUN)
+    assert not world.leases.has_recent_heartbeat(RUN)
 
-    await hear(world, beat(1, fence=7))
+    await receive(world, beat(1, fence=7))
     assert await rows(world) == [(POD, 1)]
-    assert world.leases.is_heard(RUN)
+    assert world.leases.has_recent_heartbeat(RUN)
 
 
 async def test_heartbeats_of_other_pods_are_ignored_and_counted(world: World):
@@ -112,7 +112,7 @@ async def test_heartbeats_of_other_pods_are_ignored_and_counted(world: World):
     forged.append(beat(9, run_id=run_id_for(other, 1)))
     ignored = instruments.STALE_HEARTBEATS._value.get()
 
-    await hear(world, beat(1), *forged)
+    await receive(world, beat(1), *forged)
 
     assert await rows(world) == [(POD, 1)]
     assert instruments.STALE_HEARTBEATS._value.get() - ignored == len(forged)
@@ -120,25 +120,25 @@ async def test_heartbeats_of_other_pods_are_ignored_and_counted(world: World):
 
 async def test_a_forged_heartbeat_displaces_none_of_its_batch(world: World):
     await running(world)
-    await hear(world, beat(1), beat(9, fence=5))
+    await receive(world, beat(1), beat(9, fence=5))
     assert await rows(world) == [(POD, 1)]
 
 
 async def test_heartbeats_end_with_their_run(world: World):
     await running(world)
-    await hear(world, beat(1))
+    await receive(world, beat(1))
     world.launcher.end(POD)
     await world.rounds()
     assert await rows(world) == []
 
-    await hear(world, beat(2))
+    await receive(world, beat(2))
     assert await rows(world) == []
 
 
 async def test_silence_makes_a_run_suspect_and_a_heartbeat_takes_it_back(world: World):
     await running(world)
-    await hear(world, beat(1))
-    await hear_beacons(world, 14)
+    await receive(world, beat(1))
+    await after_beacons(world, 14)
     await world.rounds()
 
     (suspected,) = await world.emitted()
@@ -146,13 +146,13 @@ async def test_silence_makes_a_run_suspect_and_a_heartbeat_takes_it_back(world: 
     assert suspected.last_heard_at is not None
     assert await run_state(world) is RunState.SUSPECT
 
-    await hear_beacons(world, 600)
+    await after_beacons(world, 600)
     await world.rounds()
     assert world.launcher.killed == []
     assert world.launcher.notices == {}
     assert await world.types() == []
 
-    await hear(world, beat(2))
+    await receive(world, beat(2))
     await world.rounds()
     assert await world.types() == ["run.heard"]
     assert await run_state(world) is RunState.RUNNING
@@ -168,7 +168,7 @@ async def test_silence_means_nothing_while_the_beacon_does_not_come_back(world: 
 
 async def test_a_new_scheduler_does_not_take_its_own_start_for_a_sign_of_life(world: World):
     await running(world)
-    await hear_beacons(world, 14)
+    await after_beacons(world, 14)
     await world.rounds()
     world.restart()
     await world.emitted()
@@ -182,7 +182,7 @@ async def test_a_new_scheduler_does_not_take_its_own_start_for_a_sign_of_life(wo
 
 async def test_a_suspect_run_can_still_succeed(world: World):
     await running(world)
-    await hear_beacons(world, 14)
+    await after_beacons(world, 14)
     await world.rounds()
     await world.emitted()
     world.launcher.end(POD)

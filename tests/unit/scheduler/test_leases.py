@@ -3,7 +3,7 @@
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
 
-from services.scheduler.core.leases import Steadiness, hear_beacon, silence_limit
+from services.scheduler.core.leases import Steadiness, after_beacon, silence_limit
 from services.scheduler.leases import partition_keys
 
 STEADY = {0: Steadiness(99, 0), 1: Steadiness(100, 10)}
@@ -32,10 +32,10 @@ def test_when_silence_counts(heard_at, beacons, want):
 
 
 def test_a_pause_of_the_beacon_starts_the_count_again():
-    steady = hear_beacon(hear_beacon(None, 10, interval=2), 12, interval=2)
+    steady = after_beacon(after_beacon(None, 10, interval=2), 12, interval=2)
     assert steady == Steadiness(last_at=12, steady_since=10)
 
-    assert hear_beacon(steady, 19, interval=2) == Steadiness(last_at=19, steady_since=19)
+    assert after_beacon(steady, 19, interval=2) == Steadiness(last_at=19, steady_since=19)
 
 
 def test_every_partition_gets_a_beacon_of_its_own():
