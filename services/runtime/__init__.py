@@ -1,1 +1,1 @@
-"""The imperative shell that all services share: a library without business words."""
+"""The imperative shell that all services share: a library without domain terms."""

@@ -23,7 +23,8 @@ class Partition(NamedTuple):
 class Record:
     """One record of a topic, bytes untouched. Kafka allows a header without a value.
 
-    `problem` says why a record could not be decoded; its value then is what there is of its bytes.
+    `problem` is the reason why a record could not be decoded; its value is then its available
+    bytes.
     """
 
     topic: str
@@ -51,7 +52,7 @@ _HEADER_BYTES = 10
 
 
 def size_bytes(record: Record | OutRecord) -> int:
-    """What a record takes on the wire, at most: key, value, headers and the headers' lengths."""
+    """The maximum size of a record on the wire: key, value, headers and the headers' lengths."""
     names = "".join([name for name, _ in record.headers])
     values = b"".join([value for _, value in record.headers if value])
     lengths = len(record.headers) * _HEADER_BYTES
@@ -65,10 +66,10 @@ def size_bytes(record: Record | OutRecord) -> int:
 
 
 class Outcome(Enum):
-    """What became of a record that was to be written.
+    """The outcome of writing a record.
 
     Unknown: it may be on the bus or not, now or later; send it again. Refused: the bus will never
-    take it as it is.
+    accept it unchanged.
     """
 
     ACKNOWLEDGED = "acknowledged"
@@ -85,7 +86,7 @@ class Delivery:
 
 
 DELIVERED = Delivery(Outcome.ACKNOWLEDGED)
-# Receives the index of a record and what became of it.
+# Receives the index of a record and its outcome.
 OnSettled = Callable[[int, Delivery], None]
 
 
@@ -132,7 +133,7 @@ class RecordSource(Protocol):
     ) -> Mapping[Partition, Sequence[Record]]:
         """The next records of the partitions that are assigned and not paused, or nothing.
 
-        Of `partitions` only, where they are given; what is over `max_records` is not decoded.
+        Only of `partitions`, if given; records beyond `max_records` are not decoded.
         """
 
     def withhold(self, partition: Partition) -> None:
@@ -141,8 +142,8 @@ class RecordSource(Protocol):
     async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         """Keep the next offset to read of each partition that is still owned.
 
-        False where the bus did not confirm it, or a partition was taken over: no error, because
-        whoever reads it again drops what was done.
+        False where the bus did not confirm it, or a partition was taken over: no error, because the
+        next reader drops what was handled.
         """
 
     def seek(self, partition: Partition, offset: int) -> None: ...
@@ -157,7 +158,7 @@ class RecordSource(Protocol):
         """The offset of the next record to be polled; None while it is not known."""
 
     async def end_offsets(self) -> Mapping[Partition, int]:
-        """The ends of every partition of the topics read, whoever owns it. Asks the bus.
+        """The end offsets of all partitions of the topics read, requested from the bus.
 
-        Raises TemporaryError when the bus does not answer.
+        Owned or not. Raises TemporaryError when the bus does not answer.
         """

@@ -1,8 +1,8 @@
 """Who may call a service's HTTP port: a bearer token, and a Host header that names this server.
 
 The Host check keeps a web page from reading the port through a name of its own that resolves to
-this machine (DNS rebinding). `ReadGuard` is both in front of a read port, whose only caller is the
-gateway. The gateway, which people call, checks its own callers with the same two functions.
+this machine (DNS rebinding). `ReadGuard` makes both checks for a read port, whose only caller is
+the gateway. The gateway, which people call, checks its own callers with the same two functions.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""Time, as a port: what waits or stamps takes a Clock, so that tests hold the hands."""
+"""Time as a port: code that waits or reads the time takes a Clock, so that tests control it."""
 
 import asyncio
 import time
@@ -8,10 +8,10 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Aware UTC wall-clock time, for stamps only."""
+        """Aware UTC wall-clock time, for timestamps only."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow, for durations."""
+        """Monotonic seconds, for durations."""
 
     async def sleep(self, seconds: float) -> None: ...
 

@@ -2,8 +2,8 @@
 
 Only the contiguous done prefix of a partition is committed, after its transactions. A temporary
 failure seeks back, pauses that partition and backs off while the loop keeps polling, so that the
-group membership is kept. A batch that fails is rolled back and done again one by one, so that a
-bug ends the process at its very record. What the next process does there is in `crashes`.
+group membership is kept. A batch that fails is rolled back and done again one by one, so that a bug
+ends the process at exactly its record. `crashes` has what the next process does there.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class _Pause:
 
 
 class _Poll(NamedTuple):
-    """What the loop asks its source for."""
+    """What the loop requests from its source."""
 
     partitions: frozenset[Partition]
     seconds: float = POLL_SECONDS
@@ -62,8 +62,8 @@ class Consumer:
     ) -> None:
         self.group = group
         self.source = source
-        # When the loop last turned or finished a transaction, and how often it polled; the watchdog
-        # looks at both.
+        # When the loop last iterated or finished a transaction, and how often it polled; the
+        # watchdog uses both.
         self.last_moved = clock.monotonic()
         self.num_polls = 0
         self._processor = processor
@@ -72,7 +72,7 @@ class Consumer:
         self._crashes = CrashWatch(group, database)
         self._rewind = Rewind(group, source, database)
         self._paused: dict[Partition, _Pause] = {}
-        # Partitions whose start is counted, or has nothing to be counted for.
+        # Partitions whose start is counted, or needs no count.
         self._begun: set[Partition] = set()
         # Partitions with a batch that failed, and the end of that batch.
         self._one_by_one: dict[Partition, int] = {}
@@ -122,7 +122,7 @@ class Consumer:
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _prepare(self, from_start: bool) -> _Poll:
-        """What to poll now: partitions that are rewound, where that is asked for, and counted."""
+        """What to poll now: partitions that are counted and, where requested, rewound."""
         try:
             assigned = self.source.assignment()
             if from_start and assigned:
@@ -142,7 +142,7 @@ class Consumer:
         return _Poll(ready - self._crashes.alone, 0.0 if self._suspects(ready) else POLL_SECONDS)
 
     async def _count_starts(self, partitions: Set[Partition]) -> None:
-        """Before anything is decoded. Where there is no lag, no record can be at fault."""
+        """Done before anything is decoded. Where there is no lag, no record can be at fault."""
         ends = await self.source.end_offsets()
         for partition in partitions:
             position = await self.source.position(partition)
@@ -177,7 +177,7 @@ class Consumer:
         return sorted(partitions & self._crashes.alone - self._paused.keys())
 
     async def _suspected(self, partition: Partition) -> _Poll:
-        """One record, and no batch after its own, so that an end is at this position."""
+        """One record, and no batch after its own, so that a crash is at this position."""
         position = await self.source.position(partition)
         ends = await self.source.end_offsets()
         if position is None:
@@ -220,7 +220,7 @@ class Consumer:
         stopping: asyncio.Event,
         done: dict[Partition, int],
     ) -> None:
-        """Handle the records of one partition in order; `done` says up to which offset."""
+        """Handle the records of one partition in order; `done` is the offset reached."""
         done[partition] = records[0].offset
         try:
             if self._crashes.must_park(partition, records[0]):

@@ -1,4 +1,4 @@
-"""Counts how often a process began at one position and ended there, and finds the record to blame.
+"""Counts how often a process started at one position and ended there, to find the bad record.
 
 A start is counted per partition by its fetch position, where there is something to read, before
 anything is decoded. The first ends name only the position, so from the third start on such a
@@ -26,7 +26,7 @@ from services.runtime.bus import Partition, Record
 from services.runtime.database import Database
 from services.runtime.transaction import Tx
 
-# So many ends at one record are too many.
+# A record is parked after this many ends.
 MAX_ENDS = 3
 # How many offsets from the position are handled alone; at least the largest batch.
 NUM_ALONE = 2000
@@ -62,7 +62,7 @@ delete from crash_watch where consumer_group = $1 and topic = $2 and partition =
 
 
 class Start(StrEnum):
-    """How this process reads a partition at first."""
+    """How this process starts to read a partition."""
 
     IN_BATCHES = "read in batches"
     ALONE = "read and handle alone"
@@ -122,11 +122,11 @@ class CrashWatch:
         return start
 
     async def reads_alone(self, partition: Partition, position: int) -> None:
-        """Should the process end now, then while it reads what is at this position."""
+        """Save that the process is about to read at this position."""
         await self._save(partition, position, MAX_ENDS, "reading")
 
     async def handles_alone(self, partition: Partition, offset: int) -> None:
-        """Should the process end now, then at this very record."""
+        """Save that the process is about to handle this record."""
         await self._save(partition, offset, MAX_ENDS, "handling")
 
     async def fails_at(self, partition: Partition, offset: int) -> None:
@@ -134,7 +134,7 @@ class CrashWatch:
         await self._save(partition, offset, 1, "handling")
 
     async def parked(self, tx: Tx, partition: Partition, offset: int) -> None:
-        """The record at `offset` is parked in `tx`: what follows has a count of its own."""
+        """The record at `offset` is parked in `tx`: later records have their own count."""
         await tx.connection.execute(_START_AT, self._group, *partition, offset + 1)
         counted = _Counted(offset + 1, Start.IN_BATCHES)
         tx.after_commit(lambda: self._counted.update({partition: counted}))
@@ -154,7 +154,7 @@ class CrashWatch:
             await self.survives(partition)
 
     async def survives(self, partition: Partition) -> None:
-        """What is in hand failed, was abandoned or is done, and did not end the process."""
+        """The current records failed, were abandoned or are done, and did not end the process."""
         if partition in self._counted:
             async with self._database.connection() as connection:
                 await connection.execute(_DELETE, self._group, *partition)

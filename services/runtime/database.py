@@ -1,10 +1,9 @@
 """Postgres: one pool per process, its connections bound to the service's own schema.
 
-A connection is looked at before each use: after a failover a pool may hold connections to a server
-that is read-only now, where every write would always fail (asyncpg has no guard of its own). The
-server reports that by itself (Postgres 14 and later), so looking costs no statement. Neither does
-giving back: nothing here changes a session, but for `set local`.
-`jsonb` columns take and give Python values.
+A connection is checked before each use: after a failover a pool may hold connections to a server
+that is read-only now, where every write would fail (asyncpg has no such check). The server reports
+that by itself (Postgres 14 and later), so the check costs no statement. Neither does a release:
+nothing here changes a session, except `set local`. `jsonb` columns accept and return Python values.
 """
 
 import json
@@ -38,7 +37,7 @@ class Database:
 
     async def open(self, packages: list[str]) -> None:
         """Migrate and connect."""
-        # A migration takes as long as it takes, and so does waiting for another process's.
+        # A migration has no time limit, and neither has waiting for another process's.
         connection = await self.dedicated_connection(command_seconds=None)
         try:
             await migrations.migrate(connection, self.schema, ["services.runtime", *packages])
@@ -129,7 +128,7 @@ async def _refuse_read_only(connection: Any) -> None:
 
 
 async def _leave_as_it_is(_connection: Any) -> None:
-    """Instead of asyncpg's RESET ALL; an open transaction is rolled back all the same."""
+    """Replaces asyncpg's RESET ALL; an open transaction is rolled back nevertheless."""
 
 
 async def _set_codecs(connection: Any) -> None:

@@ -1,12 +1,12 @@
-"""Reads what aiokafka cannot, within bounds: no bytes on a topic may stop its readers.
+"""Reads what aiokafka cannot, within bounds: no content of a topic may stop its readers.
 
-aiokafka decodes a batch at once, unpacks whatever it unpacks to, and raises for all of it, again at
-every start, where one header's name is not UTF-8, the checksum is wrong, or the codec is unknown.
-Here a batch is unpacked with a bound (`decompression`), and its records are looked through before
-they become objects: an empty header of 2 bytes costs 64 as an object. A record over a bound comes
-without its content, a wrong byte in a header's name as U+FFFD, and a batch that cannot be decoded
-as one record at its last offset, with the bytes of the whole batch as its value. Such a record says
-why (`problem_of`), so that it is parked and not lost.
+aiokafka decodes a whole batch, without a limit on its decompressed size, and raises for the whole
+batch, again at every start, where one header's name is not UTF-8, the checksum is wrong, or the
+codec is unknown. Here a batch is decompressed with a bound (`decompression`), and its records are
+checked before they become objects: an empty header of 2 bytes takes 64 as an object. A record over
+a bound is returned without its content, an invalid byte in a header's name as U+FFFD, and a batch
+that cannot be decoded as one record at its last offset, with the bytes of the whole batch as its
+value. Such a record has a reason (`problem_of`), so that it is parked and not lost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,32 +23,32 @@ from services.runtime import decompression, logs
 
 log = logs.get()
 
-# One batch, one record as it is unpacked, and one record's headers. The topics take 1 MB a record.
+# One batch, one decompressed record, and one record's headers. Topics allow 1 MB per record.
 MAX_RECORDS = 20_000
 MAX_RECORD_BYTES = 1_500_000
 MAX_HEADERS = 256
 
 _HEADER_BYTES = _DefaultRecordBatchPy.HEADER_STRUCT.size
-# Where the byte with the codec is, in this message format and in those before it.
+# The offset of the byte with the codec, in this message format and in older ones.
 _CODEC = _DefaultRecordBatchPy.ATTRIBUTES_OFFSET + 1
 _LEGACY_CODEC = 17
 _CODEC_MASK = 0x07
 
-# The name of the only header of a record that is not decoded, compared by identity: no client can
-# send this object.
+# The name of the only header of an undecoded record, compared by identity: no client can send this
+# object.
 _PROBLEM = str("undecodable-record")  # noqa: UP018
 # Partitions whose next batch is not to be decoded.
 _WITHHELD: set[Any] = set()
 
 
 def install() -> None:
-    """From now on every consumer of this process reads through `LenientRecords`."""
+    """Make every consumer of this process read through `LenientRecords`."""
     fetcher.MemoryRecords = LenientRecords
     fetcher.PartitionRecords = _PartitionRecords
 
 
 def withhold(partition: Any) -> None:
-    """The next batch of this partition comes as one record and is not decoded."""
+    """Return the next batch of this partition as one record, not decoded."""
     _WITHHELD.add(partition)
 
 
@@ -58,7 +58,7 @@ def withheld(partitions: Sequence[Any]) -> list[Any]:
 
 
 def problem_of(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
-    """Why the record with these headers is not decoded; None where it is."""
+    """Why the record with these headers was not decoded; None where it was."""
     if headers and headers[0][0] is _PROBLEM:
         return (headers[0][1] or b"").decode("utf-8", "replace")
     return None
@@ -86,7 +86,7 @@ class LenientRecords(_MemoryRecordsPy):  # type: ignore[misc]
 
 
 class _Batch:
-    """A batch as the fetcher uses it; no record is withheld because of another."""
+    """A batch as the fetcher uses it; no record is lost because of another."""
 
     def __init__(self, batch: Any, raw: memoryview, partition: Any) -> None:
         self._batch = batch
@@ -131,7 +131,7 @@ class _Batch:
         raw = self._raw
         if self._partition in _WITHHELD:
             _WITHHELD.discard(self._partition)
-            raise ValueError("the process ended again and again before it had read this batch")
+            raise ValueError("the process ended repeatedly before it had read this batch")
         if not self._is_intact:
             raise ValueError("the checksum is wrong")
         if raw[LenientRecords.MAGIC_OFFSET] < 2:
@@ -183,7 +183,7 @@ def _num_headers(batch: bytes | bytearray | memoryview, start: int) -> int:
 
 
 class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
-    """aiokafka's own decoder on bytes that are always text; records over a bound come empty."""
+    """aiokafka's own decoder on bytes that are always text; records over a bound are empty."""
 
     _buffer: bytearray
     _pos: int

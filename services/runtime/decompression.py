@@ -1,8 +1,8 @@
 """Decompression of record batches with a stated bound on memory.
 
-A record of 30 kB may unpack to 1 GB. So no codec here writes more than `MAX_BATCH_BYTES`: sizes
-that the data declares are compared before anything is unpacked, and what declares none is unpacked
-into a buffer that does not grow. While a batch is copied out of it, it is there twice.
+A record of 30 kB may unpack to 1 GB. So no codec here writes more than `MAX_BATCH_BYTES`: declared
+sizes are checked before anything is unpacked, and data without one is unpacked into a buffer of
+fixed size. While a batch is copied out of it, it is in memory twice.
 """
 
 import mmap
@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 
 import cramjam
 
-# What one batch may unpack to. The topics take 1 MB per batch (`topics`); JSON packs 5 to 20 times.
+# The limit for one unpacked batch. Topics allow 1 MB per batch (`topics`); JSON compresses 5 to 20
+# times.
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -28,7 +29,7 @@ class CannotDecompress(ValueError):
 
 
 def decompress(codec: int, packed: bytes, head: bytes = b"") -> bytearray:
-    """`head` and behind it what `packed` unpacks to. Raises CannotDecompress."""
+    """`head` followed by the unpacked content of `packed`. Raises CannotDecompress."""
     unpack = _CODECS.get(codec)
     if unpack is None:
         raise CannotDecompress(f"there is no codec {codec}")
@@ -85,7 +86,9 @@ def _snappy_block(packed: bytes, unpacked: bytearray, end: int) -> None:
 
 
 def _lz4(packed: bytes, head: bytes) -> bytearray:
-    with mmap.mmap(-1, MAX_BATCH_BYTES) as buffer:  # its pages cost memory once they are written
+    with mmap.mmap(
+        -1, MAX_BATCH_BYTES
+    ) as buffer:  # its pages use memory only once they are written
         return _joined(head, buffer, cramjam.lz4.decompress_into(packed, buffer))
 
 

@@ -1,8 +1,8 @@
 """The object store of one machine: a directory. Durable: fsync, rename, fsync of the directory.
 
-Its root is made by `create_root` alone: a root that is gone is a store that is unavailable, and
-must not be replaced by an empty one. Directories that a deletion leaves empty are removed; what a
-killed writer left, half a file or an empty directory, goes once it is a day old, as it is listed.
+Only `create_root` makes its root: a store whose root is missing is unavailable, and must not be
+replaced by an empty one. Directories that a deletion leaves empty are removed; partial files and
+empty directories of a killed writer are removed by a listing once they are a day old.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class DirectoryStore:
         path = self._path(key)
         with self._as_store_error(path):
             for _ in range(_WRITE_TRIES - 1):
-                # A deletion beside this may have just removed the directory, which was empty.
+                # A concurrent deletion may have just removed the directory, which was empty.
                 with contextlib.suppress(FileNotFoundError):
                     return self._write_once(path, content, replace=replace)
             return self._write_once(path, content, replace=replace)
@@ -178,14 +178,14 @@ def _raise_unless_missing(error: OSError) -> None:
 
 
 def _remove_if_left(path: Path) -> None:
-    """A writer that was killed leaves its partial file; no living one takes that long."""
+    """A writer that was killed leaves its partial file; no running one takes that long."""
     with contextlib.suppress(OSError):
         if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
             path.rmdir() if path.is_dir() else path.unlink()
 
 
 def _make_directories(path: Path, root: Path) -> None:
-    """Those below `root`; each new entry outlives a power failure."""
+    """Those below `root`; each new entry survives a power failure."""
     if path != root and not path.is_dir():
         _make_directories(path.parent, root)
         path.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
-"""How much space is left where a part stores its data, and what to tell a person about it.
+"""How much space is left where a part stores its data, and the warning to show.
 
-In: a path. Out: free and total bytes for an ordinary user, and a sentence once they are few.
+In: a path. Out: free and total bytes for an ordinary user, and a warning once few are free.
 """
 
 import os

@@ -1,10 +1,10 @@
 """Errors by what should happen next.
 
 PlatformError
-├── TemporaryError      the same call may go through later: pause, back off, try again
+├── TemporaryError      the same call may succeed later: pause, back off, try again
 │   ├── KafkaUnavailable, PostgresUnavailable
 │   └── StoreError      the object store did not do what was asked, and why
-├── EventTooLarge       what would be emitted is over the limit: no retry can pass, a bug
+├── EventTooLarge       what would be emitted is over the limit: no retry can succeed, a bug
 └── ConfigurationError  a setting is wrong: the process ends and names the setting and the fix
 
 What cannot be read is `drivetrain_schemas.envelope.InvalidEvent`: parked at once. Anything else is
@@ -25,7 +25,7 @@ class PlatformError(Exception):
 
 
 class TemporaryError(PlatformError):
-    """Something outside did not answer; the event itself is not at fault.
+    """Something outside did not answer; the event itself is not the cause.
 
     `part` names what failed, for people; empty where only the message does.
     """
@@ -40,7 +40,7 @@ class KafkaUnavailable(TemporaryError):
 
 
 class PostgresUnavailable(TemporaryError):
-    """Postgres takes no writes at the moment."""
+    """Postgres accepts no writes at the moment."""
 
     part: ClassVar[str] = "Postgres"
 
@@ -64,7 +64,7 @@ class ConfigurationError(PlatformError):
 
 
 # Postgres by class of SQLSTATE: 08 connections, 25006 read-only after a failover, 40 deadlocks and
-# the like, 53 out of something, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last
+# the like, 53 out of resources, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last
 # one is what asyncpg raises when the server closed an idle connection, or only standbys answer.
 TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     TemporaryError,

@@ -1,9 +1,9 @@
-"""Which rows of the outbox may be sent: a pure account of what is in flight and what is held back.
+"""Which rows of the outbox may be sent: pure bookkeeping of what is in flight and what is held.
 
 The rows of one key are sent in order: while some are in flight, its other rows wait. A key whose
-row was not acknowledged is *held*: after a while it is *probed* by its first row, apart from the
-others, so that a topic or partition that is unavailable costs the rest nothing. One that passes is
-released, and so all held keys are due at once.
+row was not acknowledged is *held*: after a while it is *probed* by its first row, separately from
+the others, so that an unavailable topic or partition does not delay the rest. If a probe is
+acknowledged, its key is released and all held keys are due immediately.
 """
 
 from collections import Counter
@@ -93,7 +93,7 @@ class Flow:
         return before is None
 
     def release(self, keys: Iterable[Key], now: float) -> None:
-        """These were acknowledged after they had been held: maybe all can pass again."""
+        """These keys were acknowledged after they had been held: the others may succeed now too."""
         passed = [key for key in keys if self._held.pop(key, None) is not None]
         if passed:
             self._held = {key: it._replace(retry_at=now) for key, it in self._held.items()}

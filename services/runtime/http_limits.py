@@ -1,7 +1,7 @@
 """Time limits for what a client sends: the headers of a request, and its body.
 
 uvicorn bounds only the pause between two requests. Without these limits a client that sends one
-byte a minute holds a connection and its file descriptor for as long as it likes.
+byte a minute holds a connection and its file descriptor indefinitely.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from services.runtime.instruments import HTTP_REFUSED
 log = logs.get()
 
 HEADER_SECONDS = 10.0
-# An upload of 64 MiB at 2 Mbit/s; routes that take less set a shorter limit of their own.
+# An upload of 64 MiB at 2 Mbit/s; routes with smaller bodies set a shorter limit.
 BODY_SECONDS = 300.0
 
 
@@ -43,7 +43,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _follow(self) -> None:
-        """Choose the limit that the state of the connection calls for."""
+        """Choose the limit for the state of the connection."""
         state = self.conn.their_state
         if self.transport.is_closing():
             self._clear_limit()

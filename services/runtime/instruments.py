@@ -5,12 +5,12 @@ from prometheus_client import Counter, Gauge, Histogram
 HANDLED = Counter("drivetrain_events_handled_total", "Events handled, by type.", ["type"])
 DUPLICATES = Counter(
     "drivetrain_events_duplicate_total",
-    "Events dropped: they were handled before.",
+    "Events dropped because they were handled before.",
     ["type"],
 )
 PARKED = Counter("drivetrain_events_parked_total", "Records set aside, by reason.", ["reason"])
 SKIPPED = Counter(
-    "drivetrain_events_skipped_total", "Unreadable records another service parks.", ["reason"]
+    "drivetrain_events_skipped_total", "Unreadable records that another service parks.", ["reason"]
 )
 SEQUENCE_GAPS = Counter(
     "drivetrain_sequence_gaps_total", "Times that events of a key were found missing.", ["topic"]
@@ -22,7 +22,7 @@ RETRIES = Counter(
 )
 BATCHES_SPLIT = Counter(
     "drivetrain_consumer_batches_split_total",
-    "Batches that failed and were done again one by one.",
+    "Batches that failed and were handled again record by record.",
     ["group"],
 )
 PAUSED = Gauge("drivetrain_consumer_paused_partitions", "Partitions that back off.", ["group"])
@@ -39,7 +39,7 @@ OUTBOX_HELD_KEYS = Gauge(
     "drivetrain_outbox_held_keys", "Keys whose events wait for an earlier one to be acknowledged."
 )
 OUTBOX_REFUSED = Counter(
-    "drivetrain_outbox_refused_total", "Outbox rows that Kafka will never take.", ["topic"]
+    "drivetrain_outbox_refused_total", "Outbox rows that Kafka will never accept.", ["topic"]
 )
 OUTBOX_WAITING = Gauge("drivetrain_outbox_waiting_rows", "Outbox rows not yet acknowledged.")
 PRUNED = Counter(

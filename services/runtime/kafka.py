@@ -1,4 +1,4 @@
-"""Apache Kafka behind the two ports of `bus`, by aiokafka.
+"""Apache Kafka behind the two ports of `bus`, with aiokafka.
 
 Every default that matters is set here, because aiokafka's own are unsafe for this use: manual
 commits, all acknowledgements, idempotence, earliest offset, static membership, round-robin
@@ -51,7 +51,7 @@ START_SECONDS = 60.0
 POSITION_SECONDS = 1.0
 SESSION_MS = 30_000
 MAX_POLL_INTERVAL_MS = 300_000
-# A poll ends after this many bytes of values, and takes this many records at a time.
+# A poll ends after this many bytes of values, and reads this many records at a time.
 MAX_POLL_BYTES = 8 * 1024 * 1024
 PORTION = 25
 IDLE_SECONDS = 0.05
@@ -75,7 +75,7 @@ class KafkaAccess:
         )
 
     def options(self) -> dict[str, Any]:
-        """Connection options that every aiokafka client takes."""
+        """Connection options of every aiokafka client."""
         options: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "request_timeout_ms": REQUEST_MS,
@@ -95,7 +95,7 @@ PRODUCER_OPTIONS: Mapping[str, Any] = {
     "acks": "all",
     "enable_idempotence": True,
     "linger_ms": 2,
-    # Below what every topic takes, so that a batch refused for its size is one record too large.
+    # Below the limit of every topic, so a batch refused for its size is a single too large record.
     "max_batch_size": 131_072,
     # The broker's own limit per topic is lower, but for what is parked (`topics`).
     "max_request_size": 2_000_000,
@@ -109,14 +109,14 @@ CONSUMER_OPTIONS: Mapping[str, Any] = {
     "session_timeout_ms": SESSION_MS,
     "heartbeat_interval_ms": 3_000,
     "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
-    # New records end the wait at once; an empty answer costs as much as a full one.
+    # New records end the wait immediately; an empty response costs as much as a full one.
     "fetch_max_wait_ms": 1_000,
     "fetch_max_bytes": 16 * 1024 * 1024,
     "max_partition_fetch_bytes": 1024 * 1024,
 }
 
 
-# Answers that no retry can change.
+# Errors that no retry can change.
 REFUSALS = (
     InvalidTimestampError,
     InvalidTopicError,
@@ -131,9 +131,9 @@ class KafkaPublisher:
     """An idempotent producer, replaced after every failure.
 
     aiokafka's producer stays unusable after OutOfOrderSequenceNumber (issue 1017), with idempotence
-    its batches never expire, and a broker's death can end its sender task with any exception; so
-    each call has its own time limit, and whatever goes wrong means *unknown*, not *failed*: the
-    caller sends again, readers drop what comes twice. Only what no retry can change is *refused*.
+    its batches never expire, and a broker's crash can end its sender task with any exception; so
+    each call has its own timeout, and any error means *unknown*, not *failed*: the caller sends
+    again, readers drop duplicates. Only what no retry can change is *refused*.
     """
 
     def __init__(self, access: KafkaAccess, client_id: str) -> None:
@@ -188,7 +188,7 @@ class KafkaPublisher:
             return self._current
 
     async def _release(self, shared: "_Shared | None", is_usable: bool) -> None:
-        """The last call that uses a replaced producer ends it: the others may still be answered."""
+        """The last call that uses a replaced producer closes it: others may still be answered."""
         if shared is None:
             return
         shared.num_calls -= 1
@@ -207,7 +207,7 @@ class _Shared:
 
 
 class _Call:
-    """The records of one `publish` call, and what became of each."""
+    """The records of one `publish` call, and the outcome of each."""
 
     def __init__(self, records: Sequence[OutRecord], on_settled: OnSettled | None) -> None:
         self._records = records
@@ -217,7 +217,7 @@ class _Call:
         self._is_settled = asyncio.Event()
 
     async def send(self, producer: Any) -> None:
-        """Hand every record to the producer, each topic by itself: one may have to wait."""
+        """Pass every record to the producer, each topic separately: one may have to wait."""
         by_topic: dict[str, list[int]] = {}
         for index, record in enumerate(self._records):
             by_topic.setdefault(record.topic, []).append(index)
@@ -230,7 +230,7 @@ class _Call:
             await self._is_settled.wait()
 
     def give_up(self, detail: str) -> None:
-        """Whatever has no outcome yet is unknown."""
+        """Mark every record without an outcome as unknown."""
         for index, delivery in enumerate(self._deliveries):
             if delivery is None:
                 self._settle(index, Delivery(Outcome.UNKNOWN, detail))
@@ -267,7 +267,7 @@ class _Call:
 
     def _settle(self, index: int, delivery: Delivery) -> None:
         if self._deliveries[index] is not None:
-            return  # given up at the time limit; what the producer learns later is too late
+            return  # timed out; a later result of the producer is ignored
         self._deliveries[index] = delivery
         self._num_open -= 1
         if not self._num_open:
@@ -277,7 +277,7 @@ class _Call:
 
 
 async def _send(producer: Any, record: OutRecord) -> "asyncio.Future[Any]":
-    # aiokafka asserts that one of them is there; a parked record may have neither.
+    # aiokafka asserts that one of them is set; a parked record may have neither.
     value = b"" if record.key is None and record.value is None else record.value
     ack: asyncio.Future[Any] = await producer.send(
         record.topic, value=value, key=record.key, headers=list(record.headers)
@@ -291,12 +291,12 @@ def _failure(error: BaseException) -> Delivery:
 
 
 async def _abandon(producer: Any) -> None:
-    """Stop a producer that may never be able to flush: what it still holds is unknown.
+    """Stop a producer that may never be able to flush: the outcome of its records is unknown.
 
-    Nothing it raises matters any more: aiokafka's sender may have died with any exception.
+    Its errors are ignored: aiokafka's sender may have failed with any exception.
     """
     with contextlib.suppress(Exception):
-        # Else aiokafka's own flush waits for ever.
+        # Otherwise aiokafka's own flush never returns.
         held = producer._message_accumulator
         held.fail_all(KafkaError("the producer was given up"))
         for batch in itertools.chain(held._pending_batches, *held._batches.values()):
@@ -371,9 +371,9 @@ class KafkaSource:
         num_left, num_bytes = max_records or self._max_records, 0
         timeout_ms = int(timeout_seconds * 1000)
         withheld = decoding.withheld(chosen)
-        if withheld:  # and not what follows, which would be decoded
+        if withheld:  # and not the following ones, which would be decoded
             chosen, num_left = withheld[:1], 1
-        # In small portions, for records may be large.
+        # In small portions, because records may be large.
         while num_left and num_bytes < MAX_POLL_BYTES:
             taken = await self._consumer.getmany(
                 *chosen, timeout_ms=timeout_ms, max_records=min(num_left, PORTION)

@@ -1,7 +1,7 @@
 """Structured logs: one JSON line per state change, the event a constant phrase, the data as keys.
 
-Secrets are masked by key and, in texts (a traceback among them), where a URL carries a password, a
-word like `password=` comes before, or a bearer token is.
+Secrets are masked by key and, in texts (including tracebacks), as a password in a URL, after a word
+like `password=`, or as a bearer token.
 """
 
 import logging
@@ -30,7 +30,7 @@ REPEAT_SECONDS = 60.0
 
 
 class OncePerPeriod(logging.Filter):
-    """Of lines with one template, passes one per period, with the number of those left out.
+    """Passes one line per template and period, with the number of lines left out.
 
     aiokafka writes "Unable connect" at every attempt: 19,000 times while a broker restarted.
     """
@@ -94,7 +94,7 @@ def configure(service: str, level: str = "info") -> None:
 
 
 def redact(_logger: object, _method: str, line: MutableMapping[str, Any]) -> Any:
-    """Mask what must not be written, at any depth."""
+    """Mask secrets at any depth."""
     return {key: _masked(key, value) for key, value in line.items()}
 
 

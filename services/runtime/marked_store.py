@@ -1,9 +1,9 @@
 """An object store that is used only while it carries its marker.
 
-Every store that a service opens is one of these, so the rule is in one place: before a call, and
-again wherever something was not found, the marker must be there with the expected id. Otherwise
-the call raises StoreUnavailable, whatever the store itself answered. A store on the network is
-believed for a few seconds, a directory is looked at each time.
+Every store that a service opens is one of these: before a call, and again whenever something was
+not found, the marker must exist with the expected id. Otherwise the call raises StoreUnavailable,
+whatever the store itself answered. For a store on the network a check is valid for a few seconds; a
+directory is checked each time.
 """
 
 import time
@@ -73,7 +73,7 @@ class MarkedStore:
         await self._inner.close()
 
     async def _check(self, *, is_absent: bool = False) -> None:
-        """`is_absent`: the store has answered that something is not there."""
+        """`is_absent`: the store has answered that something does not exist."""
         if not is_absent and time.monotonic() < self._trusted_until:
             return
         self._trusted_until = 0.0

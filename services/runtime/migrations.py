@@ -2,7 +2,7 @@
 
 The runtime's own come first, then the service's. A file that changed after it was applied is
 refused. Neither a migration nor the wait for the lock has a time limit (the connection that
-`Database.open` gives has none), because one that is cut off would begin again at every start.
+`Database.open` gives has none), because one that is interrupted would begin again at every start.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ async def migrate(connection: asyncpg.Connection, schema: str, packages: list[st
         if not await connection.fetchval(f"select pg_try_{_LOCK}", lock):
             log.info("waiting for the migrations of another process", schema=schema)
             await connection.execute(f"select pg_{_LOCK}", lock)
-        # Not `if not exists`: that asks for the right to create schemas, which a role may lack.
+        # Not `if not exists`: that requires the right to create schemas, which a role may lack.
         present = "select true from pg_namespace where nspname = $1"
         if not await connection.fetchval(present, schema):
             await connection.execute(f'create schema "{schema}"')

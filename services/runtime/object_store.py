@@ -1,9 +1,8 @@
 """Object storage as a port: one small protocol, behind which `stores` opens the real ones.
 
 Keys are relative (`checkpoints/default/job_.../manifest.json`), and none is also a folder (`x` and
-`x/y`). A write is complete or absent; what must be written once uses `put_if_absent`. Everything
-else that fails is a StoreError, which says what is wrong with the store; the same call may succeed
-later.
+`x/y`). A write is complete or absent; what must be written once uses `put_if_absent`. Every other
+failure is a StoreError, which describes the problem; the same call may succeed later.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +13,7 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class NoSuchObject(Exception):
-    """There is nothing under this key."""
+    """There is no object with this key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,6 @@ class ObjectStore(Protocol):
         """Every object whose key begins with `prefix`, in the order of the keys."""
 
     async def delete(self, key: str) -> None:
-        """Deleting what is not there is no error."""
+        """Deleting what does not exist is not an error."""
 
     async def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""What operators ask a process: `/livez`, `/readyz` and `/metrics`, on a port of their own.
+"""The operations port: `/livez`, `/readyz` and `/metrics`.
 
-Live: the loop runs and the consumers' polls return; nothing outside is asked. Ready: started, not
+Live: the loop runs and the consumers' polls return; nothing outside is checked. Ready: started, not
 stopping, Postgres is writable, and every consumer has joined.
 """
 
@@ -31,9 +31,9 @@ class Server(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Instead of uvicorn's, which wakes ten times a second to see whether it should stop."""
+        """Replaces uvicorn's, which wakes ten times a second to check whether it should stop."""
         while not self.should_exit:
-            # 0: renew what is sent with every answer, the date among it.
+            # 0: refresh the default headers of responses, including the date.
             await self.on_tick(0)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):

@@ -1,7 +1,7 @@
-"""Writes what a transaction emits into its service's outbox, by two statements however much it is.
+"""Writes what a transaction emits into its service's outbox, always with two statements.
 
 The first raises the counter of every (topic, key), in sorted order, so that two transactions cannot
-deadlock. The second inserts the rows in the order of emission; their ids are drawn while the
+deadlock. The second inserts the rows in the order of emission; their ids are assigned while the
 counters' rows are locked, so ids of one key grow in commit order (docs/architecture.md, rule 2).
 """
 

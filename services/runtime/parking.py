@@ -3,10 +3,10 @@
 A parked record travels on `parked.<service>` with key, value and headers untouched, plus headers
 `x-parked-*` that say why and where it came from; headers of that name that a client wrote are left
 out. `replay` puts it back on its topic with its id: services that handled it drop it, and the one
-that could not reads it again. A further header says which parked record it was. That is believed
-only where it is proven: the id holds a digest of the record's content, so that no other content can
-pass as a replay. A record too large to be kept leaves only its `x-parked-*` headers: whatever is
-received must not stop the outbox.
+that could not reads it again. A further header names the parked record. It is accepted only if it
+is proven: the id contains a digest of the record's content, so that no other content can appear to
+be a replay. Of a record too large to be kept only the `x-parked-*` headers are stored: no received
+record may stop the outbox.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from services.runtime.retention import replay_refusal
 from services.runtime.transaction import Tx
 
 HEADER = "x-parked-"
-# Below what a parked topic takes (`topics`); a topic for events takes less than this.
+# Below the limit of a parked topic (`topics`), above the limit of a topic for events.
 MAX_KEPT_BYTES = 1_500_000
 _ID = "parked_"
-# Half of an id says where the record was, half what it holds: 65 bits each.
+# Half of an id is from the record's position, half from its content: 65 bits each.
 _HALF = 13
 
 
@@ -114,7 +114,7 @@ def _id(service: str, place: str, content: str) -> str:
 
 
 def _content_digest(record: Record) -> str:
-    """Of all that a replay puts back."""
+    """Of everything that a replay puts back."""
     kept = _storable(record)
     parts = [kept.key or b"", kept.value or b""]
     for name, value in kept.headers:
@@ -128,7 +128,7 @@ def _content_digest(record: Record) -> str:
 def _storable(record: Record) -> OutRecord:
     """The client's part of a record, as its outbox row can hold it.
 
-    Postgres takes no NUL in a text, Kafka does.
+    Postgres allows no NUL in a text, Kafka does.
     """
     own = _own_headers(record.headers)
     headers = tuple((name.replace("\0", "\ufffd"), value) for name, value in own)

@@ -1,4 +1,4 @@
-"""What a service does with records, inside one transaction: handle events, or take batches.
+"""What a service does with records, inside one transaction: handle events, or batches.
 
 `EventProcessor` gives each event to its handler once: the inbox rows are inserted in the handlers'
 own transaction, so a redelivery finds them and does nothing. `BatchProcessor` gives many records of
@@ -37,12 +37,12 @@ log = logs.get()
 
 Handler = Callable[[Tx, Any], Awaitable[None]]
 HandlerTable = Mapping[type[Payload], Handler]
-# Answers a request that is invalid; False when it does not say whom to answer.
+# Answers an invalid request; False when the request does not identify its sender.
 Refusal = Callable[[Tx, InvalidPayload], Awaitable[bool]]
 RefusalTable = Mapping[type[Payload], Refusal]
-# Takes new events of one transaction, in order.
+# Handles the new events of one transaction, in order.
 EventBatchHandler = Callable[[Tx, Sequence[Event[Any]]], Awaitable[None]]
-# Takes one batch; returns the records that cannot be read.
+# Handles one batch; returns the records that cannot be read.
 BatchHandler = Callable[[Tx, Sequence[Record]], Awaitable[Sequence[InvalidRecord]]]
 
 # What decoders raise; anything else that the handler of a stream raises is a bug.
@@ -61,7 +61,7 @@ class CannotRead(PlatformError):
 
 
 class NotTogether(PlatformError):
-    """These records cannot share a transaction: each needs its own."""
+    """These records must not share a transaction: each needs its own."""
 
 
 # How many events of one partition share one transaction at most.
@@ -89,7 +89,7 @@ class Processor(Protocol):
     max_batch: int
 
     def plan(self, records: Sequence[Record]) -> Work | None:
-        """What these records ask for; None, and no transaction, where they ask for nothing."""
+        """The work for these records; None, without a transaction, where there is none."""
 
     async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
         """Park a record that this service cannot get past."""
@@ -143,9 +143,9 @@ _Item = _Accepted | _Refused | _Unreadable
 class EventProcessor(_Parks):
     """Up to `max_batch` events of one partition in one transaction, each with its effects once.
 
-    `handle_batch` takes the new events in order, in place of the per-type handlers; the keys of
-    `handlers` still say which types are read. `reads_all`: there is a handler for every type of the
-    topics read, so that a gap is a loss.
+    `handle_batch` handles the new events in order, instead of the per-type handlers; the keys of
+    `handlers` still define which types are read. `reads_all`: there is a handler for every type of
+    the topics read, so that a gap is a loss.
     """
 
     def __init__(
@@ -207,7 +207,8 @@ class EventProcessor(_Parks):
         if isinstance(item, _Refused):
             if await item.refusal(tx, item.invalid):
                 return
-            # Not handled: a replay must find it new; a later version may be able to read it.
+            # Not marked as handled: a replay must count as new; a later version may be able to read
+            # it.
             await tx.connection.execute(_FORGET, _digest(item))
         await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
 
@@ -261,7 +262,7 @@ async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
             continue
         first = firsts.setdefault(_digest(item), place)
         if first != place and isinstance(items[first], _Refused):
-            # A refused request that has no answer leaves its id free for the next one.
+            # The id of a refused request without an answer stays free for the next one.
             raise NotTogether("a refused request and another record have one id")
     if not firsts:
         return list(items)
@@ -285,7 +286,7 @@ async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
 
 
 def _digest(item: _Accepted | _Refused) -> bytes:
-    """What makes the item's event one in the inbox."""
+    """The key that identifies the item's event in the inbox."""
     event = item.event if isinstance(item, _Accepted) else item.invalid.attributes
     return inbox_digest(event.source, event.event_id)
 
@@ -309,9 +310,10 @@ def _count(events: Sequence[Event[Any]]) -> None:
 
 
 def read_event(record: Record) -> Event[Payload]:
-    """The event of a record. Raises InvalidEvent, also where its topic or its key is another's.
+    """The event of a record.
 
-    Who may write to a topic is decided per topic, so an event counts on no other one.
+    Raises InvalidEvent, also where its topic or its key is wrong. Write access is granted per
+    topic, so an event is invalid on any other topic.
     """
     if record.problem is not None:
         raise InvalidEvent(InvalidReason.UNDECODABLE, record.problem)

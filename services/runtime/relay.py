@@ -2,11 +2,11 @@
 
 One relay per service, held by a session lock in Postgres. Many rows are in flight at once; each is
 deleted after its own acknowledgement. A row whose outcome is unknown is sent again, and the later
-rows of its key wait for it (`flow`); the other keys go on. A row that Kafka will never take is set
-aside and reported. An event may come twice, with the same id, and never too late. There is no
-position watermark: ids become visible out of order. Polling is the truth; a transaction of this
-process wakes the relay at once. (NOTIFY would wake it for other replicas too, at a third of a
-handler's whole time.)
+rows of its key wait for it (`flow`); the other keys continue. A row that Kafka will never accept is
+set aside and reported. An event may be sent twice with the same id, but never out of order. There
+is no position watermark: ids become visible out of order. Correctness depends on polling alone; a
+transaction of this process wakes the relay early. (NOTIFY would wake it for other replicas too, at
+a third of a handler's whole time.)
 """
 
 import asyncio
@@ -40,15 +40,15 @@ from services.runtime.outbox import unpack
 
 log = logs.get()
 
-# A transaction of this process wakes the relay; this finds what another left.
+# A transaction of this process wakes the relay; polling finds the rows of others.
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
-# Acknowledgements come in bursts; so long they are gathered into one statement.
+# Acknowledgements arrive in bursts; they are collected this long into one statement.
 GATHER_SECONDS = 0.005
 COUNT_SECONDS = 10.0
 BATCH_ROWS = 500
 BATCH_BYTES = 1_000_000
-# While keys are held, a search reads past their rows: at most this part of the time.
+# While keys are held, a search has to skip their rows: at most this share of the time.
 SEARCH_SHARE = 0.25
 MIN_SEARCH_SECONDS = 0.02
 
@@ -91,7 +91,7 @@ class Relay:
         self._clock = clock
         self._wake = asyncio.Event()
         self._flow = Flow()
-        # What is known and not recorded yet.
+        # Outcomes that are not recorded yet.
         self._settled: list[tuple[_Row, Delivery]] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._is_bus_available = True
@@ -112,8 +112,8 @@ class Relay:
     async def drain(self) -> None:
         """Publish what can be published now and return.
 
-        Another replica may relay the same rows meanwhile: each sends in id order, so of every event
-        the first copy still comes in order.
+        Another replica may relay the same rows meanwhile: each sends in id order, so the first
+        copies of all events are still in order.
         """
         async with self._database.connection() as connection:
             while True:
@@ -139,7 +139,7 @@ class Relay:
             connection.terminate()
 
     async def _step(self, connection: asyncpg.Connection) -> bool:
-        """Record what is settled, send what may be sent. True where something was sent."""
+        """Record outcomes, send what may be sent. True where something was sent."""
         self._wake.clear()
         await self._record(connection)
         now = self._clock.monotonic()
@@ -205,7 +205,7 @@ class Relay:
         self._settled.append((rows[index], delivery))
 
     async def _record(self, connection: asyncpg.Connection) -> None:
-        """Write down what is settled; only then may the next rows of its keys be sent."""
+        """Record outcomes; only then may the next rows of their keys be sent."""
         settled = self._settled[:]
         if not settled:
             return

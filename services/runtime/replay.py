@@ -3,7 +3,7 @@
 An `ID` is a parked id; `all` means every one. Events keep their ids. The parked topic is read once,
 from its start to its present end, and nothing is removed from it. Records are put back in chunks as
 they are read, so memory does not grow with their number. What was too large to be kept, or was
-parked too long ago (`retention`), is named and left out.
+parked too long ago (`retention`), is reported and left out.
 """
 
 import sys
@@ -24,7 +24,7 @@ CHUNK_BYTES = 4_000_000
 async def replay(
     access: KafkaAccess, origin: Origin, service: str, parked_ids: Collection[str]
 ) -> int:
-    """Returns the exit code: 0 when something was put back and everything asked for was found."""
+    """Returns the exit code: 0 when something was put back and everything requested was found."""
     topic = origin.topic_prefix + parked_topic(service).name
     publisher = KafkaPublisher(access, f"{topic}.replay")
     run = _Replay(publisher, parked_ids, datetime.now(UTC))
@@ -63,7 +63,7 @@ class _Replay:
         for record in batch:
             parked_id = parked_fact(record, "id")
             is_wanted = self._takes_all or parked_id in self.missing
-            if not is_wanted or parked_id in self._seen:  # a relay may send twice
+            if not is_wanted or parked_id in self._seen:  # a relay may send a record twice
                 continue
             self._seen.add(parked_id)
             self.missing.discard(parked_id)
@@ -100,7 +100,10 @@ class _Replay:
 def _report(run: _Replay, topic: str, problem: str) -> int:
     print(f"{run.num_replayed} replayed")
     if problem:
-        print(f"stopped: {problem}; replay again, what was handled is dropped", file=sys.stderr)
+        print(
+            f"stopped: {problem}; replay again, records that were handled are dropped",
+            file=sys.stderr,
+        )
         return 1
     for parked_id in sorted(run.missing):
         print(f"{topic} holds no {parked_id}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """How long the runtime's own tables keep their rows, and what removes them, in bounded steps.
 
-| table | a row lasts | why that is enough |
+| table | a row is kept | why that is enough |
 |---|---|---|
 | `inbox`, topics of pods | the topic's retention and 7 days | the record is gone by then |
 | `inbox`, all other topics | 90 days | commands are kept 30; see below for what is kept for ever |
@@ -15,9 +15,9 @@ Heartbeats, samples and logs have no inbox row: their handlers are idempotent by
 A record of a topic that is kept for ever can be read again at any time: a group whose offsets are
 lost starts at the earliest record. So before inbox rows are deleted, `inbox_floor` notes how far
 each partition was handled: a record before that offset, appended before that time, was handled. (A
-topic that was deleted and created again has small offsets, but later times.) What comes again at a
-*later* offset is a replay of a parked record, or a row that the relay sends again: the first is
-refused after half of that time (`replay_refusal`), the second follows within an outage.
+topic that was deleted and created again has small offsets, but later times.) A record that appears
+again at a *later* offset is a replay of a parked record, or a row that the relay sends again: the
+first is refused after half of that time (`replay_refusal`), the second happens within an outage.
 
 A service adds rules for its own tables (`Service.retention`).
 """
@@ -82,13 +82,13 @@ class Rule:
 
 
 def inbox_keep(topic: Topic) -> timedelta:
-    """How long an inbox row of an event on this topic lasts."""
+    """How long an inbox row of an event on this topic is kept."""
     retention = timedelta(milliseconds=topic.retention_ms)
     return retention + MARGIN if timedelta(0) < retention <= MARGIN else KEEP
 
 
 def replay_refusal(topic_name: str, parked_at: datetime, now: datetime) -> str | None:
-    """Why a record of this topic (full name) may not be replayed any more; None where it may.
+    """Why a record of this topic (full name) can no longer be replayed; None where it can.
 
     A service that handled it may have forgotten that it did. The limit is half of what the inbox
     keeps: a record may be parked as late as the other half.
@@ -99,7 +99,7 @@ def replay_refusal(topic_name: str, parked_at: datetime, now: datetime) -> str |
         return None
     return (
         f"it was parked over {limit.days} days ago, and a service that handled it then "
-        "may have forgotten that it did"
+        "may no longer have a record of that"
     )
 
 
@@ -125,7 +125,7 @@ class Retention:
             await self._clock.sleep(PASS_SECONDS)
 
     async def prune(self) -> None:
-        """One pass: every row that may go."""
+        """One pass: delete every row that may be deleted."""
         for topic, keep in self._keep.items():
             await self._in_steps("inbox", _PRUNE_INBOX, topic, keep)
         await self._in_steps("outbox", _PRUNE_REFUSED, KEEP)
@@ -134,7 +134,7 @@ class Retention:
             await self._in_steps(rule.table, counted, rule.keep)
 
     async def _in_steps(self, table: str, statement: str, *arguments: object) -> None:
-        """Short transactions with a pause after each, so that handlers are not held up."""
+        """Short transactions with a pause after each, so that handlers are not delayed."""
         while True:
             async with self._database.connection() as connection:
                 num_rows = await _count(connection, statement, *arguments)

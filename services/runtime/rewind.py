@@ -1,4 +1,4 @@
-"""A projection reads every partition from offset 0 once in the life of its schema."""
+"""A projection reads every partition from offset 0 once per schema."""
 
 import asyncpg
 
@@ -20,7 +20,7 @@ class SchemaReplaced(PlatformError):
 
 
 class Rewind:
-    """Which partitions of one group begin at 0; the mark in the schema outlives a crash."""
+    """Which partitions of one group begin at 0; the mark in the schema survives a crash."""
 
     def __init__(self, group: str, source: RecordSource, database: Database) -> None:
         self._group = group

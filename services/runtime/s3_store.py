@@ -1,4 +1,4 @@
-"""Any S3 by aiobotocore. Credentials come the usual way (`AWS_*`, profile, role).
+"""Any S3 with aiobotocore. Credentials come from the usual sources (`AWS_*`, profile, role).
 
 Write-once is a conditional put (`If-None-Match: *`). Manifests hold our own SHA-256, so the
 client's extra checksums, which some S3 servers refuse, are sent only where they are required.

@@ -1,8 +1,8 @@
-"""Raises an alarm where an event of a numbered topic is missing; nothing waits for it.
+"""Reports a missing event of a numbered topic; nothing waits for it.
 
 Producers number the events of one (topic, key) without a gap, and their first copies come in order.
-So a reader that takes every type of a topic sees a loss as a jump. The last number seen of each key
-is kept in the reader's own schema, in the transaction of the events: a redelivery is no jump, and
+So for a reader of every type of a topic a lost event is a gap. The last number of each key is
+stored in the reader's own schema, in the transaction of the events: a redelivery is not a gap, and
 neither is the first event of a key, because retention may have removed those before it.
 """
 
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
 
 
 def find_gaps(before: Mapping[tuple[str, str], int], numbers: Sequence[Numbered]) -> list[Gap]:
-    """The jumps in `numbers`, given the last number of each key seen before them."""
+    """The gaps in `numbers`, given the last number of each key before them."""
     last = dict(before)
     gaps = []
     for topic, key, seq in numbers:

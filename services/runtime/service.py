@@ -1,4 +1,4 @@
-"""A service: its life from start to an orderly stop, in one TaskGroup.
+"""A service from its start to an orderly stop, in one TaskGroup.
 
 Start: operations port, Postgres (waited for), migrations, relay, consumers, own tasks, read API.
 Stop on SIGTERM or SIGINT: not ready -> consumers finish their records and commit the offsets ->
@@ -48,8 +48,8 @@ log = logs.get()
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 EXIT_STUCK = 70
-# Ended at a record whose position is recorded: the third such end parks it. A supervisor starts the
-# process again and does not count this towards giving up (docs/architecture.md, rule 12).
+# Ended at a record whose position is recorded: the third such end parks it. A supervisor restarts
+# the process and does not count this towards giving up (docs/architecture.md, rule 12).
 EXIT_AT_RECORD = 71
 LIVE_SECONDS = 120.0
 MAX_POLL_RECORDS = 200
@@ -82,15 +82,17 @@ class Service:
     package: str
     handlers: HandlerTable = field(default_factory=dict)
     refusals: RefusalTable = field(default_factory=dict)
-    # Takes the new events of one transaction, in order, in place of the handlers, whose keys still
-    # say which types are read. Called again in one transaction after a request that is refused.
+    # Handles the new events of one transaction, in order, instead of the handlers, whose keys still
+    # define which types are read. Called again in the same transaction after a request that is
+    # refused.
     handle_batch: EventBatchHandler | None = None
     streams: Mapping[Topic, BatchHandler] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
     http: Callable[[Platform], ASGIApp] | None = None
-    # Only the gateway does: people call it. Every other `http` is a read port behind a token.
+    # True only for the gateway, which people call. Every other `http` is a read port behind a
+    # token.
     http_guards_itself: bool = False
-    # Rebuilt from its topics, every event of which it handles.
+    # It can be rebuilt from its topics and handles every event on them.
     is_projection: bool = False
     # Rules for its own tables.
     retention: tuple[Rule, ...] = ()
@@ -141,7 +143,7 @@ async def rebuild(service: Service) -> int:
     """
     if not service.is_projection:
         print(
-            f"{service.name} holds facts of its own, which no topic could give back; "
+            f"{service.name} stores facts that no topic contains; "
             "only a service that is a projection can be rebuilt",
             file=sys.stderr,
         )
@@ -173,16 +175,16 @@ async def run(service: Service) -> int:
     try:
         await Running(service, stopping).run()
     except* Stuck as stuck:
-        log.error("consumer is stuck, the process ends", error=str(stuck.exceptions[0]))
+        log.error("consumer is stuck, the process exits", error=str(stuck.exceptions[0]))
         code = EXIT_STUCK
     except* ConfigurationError as wrong:
-        log.error("setting is wrong, the process ends", error=str(wrong.exceptions[0]))
+        log.error("invalid setting, the process exits", error=str(wrong.exceptions[0]))
         code = EXIT_CONFIGURATION
     except* FailedAtRecord:
-        log.exception("a record cannot be handled, the process ends")
+        log.exception("a record cannot be handled, the process exits")
         code = EXIT_AT_RECORD
     except* Exception:
-        log.exception("service failed, the process ends")
+        log.exception("service failed, the process exits")
         code = EXIT_FAILED if code == EXIT_AT_RECORD else code or EXIT_FAILED
     return code
 
@@ -194,8 +196,8 @@ class Running:
         settings = service.settings
         if service.http and not service.http_guards_itself and settings.read_token is None:
             raise ConfigurationError(
-                "DRIVETRAIN_READ_TOKEN is not set: the read port is served to callers that send "
-                "it only; give this service and the gateway the same random value"
+                "DRIVETRAIN_READ_TOKEN is not set, but callers of the read port must send it: "
+                "give this service and the gateway the same random value"
             )
         self._service = service
         self._access = KafkaAccess.of(settings)
@@ -315,7 +317,7 @@ class Running:
         return consuming
 
     async def _finish(self, consuming: list[asyncio.Task[None]]) -> None:
-        """Handlers finish their records; what is abandoned at the deadline is delivered again."""
+        """Handlers finish their records; those abandoned at the deadline are delivered again."""
         if not consuming:
             return
         _, late = await asyncio.wait(consuming, timeout=self.platform.settings.shutdown_seconds)
@@ -333,10 +335,10 @@ class Running:
         group.create_task(serve(running, self.platform.stopping))
 
     async def _own(self, task: Task) -> None:
-        """A service's own task, which ends with the service and not before."""
+        """A task of the service, which must not end before the service."""
         await task(self.platform)
         if not self.platform.stopping.is_set():
-            raise RuntimeError(f"the task {task} ended by itself")
+            raise RuntimeError(f"the task {task} ended unexpectedly")
 
     async def _drain(self, relay: Relay) -> None:
         try:

@@ -1,7 +1,7 @@
 """Settings of every service, from environment variables `DRIVETRAIN_<NAME>`.
 
-Each may also be given as `DRIVETRAIN_<NAME>_FILE`, the path of a file that holds the value. A name
-with our prefix that no setting has is refused: a misspelt setting must not silently be a default.
+Each may also be given as `DRIVETRAIN_<NAME>_FILE`, the path of a file that holds the value. An
+unknown name with our prefix is refused: a misspelt setting must not silently use the default.
 """
 
 import difflib
@@ -55,7 +55,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
-    """Read and check the settings. Raises ConfigurationError naming every wrong variable."""
+    """Read and check the settings. Raises ConfigurationError that lists every invalid variable."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, text in environment.items():
@@ -81,7 +81,7 @@ def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
 
 
 def masked(settings: Settings) -> dict[str, Any]:
-    """The settings for people: secrets are not shown."""
+    """The settings for display: secrets are masked."""
     shown: dict[str, Any] = settings.model_dump(mode="json")
     return shown
 

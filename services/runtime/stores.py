@@ -1,9 +1,9 @@
 """Opens the object store that an address names: a directory on one machine, or any S3.
 
 `python -m services.runtime.stores` initialises the one of `DRIVETRAIN_OBJECT_STORE_URL`: it writes
-the marker, without which no part of the platform uses a store, and prints its id. Done once, at
-the platform's first start; again it changes nothing. Exit codes: 0 done, 1 the store does not
-answer, 2 a setting is wrong, and named.
+the marker, without which no part of the platform uses a store, and prints its id. Done once, at the
+platform's first start; repeating it changes nothing. Exit codes: 0 done, 1 the store does not
+answer, 2 an invalid setting, which is named.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ def open_object_store(
 ) -> ObjectStore:
     """`file:///directory` or `s3://bucket/prefix`. Raises ConfigurationError.
 
-    `store_id`: of the marker that must be there; None for any.
+    `store_id`: the id that the marker must have; None for any.
     """
     inner = _open(url, endpoint_url)
     trusted_seconds = 0.0 if isinstance(inner, DirectoryStore) else _TRUSTED_SECONDS
@@ -69,7 +69,7 @@ def _open(url: str, endpoint_url: str | None) -> ObjectStore:
 
 
 class _StoreSettings(BaseSettings):
-    """Only what names a store; other settings may be in the environment too."""
+    """Only the settings of a store; other settings may be in the environment too."""
 
     model_config = SettingsConfigDict(env_prefix="DRIVETRAIN_", extra="ignore")
 

@@ -1,6 +1,6 @@
 """Public fakes for tests: a bus, a clock and an object store in memory.
 
-Each is held to the real thing by one contract suite that runs on both (`tests/contract/`).
+One contract suite runs on each fake and on the real adapter (`tests/contract/`).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
 
 
 class ManualClock:
-    """Time that stands still until it is moved; sleepers wake in the order of their times."""
+    """Time that only moves by `advance`; sleepers wake in the order of their times."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start

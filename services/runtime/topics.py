@@ -1,7 +1,8 @@
 """`python -m services.runtime.topics`: create every topic of `drivetrain_schemas.topics`.
 
 Topics that exist are left as they are; partition counts are fixed at creation, because a key must
-stay on its partition. Exit codes: 0 done, 1 Kafka does not answer, 2 a setting is wrong, and named.
+stay on its partition. Exit codes: 0 done, 1 Kafka does not answer, 2 an invalid setting, which is
+named.
 """
 
 import asyncio
@@ -19,12 +20,12 @@ from services.runtime.settings import Settings, from_process
 
 log = logs.get()
 
-# In how many segments the records of a topic are kept, at least.
+# The minimum number of segments of a topic's records.
 SEGMENTS_KEPT = 4
 
 
 class TopicSettings(Settings):
-    """Only the Kafka part is used. What every service must be given may stand here and need not."""
+    """Only the Kafka part is used. The settings that services require are optional here."""
 
     postgres_dsn: SecretStr | None = None  # type: ignore[assignment]
 
@@ -41,7 +42,7 @@ def new_topic(topic: Topic, prefix: str, replication_factor: int) -> NewTopic:
             # Only closed segments are deleted: with Kafka's seven days an hour would be a week.
             "segment.ms": str(_segment_ms(topic)),
             "message.timestamp.type": "LogAppendTime",
-            # A parked record is the original with headers more.
+            # A parked record is the original with additional headers.
             "max.message.bytes": "2000000" if topic.name.startswith("parked.") else "1000000",
             "min.insync.replicas": str(2 if replication_factor > 2 else 1),
         },

@@ -21,7 +21,7 @@ from services.runtime.errors import EventTooLarge
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who emits: the CloudEvents `source`, and the prefix of topic names."""
+    """The emitter: the CloudEvents `source`, and the prefix of topic names."""
 
     source: str
     topic_prefix: str
@@ -97,6 +97,6 @@ class Tx:
         _, trace_id, _, flags = parent.split("-") if parent else ("", "", "", "01")
         trace_id = trace_id or secrets.token_hex(16)
         traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
-        # What is emitted next without a cause belongs to this trace.
+        # Later events without a cause belong to this trace.
         self._traceparents[cause_id] = self._traceparents[""] = traceparent
         return traceparent

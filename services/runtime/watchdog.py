@@ -1,10 +1,13 @@
-"""The progress watchdog: a consumer that silently stopped ends the process, which is restarted.
+"""The progress watchdog: a consumer that silently stopped ends the process.
 
-aiokafka may live on without ever fetching again, with no public sign of it (issues 1154, 712, 847).
-So progress is measured from outside, and progress is what was handled, not what was fetched. A loop
-that does not turn is stuck. While the broker answers, so is a group that owns nothing, one that has
-lag and handles nothing, and one with a partition that has lag and does not move although the loop
-polled often enough for each partition to have its turn. Partitions that back off do not count.
+The supervisor then restarts it. aiokafka may keep running without ever fetching again, and shows no
+error (issues 1154, 712, 847). So progress is measured from outside, by what was handled, not by
+what was fetched.
+
+A loop that does not iterate is stuck. While the broker answers, these are stuck too: a group
+without partitions, a group that has lag and handles nothing, and a group with a partition that has
+lag and makes no progress although the loop polled often enough for every partition. Partitions that
+back off do not count.
 """
 
 from collections.abc import Mapping, Set
@@ -22,8 +25,8 @@ log = logs.get()
 
 CHECK_SECONDS = 5.0
 STUCK_SECONDS = 90.0
-# In a rebuild all partitions have lag, and each waits while what the others fetched is handled: so
-# long a time, and so many polls for each partition, are enough for all of them.
+# In a rebuild all partitions have lag, and each waits while the records of the others are handled:
+# this time, and this number of polls per partition, are enough for all of them.
 TURN_FACTOR = 6
 TURN_POLLS = 2
 NONE: frozenset[Partition] = frozenset()
@@ -40,11 +43,11 @@ class Still(NamedTuple):
     """Seconds without progress although there was lag."""
 
     everywhere: float = 0.0
-    longest: float = 0.0  # on one partition, through enough polls for it to have its turn
+    longest: float = 0.0  # on one partition, during enough polls to include it
 
 
 class _Place(NamedTuple):
-    """A partition with lag: where it is, and since when (time and number of polls)."""
+    """A partition with lag: its position, and since when (time and number of polls)."""
 
     position: int | None
     since: float
@@ -53,7 +56,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class Progress:
-    """What does not move, and since when, by the positions seen."""
+    """What makes no progress, and since when, by the positions observed."""
 
     moved_at: float
     places: Mapping[Partition, _Place] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Progress:
         backing_off: Set[Partition] = NONE,
         num_polls: int = 0,
     ) -> Still:
-        """How long nothing has moved. A group that owns no partition makes no progress."""
+        """How long there was no progress. A group that owns no partition makes no progress."""
         behind = {
             item: at
             for item, at in positions.items()
@@ -81,7 +84,7 @@ class Progress:
         }
         stays = [item for item in before if self.places.get(item) == before[item]]
         if positions and len(stays) < max(len(before), 1):
-            self.moved_at = now  # one moved, or reached its end, or there is no lag
+            self.moved_at = now  # one made progress or reached its end, or there is no lag
         turn = TURN_POLLS * len(positions)
         waits = [now - it.since for it in self.places.values() if num_polls - it.since_poll >= turn]
         return Still(now - self.moved_at, max(waits, default=0.0))
@@ -99,11 +102,13 @@ async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_S
     while True:
         await clock.sleep(CHECK_SECONDS)
         if clock.monotonic() - consumer.last_moved > stuck_seconds:
-            raise Stuck(f"the loop of {consumer.group} has not turned for {stuck_seconds:.0f} s")
+            raise Stuck(f"the loop of {consumer.group} has not iterated for {stuck_seconds:.0f} s")
         try:
             ends = await source.end_offsets()
         except TemporaryError:
-            progress = Progress(clock.monotonic())  # the broker does not answer: not our fault
+            progress = Progress(
+                clock.monotonic()
+            )  # the broker does not answer: the consumer is not stuck
             continue
         positions = {item: await consumer.position(item) for item in source.assignment()}
         LAG.labels(consumer.group).set(lag(positions, ends))

@@ -95,7 +95,7 @@ async def test_a_task_that_ends_by_itself_ends_the_service(
     service = replace(await cost(kafka, postgres_dsn, topic_prefix), tasks=(ends,))
     with pytest.raises(ExceptionGroup) as failed:
         await Running(service, asyncio.Event()).run()
-    assert failed.group_contains(RuntimeError, match="ended by itself")
+    assert failed.group_contains(RuntimeError, match="ended unexpectedly")
 
 
 @pytest.mark.parametrize(

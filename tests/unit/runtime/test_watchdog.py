@@ -1,4 +1,4 @@
-"""The watchdog: what counts as standing still, and what does not."""
+"""The watchdog: when a consumer counts as stuck."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -88,7 +88,7 @@ class StandingSource:
     """A member whose position never moves."""
 
     def __init__(self) -> None:
-        self.is_away = False
+        self.is_unavailable = False
         self.moving: set[Partition] = set()
         self.num_asked = 0
 
@@ -100,12 +100,12 @@ class StandingSource:
         return self.num_asked if partition in self.moving else 5
 
     async def end_offsets(self) -> Mapping[Partition, int]:
-        if self.is_away:
+        if self.is_unavailable:
             raise TemporaryError("Kafka does not answer")
         return {A: 10_000, B: 10_000}
 
 
-class Standing:
+class WatchedConsumer:
     """A consumer under the watchdog, on a clock that the test moves."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -126,62 +126,62 @@ class Standing:
 
 
 @asynccontextmanager
-async def watched() -> AsyncIterator[tuple[Standing, asyncio.Task[None]]]:
+async def watched() -> AsyncIterator[tuple[WatchedConsumer, asyncio.Task[None]]]:
     clock = ManualClock()
-    standing = Standing(clock)
-    task = asyncio.create_task(watch(standing.consumer, clock))
+    watched_consumer = WatchedConsumer(clock)
+    task = asyncio.create_task(watch(watched_consumer.consumer, clock))
     await asyncio.sleep(0)
     try:
-        yield standing, task
+        yield watched_consumer, task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_consumer_that_stands_still_is_stuck() -> None:
-    async with watched() as (standing, task):
-        await standing.let_pass(STUCK_SECONDS)
+    async with watched() as (watched_consumer, task):
+        await watched_consumer.let_pass(STUCK_SECONDS)
         assert not task.done()
-        await standing.let_pass(2 * CHECK_SECONDS)
+        await watched_consumer.let_pass(2 * CHECK_SECONDS)
         with pytest.raises(Stuck):
             task.result()
 
 
 async def test_a_partition_that_never_has_its_turn_is_stuck() -> None:
-    async with watched() as (standing, task):
-        standing.source.moving = {A}
-        await standing.let_pass(TURN_FACTOR * STUCK_SECONDS)
+    async with watched() as (watched_consumer, task):
+        watched_consumer.source.moving = {A}
+        await watched_consumer.let_pass(TURN_FACTOR * STUCK_SECONDS)
         assert not task.done()
-        await standing.let_pass(2 * CHECK_SECONDS)
+        await watched_consumer.let_pass(2 * CHECK_SECONDS)
         with pytest.raises(Stuck, match="one partition"):
             task.result()
 
 
 async def test_a_broker_that_does_not_answer_is_no_standstill_of_ours() -> None:
-    async with watched() as (standing, task):
-        standing.source.is_away = True
-        await standing.let_pass(10 * STUCK_SECONDS)
+    async with watched() as (watched_consumer, task):
+        watched_consumer.source.is_unavailable = True
+        await watched_consumer.let_pass(10 * STUCK_SECONDS)
         assert not task.done()
-        standing.source.is_away = False
-        await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
+        watched_consumer.source.is_unavailable = False
+        await watched_consumer.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
         assert task.done()
 
 
-async def test_a_loop_that_does_not_turn_is_stuck_even_without_an_answer() -> None:
-    async with watched() as (standing, task):
-        standing.source.is_away = True
-        await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS, loop_turns=False)
-        with pytest.raises(Stuck, match="has not turned"):
+async def test_a_loop_that_does_not_iterate_is_stuck_even_without_an_answer() -> None:
+    async with watched() as (watched_consumer, task):
+        watched_consumer.source.is_unavailable = True
+        await watched_consumer.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS, loop_turns=False)
+        with pytest.raises(Stuck, match="has not iterated"):
             task.result()
 
 
 async def test_what_is_in_hand_moves_by_what_is_handled_of_it() -> None:
     """The fetch position is past a batch long before the batch is handled."""
-    async with watched() as (standing, task):
+    async with watched() as (watched_consumer, task):
         for offset in range(200):
-            standing.consumer._in_hand[A] = offset
-            await standing.let_pass(STUCK_SECONDS / 2, polls=False)
+            watched_consumer.consumer._in_hand[A] = offset
+            await watched_consumer.let_pass(STUCK_SECONDS / 2, polls=False)
         assert not task.done()
-        await standing.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
+        await watched_consumer.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
         with pytest.raises(Stuck):
             task.result()
