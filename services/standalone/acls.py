@@ -1,4 +1,4 @@
-"""Bring the broker's access lists to what the table says: create what is missing, delete the rest.
+"""Make the broker's access lists match the table: create what is missing, delete the rest.
 
 In: the administrator's connection and the wanted entries. Out: how many were created and deleted.
 aiokafka's admin client has no calls for access lists, so the requests are made here.
@@ -21,7 +21,7 @@ TIMEOUT_MS = 10_000
 
 
 class Refused(RuntimeError):
-    """The broker did not take a request about access lists."""
+    """The broker refused a request about access lists."""
 
 
 class _Create(CreateAclsRequest):  # type: ignore[misc]

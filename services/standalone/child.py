@@ -1,11 +1,10 @@
-"""One supervised process: started, waited for, started again when it ends, stopped when asked.
+"""One supervised process: started, probed, restarted when it ends, stopped on request.
 
-In: how to launch it, how to ask whether it is ready, and the restart policy.
-Out: its state (reported to a listener on every change) and its log file.
-`supervise` runs until `stop`, or raises `ChildGaveUp` when the policy says so, and `PortTaken`. The
-process gets a session of its own (a Ctrl-C in the terminal reaches only the supervisor) and, where
-asked, a leash that ends it with the supervisor. Its output goes straight into a file, so it can
-never block on us.
+In: how to launch it, its readiness probe, and the restart policy. Out: its state (reported to a
+listener on every change) and its log file. `supervise` runs until `stop`, or raises `ChildGaveUp`
+when the policy says so, and `PortTaken`. The process gets a session of its own (a Ctrl-C in the
+terminal reaches only the supervisor) and, where asked, a leash that ends it with the supervisor.
+Its output goes directly into a file, so the supervisor can never block it.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ FIRST_PROBE_S = 0.05
 LONGEST_PROBE_S = 0.4
 LOG_LINES = 25
 NO_SPACE = os.strerror(errno.ENOSPC)
-# What a shell returns for a program that it could not run.
+# A shell's exit code for a program that it could not run.
 EXIT_NOT_STARTED = 126
 
 Probe = Callable[[], Awaitable[bool]]
@@ -55,7 +54,7 @@ class ChildState(StrEnum):
 
 
 class ChildGaveUp(RuntimeError):
-    """A child cannot be brought to readiness; carries the end of its log."""
+    """A child did not become ready; contains the end of its log."""
 
     def __init__(self, name: str, num_exits: int, status: str, log_path: Path) -> None:
         self.name = name
@@ -80,7 +79,7 @@ class Launch:
     stop_signal: int = signal.SIGTERM
     stop_timeout_s: float = 15.0
     is_leashed: bool = True
-    """Ended with the supervisor, however that ends."""
+    """Ended with the supervisor, even if that is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +205,7 @@ class Child:
             was_ready, code = await self._until_ended()
             self.last_exit = _describe_exit(code)
         except OSError as error:
-            # Its log cannot be opened, or the system has no process for it.
+            # Its log cannot be opened, or the system cannot start a process.
             code = EXIT_NOT_STARTED
             self.last_exit = f"not started: {error}"
         return ChildExit(
@@ -227,7 +226,7 @@ class Child:
             return True
 
     def _refuse_taken_ports(self) -> None:
-        """Starting again does not help where another program has a port of this child."""
+        """A restart does not help while another program uses a port of this child."""
         for name, port in self.spec.ports.items():
             if not is_free(port):
                 self._change(ChildState.FAILED)
@@ -237,7 +236,7 @@ class Child:
         """Whether the process became ready, and its exit code."""
         assert self._process is not None
         if self._stopping.is_set():
-            # `stop` was called while the process was being made.
+            # `stop` was called while the process was being created.
             await self.stop()
         ending = asyncio.ensure_future(self._process.wait())
         probing = asyncio.ensure_future(self._probe_until_ready())

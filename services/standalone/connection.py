@@ -1,4 +1,4 @@
-"""How people and their tools reach the running platform: `connection.json` and the login link.
+"""How people and tools connect to the running platform: `connection.json` and the login link.
 
 In: the plan. Out: a file that only its owner may read (the command line client finds it there), and
 a link, made by the gateway, that opens the pages once in one browser.

@@ -1,8 +1,9 @@
-"""The secrets of one data directory: made at its first start, readable by the owner only.
+"""The secrets of one data directory: created at its first start, readable by the owner only.
 
 Each service, the pods and the clients have a Kafka user of their own, each service and the readers
-a Postgres role; the administrator of each, the gateway's API (bearer token) and its cookies have
-theirs. They stay the same over restarts. What an older platform's file lacks is added to it.
+a Postgres role; the administrators, the gateway's API (bearer token) and its cookies have their
+own. They stay the same across restarts. Secrets that the file of an older release lacks are added
+to it.
 """
 
 import hmac

@@ -1,6 +1,6 @@
-"""Kafka and Postgres as library pieces: each one a supervised process inside a `with` block.
+"""Kafka and Postgres for use as a library: each a supervised process inside a `with` block.
 
-Used by tests (one of each per session) and by anything that wants the real parts without the
+Used by tests (one of each per session) and by any program that needs the real parts without the
 platform. Each chooses free ports, starts again after a `kill -9`, and is stopped at the end.
 """
 
@@ -38,7 +38,7 @@ async def running_kafka(
     cache: Path | None = None,
     users: Mapping[str, str] | None = None,
 ) -> AsyncIterator[RunningKafka]:
-    """A real broker in this directory; the same directory and password find the old data again.
+    """A real broker in this directory; the same directory and password give access to the old data.
 
     `users`: names and passwords beside the administrator's; access lists give them rights.
     """
@@ -62,7 +62,7 @@ async def running_kafka(
 async def running_postgres(
     directory: Path, password: str | None = None
 ) -> AsyncIterator[RunningPostgres]:
-    """A real server in this directory; reuse of a directory needs the password it was made with."""
+    """A real server in this directory; reuse of a directory needs its original password."""
     server = postgres.Server(directory, free_port(), password or secrets.token_urlsafe(24))
     async with supervised(postgres.spec(server, directory / "log")) as child:
         yield RunningPostgres(server.dsn, child)

@@ -15,6 +15,6 @@ def write_private(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError:
-        # A full disk needs the room more.
+        # On a full disk the space is needed.
         partial.unlink(missing_ok=True)
         raise

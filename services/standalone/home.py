@@ -87,7 +87,7 @@ class Home:
 
     @property
     def store(self) -> Path:
-        """What was recorded of the object store's first start."""
+        """The record of the object store's first start."""
         return self.root / "store.json"
 
     @property
@@ -106,7 +106,7 @@ class Home:
         """Raises `NotOurs` before anything is changed in a directory with other things in it."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._refuse_foreign()
-        # An empty directory may be open to others; its future contents are not for them.
+        # An empty directory may be readable by others; its future contents must not be.
         self.root.chmod(0o700)
         for path in (self.pods, self.logs, self.assets):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -115,7 +115,7 @@ class Home:
         if self.credentials.exists():
             return
         names = sorted(path.name for path in self.root.iterdir())
-        # Files that a kill left half written begin with a dot and our own name.
+        # Files that were half written at a kill begin with a dot and our own name.
         own = (*_FIRST_NAMES, *(name for name in names if name.startswith(".credentials.json.")))
         foreign = [name for name in names if name not in own]
         if foreign:
@@ -151,7 +151,7 @@ def locked(home: Home) -> Iterator[None]:
 
 
 def holder_of(home: Home) -> Holder | None:
-    """Who holds the data directory now, without taking it."""
+    """The process that holds the data directory now, without locking it."""
     try:
         with home.lock.open("r+") as file:
             try:

@@ -1,7 +1,7 @@
 """The identity of a process, so that a reused pid is never mistaken for it.
 
 A process is named by boot id, pid and start time (clock ticks since boot); after a `kill -9` of
-everything the next start reads recorded identities and ends only what still carries them.
+everything the next start reads recorded identities and ends only processes that still have them.
 A zombie counts as gone: in a container without an init process none is reaped.
 """
 

@@ -2,7 +2,7 @@
 
 In: `jars.lock.toml` (coordinates, size, SHA-256) and a cache directory. Out: paths of archives
 whose bytes are those of the lock. A file enters the cache by rename after the check, and is
-checked again at each start, so neither a broken download nor a bad disk reaches the class path.
+checked again at each start, so neither a broken download nor a bad disk affects the class path.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ WEB_ASSETS = {
 
 
 class JarUnavailable(RuntimeError):
-    """A locked archive can be neither found nor fetched with the right bytes."""
+    """A locked archive is neither in the cache nor could it be fetched with the right bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def unpack_web_assets(cache: Path, directory: Path) -> None:
 
 
 def _fetch(jar: Jar, staging: Path, cache: Path) -> Jar:
-    # Imported here: it takes its time, and a warm cache never needs it.
+    # Imported here: it is slow to import, and a warm cache never needs it.
     import requests
     from jgo.maven import MavenContext
 
@@ -103,7 +103,7 @@ def _fetch(jar: Jar, staging: Path, cache: Path) -> Jar:
             path = component.artifact().resolve()
         except (RuntimeError, OSError, requests.RequestException) as error:
             cause = error
-            # A download cut in the middle leaves its file, which would be taken for a whole one.
+            # An interrupted download leaves its file, which would be mistaken for a complete one.
             partial = staging / jar.group.replace(".", "/") / jar.artifact / jar.version
             shutil.rmtree(partial, ignore_errors=True)
             continue

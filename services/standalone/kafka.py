@@ -41,7 +41,7 @@ class KafkaConnection:
     password: str
 
     def options(self) -> dict[str, str]:
-        """What every aiokafka client takes."""
+        """Options of every aiokafka client."""
         return {
             "bootstrap_servers": self.bootstrap_servers,
             "security_protocol": "SASL_PLAINTEXT",
@@ -157,7 +157,7 @@ def server_properties(broker: Broker, data: Path) -> str:
             broker, {**administrator, **broker.users}
         ),
         "listener.name.controller.plain.sasl.jaas.config": _jaas(broker, administrator),
-        # What no access list allows is refused, to all but the administrator.
+        # What no access list allows is refused to everyone but the administrator.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{broker.username}",
         "log.dirs": str(data),
@@ -165,7 +165,7 @@ def server_properties(broker: Broker, data: Path) -> str:
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": "1",
-        # An open transaction of a client holds back every reader of its partitions.
+        # An open transaction of a client blocks every reader of its partitions.
         "transaction.max.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
@@ -182,7 +182,7 @@ def server_properties(broker: Broker, data: Path) -> str:
         # After kill -9 a broker is fenced until its old session has expired.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "1000",
-        # These records serve followers of the controller, of which there are none.
+        # These records are for followers of the controller; there are none.
         "metadata.max.idle.interval.ms": "0",
         "num.network.threads": "2",
         "num.io.threads": "4",
@@ -191,7 +191,7 @@ def server_properties(broker: Broker, data: Path) -> str:
 
 
 def _jaas(broker: Broker, users: Mapping[str, str]) -> str:
-    """Who may log in, and as whom the broker itself does."""
+    """The users that may log in, and the broker's own user."""
     logins = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     return (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -200,7 +200,7 @@ def _jaas(broker: Broker, users: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java's properties files have it: Latin-1 with escapes, in UTF-16 units."""
+    """A value in the form of Java's properties files: Latin-1 with escapes, in UTF-16 units."""
     units = value.replace("\\", "\\\\").encode("utf-16-be").hex(" ", 2).split()
     return "".join(chr(int(unit, 16)) if int(unit, 16) < 0x7F else f"\\u{unit}" for unit in units)
 

@@ -1,7 +1,7 @@
 """Run a program that ends with its parent, as another user if asked; then become that program.
 
 `python -I -S leash.py PARENT_PID SIGNAL UID:GID|- PROGRAM ARGUMENTS...`
-A step of its own and not a `preexec_fn`, because running Python between fork and exec of a process
+A separate program and not a `preexec_fn`, because running Python between fork and exec of a process
 with threads may deadlock. It must stay free of imports beyond the standard library.
 The death signal is set last: changing the user clears it.
 """
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> None:
     if death_signal:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent_pid:
-            # The parent died before the leash was on.
+            # The parent ended before the death signal was set.
             sys.exit(1)
     os.execv(program[0], program)
 

@@ -15,7 +15,7 @@ class Listener:
 
 
 def listener_on(port: int, proc: Path = Path("/proc")) -> Listener | None:
-    """None where nothing listens, or where it is another user's process."""
+    """None where nothing listens, or where the process belongs to another user."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
     if not sockets:
         return None

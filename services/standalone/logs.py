@@ -15,7 +15,7 @@ EXCEPTION_LINES = 12
 
 
 def rotate_log(path: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Cut the file if it is over the limit; True if it was."""
+    """Rotate the file if it is over the limit; True if it was."""
     try:
         if path.stat().st_size <= limit_bytes:
             return False
@@ -25,7 +25,7 @@ def rotate_log(path: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     try:
         shutil.copyfile(path, older)
     except OSError:
-        # A full disk: the room that both take matters more than old lines.
+        # On a full disk the space of both files is needed more than old lines.
         older.unlink(missing_ok=True)
     with path.open("r+b") as file:
         file.truncate(0)
@@ -45,7 +45,7 @@ def last_lines(path: Path, num_lines: int) -> str:
 
 
 def readable(text: str) -> str:
-    """Lines for people: of a service's JSON line its time, message, fields and end of exception."""
+    """Readable lines: time, message, fields and end of exception of a service's JSON line."""
     return "\n".join(_readable_line(line) for line in text.splitlines())
 
 

@@ -25,7 +25,7 @@ print(json.dumps([torch.cuda.get_device_name(i) for i in range(count)]))
 
 
 class TooFewDevices(RuntimeError):
-    """More slots are wanted than the machine has GPUs."""
+    """More slots are requested than the machine has GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Devices:
 def virtual_nodes(
     devices: Devices, num_nodes: int | None = None, slots: int | None = None
 ) -> tuple[VirtualNode, ...]:
-    """Split the devices over nodes as evenly as can be; every node has at least one slot.
+    """Split the devices over nodes as evenly as possible; every node has at least one slot.
 
     CPUs may have more slots than there are, GPUs may not. Raises `TooFewDevices`.
     """

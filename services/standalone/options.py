@@ -1,7 +1,7 @@
 """Options of `python -m services.standalone`, and the caller's `DRIVETRAIN_*` variables.
 
 In: arguments and environment. Out: `Options`, or an error that names the option and the fix.
-A variable with our prefix that nothing reads is refused: a misspelt one must not go unnoticed.
+An unknown variable with our prefix is refused: a misspelt one must not go unnoticed.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m services.standalone",
         description="Run the whole platform on this machine, on real Kafka and Postgres.",
-        epilog="Outside parts take the place of ours: " + ", ".join(OUTSIDE_PARTS),
+        epilog="Outside parts replace the platform's own: " + ", ".join(OUTSIDE_PARTS),
     )
     add = parser.add_argument
     add("command", nargs="?", choices=("up", "status", "stop"), default="up")

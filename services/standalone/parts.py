@@ -2,7 +2,7 @@
 
 `PARTS` is the only list to change when a service is added. Order of start follows from `needs`;
 the stop goes layer by layer: services first, then pods, the template, Kafka and Postgres.
-A part that an outside one replaces (`replaced_by`) is not started, and no part waits for it.
+A part that is replaced by an outside one (`replaced_by`) is not started, and no part waits for it.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from services.standalone.probes import accepts_connections, answers_http
 SOURCE_ROOT = Path(services.__file__).parent.parent
 TEMPLATE_STOP_S = 3.0
 SERVICE_STOP_S = 15.0
-# A Unix socket's path may have 107 bytes.
+# The maximum length of a Unix socket's path, in bytes.
 LONGEST_SOCKET_PATH = 100
 PASSED_ON = (
     "DRIVETRAIN_LOG_LEVEL",
@@ -42,7 +42,7 @@ PODS_LOGIN = ("DRIVETRAIN_PODS_KAFKA_USERNAME", "DRIVETRAIN_PODS_KAFKA_PASSWORD"
 
 
 class Layer(IntEnum):
-    """Stopped from the highest to the lowest."""
+    """Layers are stopped from the highest to the lowest."""
 
     INFRASTRUCTURE = 0
     TEMPLATE = 1
@@ -142,7 +142,7 @@ def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
 
 
 def base_environment() -> dict[str, str]:
-    """The caller's environment without our names: services refuse those that they do not know."""
+    """The caller's environment without our variables: services refuse unknown ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DRIVETRAIN_")}
     return kept | {"PYTHONUNBUFFERED": "1"}
 
@@ -157,13 +157,13 @@ def build_postgres(plan: Plan) -> ChildSpec:
 
 
 def build_topics(plan: Plan) -> ChildSpec:
-    """A one-shot: creates what the schemas declare, and ends."""
+    """A one-shot: creates the topics that the schemas declare."""
     variables = _kafka_environment(plan, None)
     return _python("topics", ("services.runtime.topics",), plan, variables, None)
 
 
 def build_access(plan: Plan) -> ChildSpec:
-    """A one-shot: users and roles get their rights on the parts that are ours."""
+    """A one-shot: gives users and roles their rights on the embedded parts."""
     embedded = [
         option
         for option, replaced_by in (

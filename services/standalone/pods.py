@@ -2,11 +2,11 @@
 
 In: the pods directory. A pod is live if its `identity.json` names a running process that carries
 the pod's marker (after `exit.json` it only sends what Kafka has not acknowledged yet). The pod's
-own programs may have written that file, so nothing is signalled on its word alone. A live pod gets
-a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at one agreed step and
+own programs may have written that file, so it alone is no reason to signal a process. A live pod
+gets a stop notice (`stop.json`, by rename) and SIGTERM: its ranks checkpoint at one agreed step and
 exit; jobs continue from there at the next start. What still runs after the deadline is killed,
-found by the pod's marker in the environment of every process.
-Only for an orderly stop: after `kill -9` pods continue and are adopted by the next start.
+found by the pod's marker in the environment of every process. Only for an orderly stop: after `kill
+-9` pods continue and are adopted by the next start.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def live_pods(pods: Path) -> tuple[LivePod, ...]:
 
 
 def _read_identity(path: Path) -> ProcessIdentity | None:
-    """None for whatever is not a small regular file with an identity in it."""
+    """None for anything but a small regular file with an identity in it."""
     try:
         # Without O_NONBLOCK a pipe in its place would block the stop.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -67,9 +67,9 @@ def _read_identity(path: Path) -> ProcessIdentity | None:
 
 
 async def record_stop(scheduler: Launch) -> bool:
-    """Let the scheduler's database know that the platform asks for the stop, not the pods.
+    """Record in the scheduler's database that the platform requested the stop, not the pods.
 
-    A command of the scheduler in its own environment: its process has ended by now.
+    Done by a command of the scheduler in its own environment, because its process has ended by now.
     """
     command = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -1,8 +1,8 @@
-"""Ports: chosen once, kept in `ports.json`, used again at the next start if still free.
+"""Ports: chosen once, stored in `ports.json`, reused at the next start if still free.
 
-In: the names that need a port, those fixed by the caller, and the file of the last start.
-Out: one port per name. Chosen below the range from which the system takes ports for outgoing
-connections, so that a port kept from last time is rarely taken by chance.
+In: the names that need a port, those fixed by the caller, and the file of the last start. Out: one
+port per name. Chosen below the range that the system uses for outgoing connections, so that a
+stored port is rarely in use by chance.
 """
 
 import json
@@ -32,7 +32,7 @@ class PortTaken(RuntimeError):
 
 def is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Without this, connections of the last start that linger would make it look taken.
+        # Without this, lingering connections of the last start would make it look taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

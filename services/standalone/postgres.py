@@ -1,9 +1,10 @@
 """One real PostgreSQL on loopback with a password (scram-sha-256), from the wheel's binaries.
 
-In: a directory, a port, a password. Out: an initialised cluster with the database `drivetrain`,
-the launch of the server and its probe. Works as a normal user and as root; the server refuses to
-run as root, so then it runs as `nobody`, which needs no rights on the directories above the data:
-the data directory is entered before the user changes, and named by `/proc/self/cwd`.
+In: a directory, a port, a password. Out: an initialised cluster with the database `drivetrain`, the
+launch of the server and its probe. Works as a normal user and as root; the server refuses to run as
+root, so then it runs as `nobody`, which needs no rights on the directories above the data: the
+server changes into the data directory before it changes the user, and addresses it as
+`/proc/self/cwd`.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # Without standbys the log serves crash recovery only: less is written, and less is kept.
+    # Without standbys the WAL is only for crash recovery: less is written, and less is kept.
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "wal_compression": "on",
@@ -81,7 +82,7 @@ def prepare(server: Server) -> None:
         return
     # Initialised under another name and renamed, so that an unfinished cluster is never used.
     unfinished = server.directory / "data.new"
-    # The children of a killed initdb run, and write, for another moment.
+    # The children of a killed initdb keep running and writing for a moment.
     end_processes_in(unfinished)
     if unfinished.exists():
         shutil.rmtree(unfinished)
@@ -113,7 +114,7 @@ def spec(server: Server, log_path: Path) -> ChildSpec:
         *("-h", "127.0.0.1", "-p", str(server.port), "-k", ""),
         *settings,
     )
-    # SIGINT is its fast stop: clients are cut off, nothing committed is lost.
+    # SIGINT is its fast shutdown: clients are disconnected, nothing committed is lost.
     launch = Launch(argv, _environment(), server.data, _server_user(), signal.SIGINT, 15.0)
     return ChildSpec(
         "postgres",
@@ -157,7 +158,7 @@ def _run(
 
 
 def _server_user() -> SystemUser | None:
-    """Nobody when we are root, else ourselves."""
+    """`nobody` when this process is root, else its own user."""
     if os.geteuid():
         return None
     entry = pwd.getpwnam("nobody")
@@ -196,7 +197,7 @@ def _copied_for_nobody(package: Path) -> Path:
         try:
             unfinished.replace(target)
         except OSError:
-            # Another start has made it meanwhile.
+            # Another start has created it meanwhile.
             shutil.rmtree(unfinished)
     return target / package.name
 

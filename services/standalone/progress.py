@@ -2,7 +2,7 @@
 
 On a terminal: a bar for downloads, a spinner and coloured marks. Elsewhere (a pipe, CI): one plain
 line for each change. In: changes of children and downloads. Out: lines on standard
-output; nothing else of standalone prints.
+output; no other module of standalone prints.
 """
 
 import time
@@ -28,7 +28,7 @@ def is_reported(num_restarts: int) -> bool:
 
 
 class Reporter:
-    """Lines about the start, the life and the stop of the platform."""
+    """Lines about the start, the restarts and the stop of the platform."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)

@@ -1,8 +1,8 @@
 """The roles of the embedded Postgres: one for each service, owner of its own schema and no other.
 
-In: the administrator's DSN and the roles' passwords. Out: roles, schemas and their owners as they
-should be, whatever an older start has left. `reader` reads everything and writes nothing: it is for
-people. Pods have no role. A projection's role may create schemas too: `rebuild` drops its own.
+In: the administrator's DSN and the roles' passwords. Out: correct roles, schemas and owners,
+whatever an older start has left. `reader` reads everything and writes nothing: it is for people.
+Pods have no role. A projection's role may create schemas too: `rebuild` drops its own.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ revoke connect, temporary on database postgres, template1 from public;
 revoke temporary on database drivetrain from public;
 """
 
-# What a start before there were roles has made belongs to the administrator.
+# Objects from a release without roles belong to the administrator.
 _TAKE_OVER = """
 do $$
 declare item record;
@@ -76,7 +76,7 @@ async def apply_roles(dsn: str, passwords: Mapping[str, str]) -> None:
 async def _apply_role(connection: asyncpg.Connection, name: str, password: str) -> None:
     known = await connection.fetchval("select true from pg_roles where rolname = $1", name)
     secret = await connection.fetchval("select quote_literal($1::text)", password)
-    # Never a superuser, whoever has made it one.
+    # Never a superuser, even if someone has made it one.
     await connection.execute(
         f'{"alter" if known else "create"} role "{name}" login nosuperuser nocreatedb '
         f"nocreaterole noreplication nobypassrls connection limit {MAX_CONNECTIONS_OF_A_ROLE} "

@@ -1,8 +1,8 @@
-"""What a killed server has left in its directory: processes that outlived it, and its pid file.
+"""Cleans up after a killed server in its directory: remaining processes, and its pid file.
 
-Only for a holder of the data directory's lock: then no process in there can be anybody's but ours.
-A process belongs to the directory if it is one of Postgres' programs and works in it, so a pid that
-another program has by now is never mistaken for it, nor is a shell that looks around. Blocking.
+Only for a holder of the data directory's lock: no other platform can have processes in it. A
+process belongs to the directory if it is one of Postgres' programs and its working directory is
+there, so neither a reused pid nor a shell in the directory is mistaken for it. Blocking.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def processes_in(directory: Path) -> tuple[ProcessIdentity, ...]:
 def clear_server(data: Path) -> None:
     """End what is left of a Postgres server here, and remove its pid file.
 
-    The server itself trusts the pid in it: after a reboot that may be any program's.
+    The server itself trusts the pid in it, which any program may have after a reboot.
     """
     end_processes_in(data)
     (data / "postmaster.pid").unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """`status` and `stop`: commands for a second terminal, about the platform in a data directory.
 
 In: the lock (which process runs) and `state.json` (written by the supervisor on every change). Out:
-one row for every part, as a table or JSON; exit code 0 when every part is ready, 1 when one is not,
-4 when nothing runs. Only `stop` changes a running platform, by a signal.
+one row per part, as a table or JSON; exit code 0 when every part is ready, 1 when one is not, 4
+when nothing runs. Only `stop` changes a running platform, by a signal.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
             ProcessIdentity(part["pid"], part["start_ticks"], part["boot_id"])
         )
         if holder is None and part["state"] not in ("outside", "failed"):
-            # What a killed platform left may still run; the next start ends it.
+            # Processes of a killed platform may still run; the next start ends them.
             part["state"] = "left over" if alive else "stopped"
         elif part["state"] == "ready" and not alive:
-            # The supervisor could not record yet that it has ended: on a full disk it cannot.
+            # The supervisor has not recorded its end: on a full disk it cannot.
             part["state"] = "restarting"
         part["pid"] = part["pid"] if alive else None
         started = part.get("started_at") if alive else None

@@ -1,8 +1,8 @@
-"""The object store's first start: its marker is written once in the life of a data directory.
+"""The object store's first start: its marker is written once per data directory.
 
-In: the data directory and the store's address. Out: the id of the store, which every service and
-pod is given. `store.json` records that it was done; from then on nobody creates the store again, so
-one that was moved away is unavailable until it is back (docs/architecture.md, rule 10).
+In: the data directory and the store's address. Out: the id of the store, which is passed to every
+service and pod. `store.json` records that it was done; after that nothing creates the store again,
+so one that was moved is unavailable until it is back (docs/architecture.md, rule 10).
 """
 
 import asyncio
@@ -17,9 +17,9 @@ _OWN = "in the data directory"  # which may be moved as a whole
 
 
 def store_id(home: Home, url: str, endpoint_url: str | None) -> str:
-    """Initialises the store where this data directory has never used it.
+    """Initialises the store if this data directory has never used it.
 
-    Raises OSError, or RuntimeError where the store does not answer then.
+    Raises OSError, or RuntimeError where the store does not answer during that.
     """
     name = _OWN if url == home.objects.as_uri() else url
     known = _read(home)

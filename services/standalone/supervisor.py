@@ -1,9 +1,9 @@
-"""Run the parts: start each when what it needs is ready, restart it when it ends, stop in order.
+"""Run the parts: start each after its dependencies, restart it when it ends, stop in order.
 
-In: the parts' child specs, the state file, listeners. Out: `state.json` (who runs, as which
-process, since when; read by `status` and by the next start) and, when a part cannot be brought to
-readiness, `ChildGaveUp`. An orderly stop goes layer by layer, each bounded in time.
-A full disk ends nothing here: a file that cannot be written is written again later.
+In: the parts' child specs, the state file, listeners. Out: `state.json` (what runs, as which
+process, since when; read by `status` and by the next start) and, when a part does not become ready,
+`ChildGaveUp`. An orderly stop goes layer by layer, each bounded in time. A full disk stops nothing
+here: a file that cannot be written is written again later.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part as the supervisor sees it."""
+    """The supervisor's record of a part."""
 
     spec: ChildSpec
     layer: Layer
@@ -69,7 +69,7 @@ class Supervisor:
         self._care_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Return when every part is ready; raise when one cannot be brought there."""
+        """Return when every part is ready; raise when one does not become ready."""
         self._tasks = [
             asyncio.create_task(child.supervise(), name=child.name)
             for child in self.children.values()
@@ -83,7 +83,7 @@ class Supervisor:
             await asyncio.gather(ready, return_exceptions=True)
 
     async def run_until(self, asked_to_stop: asyncio.Event) -> None:
-        """Return when asked to stop; raise when a supervision failed."""
+        """Return when a stop is requested; raise when a supervision failed."""
         asked = asyncio.ensure_future(asked_to_stop.wait())
         try:
             await self._until(asked)
@@ -109,7 +109,7 @@ class Supervisor:
             child.abandon()
 
     async def _until(self, goal: "asyncio.Future[Any]") -> None:
-        """Wait for the goal, or raise the error that ended a child's supervision before."""
+        """Wait for the goal, or raise the error that ended a child's supervision before it."""
         while not goal.done():
             running = [task for task in self._tasks if not task.done()]
             await asyncio.wait({goal, *running}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +119,7 @@ class Supervisor:
         goal.result()
 
     async def _take_care(self) -> None:
-        """Bound the logs, watch the disk, and write again what could not be written."""
+        """Rotate the logs, watch the disk, and write again what could not be written."""
         while True:
             for child in self.children.values():
                 await asyncio.to_thread(self._attempt, child.name, rotate_log, child.spec.log_path)
@@ -136,7 +136,7 @@ class Supervisor:
         self._space = disk.space
 
     def _attempt(self, what: str, work: Callable[..., object], *arguments: object) -> None:
-        """Do it; where the system refuses, warn once and go on: the next time may work."""
+        """Do it; on a system error, warn once and continue: the next attempt may succeed."""
         try:
             work(*arguments)
             self._warnings.pop(what, None)
@@ -172,7 +172,7 @@ async def end_leftovers(state_file: Path) -> tuple[str, ...]:
     leftovers = _recorded_children(state_file)
     alive = {name: who for name, who in leftovers.items() if identify(who.pid) == who}
     for who in alive.values():
-        # One that was stopped (SIGSTOP) does not receive the request to end.
+        # A process stopped by SIGSTOP does not handle the signal to end.
         os.kill(who.pid, signal.SIGCONT)
     await asyncio.gather(
         *(end_process(who, _end_signal(name), LEFTOVER_STOP_S) for name, who in alive.items())
@@ -193,7 +193,7 @@ def _recorded_children(state_file: Path) -> dict[str, ProcessIdentity]:
 
 
 def _end_signal(name: str) -> int:
-    # Postgres waits for its clients on SIGTERM, and cuts them off on SIGINT.
+    # Postgres waits for its clients on SIGTERM, and disconnects them on SIGINT.
     return signal.SIGINT if name == "postgres" else signal.SIGTERM
 
 

@@ -2,8 +2,8 @@
 
 Order: lock the directory, end what a killed platform left, credentials, ports, jars,
 `connection.json`, then the supervisor; when all is ready, show the page's address. Stops on Ctrl-C
-or SIGTERM (a second one kills), or when a part cannot be brought to readiness. Out: the exit code,
-which is 0 only where everything that the caller requested was done.
+or SIGTERM (a second one kills), or when a part does not become ready. Out: the exit code, which is
+0 only where everything that the caller requested was done.
 """
 
 import asyncio
@@ -47,9 +47,8 @@ OnUp = Callable[[Plan, Reporter], Awaitable[int | None]]
 
 
 def up(options: Options, on_up: OnUp | None = None) -> int:
-    """Run the platform until it is stopped, or until `on_up` has returned its number.
-
-    130 where it is stopped before `on_up` is over.
+    """Run the platform until it is stopped, or until `on_up` has returned its number. 130 if it is
+    stopped earlier.
     """
     reporter = Reporter()
     # The Kafka client logs every refused connection while the broker starts.
@@ -118,9 +117,9 @@ async def _while_up(
     work: Awaitable[int | None],
     stopped: int,
 ) -> int:
-    """Keep the platform up beside the caller's work, until one of them is over.
+    """Keep the platform up during the caller's work, until one of them ends.
 
-    `stopped` is the code where the work is not.
+    `stopped` is the exit code if the work has not ended.
     """
     working: asyncio.Future[int | None] = asyncio.ensure_future(work)
     keeping: asyncio.Future[None] = asyncio.ensure_future(supervisor.run_until(asked_to_stop))
@@ -182,7 +181,7 @@ def wanted_parts(options: Options) -> tuple[Part, ...]:
 
 
 async def show_address(plan: Plan, reporter: Reporter) -> None:
-    """Print where the page and everything else is."""
+    """Print the addresses of the page and of everything else."""
     if plan.has_services:
         reporter.headline(f"The platform is up. Open {await _link(plan)}")
         reporter.line("  (the link opens the pages once and leaves a cookie in that browser)")
@@ -232,7 +231,9 @@ async def _stop_pods(home: Home, scheduler: Launch | None, reporter: Reporter) -
     if num_pods:
         reporter.line(f"  stopping {num_pods} running pods; each writes a checkpoint first")
         if scheduler is not None and not await record_stop(scheduler):
-            reporter.line("  the stop is not recorded: the jobs' next runs wait for their back-off")
+            reporter.line(
+                "  the stop is not recorded, so the jobs' next runs wait for their back-off"
+            )
         await stop_pods(home.pods)
 
 

@@ -1,8 +1,8 @@
 """The embedded broker's access lists, made from the one table in `drivetrain_schemas.access`.
 
-In: the prefix of topics. Out: every list entry that should exist, and nothing else should. A user
-has the name of its row. Write includes an idempotent producer (Kafka 2.8 and later), and both
-include the right to describe. Only a client may use transactions: no service does.
+In: the prefix of topics. Out: all list entries that should exist; any other entry should not. A
+user has the name of its row. Write permits an idempotent producer (Kafka 2.8 and later); read and
+write include the right to describe. Only a client may use transactions: no service does.
 """
 
 from collections.abc import Collection, Iterator
@@ -91,5 +91,5 @@ def _of_clients(prefix: str) -> Iterator[Acl]:
 
 
 def _group_names(prefix: str, service: str) -> tuple[str, str]:
-    """What a service's groups begin with: its consumers', and that of its `replay` command."""
+    """The prefixes of a service's groups: its consumers', and that of its `replay` command."""
     return prefix + service, prefix + parked_topic(service).name

@@ -1,11 +1,11 @@
 """When an ended child is started again, after how long, and when the platform gives up.
 
-In: the policy, what is known of the child's past exits, and the exit that just happened.
-Out: the new history and a verdict (`Restart` with its delay, or `GiveUp` with the reason).
-Giving up is for a start: a person waits for an answer, and a wrong setting will not change by
-itself. A child that has been ready once is started again for as long as the platform runs, each
-time later up to a limit. Before that these exits do not count: while a part that it needs is not
-ready, on a full disk, and at a record that it cannot handle (the runtime parks it in the end).
+In: the policy, what is known of the child's past exits, and the exit that just happened. Out: the
+new history and a verdict (`Restart` with its delay, or `GiveUp` with the reason). The platform
+gives up only during its start: a person is waiting, and a wrong setting does not change by itself.
+A child that has been ready once is restarted as long as the platform runs, with growing delays up
+to a limit. Before that these exits do not count: while a part that it needs is not ready, on a full
+disk, and at a record that it cannot handle (which the runtime finally parks).
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class RestartPolicy:
     settled_after_s: float = 15.0
     exits_before_giving_up: int = 5
     knows_exit_codes: bool = False
-    """One of our own programs: its code says why it ended."""
+    """One of our own programs: its exit code gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class GiveUp:
 def after_exit(
     policy: RestartPolicy, history: ExitHistory, ended: ChildExit
 ) -> tuple[ExitHistory, Restart | GiveUp]:
-    """Decide what follows the end of a child that was not asked to end."""
+    """Decide what follows the unexpected end of a child."""
     counts = ended.was_supported and ended.had_space and not _is_at_record(policy, ended)
     num_unready = 0 if ended.was_ready else history.num_unready_in_a_row + counts
     is_settled = ended.was_ready and ended.ran_s >= policy.settled_after_s
