@@ -55,6 +55,7 @@ def test_a_fixed_port_in_use_is_refused_by_its_number_and_name(tmp_path: Path) -
         choose_ports(tmp_path / "ports.json", ("kafka",), {"kafka": 9999}, is_free=lambda _: False)
 
 
+@pytest.mark.enable_socket
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_the_program_that_has_the_port_and_the_option_are_named(
     tmp_path: Path, address: str
