@@ -15,7 +15,7 @@ SCHEMAS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCHEMAS))
 
 from contract_documents import asyncapi, catalogue, json_schemas  # noqa: E402
-from contract_documents.compatibility import violations  # noqa: E402
+from contract_documents.compatibility import violations, words_of_requests  # noqa: E402
 from drivetrain_schemas.registry import all_kinds  # noqa: E402
 
 JSON = SCHEMAS / "json"
@@ -56,13 +56,16 @@ def write(files: dict[Path, str]) -> list[Path]:
 def release() -> list[str]:
     """Copy the schemas to the released ones. Returns the violations, if there are any."""
     payload_classes = list(all_kinds().values())
+    commands = [each for each in payload_classes if each.kind.is_command]
+    of_requests = words_of_requests(map(json_schemas.json_schema, commands))
     broken = []
     for payload_class in payload_classes:
         released = _text(RELEASED / json_schemas.file_name(payload_class))
         if released is not None:
             schema = json_schemas.json_schema(payload_class)
             name = json_schemas.file_name(payload_class)
-            broken += [f"{name}: {each}" for each in violations(json.loads(released), schema)]
+            found = violations(json.loads(released), schema, of_requests)
+            broken += [f"{name}: {each}" for each in found]
     if broken:
         return broken
     RELEASED.mkdir(parents=True, exist_ok=True)

@@ -1,23 +1,41 @@
-"""Full-transitive compatibility: a released event type may only gain optional fields.
+"""Full-transitive compatibility: a released type may gain optional fields and words of requests.
 
 `violations` compares the current schema with the released one and names every other change: both
 wider and narrower types, since old readers read new events and new readers read old ones. The value
 of a default may change too: every writer includes default values, so no stored record depends on
-one (docs/decisions/0009-defaults.md). The relation is transitive, so a comparison with the
+one. A list of words that a command offers may gain words, there and in the events that repeat the
+request (both: docs/decisions/0009-defaults.md). The relation is transitive, so a comparison with the
 last release covers all earlier ones.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 Schema = dict[str, Any]
+Words = tuple[str, ...]
 
 _ANNOTATIONS = ("description", "examples", "$schema", "$defs")
 _INNER = ("items", "additionalProperties", "propertyNames")
 
 
-def violations(released: Schema, current: Schema) -> list[str]:
-    """Every change that breaks readers or writers of the released schema."""
-    return _compare(_inlined(released, released), _inlined(current, current), "")
+def violations(released: Schema, current: Schema, of_requests: Collection[Words] = ()) -> list[str]:
+    """Every change that breaks readers or writers of the released schema.
+
+    `of_requests` are the lists of words that today's commands offer; those may have grown.
+    """
+    return _compare(_inlined(released, released), _inlined(current, current), "", of_requests)
+
+
+def words_of_requests(commands: Iterable[Schema]) -> set[Words]:
+    """Every list of words in the schemas of commands."""
+    return {words for command in commands for words in _lists_of_words(command)}
+
+
+def _lists_of_words(node: Any) -> set[Words]:
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    found = {words for each in inner for words in _lists_of_words(each)}
+    own = node.get("enum") if isinstance(node, dict) else None
+    return found | {tuple(own)} if isinstance(own, list) else found
 
 
 def _inlined(node: Any, root: Schema) -> Any:
@@ -40,26 +58,35 @@ def _inlined(node: Any, root: Schema) -> Any:
     return plain
 
 
-def _compare(old: Any, new: Any, path: str) -> list[str]:
+def _compare(old: Any, new: Any, path: str, of_requests: Collection[Words]) -> list[str]:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return [] if old == new else [f"{path or '(whole)'}: {old!r} became {new!r}"]
-    found = _compare_fields(old, new, path)
+    found = _compare_fields(old, new, path, of_requests)
     for key in sorted(old.keys() | new.keys()):
         if key in ("properties", "required"):
             continue
         if key == "default" and key in old and key in new:
             continue
+        if key == "enum" and _only_gained_words(old.get(key), new.get(key), of_requests):
+            continue
         if key in _INNER and key in old and key in new:
-            found += _compare(old[key], new[key], f"{path}[]" if key != "propertyNames" else path)
+            inner = f"{path}[]" if key != "propertyNames" else path
+            found += _compare(old[key], new[key], inner, of_requests)
         elif key == "anyOf" and len(old.get(key, ())) == len(new.get(key, ())):
             for old_branch, new_branch in zip(old[key], new[key], strict=True):
-                found += _compare(old_branch, new_branch, path)
+                found += _compare(old_branch, new_branch, path, of_requests)
         elif old.get(key) != new.get(key):
             found.append(f"{path or '(whole)'}: {key} {old.get(key)!r} became {new.get(key)!r}")
     return found
 
 
-def _compare_fields(old: Schema, new: Schema, path: str) -> list[str]:
+def _only_gained_words(old: Any, new: Any, of_requests: Collection[Words]) -> bool:
+    return bool(old and new) and tuple(new) in of_requests and set(old) <= set(new)
+
+
+def _compare_fields(
+    old: Schema, new: Schema, path: str, of_requests: Collection[Words]
+) -> list[str]:
     found: list[str] = []
     old_fields, new_fields = old.get("properties", {}), new.get("properties", {})
     old_required, new_required = old.get("required", ()), new.get("required", ())
@@ -70,7 +97,7 @@ def _compare_fields(old: Schema, new: Schema, path: str) -> list[str]:
         elif name not in old_fields:
             found += [f"{inner}: is new and required"] if name in new_required else []
         else:
-            found += _compare(old_fields[name], new_fields[name], inner)
+            found += _compare(old_fields[name], new_fields[name], inner, of_requests)
             if (name in old_required) != (name in new_required):
                 words = "optional" if name in old_required else "required"
                 found.append(f"{inner}: became {words}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract_documents.compatibility import violations
+from contract_documents.compatibility import violations, words_of_requests
 
 RELEASED: dict[str, Any] = {
     "$defs": {
@@ -142,3 +142,33 @@ def test_a_harmless_change_is_none(change: Change) -> None:
     current = copy.deepcopy(RELEASED)
     change(current)
     assert violations(RELEASED, current) == []
+
+
+def with_words(*words: str) -> dict[str, Any]:
+    schema = copy.deepcopy(RELEASED)
+    schema["$defs"]["Word"]["enum"] = list(words)
+    return schema
+
+
+def test_a_list_of_words_that_a_command_offers_may_gain_a_word() -> None:
+    current = with_words("a", "b", "c")
+    assert violations(RELEASED, current, words_of_requests([current])) == []
+
+
+def test_a_list_of_words_that_no_command_offers_may_not() -> None:
+    of_requests = words_of_requests([with_words("a", "b")])
+    found = violations(RELEASED, with_words("a", "b", "c"), of_requests)
+    assert found == ["word: enum ['a', 'b'] became ['a', 'b', 'c']"]
+
+
+def test_no_word_of_a_request_is_taken_away_or_exchanged() -> None:
+    for current in (with_words("a"), with_words("a", "c")):
+        assert violations(RELEASED, current, words_of_requests([current])) != []
+
+
+def test_a_list_of_words_does_not_appear_or_disappear() -> None:
+    free = copy.deepcopy(RELEASED)
+    del free["$defs"]["Word"]["enum"]
+    of_requests = words_of_requests([RELEASED])
+    assert violations(RELEASED, free, of_requests) != []
+    assert violations(free, RELEASED, of_requests) != []
