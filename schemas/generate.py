@@ -15,7 +15,7 @@ SCHEMAS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCHEMAS))
 
 from contract_documents import asyncapi, catalogue, json_schemas  # noqa: E402
-from contract_documents.compatibility import violations, words_of_requests  # noqa: E402
+from contract_documents.compatibility import is_the_same, violations, words_of_requests  # noqa: E402
 from drivetrain_schemas.registry import all_kinds  # noqa: E402
 
 JSON = SCHEMAS / "json"
@@ -54,24 +54,26 @@ def write(files: dict[Path, str]) -> list[Path]:
 
 
 def release() -> list[str]:
-    """Copy the schemas to the released ones. Returns the violations, if there are any."""
+    """Copy the schemas that changed to the released ones. Returns the violations, if any."""
     payload_classes = list(all_kinds().values())
+    schemas = {
+        json_schemas.file_name(each): json_schemas.json_schema(each) for each in payload_classes
+    }
     commands = [each for each in payload_classes if each.kind.is_command]
-    of_requests = words_of_requests(map(json_schemas.json_schema, commands))
-    broken = []
-    for payload_class in payload_classes:
-        released = _text(RELEASED / json_schemas.file_name(payload_class))
+    of_requests = words_of_requests(schemas[json_schemas.file_name(each)] for each in commands)
+    broken, changed = [], []
+    for name, schema in schemas.items():
+        text = _text(RELEASED / name)
+        released = None if text is None else json.loads(text)
         if released is not None:
-            schema = json_schemas.json_schema(payload_class)
-            name = json_schemas.file_name(payload_class)
-            found = violations(json.loads(released), schema, of_requests)
-            broken += [f"{name}: {each}" for each in found]
+            broken += [f"{name}: {each}" for each in violations(released, schema, of_requests)]
+        if released is None or not is_the_same(released, schema):
+            changed.append(name)
     if broken:
         return broken
     RELEASED.mkdir(parents=True, exist_ok=True)
-    for payload_class in payload_classes:
-        schema_text = json_schemas.text(json_schemas.json_schema(payload_class))
-        (RELEASED / json_schemas.file_name(payload_class)).write_text(schema_text)
+    for name in changed:
+        (RELEASED / name).write_text(json_schemas.text(schemas[name]))
     return []
 
 

@@ -26,6 +26,11 @@ def violations(released: Schema, current: Schema, of_requests: Collection[Words]
     return _compare(_inlined(released, released), _inlined(current, current), "", of_requests)
 
 
+def is_the_same(released: Schema, current: Schema) -> bool:
+    """Nothing changed but what is for people: descriptions, and how definitions are written."""
+    return bool(_inlined(released, released) == _inlined(current, current))
+
+
 def words_of_requests(commands: Iterable[Schema]) -> set[Words]:
     """Every list of words in the schemas of commands."""
     return {words for command in commands for words in _lists_of_words(command)}

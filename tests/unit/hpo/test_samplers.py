@@ -4,13 +4,16 @@ import subprocess
 import sys
 from itertools import product
 
+import pytest
+
+from drivetrain_schemas.studies import SamplerName
 from services.hpo.core.samplers import SAMPLERS, grid, random
 from services.hpo.core.space import Choice, Integer, Uniform, make_space
 
 SPACE = make_space(
     {
-        "learning_rate": Uniform(1e-4, 1e-1, log=True),
-        "width": Integer(8, 64),
+        "learning_rate": Uniform(1e-4, 1e-1, log=True, num=5),
+        "width": Integer(8, 64, num=4),
         "optimizer": Choice(("sgd", "adam")),
     }
 )
@@ -26,13 +29,18 @@ def test_random_points_are_what_they_were_when_this_was_written() -> None:
     }
 
 
-def test_another_process_with_another_hash_seed_draws_the_same() -> None:
+def test_every_name_of_the_contract_has_its_sampler() -> None:
+    assert set(SAMPLERS) == set(SamplerName)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_another_process_with_another_hash_seed_proposes_the_same(name: str) -> None:
     program = (
-        "from services.hpo.core.samplers import random\n"
+        "from services.hpo.core.samplers import SAMPLERS\n"
         "from services.hpo.core.space import *\n"
-        f"print([random.propose({SPACE!r}, 7, number) for number in range(5)])\n"
+        f"print([SAMPLERS[{name!r}].propose({SPACE!r}, 7, number) for number in range(5)])\n"
     )
-    want = str([random.propose(SPACE, 7, number) for number in range(5)]) + "\n"
+    want = str([SAMPLERS[name].propose(SPACE, 7, number) for number in range(5)]) + "\n"
     for hash_seed in ("1", "2"):
         ran = subprocess.run(
             [sys.executable, "-c", program],
@@ -42,6 +50,21 @@ def test_another_process_with_another_hash_seed_draws_the_same() -> None:
             check=True,
         )
         assert ran.stdout == want
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_point_lies_in_the_space_whatever_was_asked_before(name: str) -> None:
+    sampler = SAMPLERS[name]
+    number_of_points = sampler.num_points(SPACE, 20)
+    assert 1 <= number_of_points <= 20
+    points = [sampler.propose(SPACE, 7, number) for number in range(number_of_points)]
+    for point in points:
+        assert point.keys() == dict(SPACE).keys()
+        assert 1e-4 <= float(point["learning_rate"]) <= 1e-1
+        assert point["width"] in range(8, 65)
+        assert point["optimizer"] in ("sgd", "adam")
+    backwards = [sampler.propose(SPACE, 7, n) for n in reversed(range(number_of_points))]
+    assert backwards[::-1] == points
 
 
 def test_points_differ_by_seed_and_by_number() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract_documents.compatibility import violations, words_of_requests
+from contract_documents.compatibility import is_the_same, violations, words_of_requests
 
 RELEASED: dict[str, Any] = {
     "$defs": {
@@ -172,3 +172,11 @@ def test_a_list_of_words_does_not_appear_or_disappear() -> None:
     of_requests = words_of_requests([RELEASED])
     assert violations(RELEASED, free, of_requests) != []
     assert violations(free, RELEASED, of_requests) != []
+
+
+def test_only_what_is_for_people_leaves_a_schema_the_same() -> None:
+    described, grown = copy.deepcopy(RELEASED), copy.deepcopy(RELEASED)
+    described["description"] = "Better said."
+    grown["properties"]["new"] = {"type": "string"}
+    assert is_the_same(RELEASED, described)
+    assert not is_the_same(RELEASED, grown)
