@@ -17,7 +17,6 @@ from services.standalone.home import Home, holder_of
 from services.standalone.status import read_status
 from tests.waiting import wait_until
 
-SERVICES = ("scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway")
 START_SECONDS = 120.0
 
 

@@ -3,10 +3,13 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from drivetrain_schemas.topics import SERVICES
 
 ROOT = Path(__file__).parents[2]
 HTTP_CLIENTS = {"httpx", "requests", "urllib3", "aiohttp", "http.client", "urllib.request"}
@@ -57,9 +60,7 @@ def test_only_the_gateway_calls_another_service() -> None:
             assert not imported(path) & HTTP_CLIENTS, path
 
 
-@pytest.mark.parametrize(
-    "service", ["scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway"]
-)
+@pytest.mark.parametrize("service", SERVICES)
 def test_every_service_has_the_same_skeleton(service: str) -> None:
     folder = ROOT / "services" / service
     for name in (
@@ -69,12 +70,23 @@ def test_every_service_has_the_same_skeleton(service: str) -> None:
         assert (folder / name).is_file(), f"services/{service}/{name} is missing"
 
 
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_service_is_in_the_import_contracts(service: str) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    listed = [
+        {*contract.get("modules", ()), *contract.get("forbidden_modules", ())}
+        for contract in settings["contracts"]
+    ]
+    assert sum(f"services.{service}" in modules for modules in listed) == 2, "runtime, independence"
+    pure = {name for each in settings["contracts"] for name in each.get("source_modules", ())}
+    assert f"services.{service}.core" in pure
+
+
 def test_services_do_not_read_each_others_tables() -> None:
     """A service's statements name tables without a schema; its connection has one schema."""
-    services = ["scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway"]
     for path in [*python_files("services"), *(ROOT / "services").rglob("*.sql")]:
         text = path.read_text()
-        for name in services:
+        for name in SERVICES:
             for verb in ("from ", "join ", "into ", "update "):
                 assert f"{verb}{name}." not in text.lower().replace("from services.", ""), path
 

@@ -5,7 +5,8 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 
-from tests.standalone_platform import SERVICES, StandalonePlatform
+from drivetrain_schemas.topics import SERVICES
+from tests.standalone_platform import StandalonePlatform
 from tests.training_job import STRIKE_BEFORE, TrainingJob
 
 

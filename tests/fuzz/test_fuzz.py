@@ -11,11 +11,12 @@ from collections import Counter
 import pytest
 
 from drivetrain_schemas.access import CLIENT, POD
+from drivetrain_schemas.topics import SERVICES
 from tests.fuzz import campaign
 from tests.fuzz.campaign import Access, Sent
 from tests.fuzz.kinds import KINDS, REFUSED
 from tests.fuzz.records import POD_TOPICS, TYPES_OF_TOPIC
-from tests.standalone_platform import SERVICES, StandalonePlatform
+from tests.standalone_platform import StandalonePlatform
 from tests.training_job import MAX_STEPS, TrainingJob
 from tests.waiting import wait_until
 

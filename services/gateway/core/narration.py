@@ -42,9 +42,9 @@ def narrate(type_name: str, payload: Fields) -> Sentence:
 
 
 def _job_queued(p: Fields) -> Sentence:
-    resources = p["spec"].get("resources", {})
-    devices = count(resources.get("devices", 1), "slot")
-    return Sentence(f"Accepted: needs {devices} of pool {resources.get('pool', 'default')}")
+    resources = p["spec"]["resources"]
+    devices = count(resources["devices"], "slot")
+    return Sentence(f"Accepted: needs {devices} of pool {resources['pool']}")
 
 
 def _job_waiting(p: Fields) -> Sentence:

@@ -13,9 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from drivetrain_schemas.topics import SERVICES
 from tests.faults import strikes
 from tests.faults.conftest import CheckAll, Submit
-from tests.standalone_platform import SERVICES, StandalonePlatform
+from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 
 pytestmark = pytest.mark.timeout(900)
