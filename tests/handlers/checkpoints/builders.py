@@ -67,7 +67,8 @@ async def write_checkpoint(
 
 
 def make_queued(**fields: Any) -> JobQueued:
-    document: dict[str, Any] = {"name": "digits", "command": ["digits"]}
+    kept = {"keep_last": 3, "keep_best": 1} | fields.pop("checkpoint", {})
+    document: dict[str, Any] = {"name": "digits", "command": ["digits"], "checkpoint": kept}
     spec = JobSpec.model_validate(document | fields)
     return JobQueued(job_id=JOB, request_id="r1", spec=spec, queued_at=AT)
 
