@@ -1,11 +1,11 @@
-"""Full-transitive compatibility: a released type may gain optional fields and words of requests.
+"""Full-transitive compatibility: a released type may gain optional fields and enum values.
 
 `violations` compares the current schema with the released one and names every other change: both
 wider and narrower types, since old readers read new events and new readers read old ones. The value
 of a default may change too: every writer includes default values, so no stored record depends on
-one. A list of words that a command offers may gain words, there and in the events that repeat the
-request (both: docs/decisions/0009-defaults.md). The relation is transitive, so a comparison with the
-last release covers all earlier ones.
+one. An enum of a command may gain values, there and in the events that repeat the request (both:
+docs/decisions/0009-defaults.md). The relation is transitive, so a comparison with the last release
+covers all earlier ones.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,7 +21,7 @@ _INNER = ("items", "additionalProperties", "propertyNames")
 def violations(released: Schema, current: Schema, of_requests: Collection[Words] = ()) -> list[str]:
     """Every change that breaks readers or writers of the released schema.
 
-    `of_requests` are the lists of words that today's commands offer; those may have grown.
+    `of_requests` are the enums of today's commands; these may have gained values.
     """
     return _compare(_inlined(released, released), _inlined(current, current), "", of_requests)
 
@@ -32,7 +32,7 @@ def is_the_same(released: Schema, current: Schema) -> bool:
 
 
 def words_of_requests(commands: Iterable[Schema]) -> set[Words]:
-    """Every list of words in the schemas of commands."""
+    """Every enum in the schemas of commands."""
     return {words for command in commands for words in _lists_of_words(command)}
 
 
