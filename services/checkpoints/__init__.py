@@ -1,1 +1,1 @@
-"""The checkpoints service: the catalogue of every job's checkpoints, verified and kept tidy."""
+"""The checkpoints service: the catalogue of every job's checkpoints, verified and pruned."""

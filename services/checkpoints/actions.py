@@ -1,9 +1,9 @@
-"""What is done at the object store, one function per kind of intent: look, act outside, record.
+"""Actions on the object store, one function per kind of intent: read, act outside, record.
 
-Each acts with no transaction open, then records in one that takes the job's row first and looks
-again at what holds by now: the highest fence, the checkpoint's state, whether the intent is still
-the one that was acted on. So it does no harm to act twice, or to stop anywhere in between.
-`Postponed` means that something has not arrived yet; whatever the store raises is for the worker.
+Each acts with no transaction open, then records in a transaction that locks the job's row first and
+reads the current facts again: the highest fence, the checkpoint's state, whether the intent is
+still the same. So every action is idempotent and may stop at any point. `Postponed` means that
+something has not arrived yet; the worker handles errors of the store.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-# Read as soon as it is reported; a larger one is read as its turn comes.
+# Read as soon as it is reported; a larger one is read in turn.
 SMALL_BYTES = 8 * 2**20
 
 
@@ -75,7 +75,7 @@ class Actions:
                 await saving.note_failure(tx, job, live[0], SaveFailure(error.failure), detail)
 
     async def _list(self, intent: Intent, tenant_id: str) -> None:
-        """Find manifests of which no report arrived, and good checkpoints that lost bytes."""
+        """Find manifests that no report named, and good checkpoints that lost bytes."""
         found = await self._object_store.list(job_prefix(tenant_id, intent.job_id))
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
@@ -107,7 +107,7 @@ class Actions:
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
             if not await store_intents.finish(tx.connection, intent):
-                return  # it was asked for again meanwhile: the verdict may be out of date
+                return  # it was requested again meanwhile: the verdict may be out of date
             if isinstance(verdict, Flaw):
                 await record_flaw(tx, job, location, verdict)
             elif is_read:
@@ -125,7 +125,7 @@ class Actions:
     async def _record_unread(
         self, tx: Tx, job: Job, intent: Intent, location: Location, manifest: Manifest
     ) -> None:
-        """Ask for its bytes; where that takes too long, its sizes are what it is committed by."""
+        """Request a read of its bytes; if that takes too long, it is committed by its sizes."""
         connection, key = tx.connection, location.manifest_key
         row = await store_checkpoints.find(connection, intent.job_id, checkpoint_id_for(key))
         if row is not None and not intent.facts.get("is_doubted"):
@@ -159,7 +159,7 @@ class Actions:
                 await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
             elif await store_intents.finish(tx.connection, intent):
                 if row.state == "good" and catalogue.may_lead(resumed.fence, job.highest_fence):
-                    # The newest run trains on from here, so the job's head may be here.
+                    # The newest run continues from here, so the job's head may be here.
                     await store_checkpoints.let_lead(tx.connection, checkpoint_id)
                 payload = messages.restored(row, tenant_id, resumed)
                 await tx.emit(payload, tenant_id=tenant_id)
@@ -173,7 +173,7 @@ class Actions:
             return
         location = locate(tenant_id, row.job_id, row.manifest_key)
         assert location is not None, f"{row.manifest_key} was located before it was recorded"
-        # Without its manifest it is no checkpoint: nobody resumes from one that is half deleted.
+        # Without its manifest it is no checkpoint, so no run resumes from a half deleted one.
         await self._object_store.delete(location.manifest_key)
         for item in await self._object_store.list(location.directory):
             await self._object_store.delete(item.key)
@@ -188,9 +188,9 @@ class Actions:
         log.info("checkpoint deleted", checkpoint_id=row.checkpoint_id, job_id=row.job_id)
 
     async def _confirm_deletion(self, intent: Intent) -> CheckpointRow | None:
-        """The checkpoint, if it may still go: another may have been rejected, or this one pinned.
+        """The checkpoint, if it may still be deleted: it may be pinned, or the last good one, by now.
 
-        Once its state is "deleting" there is no way back, since part of it may be gone.
+        The state "deleting" is never reverted, because part of the checkpoint may be gone.
         """
         async with self._database.transaction() as tx:
             job = await store.lock_job(tx.connection, intent.job_id)
@@ -219,7 +219,7 @@ def _manifests(tenant_id: str, job_id: str, found: Sequence[ObjectInfo]) -> set[
 def _damaged(
     tenant_id: str, job_id: str, found: Sequence[ObjectInfo], good: Sequence[CheckpointRow]
 ) -> set[str]:
-    """The manifests of good checkpoints of which the listing shows fewer bytes than verified."""
+    """The manifests of good checkpoints with fewer bytes in the listing than were verified."""
     keys = {item.key for item in found}
     num_bytes: Counter[str] = Counter()
     for item in found:

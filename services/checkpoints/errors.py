@@ -4,7 +4,7 @@
 class Postponed(Exception):
     """Something that this waits for has not arrived yet.
 
-    `is_counted`: it may never arrive, so the wait is given up after a number of tries.
+    `is_counted`: it may never arrive, so the intent is dropped after a number of tries.
     """
 
     def __init__(self, reason: str, *, is_counted: bool = True) -> None:

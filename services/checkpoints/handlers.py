@@ -1,7 +1,7 @@
-"""What the checkpoints service does with each event: note facts, and intents for the worker.
+"""What the checkpoints service does with each event: store facts, and intents for the worker.
 
 No handler touches the object store: a pod's report is a hint, which becomes an intent that the
-worker carries out. What a report names is looked for only under the job of the run it is keyed by.
+worker carries out. Keys in a report are looked up only under the job of the run in its record key.
 """
 
 from collections.abc import Callable
@@ -129,7 +129,7 @@ def handlers(wake: Callable[[], None]) -> HandlerTable:
 
 
 async def on_write_failed(tx: Tx, event: Event[CheckpointWriteFailed]) -> None:
-    """A rank could not save; it is a claim, which only the job's newest live run can make."""
+    """A rank could not save; the report is accepted from the job's newest live run only."""
     failed = event.payload
     job = await store.lock_job(tx.connection, failed.job_id)
     run = _run_of(failed)
@@ -146,7 +146,7 @@ async def on_pin(tx: Tx, event: Event[CheckpointPin]) -> None:
             job_id=pin.job_id,
             checkpoint_id=pin.checkpoint_id,
             command_event_id=event.event_id,
-            detail="there is no such checkpoint, or it is no longer kept",
+            detail="the checkpoint does not exist or is no longer kept",
         )
         await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
         return
@@ -169,6 +169,6 @@ def _run_of(payload: AllocationGranted | RunEnded | CheckpointWriteFailed) -> Ru
 
 
 def _refuse_hint(event: Event[CheckpointWritten] | Event[RunResumed]) -> None:
-    """Nothing is done for a text that does not name a checkpoint of the job itself."""
+    """A text that does not name a checkpoint of this job is ignored."""
     REFUSED_HINTS.inc()
     log.warning("hint names no checkpoint of its job", type=event.type, run_id=event.payload.run_id)

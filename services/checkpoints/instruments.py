@@ -24,10 +24,10 @@ INTENT_FAILURES = Counter(
     ["kind"],
 )
 FAILING_RUNS = Gauge(
-    "drivetrain_checkpoints_failing_runs", "Live runs that train on without new checkpoints."
+    "drivetrain_checkpoints_failing_runs", "Live runs that continue without new checkpoints."
 )
 PRUNED = Counter(
     "drivetrain_checkpoints_pruned_total",
-    "What was pruned, see services/checkpoints/pruning.py.",
+    "Pruned rows and files, see services/checkpoints/pruning.py.",
     ["what"],
 )

@@ -1,4 +1,4 @@
-"""Events made of rows of the catalogue. Pure; what pods wrote is bounded here."""
+"""Events from rows of the catalogue. Pure; texts of pods are bounded here."""
 
 from drivetrain_schemas.checkpoints import (
     CheckpointCommitted,

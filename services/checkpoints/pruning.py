@@ -1,4 +1,4 @@
-"""What is removed without being asked for, and when. Everything in bounded steps, and counted.
+"""What is removed automatically, and when. Everything in bounded steps, and counted.
 
 | what | kept for | why so long |
 |---|---|---|
@@ -92,7 +92,7 @@ def _unfinished(tenant_id: str, job_id: str, found: Sequence[ObjectInfo]) -> lis
 
 
 def _unfinished_wait(save: Location, ages: Mapping[int, float | None]) -> float | None:
-    """In how many seconds it may go; None where its run is live or unknown."""
+    """The seconds until it may be removed; None where its run is live or unknown."""
     age = ages.get(save.fence)
     return None if age is None else max(0.0, UNFINISHED_KEPT_SECONDS - age)
 

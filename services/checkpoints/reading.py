@@ -1,9 +1,9 @@
 """Reading the bytes of checkpoints, shard by shard, within the stated budget.
 
-Which shards were read is kept in Postgres, so a large checkpoint goes on where it was after a turn
-is over, an error or a restart. A turn ends with the shard in which its time was over, so that the
-next checkpoint gets its own. What was read at least a day ago is read again, the oldest first, at a
-rate of its own and only while nothing else waits to be read.
+Which shards were read is kept in Postgres, so a large checkpoint continues where it was after the
+end of a turn, an error or a restart. A turn ends after the shard in which its time ran out, so that
+the next checkpoint has its turn. What was read at least a day ago is read again, the oldest first,
+at a separate rate and only while nothing else waits to be read.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ REREAD_AFTER_SECONDS = 24 * 3600.0
 
 
 class Reader:
-    """Reads what `read` intents ask for; `read_small` is for what is not worth one."""
+    """Carries out `read` intents; `read_small` is for checkpoints too small for one."""
 
     def __init__(
         self, database: Database, object_store: ObjectStore, settings: CheckpointsSettings
@@ -61,7 +61,7 @@ class Reader:
         await self._finish(intent, location, verdict)
 
     async def want_reread(self) -> None:
-        """Ask for the one that was read longest ago, as the budget for that allows."""
+        """Request the one that was read longest ago, if the budget allows."""
         now = time.monotonic()
         if now < self._reread_pace.free_at:
             return

@@ -1,4 +1,4 @@
-"""What a verdict changes in the catalogue, under the job's row lock.
+"""The changes of a verdict in the catalogue, under the job's row lock.
 
 A key is judged once: a rejected checkpoint never becomes good again, a good one may be rejected.
 """
@@ -39,7 +39,7 @@ async def record_good(
 
 
 async def record_flaw(tx: Tx, job: Job, location: Location, flaw: Flaw) -> None:
-    """The checkpoint is invalid, for ever; one that was good before is so no longer."""
+    """The checkpoint is permanently invalid, even if it was good before."""
     assert job.tenant_id is not None
     checkpoint_id = checkpoint_id_for(location.manifest_key)
     await store_checkpoints.forget_read_shards(tx.connection, location.manifest_key)

@@ -1,7 +1,7 @@
-"""Runs that train on without new checkpoints: the events that say so, and that it is over.
+"""Runs that continue without new checkpoints: the events for its beginning and its end.
 
-All of it under the job's row lock. What a fence below the job's highest reports changes nothing
-(docs/architecture.md, rule 4). At the end of the run it ends without an event.
+All of it under the job's row lock. A report with a fence below the job's highest is ignored
+(docs/architecture.md, rule 4). The end of the run ends it without an event.
 """
 
 from drivetrain_schemas.checkpoints import SaveFailure
@@ -44,7 +44,7 @@ async def note_failure(
 
 
 async def note_overdue(tx: Tx, job: Job) -> None:
-    """Look whether the live run has been without a new checkpoint for too long."""
+    """Check whether the live run has been without a new checkpoint for too long."""
     live = await store.live_run(tx.connection, job.job_id)
     if live is None or job.every_seconds is None:
         return

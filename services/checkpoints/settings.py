@@ -16,7 +16,7 @@ class CheckpointsSettings(Settings):
         default=100e6, gt=0, description="for reading the bytes of checkpoints, all together"
     )
     reread_bytes_per_second: float = Field(
-        default=2e6, gt=0, description="part of it for reading again what was read a day ago"
+        default=2e6, gt=0, description="its share for reading again what was read a day ago"
     )
     commit_seconds: float = Field(
         default=60.0, ge=0, description="then a checkpoint not yet read is committed by its sizes"

@@ -17,9 +17,10 @@ _UNTIL_KNOWN = CheckpointPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is known of a job. No tenant: its own events have not arrived yet.
+    """What is known about a job.
 
-    `every_seconds`: how often the job asks for a checkpoint, where it does so by time.
+    Without a tenant its own events have not arrived yet. `every_seconds`: the interval of its
+    checkpoints, if its policy is by time.
     """
 
     job_id: str
@@ -61,7 +62,7 @@ async def job(connection: asyncpg.Connection, job_id: str) -> Job | None:
 
 
 async def set_policy(connection: asyncpg.Connection, job: Job, *, tenant_id: str) -> None:
-    """What the job asks for; `job` holds it."""
+    """Store the policy that the job requests."""
     await connection.execute(
         """
         update jobs set tenant_id = $2, keep_last = $3, keep_best = $4, goal = $5, metric = $6,
@@ -116,7 +117,7 @@ async def run_of_fence(connection: asyncpg.Connection, job_id: str, fence: int) 
 
 
 async def live_run(connection: asyncpg.Connection, job_id: str) -> tuple[Run, float] | None:
-    """The newest live run, and for how many seconds it has no new checkpoint."""
+    """The newest live run, and the seconds since its last new checkpoint."""
     row = await connection.fetchrow(
         """
         select run_id, job_id, attempt, fence,
@@ -134,7 +135,7 @@ async def live_run(connection: asyncpg.Connection, job_id: str) -> tuple[Run, fl
 async def run_ages(
     connection: asyncpg.Connection, job_id: str, fences: Collection[int]
 ) -> dict[int, float | None]:
-    """By fence, for how many seconds its run has ended; None where it is live."""
+    """By fence, the seconds since its run ended; None where it is live."""
     rows = await connection.fetch(
         """
         select fence, extract(epoch from clock_timestamp() - ended_at)::double precision as age
@@ -188,7 +189,7 @@ async def count_failing_runs(connection: asyncpg.Connection) -> int:
 
 
 async def prune_runs(connection: asyncpg.Connection, seconds: float, limit: int) -> int:
-    """Forget runs that ended at least so long ago; returns how many."""
+    """Delete the rows of runs that ended at least this long ago; returns how many."""
     rows = await connection.fetch(
         """
         delete from runs where run_id in (

@@ -77,7 +77,7 @@ async def rows_in_state(
 async def states_of(
     connection: asyncpg.Connection, manifest_keys: Collection[str]
 ) -> dict[str, State]:
-    """The state of those among these that are recorded."""
+    """The states of those of these that are recorded."""
     rows = await connection.fetch(
         "select manifest_key, state from checkpoints where manifest_key = any($1::text[])",
         list(manifest_keys),
@@ -168,7 +168,7 @@ async def forget_read_shards(connection: asyncpg.Connection, manifest_key: str) 
 async def rejected_long_ago(
     connection: asyncpg.Connection, job_id: str, seconds: float
 ) -> Sequence[tuple[CheckpointRow, float]]:
-    """Rejected ones of a job, and in how many seconds they will have been for so long."""
+    """Rejected ones of a job, and the seconds until they have been rejected for this long."""
     rows = await connection.fetch(
         """
         select *, extract(epoch from changed_at + $2 * interval '1 second' - clock_timestamp())
@@ -182,7 +182,7 @@ async def rejected_long_ago(
 
 
 async def prune_deleted(connection: asyncpg.Connection, seconds: float, limit: int) -> int:
-    """Forget checkpoints that were deleted at least so long ago; returns how many."""
+    """Delete the rows of checkpoints that were deleted at least this long ago; returns how many."""
     rows = await connection.fetch(
         """
         delete from checkpoints where checkpoint_id in (

@@ -1,4 +1,4 @@
-"""The statements about intents, what is to be done at the object store: one function each."""
+"""The statements about intents, the pending actions on the object store: one function each."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Kind = Literal["list", "verify", "read", "restore", "delete", "tidy"]
 
 # A read that failed so often holds up nothing else.
 _LASTING_TRIES = 3
-# How many intents of one job a round looks past on average.
+# How many intents of one job a round skips on average.
 _PER_JOB = 16
 
 
@@ -34,7 +34,7 @@ async def want(
     subject: str = "",
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Note that this is to be done, now. New facts are added to those that are noted."""
+    """Request this action now. New facts are added to those of an existing request."""
     await connection.execute(
         """
         insert into intents (kind, job_id, subject, facts) values ($1, $2, $3, $4)
@@ -57,7 +57,7 @@ async def want_in(
     seconds: float,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Note that this is to be done by then, unless it is noted already for an earlier time."""
+    """Request this action by then, unless it is requested for an earlier time."""
     await connection.execute(
         """
         insert into intents (kind, job_id, subject, facts, due_at)
@@ -76,7 +76,7 @@ async def want_in(
 async def want_if_unknown(
     connection: asyncpg.Connection, kind: Kind, job_id: str, subject: str
 ) -> None:
-    """Note that this is to be done, unless it is noted already."""
+    """Request this action unless it is requested already."""
     await connection.execute(
         "insert into intents (kind, job_id, subject) values ($1, $2, $3) on conflict do nothing",
         kind,
@@ -133,7 +133,7 @@ async def has_reads(connection: asyncpg.Connection) -> bool:
 
 
 async def finish(connection: asyncpg.Connection, intent: Intent) -> bool:
-    """Done with it. False where it was asked for again meanwhile, so it is not."""
+    """Finish the intent. False where it was requested again meanwhile and stays."""
     row = await connection.fetchval(
         """
         delete from intents where kind = $1 and job_id = $2 and subject = $3 and revision = $4
@@ -150,7 +150,7 @@ async def finish(connection: asyncpg.Connection, intent: Intent) -> bool:
 async def postpone(
     connection: asyncpg.Connection, intent: Intent, seconds: float, *, is_failure: bool
 ) -> None:
-    """Not now; where it was asked for again meanwhile, it stays due."""
+    """Delay the intent; one that was requested again meanwhile stays due."""
     await connection.execute(
         """
         update intents set

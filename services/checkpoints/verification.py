@@ -1,7 +1,7 @@
 """Is this checkpoint complete and undamaged? First its manifest and sizes, then its bytes.
 
 A verdict is a value: the manifest, or what is wrong with it. A store that does not answer gives no
-verdict; it raises what the store raises, and the caller tries again later.
+verdict: its error is raised, and the caller tries again later.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from services.checkpoints.core.location import Location
 from services.runtime.object_store import NoSuchObject, ObjectStore
 
 MAX_MANIFEST_BYTES = 16 * 2**20
-# Above this a piece is hashed beside the event loop, which hashlib's C code leaves free.
+# Above this a piece is hashed in a thread: hashlib's C code releases the GIL.
 HASH_ASIDE_BYTES = 64 * 1024
 MAX_COUNT = 2**53
 
@@ -35,7 +35,7 @@ class Flaw:
 async def check(
     object_store: ObjectStore, tenant_id: str, job_id: str, location: Location
 ) -> Manifest | Flaw:
-    """The manifest says what its key says, and every shard exists with its size."""
+    """The manifest agrees with its key, and every shard exists with its size."""
     manifest = await _manifest(object_store, location)
     if isinstance(manifest, Flaw):
         return manifest
@@ -59,7 +59,7 @@ async def read_shard(
     silence_seconds: float,
     pause: Callable[[int], Awaitable[None]],
 ) -> Flaw | None:
-    """Compare the SHA-256 of the bytes. There is no limit but on silence.
+    """Compare the SHA-256 of the bytes. Only the time without a byte is limited.
 
     `pause` is awaited after each piece, with its number of bytes. Raises TimeoutError when the
     store is silent for too long.

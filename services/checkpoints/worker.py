@@ -1,11 +1,11 @@
 """The loop that carries out intents: several jobs side by side, one intent of a job at a time.
 
-Intents are kept in Postgres, so nothing is forgotten when the process ends. Whatever goes wrong
-with one is counted, logged and tried again later, longer each time; an object store that is
-unavailable stops neither the service nor other jobs, and nothing is given up for it. What waits for
-something that may never arrive (a report of a run that nobody knows) is given up after `MAX_WAITS`
-tries; but never a listing or a deletion. Reading bytes has places of its own, so that large
-checkpoints hold up nothing else.
+Intents are stored in Postgres, so nothing is lost when the process ends. A failed intent is
+counted, logged and tried again with growing delays; an unavailable object store stops neither the
+service nor other jobs, and no intent is dropped because of it. An intent that waits for something
+that may never arrive (a report of an unknown run) is dropped after `MAX_WAITS` tries, but never a
+listing or a deletion. Reading bytes has its own slots, so that large checkpoints delay nothing
+else.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ TRIES_BEFORE_REPORT = 3
 
 @dataclass(slots=True)
 class _Lane:
-    """Places for reads, or for everything else; `busy` holds the tasks by their jobs."""
+    """Slots for reads, or for everything else; `busy` holds the tasks by their jobs."""
 
     is_read: bool
     num_places: int
@@ -47,7 +47,7 @@ class _Lane:
 
 
 class Worker:
-    """Carries out what is due. `wake` makes it look at once."""
+    """Carries out what is due. `wake` makes it check immediately."""
 
     def __init__(
         self, database: Database, object_store: ObjectStore, settings: CheckpointsSettings
@@ -86,7 +86,7 @@ class Worker:
         return [task for lane in self._lanes for task in lane.busy.values()]
 
     async def _keep_house(self) -> None:
-        """Prune, measure, and ask for a checkpoint to be read again, every half minute."""
+        """Every half minute: prune, measure, and request that a checkpoint is read again."""
         if time.monotonic() < self._housekeeping_at:
             return
         self._housekeeping_at = time.monotonic() + HOUSEKEEPING_SECONDS
@@ -99,7 +99,7 @@ class Worker:
             log.warning("housekeeping failed, tried again later", error=repr(error))
 
     async def _start_due(self) -> int:
-        """Start what is due; returns how many. A database that is unavailable is waited for."""
+        """Start what is due; returns how many. Waits while the database is unavailable."""
         return sum([await self._start_in(lane) for lane in self._lanes])
 
     async def _start_in(self, lane: _Lane) -> int:
@@ -163,13 +163,13 @@ class Worker:
             await self._postpone(intent)
             return
         reason = str(waiting)
-        log.warning("intent is given up", kind=intent.kind, job_id=intent.job_id, reason=reason)
+        log.warning("intent is dropped", kind=intent.kind, job_id=intent.job_id, reason=reason)
         with contextlib.suppress(Exception):
             async with self._database.connection() as connection:
                 await store_intents.finish(connection, intent)
 
     async def _postpone(self, intent: Intent, seconds: float | None = None) -> None:
-        """After a failure longer each time; for `seconds` where it is none."""
+        """With growing delays after failures; for `seconds` where it was not a failure."""
         is_failure = seconds is None
         if seconds is None:
             seconds = min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(intent.tries, 10))

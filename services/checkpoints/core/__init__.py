@@ -1,1 +1,1 @@
-"""Pure decisions about checkpoints: where they lie, which is latest and best, what may go."""
+"""Pure decisions about checkpoints: location, latest and best, retention."""

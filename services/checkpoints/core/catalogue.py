@@ -1,9 +1,9 @@
 """Which of a job's checkpoints is the latest, and which are the best.
 
-Only good ones (verified, not rejected since, not being deleted) come in here. Their order is
-highest fence, then step. The latest is the highest one that may lead: a checkpoint recorded when a
-higher fence was already granted is good, and a resume may use it, but the head of the job does not
-move for it (docs/architecture.md, rule 4).
+Only good ones (verified, not rejected since, not being deleted) are considered here. Their order is
+highest fence, then step. The latest is the highest one that may lead: a checkpoint recorded after a
+higher fence was granted is good, and a resume may use it, but it does not become the head of the
+job (docs/architecture.md, rule 4).
 """
 
 from collections.abc import Iterable, Sequence

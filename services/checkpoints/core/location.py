@@ -1,7 +1,7 @@
 """Where a checkpoint is in the object store: its directory and the key of its manifest.
 
-Only such keys are ever read or deleted, so nothing a pod reports leads out of its own job's
-directory. `drivetrain_schemas.checkpoint_names` has the form of the names.
+Only such keys are ever read or deleted, so no report of a pod can reach outside its own job's
+directory. `drivetrain_schemas.checkpoint_names` defines the names.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""What retention deletes: every good checkpoint that nothing keeps.
+"""What retention deletes: every good checkpoint that no rule keeps.
 
-Kept are the last N, the best, the pinned, and what no policy may give up
-(docs/architecture.md, rule 9): the two newest, and the two newest of an earlier fence until the
-newest fence has passed their step. The last N are counted among all of a job and among those that
-may lead. Of those whose bytes were read two stay, so that a newer one of which only the sizes are
-known never replaces the last verified ones.
+Kept are the last N, the best, the pinned, and what no policy may delete (docs/architecture.md, rule
+9): the two newest, and the two newest of an earlier fence until the newest fence has passed their
+step. The last N are counted among all of a job and among those that may lead. Two of those whose
+bytes were read are kept, so that newer ones with only verified sizes never replace the last fully
+verified ones.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from services.checkpoints.core.catalogue import Checkpoint, Goal, best_first, ne
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a job wants kept while it runs."""
+    """The checkpoints that a job wants to keep while it runs."""
 
     keep_last: int
     keep_best: int

@@ -1,7 +1,7 @@
 """Whether a live run fails to save checkpoints, and which failure is reported.
 
-A failure that a pod reports names its cause. Without a report, a run is overdue when its job asks
-for a checkpoint every so often and none has arrived for much longer.
+A failure that a pod reports names its cause. Without a report, a run is overdue when its job
+requests a checkpoint at an interval and none has arrived for much longer.
 """
 
 from drivetrain_schemas.checkpoints import SaveFailure
@@ -18,9 +18,9 @@ def overdue_after(every_seconds: float) -> float:
 def replaces(
     known: SaveFailure, known_step: int | None, reason: SaveFailure, step: int | None
 ) -> bool:
-    """Whether a new failure says more than the one that is known, so that it is reported too.
+    """Whether a new failure is more specific than the known one, so that it is reported too.
 
-    Rank 0 reports that another rank's part is missing; that rank knows why.
+    Rank 0 reports that another rank's part is missing; that rank reports the reason.
     """
     if reason is known or reason is SaveFailure.OVERDUE:
         return False
