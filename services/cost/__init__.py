@@ -1,1 +1,1 @@
-"""The cost service: what every job spends, in integer micro-dollars."""
+"""The cost service: the cost of every job, in integer micro-dollars."""

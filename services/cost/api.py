@@ -1,6 +1,7 @@
-"""The read API of the cost service: live spend and estimates. Only the gateway forwards to it.
+"""The read API of the cost service: live spend and estimates.
 
-Spend = what is charged + what the open allocations would be charged now, by the same code.
+Only the gateway calls it. Spend = what is charged + what the open allocations would be charged now,
+by the same code.
 """
 
 from datetime import timedelta
@@ -18,7 +19,7 @@ from services.runtime.service import Platform
 
 
 class Unpriced(BaseModel):
-    """Slots of a kind that no price covers, though they were, or are, used."""
+    """Used slots of a kind that no price covers."""
 
     pool: str
     device_type: str
@@ -27,9 +28,9 @@ class Unpriced(BaseModel):
 class Spend(BaseModel):
     """Micro-dollars: charged for what was released, accruing for what is held now.
 
-    `platform_micro_usd` is the platform's own cost: slots that it held on after their pods had
-    ended. Nobody is charged it, and no other figure contains it. What `unpriced` names counts 0,
-    because its price is not known, not because it is free.
+    `platform_micro_usd` is the platform's own cost: slots that it still held after their pods had
+    ended. Nobody is charged for it, and no other figure contains it. Slots listed in `unpriced`
+    count as 0 because their price is not known, not because they are free.
     """
 
     charged_micro_usd: int
@@ -40,7 +41,7 @@ class Spend(BaseModel):
 
 
 class Estimate(BaseModel):
-    """What `devices` slots would cost for `seconds` at the price that holds now."""
+    """The cost of `devices` slots for `seconds` at the current price."""
 
     price_id: str
     price_micro_usd_per_slot_hour: int

@@ -1,7 +1,7 @@
-"""A task of the service: at each start, what no price covered is charged at the prices known now.
+"""A task of the service: at each start, unpriced usage is charged at the current price book.
 
 The price book is read at start only, so once is enough. Steps are small, and each is one
-transaction: the row that takes the old charge back, and what replaces it.
+transaction: the row that reverses the old charge, and its replacement.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ class Corrections:
             except Exception as error:
                 if not is_temporary(error):
                     raise
-                log.warning("unpriced usage not looked through", error=repr(error))
+                log.warning("unpriced usage not checked", error=repr(error))
                 await platform.clock.sleep(AGAIN_SECONDS)
         await platform.stopping.wait()
 

@@ -1,6 +1,6 @@
 """What the cost service does with each event: load -> decide -> save -> emit.
 
-Counted and logged is only what is committed: a transaction that is tried again leaves no trace.
+Only what is committed is counted and logged: a retried transaction leaves no trace.
 """
 
 from functools import partial
@@ -41,7 +41,7 @@ def handlers(book: PriceBook) -> HandlerTable:
 
 
 def usage(released: AllocationReleased) -> Usage:
-    """What is to be priced. Releases of earlier versions are paid to their end."""
+    """The usage to be priced. Releases of earlier versions are paid to their end."""
     return Usage(
         allocation_id=released.allocation_id,
         pool=released.pool,
@@ -54,7 +54,7 @@ def usage(released: AllocationReleased) -> Usage:
 
 
 def recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
-    """The charge as a fact of its own: whose it is, and for what."""
+    """The charge as an event: who is charged, and for what."""
     return ChargeRecorded(
         charge_id=charge.charge_id,
         tenant_id=released.tenant_id,

@@ -7,12 +7,12 @@ CHARGED = Counter(
 )
 PLATFORM_COST = Counter(
     "drivetrain_cost_platform_usd_total",
-    "What slots cost the platform itself between the end of their pods and their release.",
+    "The platform's own cost of slots between the end of their pods and their release.",
     ["pool", "device_type"],
 )
 REPRICED = Counter(
     "drivetrain_cost_repriced_charges_total",
-    "Charges at no price that were replaced once a price was known.",
+    "Charges without a price that were replaced once a price was known.",
 )
 UNPRICED_CHARGES = Counter(
     "drivetrain_cost_unpriced_charges_total",

@@ -1,4 +1,4 @@
-"""Reads the price book from its YAML file. Raises ConfigurationError naming what to mend."""
+"""Reads the price book from its YAML file. Raises ConfigurationError with the fix."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -20,7 +20,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at)
 """
-# The totals belong to the same statement: a charge counts once, or not at all.
+# The same statement updates the totals: a charge counts exactly once, or not at all.
 _INSERT_CHARGE = """
 with new as (
     insert into charges
@@ -80,7 +80,7 @@ order by charge_id limit $2
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """What was charged, and what the same slots cost the platform itself."""
+    """What was charged, and the platform's own cost of the same slots."""
 
     charged_micro_usd: int
     platform_micro_usd: int
@@ -91,7 +91,7 @@ async def put_allocation(
     allocation: AllocationGranted | AllocationReleased,
     released_at: datetime | None,
 ) -> None:
-    """Grant and release may come in either order; a release is never taken back."""
+    """Grant and release may arrive in either order; a release is never undone."""
     await connection.execute(
         _PUT_ALLOCATION,
         allocation.allocation_id,
@@ -112,7 +112,7 @@ async def is_charged(connection: asyncpg.Connection, allocation_id: str) -> bool
 async def insert_charge(
     connection: asyncpg.Connection, charge: ChargeRecorded, correction: int = 0
 ) -> bool:
-    """Append it and add it to the totals; False where it is there already."""
+    """Append it and add it to the totals; False where it exists already."""
     num_new = await connection.fetchval(
         _INSERT_CHARGE,
         charge.charge_id,
@@ -141,7 +141,7 @@ async def insert_charge(
 async def unpriced_charges(
     connection: asyncpg.Connection, after: str, limit: int
 ) -> Sequence[tuple[ChargeRecorded, int]]:
-    """Charges at no price that nothing replaces yet, each with its correction, in order of id."""
+    """Charges without a price that are not replaced yet, each with its correction, by id."""
     rows = await connection.fetch(UNPRICED_CHARGES, after, limit)
     return [(_charge(row), row["correction"]) for row in rows]
 

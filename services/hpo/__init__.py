@@ -1,1 +1,1 @@
-"""The search service: studies in, trials as ordinary jobs out, the best of them at the end."""
+"""The search service: runs studies as ordinary jobs and finds the best trial."""

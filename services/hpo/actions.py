@@ -1,4 +1,4 @@
-"""Carrying out the search's actions in the handler's transaction: rows, events and job commands."""
+"""Carries out the search's actions in the handler's transaction: rows, events, job commands."""
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event

@@ -1,8 +1,8 @@
 """What the search service does on each event.
 
-A request becomes a study; the end of a trial's job is kept, and then `_advance` moves the study
-as far as the rows allow. `_advance` works from rows and not from the event at hand, so it does
-not matter in which order ends arrive, nor whether one is read before its study.
+A request becomes a study; the end of a trial's job is kept, and then `_advance` moves the study as
+far as the rows allow. `_advance` works from rows and not from the current event, so the order of
+ends does not matter, even if one is read before its study.
 """
 
 from typing import Literal
@@ -96,7 +96,7 @@ async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> N
 
 
 async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
-    """Answer a request that does not fit its contract; False without a request id to answer to."""
+    """Answer an invalid request; False without a request id to answer."""
     data = invalid.data if isinstance(invalid.data, dict) else {}
     try:
         request_id = _REQUEST_ID.validate_python(data.get("request_id"))

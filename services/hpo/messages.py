@@ -62,7 +62,7 @@ def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> J
 
 
 def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
-    """What is wrong with the jobs that the study would submit, by the largest of them."""
+    """The errors of the jobs that the study would submit, checked on the largest one."""
     point = {name: _largest_value(parameter) for name, parameter in spec.space.items()}
     try:
         job = trial_job(spec, to_search(spec).num_trials - 1, point)
@@ -80,7 +80,7 @@ def is_too_large(command: StudySubmit) -> bool:
 
 
 def to_ended(trial: EndedTrial, metric: Metric) -> search.Ended:
-    """How a trial ended: by the result of its job, never by streamed samples."""
+    """How a trial ended: from the result of its job, never from streamed samples."""
     number = trial.number
     if trial.result is None:
         return search.Ended(number, None, trial.detail, trial.is_refused)
@@ -101,7 +101,7 @@ def load_point(text: str) -> space.Point:
 
 
 def _largest_value(parameter: Parameter) -> space.Scalar:
-    """The value of this parameter that takes most bytes in a job's spec."""
+    """The value of this parameter with the most bytes in a job's spec."""
     match parameter:
         case Uniform():
             return -1.23456789012e-300

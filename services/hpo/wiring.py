@@ -1,4 +1,4 @@
-"""Where the search service is put together."""
+"""Builds the search service."""
 
 from services.hpo.handlers import HANDLERS, REFUSALS
 from services.hpo.settings import HpoSettings

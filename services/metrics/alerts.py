@@ -35,7 +35,7 @@ async def raise_once(tx: Tx, alert: AlertRaised, *, again: bool = False) -> None
 async def clear_stalled(
     tx: Tx, run: RunRow, detail: str, cause: Event[Payload] | None = None
 ) -> None:
-    """Emit that the run is no longer stalled, if it was."""
+    """Clear the stall alert of the run, if it is active."""
     if not await store.clear_alert(tx.connection, run.run_id, "stalled"):
         return
     cleared = AlertCleared(

@@ -1,7 +1,7 @@
 """The read side, for the gateway only: series, samples and logs of a job, as JSON.
 
-Everything is bounded: the samples that one request reads, the points and lines that it answers
-with. What JSON has no number for (NaN, infinities) is written as a word, as in the contract.
+Everything is bounded: the samples that one request reads, the points and lines that it returns. NaN
+and infinities, which JSON lacks, are written as words, as in the contract.
 """
 
 import asyncio
@@ -168,7 +168,7 @@ def _merged(whole: Series, max_points: int) -> tuple[Series, Series]:
 
 
 class _Page:
-    """Lines as they are read, until there are `limit` or they have too many characters."""
+    """Collects lines until there are `limit` or too many characters."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -241,7 +241,7 @@ def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ValidationError)
     content = {
         "type": "about:blank",
-        "title": "The request is not valid",
+        "title": "Invalid request",
         "status": 422,
         "detail": "; ".join(f"{one.field}: {one.message}" for one in field_errors(error)),
         "instance": request.url.path,

@@ -2,7 +2,7 @@
 
 Heartbeats update a run's pace; alerts about a stall and about dropped samples follow from it. They
 are an upsert of one row, so a repeated one needs no inbox. The events of runs say which runs are
-RUNNING; only those are alerted, and an alert about a stall is cleared when the run ends.
+RUNNING; only those raise alerts, and an alert about a stall is cleared when the run ends.
 """
 
 from collections.abc import Sequence
@@ -115,11 +115,11 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
         )
 
     if not is_stalled(progress):
-        await alerts.clear_stalled(tx, run, f"the run makes steps again: step {progress.step}")
+        await alerts.clear_stalled(tx, run, f"the run makes progress again: step {progress.step}")
     elif run.state == RunState.RUNNING:
         detail = f"no step for {stall_limit(progress):.0f} s, though heartbeats arrive"
         await alerts.raise_once(tx, alert("stalled", detail), again=True)
     num_dropped = max(heartbeat.num_dropped_samples for heartbeat in heartbeats)
     if num_dropped:
-        detail = f"{num_dropped} samples did not fit the pod's buffer; training was not held up"
+        detail = f"{num_dropped} samples did not fit the pod's buffer; training was not delayed"
         await alerts.raise_once(tx, alert("samples_dropped", detail))

@@ -2,9 +2,9 @@
 
 from prometheus_client import Counter
 
-SAMPLES = Counter("drivetrain_metrics_samples_total", "Samples taken into the store.")
-LINES = Counter("drivetrain_metrics_log_lines_total", "Lines of logs taken into the store.")
+SAMPLES = Counter("drivetrain_metrics_samples_total", "Samples stored.")
+LINES = Counter("drivetrain_metrics_log_lines_total", "Log lines stored.")
 REPLAYED = Counter(
-    "drivetrain_metrics_batches_replayed_total", "Batches that were there before.", ["stream"]
+    "drivetrain_metrics_batches_replayed_total", "Batches that were stored before.", ["stream"]
 )
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])

@@ -1,12 +1,11 @@
 """Records of the `metrics` and `logs` topics into batches, fast.
 
-Samples arrive by the hundred thousand a second, so a record written by our own pods is decoded by
-msgspec straight into structs that carry the bounds of the contract. Everything else (structured
-mode, unusual envelopes, invalid records) is read by the contract itself,
-`drivetrain_schemas.metrics`, which names the fault. Both paths give the same batch
-(tests/unit/metrics/test_messages.py) with one stated exception: only pods write to these topics, so
-a key that occurs twice is read as its last value, a number may have any length, and unknown fields
-are skipped unread.
+Hundreds of thousands of samples arrive per second, so a record written by our own pods is decoded
+by msgspec directly into structs with the bounds of the contract. Everything else (structured mode,
+unusual envelopes, invalid records) is read by the contract itself, `drivetrain_schemas.metrics`,
+which reports the error. Both paths give the same batch (tests/unit/metrics/test_messages.py) with
+one stated exception: only pods write to these topics, so a key that occurs twice is read as its
+last value, a number may have any length, and unknown fields are skipped unread.
 """
 
 import re
@@ -186,7 +185,7 @@ _SUSPECT = re.compile(rb"\\u(0000|[dD][89a-fA-F])")
 
 
 def _is_ours(record: Record, value: bytes, type_name: bytes) -> bool:
-    """True where the envelope is certainly valid: binary mode, written by a pod, version 1."""
+    """True only if the envelope is valid: binary mode, written by a pod, version 1."""
     if len(value) > MAX_EVENT_BYTES or len(record.headers) != len(dict(record.headers)):
         return False
     fixed = {

@@ -2,7 +2,7 @@
 
 | table | a row is deleted |
 |---|---|
-| `batches` | when its topic has surely deleted the record, plus a margin |
+| `batches` | when its topic has deleted the record for certain, plus a margin |
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
 

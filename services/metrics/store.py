@@ -15,7 +15,7 @@ LOG_PREFETCH = 8  # chunks of logs that one round trip brings; each may have 256
 
 
 class ChunkRow(NamedTuple):
-    """What one batch held of one series; the fields are the columns."""
+    """The samples of one series in one batch; the fields are the columns."""
 
     job_id: str
     run_id: str
@@ -45,7 +45,7 @@ class SeriesRow:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is read of one series of a job: of all attempts where none is named."""
+    """The range to read of a series of a job: of all attempts where none is named."""
 
     job_id: str
     rank: int
@@ -66,8 +66,8 @@ class SeriesOfJob:
 
 
 class LogChunk(NamedTuple):
-    """Whole lines of one rank, which stand at `first_position` to before `end_position` among the
-    job's lines; the fields are the columns.
+    """Whole lines of one rank, at positions `first_position` to before `end_position` of the job's
+    lines; the fields are the columns.
     """
 
     job_id: str
@@ -97,7 +97,7 @@ class RunRow:
 async def insert_batches(
     connection: asyncpg.Connection, stream: Stream, keys: Iterable[BatchKey]
 ) -> set[BatchKey]:
-    """Note the batches; returns those that were not there before."""
+    """Store the batches' keys; returns those that are new."""
     ordered = sorted(set(keys))
     rows = await connection.fetch(
         """
@@ -122,7 +122,7 @@ async def insert_chunks(connection: asyncpg.Connection, chunks: Sequence[ChunkRo
 
 
 async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow]) -> None:
-    """Each (run, rank, name) stands once in `rows`."""
+    """Each (run, rank, name) occurs once in `rows`."""
     ordered = sorted(rows, key=lambda row: (row.run_id, row.rank, row.name))
     await connection.execute(
         """
@@ -190,7 +190,7 @@ async def first_readable_step(
 
 
 async def chunks_of_series(connection: asyncpg.Connection, wanted: Range) -> list[Chunk]:
-    """The chunks that reach into the range, in the order they arrived."""
+    """The chunks that overlap the range, in the order they arrived."""
     rows = await connection.fetch(
         """
         select attempt, steps, values from chunks
@@ -239,7 +239,7 @@ async def log_head(connection: asyncpg.Connection, job_id: str) -> tuple[int, in
 async def log_chunks_after(
     connection: asyncpg.Connection, job_id: str, rank: int | None, position: int
 ) -> AsyncGenerator[LogChunk, None]:
-    """Chunks with lines at `position` or behind it, in order, as they are asked for."""
+    """Chunks with lines at `position` or after it, in order, read lazily."""
     query = """
         select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
             first_line, lines
@@ -255,7 +255,7 @@ async def log_chunks_after(
 async def log_chunks_backwards(
     connection: asyncpg.Connection, job_id: str, rank: int | None
 ) -> AsyncGenerator[LogChunk, None]:
-    """Chunks that have lines, the last first, as they are asked for."""
+    """Chunks that have lines, the last first, read lazily."""
     query = """
         select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
             first_line, lines
@@ -321,7 +321,7 @@ async def set_progress(connection: asyncpg.Connection, run_id: str, progress: Pa
 
 
 async def now(connection: asyncpg.Connection) -> float:
-    """Our clock, in seconds: Postgres's, which all replicas share."""
+    """The service's clock, in seconds: that of Postgres, which all replicas share."""
     return float(await connection.fetchval("select extract(epoch from clock_timestamp())"))
 
 
@@ -346,7 +346,7 @@ async def raise_alert(
 
 
 async def clear_alert(connection: asyncpg.Connection, run_id: str, alert: str) -> bool:
-    """True where the alert about the run stood."""
+    """True where the alert about the run was active."""
     row = await connection.fetchval(
         """
         update alerts set cleared_at = clock_timestamp()

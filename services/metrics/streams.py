@@ -1,7 +1,7 @@
-"""Samples and logs in batches, unique by (run, rank, session, batch): a repeated one adds nothing.
+"""Samples and logs in batches, unique by (run, rank, session, batch): repetitions are ignored.
 
 A batch handler receives the records of one poll in one transaction and returns those that cannot be
-read. Fences do not matter here: samples of an older run stay under that run, and readers take the
+read. Fences are not used here: samples of an older run stay with that run, and readers use the
 highest attempt per step.
 """
 
@@ -23,7 +23,7 @@ B = TypeVar("B", SampleBatch, LogBatch)
 
 
 async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
-    """Store the samples of new batches, and raise alerts for values that are not finite."""
+    """Store the samples of new batches, and raise alerts for non-finite values."""
     read, rejected = _read(read_samples, records)
     batches = await _not_seen(tx, "samples", read)
     chunks: list[ChunkRow] = []

@@ -1,4 +1,4 @@
-"""How the metrics service is put together."""
+"""Builds the metrics service."""
 
 from starlette.applications import Starlette
 

@@ -1,1 +1,1 @@
-"""Pure decisions about money: which price holds when, and what an interval costs."""
+"""Pure decisions about money: which price applies when, and what an interval costs."""

@@ -2,7 +2,7 @@
 
 amount = slots x time x price, exact, rounded once, half to even (docs/architecture.md, rule 13).
 The owner is charged until `paid_ends_at`; the time after it, in which the platform still held the
-slots, is priced in the same way and charged to nobody.
+slots, is priced the same way and charged to nobody.
 """
 
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ class Charge:
 
 
 def charges(usage: Usage, book: PriceBook, correction: int = 0) -> tuple[Charge, ...]:
-    """One charge per price that held meanwhile."""
+    """One charge per price that applied during the usage."""
     periods = book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
     return tuple(_charge(usage, period, correction) for period in periods)
 
@@ -66,12 +66,12 @@ def _charge(usage: Usage, period: Period, correction: int) -> Charge:
 
 
 def charge_id_of(allocation_id: str, price_id: str, correction: int = 0) -> str:
-    """The first charge for a price has the id that it always had."""
+    """The first charge for a price keeps the original form of its id."""
     return charge_id_for(allocation_id, f"{price_id}#{correction}" if correction else price_id)
 
 
 def reversal_id_of(charge_id: str) -> str:
-    """The id of the row that takes this charge back; there is one at most."""
+    """The id of the row that reverses this charge; there is at most one."""
     return charge_id_for(charge_id, "reversed")
 
 
@@ -83,12 +83,12 @@ def amount_micro_usd(num_slots: int, period: Period) -> int:
 
 
 def total_micro_usd(usages: tuple[Usage, ...], book: PriceBook) -> int:
-    """What all these would be charged."""
+    """The sum of what these would be charged."""
     return sum(charge.amount_micro_usd for usage in usages for charge in charges(usage, book))
 
 
 def unpriced_kinds(usages: tuple[Usage, ...], book: PriceBook) -> set[tuple[str, str]]:
-    """The pools and device types for which, all or part of the time, no price holds."""
+    """The pools and device types without a price for all or part of the time."""
     return {
         (usage.pool, usage.device_type)
         for usage in usages

@@ -1,7 +1,7 @@
-"""Corrections: charges are never changed, they are taken back by a row of their own and replaced.
+"""Corrections: charges are never changed; a new row reverses a charge, others replace it.
 
 Usage that no price covered is charged again once the price book has a price for it whose
-`valid_from` is early enough. What is still not covered stays under `unpriced`.
+`valid_from` is early enough. Usage that is still not covered stays `unpriced`.
 """
 
 from drivetrain_schemas.charges import ChargeRecorded
@@ -10,7 +10,7 @@ from services.cost.core.prices import UNPRICED, PriceBook
 
 
 def reprice(charge: ChargeRecorded, correction: int, book: PriceBook) -> tuple[Charge, ...]:
-    """What replaces an unpriced charge at the prices that are known now; empty while none is."""
+    """The replacement of an unpriced charge at the known prices; empty while there is none."""
     assert charge.price_id == UNPRICED
     usage = Usage(
         allocation_id=charge.allocation_id,
@@ -26,7 +26,7 @@ def reprice(charge: ChargeRecorded, correction: int, book: PriceBook) -> tuple[C
 
 
 def reversal(charge: ChargeRecorded) -> ChargeRecorded:
-    """The row that takes `charge` back: the same slots and time, the negative amounts."""
+    """The row that reverses `charge`: the same slots and time, the negative amounts."""
     platform = charge.platform_micro_usd
     return charge.model_copy(
         update={

@@ -1,8 +1,8 @@
-"""The price book: which price holds for a device type in a pool at a time.
+"""The price book: which price applies to a device type in a pool at a time.
 
-A price holds from its `valid_from` until the next one of the same device type and pool begins. Once
-a pool has a price of its own, that goes before the ones for every pool. Time without any price is
-priced at nothing under the id `unpriced`, so that it is seen on the charge instead of left out.
+A price applies from its `valid_from` until the next one of the same device type and pool begins.
+Once a pool has its own price, that has precedence over prices for every pool. Time without any
+price is charged 0 under the id `unpriced`, so that it is visible on the charge instead of missing.
 """
 
 import itertools
@@ -14,7 +14,7 @@ UNPRICED = "unpriced"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """`pool` None holds for every pool."""
+    """`pool` None applies to every pool."""
 
     price_id: str
     device_type: str
@@ -38,15 +38,15 @@ class PriceBook:
     prices: tuple[Price, ...]
 
     def price_at(self, pool: str, device_type: str, moment: datetime) -> Price | None:
-        """The price that holds at `moment`, or None."""
+        """The price that applies at `moment`, or None."""
         begun = [price for price in self._fitting(pool, device_type) if price.valid_from <= moment]
-        # The pool's own before those for all, then the one that began last.
+        # The pool's own price before those for all pools, then the one that began last.
         return max(begun, key=lambda it: (it.pool is not None, it.valid_from), default=None)
 
     def periods(
         self, pool: str, device_type: str, starts_at: datetime, ends_at: datetime
     ) -> tuple[Period, ...]:
-        """The interval cut where the price that holds changes; empty when it has no length."""
+        """The interval, split where the price changes; empty when it has no length."""
         if starts_at >= ends_at:
             return ()
         changes = {price.valid_from for price in self._fitting(pool, device_type)}
@@ -76,7 +76,7 @@ class PriceBook:
 
 
 def problems(prices: tuple[Price, ...]) -> list[str]:
-    """What is wrong with a price book, for its author; empty when nothing is."""
+    """The errors in a price book, for its author; empty when there are none."""
     found = []
     ids = [price.price_id for price in prices]
     for price_id in sorted({item for item in ids if ids.count(item) > 1}):

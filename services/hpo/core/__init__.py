@@ -1,1 +1,1 @@
-"""The pure decisions of a search: same study, same results, same actions."""
+"""The pure decisions of a search: the same study and results give the same actions."""

@@ -20,7 +20,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a finished job says of its metrics: the last values, and the best of one of them."""
+    """The metrics of a finished job: the last values, and the best value of one of them."""
 
     metrics: Mapping[str, float]
     best_name: str | None = None
@@ -35,7 +35,7 @@ def is_better(goal: Goal, candidate: Ranked, than: Ranked | None) -> bool:
 
 
 def trial_value(reported: Reported | None, metric: str, goal: Goal) -> float | None:
-    """The best value of the study's metric, else its last; None when the job gave neither."""
+    """The best value of the study's metric, else its last; None when the job reported neither."""
     if reported is None:
         return None
     if reported.best_name == metric and reported.best_goal == goal:

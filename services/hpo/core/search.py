@@ -26,13 +26,13 @@ class Search:
     goal: Goal
 
 
-# As many trials refused in a row, and the next one will be as well: the spec is the cause.
+# After this many refusals in a row the next trial would be refused too: the spec is the cause.
 MAX_REFUSED_IN_ROW = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a study is; saved with it."""
+    """The progress of a study; stored with it."""
 
     num_proposed: int = 0
     num_completed: int = 0
@@ -107,7 +107,7 @@ class Decision:
 
 
 def num_trials(sampler: str, space: Space, max_trials: int) -> int:
-    """What a study will spend: a grid may hold fewer points than the trials allowed."""
+    """The number of trials: a grid may have fewer points than the trials allowed."""
     return SAMPLERS[sampler].num_points(space, max_trials)
 
 

@@ -1,7 +1,7 @@
 """The space of a search: named parameters, each of which turns random bits or a grid into values.
 
-Values keep within their bounds exactly. Real numbers are rounded to 12 significant digits: they
-read well, and the last bits in which two machines' exp() may differ do not show.
+Values are always within their bounds. Real numbers are rounded to 12 significant digits: they are
+readable, and differences in the last bits of two machines' exp() disappear.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,1 +1,1 @@
-"""Pure decisions about metrics: every step once, fewer points, when a run is stalled."""
+"""Pure decisions about metrics: merging series, downsampling, stalled runs."""

@@ -16,7 +16,7 @@ STALL_STEPS = 10
 # Below this number the median means little: the only step time may be that of a stall.
 MIN_STEP_TIMES = 3
 MAX_STEP_TIMES = 15
-# In these phases a pod is expected to make no steps.
+# In these phases a pod is not expected to make steps.
 ENDING_PHASES = frozenset({"stopping", "ending"})
 
 
@@ -60,7 +60,7 @@ def advance(progress: Pace | None, heartbeat: Heartbeat) -> Pace:
 
 
 def stall_limit(progress: Pace) -> float:
-    """Seconds without a step that are too many for this run."""
+    """The limit in seconds without a step for this run."""
     if len(progress.step_seconds) < MIN_STEP_TIMES:
         return MIN_STALL_SECONDS
     return max(MIN_STALL_SECONDS, STALL_STEPS * median(progress.step_seconds))

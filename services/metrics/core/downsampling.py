@@ -1,8 +1,8 @@
 """Fewer points for a chart, with every peak kept.
 
 The steps are cut into buckets of equal width; of each bucket the lowest, the highest and the first
-non-finite sample stay, besides the very first and last sample. What comes out are samples that
-went in, in order, at most `max_points` of them. Widths are powers of two and buckets begin at
+non-finite sample stay, besides the very first and last sample. The result is a subset of the
+samples, in order, at most `max_points` of them. Widths are powers of two and buckets begin at
 multiples of their width, so a growing series keeps its old points and a live chart does not
 flicker.
 """

@@ -1,8 +1,8 @@
 """One series of a job: many chunks of several runs become every step once.
 
 Chunks go in by attempt and, within one, in the order they arrived; a step's value is that of the
-highest attempt that logged it, because a resumed run trains the steps after its checkpoint again.
-Within one attempt the last value counts. Non-finite values are values like others.
+highest attempt that logged it, because a resumed run repeats the steps after its checkpoint. Within
+one attempt the last value counts. Non-finite values are treated like others.
 """
 
 from collections.abc import Iterable, Sequence

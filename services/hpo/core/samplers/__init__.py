@@ -1,7 +1,8 @@
 """The samplers by name. A sampler proposes the point of a trial number and keeps no state.
 
-`num_points` says how many of at most `limit` points a sampler can propose. `propose` is a function
-of the space, the seed and the number only, so a restart at any point proposes the same again.
+`num_points` returns how many of at most `limit` points a sampler can propose. `propose` is a
+function of the space, the seed and the number only, so a restart at any point proposes the same
+again.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,9 +1,9 @@
-"""Random search: every parameter of every trial is drawn on its own.
+"""Random search: every parameter of every trial is drawn independently.
 
 The draw is counter-based: the bits are SHA-256 of (seed, trial number, parameter name). So it
-depends on no generator state, no hash seed and no order of the space's mapping, a parameter that
-is added changes no other's values, and two studies with one seed try the same points. Points are
-drawn with replacement: a small space of choices repeats itself, which the grid sampler does not.
+depends on no generator state, no hash seed and no order of the space's mapping, a parameter that is
+added changes no other's values, and two studies with one seed try the same points. Points are drawn
+with replacement: unlike the grid sampler it repeats points of a small space.
 """
 
 import hashlib
