@@ -1,4 +1,4 @@
-"""Measurements against peers, ours and theirs in one run.
+"""Benchmarks against peers, both measured in the same run.
 
 `python -m benchmarks.<name> [--quick] [--json FILE]`
 """

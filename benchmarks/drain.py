@@ -1,9 +1,9 @@
-"""How busy 64 slots are kept by 10,000 jobs of one second each.
+"""The utilisation of 64 slots by 10,000 jobs of one second each.
 
 The jobs are submitted through Kafka while the first already run. Busy: the time for which a slot's
-pod was alive, of all time from the first grant to the last release; what is missing is the
-scheduler's: noticing an end, recording it, granting the slot again and launching. Pods are counted,
-not run; all else is real, in one process.
+pod was alive, of all time from the first grant to the last release; the rest is the scheduler's
+overhead: noticing an end, recording it, granting the slot again and launching. Pods are simulated;
+everything else is real, in one process.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""What it costs that effects happen once: events through consume -> handle -> publish, one process.
+"""The cost of exactly-once effects: events through consume -> handle -> publish, one process.
 
 Ours is a service of the runtime: releases are read, one row of state and one charge each are
 written and emitted, by a handler that takes batches. Its peers do the same work (the same handler
 and statement, the same encoding) in a bare loop of aiokafka and asyncpg with neither inbox nor
-outbox, so that any crash loses or doubles something: once with a transaction per event, once with
-the same batches. Real Kafka, real Postgres, in turn. Every consumer has joined, its partitions are
-paused and the records are on the topic before the clock starts; it stops with the last
+outbox, so that any crash loses or duplicates something: once with a transaction per event, once
+with the same batches. Real Kafka, real Postgres, in turn. Every consumer has joined, its partitions
+are paused and the records are on the topic before the clock starts; it stops with the last
 acknowledgement.
 """
 

@@ -1,4 +1,4 @@
-"""From an accepted request to the first training step, and what that time is made of.
+"""From an accepted request to the first training step, and the parts of that time.
 
 Ours: a two-rank job on a running platform, whose ranks are forked from the warm template. Peer:
 torchrun of the same script, cold, on the same machine, in turn with ours. Both clocks are the same

@@ -39,7 +39,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def history() -> Iterator[Event[Any]]:
-    """Events of a platform without end, in the order in which they happen."""
+    """An endless stream of a platform's events, in order."""
     story = Story()
     story.nodes(*(f"node-{number}" for number in range(8)), slots=8)
     search(story, num_trials=40)

@@ -2,7 +2,7 @@
 
 Fills the tables with 2,000,000 ended jobs, lets jobs be submitted, run, fail, retry, be cancelled
 and succeed, and shows for each statement that this took how long it runs and whether it scans a
-table. Where history has no price, a statement takes as long as on empty tables.
+table. A statement that is independent of history takes as long as on empty tables.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ _PLANNED = ("select", "insert", "update", "delete", "with")
 
 
 async def fill(connection: asyncpg.Connection, num_jobs: int) -> None:
-    """So many jobs that ended long ago, each with its run, slot and pod."""
+    """Insert this many jobs that ended long ago, each with its run, slot and pod."""
     for first in range(1, num_jobs + 1, _BATCH):
         for statement in _FILL:
             last = min(first + _BATCH - 1, num_jobs)

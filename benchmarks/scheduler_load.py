@@ -1,4 +1,4 @@
-"""A scheduler under load: the real service, Kafka and Postgres, and pods that only keep time."""
+"""A scheduler under load: the real service, Kafka and Postgres, and simulated pods."""
 
 import asyncio
 import time
@@ -28,8 +28,7 @@ _ALIVE = Observation(Sight.ALIVE)
 
 @dataclass(slots=True)
 class TimedPods:
-    """A launcher whose pods are alive at once and succeed after `seconds`, or when they are asked
-    to end."""
+    """A launcher whose pods are alive immediately and succeed after `seconds`, or on request."""
 
     seconds: float
     can_run_images: bool = False
@@ -64,7 +63,7 @@ class TimedPods:
         pass
 
     def end_some(self, number: int) -> None:
-        """So many of the pods that are alive succeed now."""
+        """Let this many of the live pods succeed now."""
         for pod_id in list(self._ends_at)[:number]:
             self._ends_at[pod_id] = 0.0
 

@@ -1,8 +1,8 @@
-"""What the SDK costs a training loop: per step, and per `run.log`.
+"""The cost of the SDK for a training loop: per step, and per `run.log`.
 
 A process plays the shim, so samples are sent and acknowledged as in a pod. CPU time of the whole
 process is counted, the reporting thread included. First an almost empty loop shows the cost of a
-step by itself; then steps of about 20 ms, bare and ours in turn, show what is left of it in
+step by itself; then steps of about 20 ms, bare and ours in turn, show the relative cost in
 practice.
 """
 

@@ -1,9 +1,9 @@
 """How many submissions a second a busy scheduler accepts, and how long a decision takes.
 
-Commands lie in Kafka; the clock runs until the last of them is a committed row with its event in
+Commands are in Kafka; the clock runs until the last of them is a committed row with its event in
 the outbox. Busy: 1,000 jobs run and 10,000 of many kinds wait, on 125 nodes of 8 slots and on
 1,000, while some 20 runs a second end and others start. The peer is the same scheduler on the same
-nodes with nothing else to do. Pods are counted, not run; all else is real, in one process.
+nodes with nothing else to do. Pods are simulated; everything else is real, in one process.
 """
 
 import asyncio

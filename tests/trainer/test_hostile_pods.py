@@ -87,7 +87,7 @@ def test_a_result_that_does_not_fit_is_left_out_and_it_is_said(
     end = pod.wait_for_exit()
     assert (end.outcome, end.result) == ("succeeded", None)
     assert end.detail.startswith("result")
-    assert "no result is kept" in pod.launch_log
+    assert "the result is not kept" in pod.launch_log
 
 
 def test_a_pipe_for_a_result_holds_nobody_up(make_pod: MakePod) -> None:

@@ -1,5 +1,5 @@
 """The shim of a pod: `python -m drivetrain.pod --directory DIR`.
 
 It starts the ranks, forwards their output, passes on stop notices and enforces their deadline, and
-leaves `exit.json` when the last process of the pod is gone. Any program can be a rank.
+writes `exit.json` when the last process of the pod is gone. Any program can be a rank.
 """

@@ -1,7 +1,7 @@
-"""A job's files: fetched from the object store, proven by their hash, unpacked into `code/`.
+"""A job's files: fetched from the object store, verified by their hash, unpacked into `code/`.
 
 Address and archive are data from outside. The address must be below the platform's object store or
-one of the places that the scheduler's settings name. Members that would be written outside of the
+one of the locations in the scheduler's settings. Members that would be written outside of the
 directory, devices and links out of it are refused, and both sizes are bounded.
 """
 
@@ -21,7 +21,7 @@ MAX_MEMBERS = 100_000
 
 
 class InvalidCode(Exception):
-    """The archive is not what the job named, or must not be unpacked."""
+    """The archive is not the one that the job names, or must not be unpacked."""
 
 
 def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
@@ -35,7 +35,7 @@ def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
 
 
 def _read(uri: str, spec: PodSpec) -> bytes | None:
-    """From the platform's own store, which must be available to say that it is not there."""
+    """Read from the platform's own store; only an available store can report it missing."""
     endpoint_url = spec.object_store_endpoint_url
     for root in (spec.object_store_url, *spec.code_urls):
         key = key_below(uri, root)
@@ -53,7 +53,7 @@ def _read(uri: str, spec: PodSpec) -> bytes | None:
 
 
 def key_below(uri: str, root: str) -> str | None:
-    """The part of `uri` below `root`; None where it is somewhere else, or leads out of it."""
+    """The part of `uri` below `root`; None where it is elsewhere, or leaves it."""
     start = root.rstrip("/") + "/"
     key = uri.removeprefix(start)
     if key == uri or any(part in ("", ".", "..") for part in key.split("/")):
@@ -62,7 +62,7 @@ def key_below(uri: str, root: str) -> str | None:
 
 
 def unpack(data: bytes, directory: Path) -> None:
-    """Unpack a gzipped tar. Raises InvalidCode, naming the member that must not be."""
+    """Unpack a gzipped tar. Raises InvalidCode with the forbidden member."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
             _check_size(archive)

@@ -1,4 +1,4 @@
-"""What a pod writes to the topics `metrics`, `logs` and `reports`, as records.
+"""The records that a pod writes to the topics `metrics`, `logs` and `reports`.
 
 The hot path (samples) goes from the rank's JSON to the event's without its columns being parsed.
 """
@@ -83,7 +83,7 @@ class Events:
         )
         headers = encode_headers(
             self._event(
-                # Only its kind is asked for; the columns stay as they came.
+                # Only its kind is read; the columns stay as received.
                 SamplesRecorded.model_construct(run_id=message.run_id),  # type: ignore[call-arg]
                 f"{message.run_id}/{message.rank}/{message.session}/{message.batch}",
             )

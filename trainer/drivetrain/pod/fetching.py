@@ -1,8 +1,8 @@
-"""Fetching a job's code before its ranks start: in a child, within a time, with heartbeats.
+"""Fetching a job's code before its ranks start: in a child, with a timeout, with heartbeats.
 
-In a child, because a client of an object store starts threads, which no fork survives, and ranks
-are forked from this process. While a fetch takes longer than a moment, heartbeats are sent; one
-that hangs is killed, as is one whose pod is to stop.
+In a child, because a client of an object store starts threads, which do not survive a fork, and
+ranks are forked from this process. While a fetch takes longer than a moment, heartbeats are sent;
+one that hangs is killed, as is one whose pod is to stop.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _MAX_DETAIL_BYTES = 4096
 
 
 def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> str:
-    """Why the code is not there; empty when it is, or when it is not wanted any more."""
+    """Why the code is missing; empty when it was fetched, or is no longer needed."""
     target.mkdir(exist_ok=True)
     if spec.job.code is None or must_stop():
         return ""
@@ -64,12 +64,12 @@ def _be_the_child(spec: PodSpec, target: Path, writer: int) -> NoReturn:
         time.sleep(QUIET_SECONDS)
         asyncio.run(_beat(spec))
     finally:
-        time.sleep(FETCH_SECONDS)  # no heartbeat is no reason to stop fetching
+        time.sleep(FETCH_SECONDS)  # a failed heartbeat is no reason to stop fetching
         os._exit(1)
 
 
 def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
-    """Ends the process with what became of it."""
+    """Ends the process with the result."""
     detail = ""
     assert spec.job.code is not None
     try:

@@ -1,5 +1,5 @@
 """Files in the pod's directory, where the job's own programs can put anything: a pipe, a link,
-a directory, a file without end. Nothing of it may hold the shim up.
+a directory, an endless file. None of these may block the shim.
 """
 
 import os
@@ -11,7 +11,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_bounded(path: Path, max_bytes: int) -> bytes | None:
-    """A regular file's content; None where nothing is. Raises OSError or ValueError."""
+    """A regular file's content; None where nothing exists. Raises OSError or ValueError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def read_bounded(path: Path, max_bytes: int) -> bytes | None:
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """A regular file, made where nothing is. Raises OSError or ValueError."""
+    """A regular file, created where nothing exists. Raises OSError or ValueError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
     return _regular(descriptor, path, "ab")
 

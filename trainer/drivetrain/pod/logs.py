@@ -1,6 +1,6 @@
-"""Output of ranks on its way to the platform: whole lines, numbered, at a bounded rate.
+"""Forwarding of the ranks' output to the platform: whole lines, numbered, at a bounded rate.
 
-Pure: bytes and the time go in, chunks of lines come out. What exceeds the rate is left out by whole
+Pure: from bytes and the time to chunks of lines. What exceeds the rate is left out by whole
 lines and counted, so a rank with much output cannot overload the platform; the pod's `log` file
 keeps everything.
 """
@@ -18,7 +18,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class RateLimit:
-    """A bucket that fills with time and is emptied by what passes."""
+    """A token bucket."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate, self._burst = rate, burst
@@ -72,7 +72,7 @@ class RankLog:
             self._add(self._rest, self._limit.at)
             self._rest = b""
         if self._dropped_since:
-            # The count must arrive although no line passes any more.
+            # The count must arrive although no more lines pass.
             self._chunk(0).num_dropped_bytes += self._dropped_since
             self._dropped_since = 0
         chunks, self._chunks = self._chunks, []

@@ -1,4 +1,4 @@
-"""What the ends of a pod's ranks mean for the pod. Pure.
+"""The outcome of a pod from the ends of its ranks. Pure.
 
 A pod was interrupted when its ranks ended with exit code 75, or after a stop notice: how exactly a
 program ends then does not matter. Otherwise the first rank that failed is the cause, since the

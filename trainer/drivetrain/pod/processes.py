@@ -1,7 +1,7 @@
-"""The processes below a shim: adopting, finding, killing, and telling who one is.
+"""The processes below a shim: adopting, finding, killing and identifying them.
 
 A shim is a subreaper: whatever a rank starts and abandons becomes the shim's child. So a shim
-without children has no descendants, and that is how it knows that a pod is gone.
+without children has no descendants, which proves that the pod is gone.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ def become_subreaper() -> None:
 
 
 def hold_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock until it is closed; None when another process has it."""
+    """A descriptor that holds the lock until it is closed; None when another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,9 +39,9 @@ def identify_self() -> PodIdentity:
 
 
 def descendants(root: int) -> dict[int, int]:
-    """All living processes below `root`, parents first, each with its start time.
+    """All running processes below `root`, parents first, each with its start time.
 
-    Killed in this order no parent sees its child end, and reacts to it or starts another.
+    Killed in this order, no parent can react to its child's end or start another.
     """
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
@@ -60,7 +60,7 @@ def descendants(root: int) -> dict[int, int]:
 
 
 def kill_descendants() -> None:
-    """Kill once everything below this process; what was just forked is met by the next call."""
+    """Kill everything below this process once; the next call finds what was just forked."""
     for pid, start_ticks in descendants(os.getpid()).items():
         with suppress(OSError):  # gone meanwhile
             _kill(pid, start_ticks)
@@ -69,7 +69,7 @@ def kill_descendants() -> None:
 def _kill(pid: int, start_ticks: int) -> None:
     handle = os.pidfd_open(pid)
     try:
-        # The number may belong to another process by now; the handle stays with the one seen here.
+        # The pid may belong to another process by now; the pidfd refers to the one seen here.
         if int(_stat(str(pid))[19]) == start_ticks:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:

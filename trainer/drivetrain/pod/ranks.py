@@ -47,7 +47,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_POD_ID": spec.pod_id,
         "DRIVETRAIN_POD_DIRECTORY": str(directory),
         "DRIVETRAIN_CONTROL_SOCKET": str(directory / "control.sock"),
-        # Without its environment, which is around it: one variable holds 128 KiB at most.
+        # Without its environment, which is set already: one variable holds 128 KiB at most.
         "DRIVETRAIN_JOB_SPEC": spec.job.model_dump_json(
             exclude_unset=True, exclude={"environment"}
         ),
@@ -82,9 +82,10 @@ def _as_seen_outside(devices: Sequence[int]) -> Iterator[str]:
 
 
 def runs_in_process(command: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """Whether a warm process can stand in for a new interpreter.
+    """Whether a warm process can replace a new interpreter.
 
-    Options of the interpreter, and variables that it or the loader reads at start, ask for one.
+    Options of the interpreter, and variables that it or the loader reads at start, require a new
+    one.
     """
     if command[0] not in ("python", "python3") or len(command) < 2:
         return False
@@ -135,7 +136,7 @@ def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
     os.environ.update(inherited | variables)
     command = list(spec.job.command)
     if is_warm and runs_in_process(command, spec.job.environment):
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as every Python process has it
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as in every Python process
         return _run_python(command[1:], int(variables["OMP_NUM_THREADS"]))
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
@@ -147,7 +148,7 @@ def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
 
 
 def _run_python(arguments: Sequence[str], num_threads: int) -> int:
-    """What the interpreter would do with these arguments, in this process."""
+    """Do in this process what the interpreter would do with these arguments."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,9 +1,9 @@
 """The shim from its start to `exit.json`: everything in the order in which it must happen.
 
-Lock, then spec: a launcher that gave this pod up holds the lock or has moved the spec away.
-Identity before anything is started, so that whatever runs here can be found. Ranks are forked
-before there is a thread or an event loop. `exit.json` comes when nothing of the pod is left but
-the shim itself, which may go on sending what Kafka has not taken yet.
+Lock, then spec: a launcher that closed this pod holds the lock or has moved the spec away. Identity
+before anything is started, so that everything that runs here can be found. Ranks are forked before
+there is a thread or an event loop. `exit.json` is written when no process of the pod is left but
+the shim itself, which may still send what Kafka has not acknowledged yet.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _logger = logging.getLogger("drivetrain.pod")
 
 
 class _Notice:
-    """A stop notice before the event loop runs. The file and the signal each suffice."""
+    """A stop notice before the event loop runs. Either the file or the signal is enough."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "stop.json"
@@ -52,7 +52,7 @@ class _Notice:
 
 
 def run_pod(directory: Path, is_warm: bool) -> int:
-    """Carry out the pod that `spec.json` describes. Returns the shim's exit code."""
+    """Run the pod that `spec.json` describes. Returns the shim's exit code."""
     directory = directory.absolute()
     os.umask(0o077)
     os.chdir(directory)
@@ -106,7 +106,7 @@ def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
         decided = outcome.Outcome("failed", decided.first_failed_rank, seen.flaw)
     result, flaw = _result_of(directory, seen)
     if flaw:
-        _logger.error("no result is kept: %s", flaw)
+        _logger.error("the result is not kept: %s", flaw)
     return PodExit(
         pod_id=spec.pod_id,
         outcome=decided.outcome,
@@ -120,7 +120,7 @@ def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
 
 
 def _result_of(directory: Path, seen: "Supervision") -> tuple[Result | None, str]:
-    """The result, or none and why what there is cannot be one. The job's programs write it."""
+    """The result, or none and why the file is invalid. The job's programs write it."""
     try:
         content = read_bounded(directory / "result.json", MAX_RESULT_BYTES)
         if content is not None:

@@ -1,8 +1,8 @@
-"""The life of a pod from its started ranks to its last process: one event loop, no threads.
+"""The supervision of a pod from its started ranks to its last process: one event loop, no threads.
 
 Reaps, forwards output, serves the ranks' socket, sends heartbeats, and decides when to kill: at the
 deadline of a stop notice, some seconds after a rank has failed, and when all ranks have ended but
-something they started has not. What comes out are the ends of the ranks in their order.
+something they started has not. The result is the ends of the ranks, in order.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _logger = logging.getLogger("drivetrain.pod")
 
 
 class Supervision:
-    """Watches over the ranks of one pod."""
+    """Supervises the ranks of one pod."""
 
     def __init__(
         self, spec: PodSpec, directory: Path, ranks: Sequence[Rank], listener: socket.socket
@@ -78,7 +78,7 @@ class Supervision:
         self._sender: asyncio.Task[None] | None = None
         self.reported = _standing(spec)
         self.reported_step = 0
-        # What went wrong in here, so that the pod had to be ended.
+        # The internal error because of which the pod had to be ended.
         self.flaw = ""
 
     async def watch(self, has_notice: bool) -> None:
@@ -127,9 +127,9 @@ class Supervision:
         await asyncio.gather(ticker, return_exceptions=True)
 
     async def send_the_rest(self) -> None:
-        """After `exit.json`, when nothing waits for this shim: what Kafka has not taken yet.
+        """After `exit.json`: send what Kafka has not acknowledged yet.
 
-        A stop notice ends the wait.
+        Nothing waits for this shim any more; a stop notice ends the wait.
         """
         assert self._sender is not None
         rest = asyncio.create_task(self._telemetry.flush(LINGER_SECONDS))
@@ -182,7 +182,7 @@ class Supervision:
             return
         notice = read_notice(self._directory)
         if notice == self.notice:
-            return  # given again, by a scheduler that was restarted
+            return  # sent again, by a scheduler that was restarted
         self.notice = notice
         _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
         self._kill_in(self.notice.deadline_seconds)
@@ -192,7 +192,7 @@ class Supervision:
                     os.kill(pid, signal.SIGTERM)
 
     async def _tick(self) -> None:
-        """Find a notice, enforce deadlines, forward logs, beat once a second."""
+        """Find a notice, enforce deadlines, forward logs, send a heartbeat once a second."""
         next_beat = 0.0
         while True:
             now = time.monotonic()
@@ -258,15 +258,15 @@ class Supervision:
                 try:
                     self._take(decoder.decode(line), writer)
                 except Exception as error:  # of a newer package, or of no package of ours
-                    _logger.warning("a message is left out: %.1000r", error)
-        except (ValueError, OSError) as error:  # a line without end, or a rank that was killed
+                    _logger.warning("a message is ignored: %.1000r", error)
+        except (ValueError, OSError) as error:  # an endless line, or a rank that was killed
             _logger.warning("a rank's connection is closed: %s", error)
         finally:
             self._connections.discard(task)
             writer.close()
 
     async def _drain_connections(self) -> None:
-        """All writers are dead, so what they sent is here and each connection soon ends."""
+        """All writers have ended, so what they sent has arrived and each connection soon ends."""
         if self._connections:
             await asyncio.wait(self._connections, timeout=1.0)
         for task in self._connections:
@@ -295,11 +295,11 @@ class Supervision:
             try:
                 self._note_result(message)
             except Exception:
-                acknowledge()  # nobody could read it
+                acknowledge()  # no process could read it
                 raise
         if not self._telemetry.put(self._events.samples(message), acknowledge):
             self._num_dropped["shim"] = self._num_dropped.get("shim", 0) + message.num_samples
-            acknowledge()  # to be sent no more
+            acknowledge()  # not to be sent again
 
     def _take_progress(self, message: StepProgress, writer: asyncio.StreamWriter) -> None:
         if message.num_dropped:
@@ -322,7 +322,7 @@ class Supervision:
         }
         steps = [step for column in series.values() for step in column[0]]
         if not all(type(step) is int and 0 <= step <= MAX_ORDINAL for step in steps):
-            raise ValueError(f"a step is no whole number from 0 to {MAX_ORDINAL}")
+            raise ValueError(f"a step is not a whole number from 0 to {MAX_ORDINAL}")
         self.reported.take(series)
         self.reported_step = max(self.reported_step, *steps)
 
@@ -332,7 +332,7 @@ def has_notice(directory: Path) -> bool:
 
 
 def read_notice(directory: Path) -> StopNotice:
-    """The notice that is given; the default one where there is no valid file."""
+    """The current notice; the default one where there is no valid file."""
     try:
         content = read_bounded(directory / NOTICE, MAX_NOTICE_BYTES)
         return StopNotice.model_validate_json(content or b"")

@@ -1,9 +1,9 @@
-"""One producer per pod: sends records in order, and never gets in the way of training.
+"""One producer per pod: sends records in order, and never delays training.
 
 Records wait in a bounded queue. They are sent in batches; a batch that is not acknowledged within
-its time is sent again by a new producer (aiokafka's stays dead after some errors, and its batches
-never expire), so a record may arrive twice, never out of its order. Of heartbeats only the newest
-waits. While Kafka is unavailable, everything else here goes on.
+its time is sent again by a new producer (aiokafka's stays unusable after some errors, and its
+batches never expire), so a record may arrive twice, but never out of order. Only the newest
+heartbeat is queued. While Kafka is unavailable, the rest of the pod continues.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class _Waiting(NamedTuple):
 
 
 class Telemetry:
-    """The way from a pod to Kafka."""
+    """The connection of a pod to Kafka."""
 
     def __init__(self, access: KafkaAccess) -> None:
         self._access = access
@@ -44,7 +44,7 @@ class Telemetry:
         self._producer: Any = None
 
     def put(self, record: OutRecord, on_ack: Callable[[], None] | None = None) -> bool:
-        """Queue a record. False where it does not fit; it is dropped then."""
+        """Queue a record. False where it does not fit and is dropped."""
         size = len(record.value)
         if size > MAX_EVENT_BYTES or self._waiting_bytes + size > MAX_WAITING_BYTES:
             return False
@@ -70,7 +70,7 @@ class Telemetry:
                     await self._send_some()
                     pause = 0.1
                 self._idle.set()
-            except Exception as error:  # whatever it is, it must not end the pod
+            except Exception as error:  # no error may end the pod
                 _logger.info("Kafka is unavailable, trying again: %r", error)
                 await self._abandon()
                 await asyncio.sleep(pause)
@@ -78,7 +78,7 @@ class Telemetry:
                 self._wake.set()
 
     async def flush(self, seconds: float) -> bool:
-        """Wait until all is acknowledged; False when the time was over before."""
+        """Wait until everything is acknowledged; False on a timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -107,7 +107,8 @@ class Telemetry:
         ack: asyncio.Future[Any] = await producer.send(
             record.topic, value=record.value, key=record.key, headers=record.headers
         )
-        # An ack nobody awaits any more (after a time limit) must not be reported as lost.
+        # An acknowledgement that is no longer awaited (after a timeout) must not be reported as
+        # lost.
         ack.add_done_callback(lambda done: done.cancelled() or done.exception())
         return ack
 
