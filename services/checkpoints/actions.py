@@ -188,7 +188,7 @@ class Actions:
         log.info("checkpoint deleted", checkpoint_id=row.checkpoint_id, job_id=row.job_id)
 
     async def _confirm_deletion(self, intent: Intent) -> CheckpointRow | None:
-        """The checkpoint, if it may still be deleted: it may be pinned, or the last good one, by now.
+        """The checkpoint, if it may still be deleted: the facts may have changed.
 
         The state "deleting" is never reverted, because part of the checkpoint may be gone.
         """

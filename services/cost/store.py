@@ -20,7 +20,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at)
 """
-# The same statement updates the totals: a charge counts exactly once, or not at all.
+# The same statement updates the totals: a charge counts once, or not at all.
 _INSERT_CHARGE = """
 with new as (
     insert into charges
