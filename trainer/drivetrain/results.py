@@ -25,11 +25,15 @@ def write(directory: Path, step: int, last_and_best: LastAndBest) -> None:
 def write_atomically(path: Path, text: str) -> None:
     # A random name, so that no program in the pod can have put a pipe or a link there.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with temporary.open("x") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    try:
+        with temporary.open("x") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -7,6 +7,8 @@ the shim itself, which may still send what Kafka has not acknowledged yet.
 """
 
 import asyncio
+import errno
+import itertools
 import logging
 import os
 import signal
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 EXIT_NOT_OURS = 3
 MAX_RESULT_BYTES = 128 * 1024
+NUM_TRIES_TO_WRITE = 600  # one each second
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _logger = logging.getLogger("drivetrain.pod")
 
 
@@ -94,7 +98,7 @@ def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice:
     async def live() -> None:
         supervision = Supervision(spec, directory, ranks, listener)
         await supervision.watch(notice.is_given())
-        _write_end(directory, _end_of(spec, directory, supervision))
+        await write_end_once_there_is_room(directory, _end_of(spec, directory, supervision))
         await supervision.send_the_rest()
 
     asyncio.run(live())
@@ -133,6 +137,19 @@ def _result_of(directory: Path, seen: "Supervision") -> tuple[Result | None, str
     except (OSError, ValueError) as error:
         return None, f"result: {error}"
     return None, ""
+
+
+async def write_end_once_there_is_room(directory: Path, end: PodExit) -> None:
+    """A full disk must not make a lost pod of one that succeeded. Raises OSError in the end."""
+    for number in itertools.count(1):
+        try:
+            _write_end(directory, end)
+            return
+        except OSError as error:
+            if number == NUM_TRIES_TO_WRITE or error.errno not in _NO_ROOM:
+                raise
+            _logger.error("the pod's end is not written yet: %s", error)
+            await asyncio.sleep(1.0)
 
 
 def _write_end(directory: Path, end: PodExit) -> None:

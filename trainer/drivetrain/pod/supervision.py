@@ -42,7 +42,8 @@ from drivetrain_schemas.pods import PodSpec, RankExit, StopNotice
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
-LINGER_SECONDS = 600.0
+MIN_LINGER_SECONDS = 60.0
+MAX_LINGER_SECONDS = 600.0
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
 NOTICE = "stop.json"
 MAX_NOTICE_BYTES = 64 * 1024
@@ -76,6 +77,7 @@ class Supervision:
         self.notice: StopNotice | None = None
         self._is_notified = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
+        self._started_at = time.monotonic()
         self.reported = _standing(spec)
         self.reported_step = 0
         # The internal error because of which the pod had to be ended.
@@ -132,7 +134,8 @@ class Supervision:
         Nothing waits for this shim any more; a stop notice ends the wait.
         """
         assert self._sender is not None
-        rest = asyncio.create_task(self._telemetry.flush(LINGER_SECONDS))
+        seconds = linger_seconds(time.monotonic() - self._started_at)
+        rest = asyncio.create_task(self._telemetry.flush(seconds))
         notified = asyncio.create_task(self._is_notified.wait())
         await asyncio.wait({rest, notified}, return_when=asyncio.FIRST_COMPLETED)
         if not (rest.done() and rest.result()):
@@ -325,6 +328,15 @@ class Supervision:
             raise ValueError(f"a step is not a whole number from 0 to {MAX_ORDINAL}")
         self.reported.take(series)
         self.reported_step = max(self.reported_step, *steps)
+
+
+def linger_seconds(age: float) -> float:
+    """How long a shim of this age goes on sending: as long as it lived, within bounds.
+
+    Its slots may be granted again, and each shim has some 30 MB: while Kafka is unavailable, those
+    of short jobs must not become more and more.
+    """
+    return min(max(MIN_LINGER_SECONDS, age), MAX_LINGER_SECONDS)
 
 
 def has_notice(directory: Path) -> bool:
