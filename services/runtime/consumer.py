@@ -221,11 +221,12 @@ class Consumer:
         done: dict[Partition, int],
     ) -> None:
         """Handle the records of one partition in order; `done` is the offset reached."""
-        done[partition] = records[0].offset
+        first, withheld_at = records[0], self._crashes.withheld_at(partition)
+        done[partition] = first.offset if withheld_at is None else withheld_at
         try:
-            if self._crashes.must_park(partition, records[0]):
-                await self._park_deadly(partition, records[0])
-                done[partition] += 1
+            if self._crashes.must_park(partition, first):
+                await self._park_deadly(partition, first)
+                done[partition] = first.offset + 1
                 records = records[1:]
             while records and not stopping.is_set():
                 batch = records[: self._size(partition, records[0])]
@@ -238,7 +239,10 @@ class Consumer:
             if not is_temporary(error):
                 raise await self._failed_at(partition, done[partition], error) from error
             self._back_off(partition, done[partition], error)
-            await self._survived(partition)
+            if not self._crashes.must_park(partition, first):
+                await self._survived(partition)
+            elif withheld_at is not None:
+                self.source.withhold(partition)  # again: it is not parked yet
             return
         self._paused.pop(partition, None)
         if records:  # stopping: the rest is left to the next owner

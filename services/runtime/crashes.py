@@ -104,6 +104,13 @@ class CrashWatch:
             partition for partition, it in self._counted.items() if it.start is Start.ALONE
         )
 
+    def withheld_at(self, partition: Partition) -> int | None:
+        """Where the batch begins that is to be parked undecoded; its record has its last offset."""
+        counted = self._counted.get(partition)
+        if counted is None or counted.start is not Start.PARK_BATCH:
+            return None
+        return counted.position
+
     def must_park(self, partition: Partition, record: Record) -> bool:
         """True where this first record of the partition is to be parked."""
         counted = self._counted.get(partition)

@@ -1,12 +1,16 @@
 """Batches that end the process while they are fetched or decoded, before any record is known."""
 
+import asyncio
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from services.runtime.bus import Partition, Record
+from services.runtime.consumer import Consumer
+from services.runtime.errors import PostgresUnavailable
 from services.runtime.testing import InMemorySource
 from tests.conftest import OpenDatabase
 from tests.events import parked
@@ -66,6 +70,65 @@ async def test_a_batch_that_kills_its_reader_is_parked_undecoded_and_alone(
     )
     want = {*range(1, 6), *range(11, 16), *range(21, 26)} - {1 + place}
     assert set(await adder.heard()) == want
+
+
+@pytest_asyncio.fixture
+async def withheld(
+    database: OpenDatabase, deadly: set[tuple[Partition, int]], monkeypatch: pytest.MonkeyPatch
+) -> Adder:
+    """Its next start parks three records as one batch, which comes at its last offset, 2."""
+    adder = await make_adder(await database("cost"))
+    await say(adder.bus, 1, 2, 3)
+    deadly.add((Partition(TOPIC, 0), 0))
+    for _ in range(3):
+        await adder.crash(Killed)
+    take = InMemorySource._take
+
+    def take_whole(source: InMemorySource, *options: Any) -> Mapping[Partition, Sequence[Record]]:
+        taken = take(source, *options)
+        for partition, (first, *_) in taken.items():
+            if first.problem is not None:
+                source.seek(partition, 3)
+                return {partition: [replace(first, offset=2)]}
+        return taken
+
+    monkeypatch.setattr(InMemorySource, "_take", take_whole)
+    return adder
+
+
+async def test_a_batch_that_cannot_be_parked_yet_is_neither_read_nor_passed_over(
+    withheld: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = []
+    park = Consumer._park_deadly
+
+    async def fail_once(consumer: Consumer, partition: Partition, record: Record) -> None:
+        failures.append(record.offset)
+        if len(failures) == 1:
+            raise PostgresUnavailable("no connection")
+        await park(consumer, partition, record)
+
+    monkeypatch.setattr(Consumer, "_park_deadly", fail_once)
+    async with withheld.running() as task:
+        await until(lambda: task.done() or sum(withheld.committed().values()) == 3, withheld.clock)
+        assert not task.done()
+    (facts,) = await parked(withheld.database)
+    assert (facts["reason"], facts["offset"], failures) == ("crash_loop", "2", [2, 2])
+
+
+async def test_a_stop_before_a_batch_is_parked_passes_nothing_over(
+    withheld: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_parking = asyncio.Event()
+
+    async def hang(consumer: Consumer, partition: Partition, record: Record) -> None:
+        is_parking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Consumer, "_park_deadly", hang)
+    async with asyncio.timeout(20), withheld.running():
+        await is_parking.wait()
+    assert sum(withheld.committed().values()) == 0
 
 
 async def test_what_waits_beside_a_deadly_batch_is_never_blamed(
