@@ -20,6 +20,10 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 _GZIP_CONTAINER = 31
 _CHUNK_BYTES = 256 * 1024
+# Each member of gzip copies what follows it, each block of snappy takes a call; clients write one
+# member, and blocks of 1 KiB or more.
+_MAX_MEMBERS = 1_000
+_MAX_BLOCKS = MAX_BATCH_BYTES // 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 
@@ -48,7 +52,9 @@ def _too_large() -> CannotDecompress:
 def _gzip(packed: bytes, head: bytes) -> bytearray:
     unpacked = bytearray(head)
     end = len(head) + MAX_BATCH_BYTES
-    while packed:  # several members may follow each other
+    for _ in range(_MAX_MEMBERS):  # several members may follow each other
+        if not packed:
+            return unpacked
         member = zlib.decompressobj(_GZIP_CONTAINER)
         while not member.eof:
             chunk = member.decompress(packed, _CHUNK_BYTES)
@@ -59,7 +65,7 @@ def _gzip(packed: bytes, head: bytes) -> bytearray:
             if not chunk and not packed and not member.eof:
                 raise CannotDecompress("gzip: the data is cut off")
         packed = member.unused_data
-    return unpacked
+    raise CannotDecompress(f"gzip: more than {_MAX_MEMBERS} members")
 
 
 def _snappy(packed: bytes, head: bytes) -> bytearray:
@@ -69,14 +75,16 @@ def _snappy(packed: bytes, head: bytes) -> bytearray:
         _snappy_block(packed, unpacked, end)
         return unpacked
     position = _XERIAL_HEADER_BYTES
-    while position < len(packed):
+    for _ in range(_MAX_BLOCKS):
+        if position >= len(packed):
+            return unpacked
         (length,) = struct.unpack_from(">i", packed, position)
         position += 4
         if length <= 0 or position + length > len(packed):
             raise CannotDecompress("snappy: a block is cut off")
         _snappy_block(packed[position : position + length], unpacked, end)
         position += length
-    return unpacked
+    raise CannotDecompress(f"snappy: more than {_MAX_BLOCKS} blocks")
 
 
 def _snappy_block(packed: bytes, unpacked: bytearray, end: int) -> None:
