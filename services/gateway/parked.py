@@ -245,7 +245,7 @@ def _time(text: str | None, record: Record) -> datetime:
         moment = datetime.fromisoformat(text or "")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        return datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        return record.appended_at
 
 
 def _whole(text: str | None) -> int | None:

@@ -6,10 +6,14 @@ contract suite runs on both.
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
 from services.runtime.errors import TemporaryError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 class Partition(NamedTuple):
@@ -35,6 +39,11 @@ class Record:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     problem: str | None = None
+
+    @property
+    def appended_at(self) -> datetime:
+        """The broker's time, or the sender's, which may be any, where a topic takes that."""
+        return _EPOCH + timedelta(milliseconds=min(max(self.timestamp_ms, 0), _LAST_MS))
 
 
 @dataclass(frozen=True, slots=True)

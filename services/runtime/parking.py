@@ -95,8 +95,7 @@ def original(record: Record, now: datetime) -> OutRecord:
         place = [topic, parked_fact(record, "partition"), parked_fact(record, "offset")]
         raise NotReplayable(f"too large to be parked; it was read at {'/'.join(place)}")
     # The broker's time: it cannot be wrong by a header.
-    parked_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-    refusal = replay_refusal(topic, parked_at, now)
+    refusal = replay_refusal(topic, record.appended_at, now)
     if refusal is not None:
         raise NotReplayable(refusal)
     headers = (*_own_headers(record.headers), replay_header(parked_fact(record, "id")))

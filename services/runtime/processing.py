@@ -9,7 +9,6 @@ cannot be read is parked by the one service that the topic names for it, and ski
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, cast
@@ -31,6 +30,7 @@ from services.runtime.bus import Record
 from services.runtime.errors import PlatformError
 from services.runtime.instruments import DUPLICATES, HANDLED, PARKED, SKIPPED
 from services.runtime.parking import InvalidRecord, park
+from services.runtime.retention import CLOCK_MARGIN
 from services.runtime.transaction import Tx
 
 log = logs.get()
@@ -73,7 +73,7 @@ select digest, $3, $4, "offset"
 from unnest($1::bytea[], $2::bigint[], $5::timestamptz[]) as new (digest, "offset", appended_at)
 where not exists (
     select 1 from inbox_floor floor where floor.topic = $3 and floor.partition = $4
-        and new."offset" < floor."offset" and new.appended_at <= floor.handled_until)
+        and new."offset" < floor."offset" and new.appended_at <= floor.handled_until + $6::interval)
 on conflict do nothing returning digest
 """
 _FORGET = "delete from inbox where digest = $1"
@@ -273,7 +273,8 @@ async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
         [items[place].record.offset for place in firsts.values()],
         record.topic,
         record.partition,
-        [_appended_at(items[place].record) for place in firsts.values()],
+        [items[place].record.appended_at for place in firsts.values()],
+        CLOCK_MARGIN,
     )
     new = {firsts[row["digest"]] for row in rows}
     kept: list[_Item] = []
@@ -294,10 +295,6 @@ def _digest(item: _Accepted | _Refused) -> bytes:
 def inbox_digest(source: str, event_id: str) -> bytes:
     """The inbox key of an event. No attribute holds NUL."""
     return hashlib.sha256(f"{source}\0{event_id}".encode()).digest()
-
-
-def _appended_at(record: Record) -> datetime:
-    return datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
 
 
 def _type(item: _Accepted | _Refused) -> str:

@@ -15,9 +15,11 @@ Heartbeats, samples and logs have no inbox row: their handlers are idempotent by
 A record of a topic that is kept for ever can be read again at any time: a group whose offsets are
 lost starts at the earliest record. So before inbox rows are deleted, `inbox_floor` notes how far
 each partition was handled: a record before that offset, appended before that time, was handled. (A
-topic that was deleted and created again has small offsets, but later times.) A record that appears
-again at a *later* offset is a replay of a parked record, or a row that the relay sends again: the
-first is refused after half of that time (`replay_refusal`), the second happens within an outage.
+topic that was deleted and created again has small offsets, but later times; `CLOCK_MARGIN` is for a
+broker whose clock is ahead of Postgres's, and far less than the time a row is kept.) A record that
+appears again at a *later* offset is a replay of a parked record, or a row that the relay sends
+again: the first is refused after half of that time (`replay_refusal`), the second happens within an
+outage.
 
 A service adds rules for its own tables (`Service.retention`).
 """
@@ -40,6 +42,7 @@ log = logs.get()
 KEEP = timedelta(days=90)
 # Topics that pods write: many records, each kept for a short time.
 MARGIN = timedelta(days=7)
+CLOCK_MARGIN = timedelta(days=1)
 PASS_SECONDS = 600.0
 STEP_SECONDS = 0.05
 STEP_ROWS = 5_000

@@ -137,6 +137,29 @@ async def test_a_topic_that_was_created_again_is_read_from_its_start(
     assert await reader.read(*new) == []
 
 
+@pytest.mark.parametrize("ahead", [timedelta(seconds=1), timedelta(hours=23)])
+async def test_a_broker_whose_clock_is_ahead_makes_nothing_new(
+    database: OpenDatabase, ahead: timedelta
+) -> None:
+    db = await database("cost")
+    reader = Reader(db)
+    read = records(1, 2, appended_at=datetime.now(UTC) - KEEP + ahead)
+    await reader.read(*read)
+    async with db.connection() as connection:
+        await age(connection, "inbox", "handled_at", KEEP)
+    await Retention(db, "drivetrain.", ManualClock()).prune()
+    assert await count(db, "inbox") == 0
+    assert await reader.read(*read) == []
+
+
+@pytest.mark.parametrize("timestamp_ms", [-(2**63), -1, 2**63 - 1])
+async def test_a_record_may_claim_any_time(database: OpenDatabase, timestamp_ms: int) -> None:
+    """Where a topic takes the sender's time."""
+    reader = Reader(await database("cost"))
+    (record,) = records(1)
+    assert await reader.read(replace(record, timestamp_ms=timestamp_ms)) == [1]
+
+
 async def test_refused_rows_of_the_outbox_go_and_rows_that_wait_stay(
     database: OpenDatabase,
 ) -> None:
