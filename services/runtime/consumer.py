@@ -28,6 +28,9 @@ POLL_SECONDS = 1.0
 BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 RETRY_SECONDS = 1.0
 ABANDON_SECONDS = 2.0
+# A batch that takes longer is done one by one: the watchdog would end the process for it, and the
+# next process would begin the same batch.
+BATCH_SECONDS = 30.0
 NONE: frozenset[Partition] = frozenset()
 
 
@@ -264,7 +267,8 @@ class Consumer:
         try:
             work = self._processor.plan(batch)
             if work is not None:
-                await self._transact(work)
+                async with asyncio.timeout(BATCH_SECONDS if len(batch) > 1 else None):
+                    await self._transact(work)
         except Exception as error:
             if len(batch) > 1:
                 self._one_by_one[partition] = batch[-1].offset + 1

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event, InvalidPayload
+from services.runtime import consumer as consumer_module
 from services.runtime.bus import OutRecord, Record
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
@@ -222,3 +223,23 @@ async def test_an_id_that_a_parked_request_leaves_free_is_not_lost_in_its_batch(
             await process(folder.processor(), tx, record)
     assert folder.batches == [[1]]
     assert len(await parked(folder.database)) == 1
+
+
+async def test_a_batch_that_takes_too_long_is_done_one_by_one(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_module, "BATCH_SECONDS", 0.05)
+    adder = await make_adder(await database("cost"))
+    await say(adder.bus, 1, 2, 3)
+    tries: list[int] = []
+
+    async def slow_at_first(amount: int) -> None:
+        tries.append(amount)
+        if tries == [1, 2]:
+            await asyncio.Event().wait()
+
+    adder.misbehave = slow_at_first
+    async with adder.running():
+        await until(lambda: sum(adder.committed().values()) == 3, adder.clock)
+    assert tries == [1, 2, 1, 2, 3]
+    assert await adder.heard() == [1, 2, 3]
