@@ -1,4 +1,4 @@
-"""Bad input, by every way in: a clear answer that names the field, and nothing stops."""
+"""Bad input to every interface: a clear error that names the field, and nothing stops."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ BAD_SPECS = [
     pytest.param({"max_steps": -1}, "max_steps", id="a negative number"),
     pytest.param({"max_steps": 10**30}, "max_steps", id="an absurd number"),
     pytest.param({"resources": {"devices": 0}}, "resources.devices", id="no device"),
-    pytest.param({"resources": {"devices": 1000}}, "devices", id="more devices than the pool owns"),
+    pytest.param({"resources": {"devices": 1000}}, "devices", id="more devices than the pool has"),
     pytest.param({"command": None}, "command", id="no command"),
     pytest.param({"command": "python train.py"}, "code", id="a script without code"),
     pytest.param({"name": "n" * 100}, "name", id="a name too long"),
@@ -122,7 +122,7 @@ def test_rest_refuses_a_megabyte(platform: StandalonePlatform) -> None:
 
 
 @pytest.mark.parametrize(("changes", "field"), BAD_SPECS)
-def test_an_event_is_answered_by_a_rejection(
+def test_a_refused_event_gets_a_rejection(
     platform: StandalonePlatform, changes: dict[str, Any], field: str
 ) -> None:
     request_id = f"bad-{uuid.uuid4().hex}"
@@ -258,4 +258,4 @@ async def answer_to(platform: StandalonePlatform, event_id: str) -> dict[str, An
                         return data
     finally:
         await consumer.stop()
-    raise AssertionError("no answer")
+    raise AssertionError("no reply")

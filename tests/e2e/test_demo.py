@@ -1,4 +1,4 @@
-"""The README's first command, as a newcomer types it."""
+"""The first command in the README."""
 
 import os
 import re

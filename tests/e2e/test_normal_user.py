@@ -1,4 +1,4 @@
-"""The platform needs no root: where the tests run as root, it is started once as somebody else."""
+"""The platform needs no root: if the tests run as root, it is started once as another user."""
 
 import os
 import pwd
@@ -21,13 +21,13 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-# Root's own interpreter may lie where nobody else may go; another of the same version will do.
+# Other users may not be able to read root's interpreter; any of the same version can be used.
 INTERPRETERS = (
     os.path.realpath(sys.executable),
     f"/usr/bin/{VERSION}",
     f"/usr/local/bin/{VERSION}",
 )
-# Its own start is no proof: setpriv still has root's rights when it looks for the program.
+# Starting it proves nothing: setpriv still has root's rights when it executes the program.
 NEEDED = """
 import aiokafka, asyncpg, drivetrain, drivetrain_schemas, pydantic, services, subprocess, sys, torch
 subprocess.run([sys.executable, "-c", ""], check=True)
@@ -36,7 +36,7 @@ subprocess.run([sys.executable, "-c", ""], check=True)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Nobody's own, with the Java archives in it, outside of what only root may enter."""
+    """A directory of the user nobody with the Java archives, outside of root's directories."""
     made = Path(tempfile.mkdtemp(prefix="drivetrain-user-"))
     try:
         if default_cache().is_dir():
@@ -50,7 +50,7 @@ def folder() -> Iterator[Path]:
 
 
 def interpreter_of(user: pwd.struct_passwd, environment: dict[str, str]) -> tuple[str, ...]:
-    """A command that runs our packages as this user; skips where there is none."""
+    """A command that runs our packages as this user; skips if there is none."""
     said = "setpriv is missing"
     become = (f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--")
     for path in INTERPRETERS if shutil.which("setpriv") else ():

@@ -1,4 +1,4 @@
-"""The platform on a Kafka, a Postgres and an S3 that are not its own, as the README tells it."""
+"""The platform with an external Kafka, Postgres and S3, as described in the README."""
 
 import json
 import secrets
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 300)
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def postgres_database(postgres_dsn: str) -> AsyncIterator[str]:
-    """A database of its own, since services name their schemas."""
+    """A separate database, because the schemas have fixed names."""
     connection = await asyncpg.connect(postgres_dsn)
     name = f"outside_{secrets.token_hex(4)}"
     await connection.execute(f'create database "{name}"')

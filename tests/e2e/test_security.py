@@ -105,7 +105,7 @@ def test_postgres_refuses_a_client_without_the_password(platform: StandalonePlat
 def intrusion(
     platform: StandalonePlatform, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What a job could do that tries all it can with what it is given."""
+    """What a job can do with everything it is given."""
     report = tmp_path_factory.mktemp("intruder") / "report.json"
     job = TrainingJob.submit(
         platform,
@@ -150,7 +150,7 @@ def test_a_job_cannot_log_in_to_postgres(intrusion: dict[str, Any]) -> None:
 @pytest.mark.parametrize("user", ["pod", "client"])
 @pytest.mark.parametrize("name", ["charge.recorded", "job.succeeded", "node.registered"])
 def test_a_forged_event_is_refused(platform: StandalonePlatform, user: str, name: str) -> None:
-    """Valid to the last field, as its service would write it, with the credential of another."""
+    """A valid event of a service, written with the credential of another one."""
     record = json.loads((GOLDEN / f"{name}.v1.json").read_text())
     headers = [(key, text.encode()) for key, text in record["headers"].items()]
     # The golden record's node is one of this platform's.
@@ -196,7 +196,7 @@ def test_the_api_refuses_a_client_without_the_token(platform: StandalonePlatform
 
 @contextmanager
 def browser_session(platform: StandalonePlatform) -> Iterator[tuple[str, httpx.Client]]:
-    """A browser's session, by the one-time link."""
+    """A browser session from the one-time link."""
     with platform.client() as client:
         link = client.post("/v1/login-links").json()["url"]
     url = platform.connection["gateway_url"]
@@ -225,7 +225,7 @@ def test_a_login_link_works_once(platform: StandalonePlatform) -> None:
 def test_a_forged_browser_request_is_refused(
     platform: StandalonePlatform, headers: dict[str, str]
 ) -> None:
-    """The user's browser sends the cookie along; the request is another site's all the same."""
+    """The browser sends the cookie, but the request comes from another site."""
     with browser_session(platform) as (_, browser):
         assert browser.post("/v1/jobs", json=SPEC, headers=headers).status_code == 403
         body = json.dumps(SPEC)

@@ -1,4 +1,4 @@
-"""An undisturbed job to compare with, and what must hold after every failure."""
+"""An uninterrupted job to compare with, and the checks after every failure."""
 
 import asyncio
 import secrets
@@ -14,7 +14,7 @@ from tests.training_job import TrainingJob
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a job gives that nothing happened to."""
+    """The results of a job without failures."""
 
     losses: dict[int, float]
     weights: dict[str, bytes]
@@ -43,7 +43,7 @@ def submit(platform: StandalonePlatform, reference: Reference) -> Submit:
 
 @pytest.fixture
 def check_all(platform: StandalonePlatform, reference: Reference) -> CheckAll:
-    """After the failure: the job succeeds once, and nothing is lost, doubled or left."""
+    """After the failure: the job succeeds once, and nothing is lost, duplicated or left."""
 
     def check(job: TrainingJob, *, attempts: int) -> None:
         state = job.wait_final()

@@ -1,4 +1,4 @@
-"""What must hold after every failure, checked from the raw bytes on the topics and in the store.
+"""The checks after every failure, from the raw bytes on the topics and in the store.
 
 Independent on purpose: nothing here imports the platform's own decoding, pricing or restoring.
 """
@@ -38,7 +38,7 @@ class RawEvent:
 
 
 async def read_raw(platform: StandalonePlatform, topics: Iterable[str] = TOPICS) -> list[RawEvent]:
-    """Everything on the topics, each event once (the first time it stands there)."""
+    """Everything on the topics, each event once (its first occurrence)."""
     kafka = platform.admin["kafka"]
     consumer = AIOKafkaConsumer(
         bootstrap_servers=kafka["bootstrap_servers"],
@@ -103,9 +103,9 @@ def check_slots(events: list[RawEvent], job_id: str) -> None:
 
 
 def check_charges(events: list[RawEvent], job_id: str) -> int:
-    """What was charged for the job, recomputed by the rule in services/cost/README.md.
+    """The charges of the job, recomputed by the rule in services/cost/README.md.
 
-    From the grant to `paid_ends_at` the owner pays, from there to the release the platform.
+    The owner pays from the grant to `paid_ends_at`; the time until the release is the platform's.
     """
     want: dict[str, tuple[int, int]] = {}
     for event in events:
@@ -135,7 +135,7 @@ def check_charges(events: list[RawEvent], job_id: str) -> int:
 
 
 def check_paid_ends(platform: StandalonePlatform, events: list[RawEvent], job_id: str) -> None:
-    """Nobody paid for longer than a pod ran, as its `exit.json` tells it (sighted 1 s later)."""
+    """No charge exceeds the time a pod ran by its `exit.json` (checked up to 1 s later)."""
     for event in events:
         if event.type != "allocation.released" or event.data["job_id"] != job_id:
             continue
@@ -147,9 +147,9 @@ def check_paid_ends(platform: StandalonePlatform, events: list[RawEvent], job_id
 
 
 def check_losses(job: TrainingJob, reference: dict[int, float] | None) -> dict[int, float]:
-    """Every step's loss is there once (and is that of the undisturbed job).
+    """Every step's loss exists once (and equals that of the uninterrupted job).
 
-    Samples may come after the job's end: a pod goes on sending what Kafka had not taken.
+    Samples may arrive after the job's end: a pod continues to send what Kafka had not accepted.
     """
 
     def complete() -> dict[str, list[Any]] | None:

@@ -1,4 +1,4 @@
-"""The failures, each caused for real. A strike takes the platform and a training job."""
+"""The failures, each a real one. A strike gets the platform and a training job."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def kill_part_during(
 ) -> None:
     """Kill one part of the platform: the same ranks make steps while it is down.
 
-    `meanwhile` is begun right after the kill and does not wait.
+    `meanwhile` is called right after the kill and does not wait.
     """
     ranks, step = job.ranks(), job.step()
     assert step < STRIKE_BEFORE, f"struck too late: step {step}"

@@ -1,6 +1,6 @@
-"""One tour of failures within one platform; `make test-faults` runs every scenario.
+"""A series of failures on one platform; `make test-faults` runs every scenario.
 
-The stops stand alone: any order will do.
+The tests are independent and run in any order.
 """
 
 import pytest
@@ -20,7 +20,7 @@ def test_every_service_is_killed_in_one_job(submit: Submit, check_all: CheckAll)
 
 
 @pytest.mark.parametrize("part", ["kafka", "postgres"])
-def test_what_all_stand_on_is_killed(part: str, submit: Submit, check_all: CheckAll) -> None:
+def test_the_infrastructure_is_killed(part: str, submit: Submit, check_all: CheckAll) -> None:
     job = submit()
     job.wait_for_strike()
     strikes.kill_part_during(job, part)

@@ -1,4 +1,4 @@
-"""A warm template and pods that leave nothing behind."""
+"""A warm template, and pods that are cleaned up."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Pods started by hand: a directory with a spec, a shim cold or from a template, no scheduler."""
+"""Pods started without a scheduler: a directory with a spec, a shim, cold or from a template."""
 
 import json
 import os
@@ -96,7 +96,7 @@ class Pod:
         (self.directory / "spec.json").write_text(self.spec.model_dump_json(exclude_none=True))
 
     def start_cold(self, *program: str) -> None:
-        """`program` stands in for the shim's own."""
+        """`program` replaces the shim's own."""
         with (self.directory / "launch.log").open("ab") as output:
             self.process = subprocess.Popen(
                 [

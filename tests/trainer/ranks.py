@@ -1,4 +1,4 @@
-"""Starts the ranks of a script the way torchrun would, and waits for them."""
+"""Starts the ranks of a script as torchrun does, and waits for them."""
 
 import os
 import socket

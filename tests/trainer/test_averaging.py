@@ -1,4 +1,4 @@
-"""Two ranks train as one process of plain PyTorch does on their batches put together."""
+"""Two ranks train like one process of plain PyTorch on their combined batches."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Archives are data from outside."""
+"""Archives are untrusted data."""
 
 import gzip
 import hashlib
@@ -50,7 +50,7 @@ def test_files_are_unpacked(tmp_path: Path) -> None:
         pytest.param(member("pipe", 0, type=tarfile.FIFOTYPE), id="pipe"),
     ],
 )
-def test_what_would_reach_outside_is_refused(tmp_path: Path, evil: tarfile.TarInfo) -> None:
+def test_paths_outside_the_directory_are_refused(tmp_path: Path, evil: tarfile.TarInfo) -> None:
     target = tmp_path / "deep" / "code"
     with pytest.raises(code.InvalidCode):
         code.unpack(archive(evil), target)
@@ -58,13 +58,13 @@ def test_what_would_reach_outside_is_refused(tmp_path: Path, evil: tarfile.TarIn
     assert not (tmp_path / "deep" / "outside").exists()
 
 
-def test_an_absolute_name_stays_inside(tmp_path: Path) -> None:
+def test_an_absolute_path_is_unpacked_inside_the_directory(tmp_path: Path) -> None:
     code.unpack(archive(member("/train.py")), tmp_path / "code")
     assert (tmp_path / "code" / "train.py").exists()
 
 
 def headers_without_end() -> bytes:
-    """Each header says that the next one's name is long, and no member ever comes."""
+    """Each header announces a long name for the next one, and there is no member."""
     long_name = tarfile.TarInfo("././@LongLink")
     long_name.type = tarfile.GNUTYPE_LONGNAME
     long_name.size = 1
@@ -82,12 +82,14 @@ def headers_without_end() -> bytes:
         pytest.param(headers_without_end(), id="headers without end"),
     ],
 )
-def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(code.InvalidCode):
         code.unpack(data, tmp_path / "code")
 
 
-def test_what_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_unpacks_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(code, "MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(code.InvalidCode, match="1000 bytes"):
         code.unpack(archive(member("a", 600), member("b", 600)), tmp_path / "code")
@@ -116,7 +118,7 @@ def put(path: Path) -> Code:
     return Code(uri=path.as_uri(), sha256=hashlib.sha256(data).hexdigest())
 
 
-def test_code_comes_from_the_object_store_or_a_place_that_is_named(tmp_path: Path, store: Path):
+def test_code_comes_from_the_object_store_or_an_allowed_location(tmp_path: Path, store: Path):
     inside, outside = put(store / "code/a.tar.gz"), put(tmp_path / "builds/b.tar.gz")
     code.fetch(inside, spec_of(store), tmp_path / "first")
     code.fetch(outside, spec_of(store, (tmp_path / "builds").as_uri()), tmp_path / "second")
@@ -135,7 +137,7 @@ def test_code_comes_from_the_object_store_or_a_place_that_is_named(tmp_path: Pat
         "s3://elsewhere/code.tar.gz",
     ],
 )
-def test_any_other_place_is_refused_unread(
+def test_any_other_location_is_refused_without_reading(
     tmp_path: Path, store: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "secret")

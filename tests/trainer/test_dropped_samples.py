@@ -1,4 +1,4 @@
-"""What the shim has no room for is counted sample by sample, and its heartbeats say it."""
+"""Samples that the shim cannot buffer are counted one by one and reported in heartbeats."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The examples are what they say: the script runs by itself, and the specs fit it."""
+"""The examples work: the script runs on its own, and the specs match it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A fetch of code that hangs: it is heard of, it can be stopped, and it ends."""
+"""Fetching code that hangs: it is reported, it can be stopped, and it ends."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,11 +28,11 @@ shim.run_pod(Path(sys.argv[-1]), is_warm=False)
 
 @pytest.fixture
 def endless(tmp_path: Path) -> dict[str, str]:
-    """Code whose bytes never come."""
+    """Code whose bytes never arrive."""
     return {"uri": (tmp_path / "objects/code").as_uri(), "sha256": "0" * 64}
 
 
-def test_a_fetch_that_hangs_is_heard_of_and_ends(
+def test_a_fetch_that_hangs_is_reported_and_ends(
     make_pod: MakePod, endless: dict[str, str]
 ) -> None:
     pod = make_pod(command=["true"], code=endless)
@@ -43,7 +43,7 @@ def test_a_fetch_that_hangs_is_heard_of_and_ends(
     assert '"phase":"starting"' in (pod.directory / "beats").read_text()
 
 
-@pytest.mark.parametrize("is_signalled", [True, False], ids=["signal", "file alone"])
+@pytest.mark.parametrize("is_signalled", [True, False], ids=["signal", "file only"])
 def test_a_fetch_that_hangs_is_stopped(
     make_pod: MakePod, endless: dict[str, str], is_signalled: bool
 ) -> None:

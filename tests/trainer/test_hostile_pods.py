@@ -1,4 +1,4 @@
-"""What a job's own programs may say and write without harming the end of their pod."""
+"""Messages and files of a job's own programs that must not disturb the end of their pod."""
 
 import json
 import os
@@ -40,21 +40,21 @@ def progress(**fields: object) -> bytes:
 
 SCORE = samples({"score": {"steps": [7], "values": [0.5]}}, batch=9)
 SAID = {
-    "more steps than anybody counts": progress(max_steps=2**63 - 1),
+    "too many steps": progress(max_steps=2**63 - 1),
     "steps below zero": progress(max_steps=-1),
     "a step in nanoseconds": progress(step=1_700_000_000_000_000_000),
     "an epoch out of range": progress(epoch=2**62),
     "a number of many digits": progress(step=10**400).replace(b'"step": 1,', b""),
     "a reported step in nanoseconds": samples({"loss": {"steps": [1.7e18], "values": [0.3]}}),
     "a reported step out of range": samples({"loss": {"steps": [2**60], "values": [0.3]}}),
-    "columns that are none": samples([1]),
+    "invalid columns": samples([1]),
     "columns in columns": samples(0).replace(b'"columns": 0', b'"columns": ' + b"[" * 10**5),
     "nesting without end": b"[" * 100_000,
 }
 
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID.keys())
-def test_a_message_out_of_range_is_left_out_and_the_next_one_counts(
+def test_a_message_out_of_range_is_skipped_and_the_next_one_handled(
     make_pod: MakePod, tmp_path: Path, said: bytes
 ) -> None:
     (tmp_path / "said").write_bytes(said + b"\n" + SCORE + b"\n")
@@ -77,7 +77,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN.keys())
-def test_a_result_that_does_not_fit_is_left_out_and_it_is_said(
+def test_an_invalid_result_is_left_out_and_reported(
     make_pod: MakePod, tmp_path: Path, written: str
 ) -> None:
     (tmp_path / "written").write_text(written)
@@ -90,13 +90,13 @@ def test_a_result_that_does_not_fit_is_left_out_and_it_is_said(
     assert "the result is not kept" in pod.launch_log
 
 
-def test_a_pipe_for_a_result_holds_nobody_up(make_pod: MakePod) -> None:
+def test_a_pipe_as_result_does_not_block(make_pod: MakePod) -> None:
     pod = make_pod(command=["sh", "-c", 'mkfifo "$DRIVETRAIN_POD_DIRECTORY/result.json"'])
     pod.start_cold()
     assert pod.wait_for_exit().outcome == "succeeded"
 
 
-def test_a_shim_that_cannot_watch_any_more_ends_its_pod_and_says_so(make_pod: MakePod) -> None:
+def test_a_shim_that_cannot_supervise_ends_its_pod_and_reports_it(make_pod: MakePod) -> None:
     broken = (
         "import sys; from pathlib import Path; from drivetrain.pod import shim, supervision\n"
         "def fail(*_): raise RuntimeError('planted')\n"
@@ -111,7 +111,7 @@ def test_a_shim_that_cannot_watch_any_more_ends_its_pod_and_says_so(make_pod: Ma
     assert [rank.signal for rank in end.ranks] == [9]
 
 
-def test_a_notice_whose_signal_was_lost_is_heard(make_pod: MakePod) -> None:
+def test_a_notice_is_received_without_its_signal(make_pod: MakePod) -> None:
     pod = make_pod(
         command=["sh", "-c", "trap 'exit 75' TERM; echo up; while :; do sleep 0.1; done"]
     )
@@ -135,7 +135,7 @@ KINDS = [os.mkfifo, Path.mkdir, make_endless, make_sparse]
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_anything_in_place_of_a_stop_notice_stops_the_pod_and_holds_nobody_up(
+def test_anything_in_place_of_a_stop_notice_stops_the_pod_without_blocking(
     make_pod: MakePod, make: Callable[[Path], None]
 ) -> None:
     pod = make_pod(
@@ -150,10 +150,10 @@ def test_anything_in_place_of_a_stop_notice_stops_the_pod_and_holds_nobody_up(
 
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("name", ["log", "result.json"])
-def test_anything_in_place_of_a_file_that_the_shim_uses_holds_nobody_up(
+def test_anything_in_place_of_a_file_of_the_shim_does_not_block(
     make_pod: MakePod, make: Callable[[Path], None], name: str
 ) -> None:
-    """The log is opened after the ranks were started, so they may come first."""
+    """The log is opened after the ranks were started, so they may create it first."""
     pod = make_pod(command=["echo", "said"])
     make(pod.directory / name)
     pod.start_cold()

@@ -37,6 +37,6 @@ def test_the_public_names_are_those_that_are_listed() -> None:
     assert public - {"TYPE_CHECKING"} == set(drivetrain.__all__)
 
 
-def test_a_name_that_is_none_is_no_attribute() -> None:
+def test_an_unknown_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Runn'"):
         _ = drivetrain.Runn

@@ -1,4 +1,4 @@
-"""A pass over the data goes on at any batch, with the order it had."""
+"""A pass over the data continues at any batch, in the same order."""
 
 import random
 
@@ -44,7 +44,7 @@ class Draws:
 
 
 class Shuffle(Sampler):
-    """A sampler of the user's own, without a generator."""
+    """A custom sampler without a generator."""
 
     def __init__(self) -> None:
         pass
@@ -57,7 +57,7 @@ class Shuffle(Sampler):
 
 
 class ShuffledBatches(Shuffle):
-    """Draws as it goes."""
+    """Draws during iteration."""
 
     def __iter__(self):
         for _ in range(13):
@@ -106,7 +106,7 @@ def numbers(batches) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_pass_goes_on_after_any_batch(name: str) -> None:
+def test_a_pass_continues_after_any_batch(name: str) -> None:
     whole = BatchSource(LOADERS[name](), 1, seed=3)
     passes = [numbers(whole.start_pass(epoch, 0)) for epoch in (0, 1)]
     torch.manual_seed(random.randrange(2**32))  # the order comes from seed and epoch alone
@@ -143,7 +143,7 @@ def test_ranks_draw_different_streams() -> None:
     assert numbers(first.start_pass(0, 0)) != numbers(second.start_pass(0, 0))
 
 
-def test_the_script_may_walk_over_its_loader_by_itself() -> None:
+def test_the_script_may_iterate_over_its_loader_itself() -> None:
     loader = DataLoader(DATA, 4)
     source = BatchSource(loader, 1, seed=3)
     walk = source.start_pass(0, 5)
@@ -151,7 +151,7 @@ def test_the_script_may_walk_over_its_loader_by_itself() -> None:
     assert len(numbers(loader)) == len(loader) == 13
 
 
-def test_nothing_is_loaded_to_be_thrown_away() -> None:
+def test_no_data_is_loaded_and_discarded() -> None:
     loaded = []
 
     class Watched(TensorDataset):

@@ -1,4 +1,4 @@
-"""Pods with no scheduler and no Kafka: started cold and warm, struck at, and told to stop."""
+"""Pods without scheduler and Kafka: started cold and warm, killed, and stopped."""
 
 import hashlib
 import io
@@ -63,7 +63,7 @@ def test_a_pod_runs_once(make_pod: MakePod) -> None:
     assert pod.log.count("started") == 1
 
 
-def test_a_pod_whose_lock_is_held_is_left_alone(make_pod: MakePod) -> None:
+def test_a_pod_with_a_held_lock_is_not_started(make_pod: MakePod) -> None:
     import fcntl
 
     pod = make_pod(command=shell("echo started"))
@@ -127,7 +127,7 @@ def test_a_killed_rank_fails_the_pod_and_the_others_end(make_pod: MakePod) -> No
     assert end.last_log == "last words\n"
 
 
-def test_a_killed_training_rank_is_followed_by_a_resume(
+def test_training_resumes_after_a_killed_rank(
     make_pod: MakePod, template: Path, tmp_path: Path
 ) -> None:
     variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.02}
@@ -197,7 +197,7 @@ def test_a_killed_shim_leaves_no_exit_and_its_orphans_carry_the_marker(
 
 
 @pytest.mark.parametrize("is_warm", [False, True], ids=["cold", "warm"])
-def test_python_means_this_interpreter_with_the_job_s_files(
+def test_python_is_this_interpreter_with_the_jobs_files(
     make_pod: MakePod, template: Path, tmp_path: Path, is_warm: bool
 ) -> None:
     code = code_of(
@@ -218,7 +218,7 @@ def test_python_means_this_interpreter_with_the_job_s_files(
     assert end.detail == "rank 0 ended with exit code 4"
 
 
-def test_code_that_is_not_what_was_named_is_refused(make_pod: MakePod, tmp_path: Path) -> None:
+def test_code_with_another_digest_is_refused(make_pod: MakePod, tmp_path: Path) -> None:
     code = code_of(tmp_path, train__py="print('never')")
     pod = make_pod(command=["python", "train.py"], code=code | {"sha256": "0" * 64})
     pod.start_cold()
@@ -246,10 +246,10 @@ def test_values_reported_by_any_program_are_its_result(make_pod: MakePod) -> Non
     assert (end.result.best.value, end.result.best.step) == (0.9, 2)
 
 
-def test_unacknowledged_samples_travel_with_the_checkpoint(
+def test_unacknowledged_samples_are_saved_with_the_checkpoint(
     make_pod: MakePod, template: Path, tmp_path: Path
 ) -> None:
-    """Nobody acknowledges here, so every sample up to the checkpoint is in it, in whole batches."""
+    """Nothing is acknowledged here, so the checkpoint contains all samples so far, in batches."""
     pod = make_pod(command=TRAIN, environment={"WEIGHTS": tmp_path / "weights"})
     pod.start_warm(template)
     assert pod.wait_for_exit().outcome == "succeeded"
@@ -261,7 +261,7 @@ def test_unacknowledged_samples_travel_with_the_checkpoint(
     assert {batch["run_id"] for batch in samples} == {pod.spec.run_id}
 
 
-def test_a_pod_whose_telemetry_cannot_be_sent_ends_all_the_same(make_pod: MakePod) -> None:
+def test_a_pod_whose_telemetry_cannot_be_sent_still_ends(make_pod: MakePod) -> None:
     pod = make_pod(command=shell("echo said"))
     pod.start_cold()
     assert pod.wait_for_exit(seconds=30).outcome == "succeeded"

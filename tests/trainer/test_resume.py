@@ -1,4 +1,4 @@
-"""A run that was struck down goes on as if nothing had happened: equal weights, bit for bit."""
+"""A killed run continues with the same result: equal weights, bit for bit."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.trainer.ranks import train
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch.Tensor]]:
-    """The weights of undisturbed runs, by script and number of ranks."""
+    """The weights of uninterrupted runs, by script and number of ranks."""
     weights = {}
     for script, ranks in (("by_steps.py", 1), ("by_steps.py", 2), ("by_epochs.py", 2)):
         directory = tmp_path_factory.mktemp("undisturbed")
@@ -38,7 +38,7 @@ def assert_equal(weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tenso
         pytest.param("by_epochs.py", 2, 8, 1, 6, 0, id="by epochs, accumulating, within a pass"),
     ],
 )
-def test_weights_after_a_kill_equal_those_of_an_undisturbed_run(
+def test_weights_after_a_kill_equal_those_of_an_uninterrupted_run(
     undisturbed, tmp_path: Path, script, ranks, kill_at, kill_rank, least_step, workers
 ) -> None:
     variables = {"WEIGHTS": tmp_path / "weights", "WORKERS": workers}
@@ -55,7 +55,7 @@ def test_weights_after_a_kill_equal_those_of_an_undisturbed_run(
     assert_equal(torch.load(tmp_path / "weights"), undisturbed[f"{script}/{ranks}"])
 
 
-def test_ranks_stop_together_at_one_step_and_go_on_from_it(undisturbed, tmp_path: Path) -> None:
+def test_ranks_stop_at_the_same_step_and_continue_from_it(undisturbed, tmp_path: Path) -> None:
     variables = {"WEIGHTS": tmp_path / "weights"}
     stopped = train("by_steps.py", tmp_path, 2, STOP_AT=23, KILL_RANK=1, **variables)
     assert stopped.exit_codes == (75, 75), stopped.output
@@ -69,7 +69,7 @@ def test_ranks_stop_together_at_one_step_and_go_on_from_it(undisturbed, tmp_path
     assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/2"])
 
 
-def test_a_truncated_checkpoint_is_passed_over_and_it_is_said(undisturbed, tmp_path: Path) -> None:
+def test_a_truncated_checkpoint_is_skipped_and_reported(undisturbed, tmp_path: Path) -> None:
     variables = {"WEIGHTS": tmp_path / "weights"}
     train("by_steps.py", tmp_path, 1, KILL_AT=48, **variables)
     complete = sorted(tmp_path.glob("runs/by_steps/1/checkpoints/*/manifest.json"))
@@ -87,7 +87,7 @@ def test_a_truncated_checkpoint_is_passed_over_and_it_is_said(undisturbed, tmp_p
     assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/1"])
 
 
-def test_a_store_that_refuses_writes_for_a_while_does_not_stop_training(
+def test_a_store_that_temporarily_refuses_writes_does_not_stop_training(
     undisturbed, tmp_path: Path
 ) -> None:
     ended = train("failing_store.py", tmp_path, 1, WEIGHTS=tmp_path / "weights")

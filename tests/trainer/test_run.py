@@ -1,4 +1,4 @@
-"""`drivetrain.run` in one process: the loop, its ends, and what it tells."""
+"""`drivetrain.run` in one process: the loop, how it ends, and what it reports."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def samples(directory: Path) -> dict[str, dict[int, float]]:
 
 
 class State:
-    """Anything with a state."""
+    """An object with a state."""
 
     def __init__(self, value: object = 0) -> None:
         self.value = value
@@ -49,12 +49,12 @@ def test_steps_without_a_loader_are_numbers_from_one() -> None:
         assert [(number, run.step) for number in run.steps()] == [(1, 1), (2, 2), (3, 3)]
 
 
-def test_steps_go_round_the_loader_until_max_steps() -> None:
+def test_steps_repeat_the_loader_until_max_steps() -> None:
     with drivetrain.run(max_steps=5) as run:
         assert list(run.steps(["a", "b"])) == ["a", "b", "a", "b", "a"]
 
 
-def test_steps_need_an_end_and_data() -> None:
+def test_steps_need_max_steps_and_data() -> None:
     with (
         pytest.raises(drivetrain.DrivetrainError, match="max_steps"),
         drivetrain.run() as run,
@@ -83,7 +83,7 @@ def test_epochs_with_accumulation_give_the_rest_of_a_pass_as_well() -> None:
     ]
 
 
-def test_advance_is_the_boundary_of_loops_that_are_not_ours() -> None:
+def test_advance_is_the_boundary_of_a_scripts_own_loop() -> None:
     with drivetrain.run(checkpoint_every_steps=2) as run:
         run.resume(state=State())
         for _ in range(5):
@@ -92,7 +92,7 @@ def test_advance_is_the_boundary_of_loops_that_are_not_ours() -> None:
     assert len(list(Path("runs/script/1/checkpoints").glob("*-s*5-*/manifest.json"))) == 1
 
 
-def test_a_loop_that_is_not_ours_draws_the_same_numbers_after_a_resume() -> None:
+def test_a_scripts_own_loop_draws_the_same_numbers_after_a_resume() -> None:
     def train(steps: int) -> list[float]:
         drawn = []
         with drivetrain.run(max_steps=6) as run:
@@ -110,7 +110,7 @@ def test_a_loop_that_is_not_ours_draws_the_same_numbers_after_a_resume() -> None
     assert train(0) == whole[2:]
 
 
-def test_what_is_logged_carries_its_step_and_survives_changing_the_tensor() -> None:
+def test_logged_values_keep_their_step_when_the_tensor_changes() -> None:
     total = torch.zeros(())
     with drivetrain.run(max_steps=3) as run:
         for _ in run.steps():
@@ -132,7 +132,7 @@ def train_until_stopped(state: State, at: int = 1, **names: State) -> None:
         pytest.fail("code after the loop runs only when training is complete")
 
 
-def test_an_interrupted_run_exits_with_75_and_goes_on_where_it_was() -> None:
+def test_an_interrupted_run_exits_with_75_and_continues_where_it_stopped() -> None:
     with pytest.raises(SystemExit) as end:
         train_until_stopped(State(), at=40)
     assert end.value.code == 75
@@ -158,7 +158,7 @@ def test_interrupted_passes_through_a_script_that_catches_exceptions() -> None:
         train()
 
 
-def test_an_error_of_the_script_is_its_own_and_writes_no_checkpoint() -> None:
+def test_an_error_of_the_script_is_raised_and_writes_no_checkpoint() -> None:
     def train() -> None:
         with drivetrain.run(max_steps=10, checkpoint_every_steps=1000) as run:
             run.resume(state=State())
@@ -172,7 +172,7 @@ def test_an_error_of_the_script_is_its_own_and_writes_no_checkpoint() -> None:
     assert samples(Path("runs/script/1"))["loss"] == {1: 1.0, 2: 2.0, 3: 3.0}
 
 
-def test_a_checkpoint_without_what_the_script_names_is_refused() -> None:
+def test_a_checkpoint_without_the_named_state_is_refused() -> None:
     with pytest.raises(SystemExit):
         train_until_stopped(State())
     with pytest.raises(drivetrain.CheckpointMismatch, match=r"resume\(average=...\).* holds state"):
@@ -207,13 +207,13 @@ def test_a_lazy_module_is_stored_once_it_has_shapes() -> None:
         ({"checkpoint_every_minutes": -1.0}, "^checkpoint_every_minutes is too small"),
     ],
 )
-def test_an_argument_that_makes_no_sense_is_refused_by_its_name(options, words) -> None:
+def test_an_invalid_argument_is_refused_by_its_name(options, words) -> None:
     with pytest.raises(drivetrain.DrivetrainError, match=words):
         drivetrain.run(**options)
     assert not Path("runs").exists()
 
 
-def test_a_second_walk_over_the_data_of_an_epoch_is_refused() -> None:
+def test_a_second_pass_over_the_data_of_an_epoch_is_refused() -> None:
     def train() -> None:
         with drivetrain.run() as run:
             for epoch in run.epochs(1):
@@ -243,7 +243,7 @@ def saved(directory: str = "runs/script/1") -> dict[int, tuple[object, dict[str,
 
 
 def wait_for_saves(run: drivetrain.Run) -> None:
-    """A save that is still going on would put off the next one."""
+    """A save that is still in progress would delay the next one."""
     wait_for(lambda: not run._checkpointer.is_saving, "the save to end")
 
 
@@ -310,7 +310,7 @@ def test_a_checkpoint_is_saved_every_so_many_minutes(options, minutes, monkeypat
 
 
 class TestInAPod:
-    """Only the environment of one: nobody listens on its socket."""
+    """Only a pod's environment: nothing listens on its socket."""
 
     @pytest.fixture(autouse=True)
     def pod(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,5 +359,5 @@ class TestInAPod:
             drivetrain.run(hyperparameters={"rate": 0.1})
 
 
-def test_reporting_outside_of_a_pod_says_so() -> None:
+def test_reporting_outside_of_a_pod_returns_false() -> None:
     assert drivetrain.report({"loss": 1.0}, step=1) is False

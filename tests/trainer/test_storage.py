@@ -1,4 +1,4 @@
-"""A directory as object store; what it shares with S3 is in tests/contract."""
+"""A directory as object store; the tests shared with S3 are in tests/contract."""
 
 import os
 from pathlib import Path
@@ -16,13 +16,13 @@ def storage(tmp_path: Path) -> DirectoryStorage:
     return DirectoryStorage(tmp_path / "with a space")
 
 
-def test_what_the_disk_refuses_is_a_storage_error(storage: DirectoryStorage) -> None:
+def test_an_error_of_the_disk_is_a_storage_error(storage: DirectoryStorage) -> None:
     storage.put("file", b"")
     with pytest.raises(StorageError, match="file/below"):
         storage.put("file/below", b"")
 
 
-def test_a_write_that_breaks_off_leaves_nothing(storage: DirectoryStorage, monkeypatch) -> None:
+def test_an_incomplete_write_leaves_no_file(storage: DirectoryStorage, monkeypatch) -> None:
     storage.put("a/one", b"old")
 
     def refuse(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""The way from a pod to Kafka: in order, each record until it is acknowledged, nobody held up."""
+"""From a pod to Kafka: in order, each record until it is acknowledged, without blocking."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def record(number: int, size: int = 1) -> OutRecord:
 
 
 class Broker:
-    """What arrives, over all producers; `faults` says what each send meets, in turn."""
+    """What arrives, over all producers; `faults` lists the fault of each send, in order."""
 
     def __init__(self) -> None:
         self.arrived: list[bytes] = []
@@ -90,8 +90,8 @@ async def send(broker: Broker, *records: OutRecord) -> list[int]:
 @pytest.mark.parametrize(
     "faults",
     [
-        pytest.param([], id="all well"),
-        pytest.param(["unreachable", "unreachable"], id="nobody listens at first"),
+        pytest.param([], id="no fault"),
+        pytest.param(["unreachable", "unreachable"], id="unreachable at first"),
         pytest.param(["none", "lost"], id="a record is lost"),
         pytest.param(["none", "ack lost", "none", "silent"], id="acks are lost"),
         pytest.param(["none", "broken"], id="the client breaks"),

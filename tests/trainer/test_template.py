@@ -1,4 +1,4 @@
-"""The warm template answers everyone and forks only what it should."""
+"""The warm template replies to every request and forks only valid ones."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def ask(template: Path, request: bytes) -> dict[str, object]:
         b'{"directory": "/nowhere"}\n',
     ],
 )
-def test_what_names_no_pod_is_refused_and_the_next_is_served(
+def test_an_invalid_request_is_refused_and_the_next_one_served(
     template: Path, make_pod: Callable[..., Pod], request_: bytes
 ) -> None:
     assert ask(template, request_).keys() == {"error"}
@@ -42,7 +42,7 @@ def test_what_names_no_pod_is_refused_and_the_next_is_served(
     assert pod.wait_for_exit().outcome == "succeeded"
 
 
-def test_an_interpreter_s_variables_get_an_interpreter(
+def test_variables_of_the_interpreter_need_a_new_interpreter(
     template: Path, make_pod: Callable[..., Pod], tmp_path: Path
 ) -> None:
     (tmp_path / "library").mkdir()

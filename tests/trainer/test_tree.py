@@ -1,4 +1,4 @@
-"""State as JSON and tensors, and back to equal values."""
+"""State as JSON and tensors, decoded to equal values."""
 
 import json
 import math
@@ -39,11 +39,11 @@ def through_a_checkpoint(value):
     ],
     ids=repr,
 )
-def test_values_come_back(value) -> None:
+def test_values_are_restored(value) -> None:
     assert through_a_checkpoint(value) == value
 
 
-def test_nan_comes_back() -> None:
+def test_nan_is_restored() -> None:
     assert math.isnan(through_a_checkpoint([math.nan])[0])
 
 
@@ -60,13 +60,13 @@ def test_nan_comes_back() -> None:
     ],
     ids=lambda tensor: f"{tensor.dtype} {tuple(tensor.shape)}",
 )
-def test_tensors_come_back_bit_for_bit(tensor) -> None:
+def test_tensors_are_restored_bit_for_bit(tensor) -> None:
     back = through_a_checkpoint({"x": tensor})["x"]
     assert back.dtype == tensor.dtype
     assert torch.equal(back, tensor)
 
 
-def test_arrays_come_back() -> None:
+def test_arrays_are_restored() -> None:
     value = {"array": np.arange(4, dtype=np.uint32), "number": np.float32(1.5)}
     back = through_a_checkpoint(value)
     assert back["array"].dtype == np.uint32
@@ -85,13 +85,13 @@ def test_tensors_are_named_by_their_path_and_copied() -> None:
     }
 
 
-def test_two_paths_of_one_name_stay_two_tensors() -> None:
+def test_two_paths_with_one_name_stay_two_tensors() -> None:
     value = {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}
     back = through_a_checkpoint(value)
     assert (back["a.b"].item(), back["a"]["b"].item()) == (1, 0)
 
 
-def test_the_versions_of_modules_come_back() -> None:
+def test_the_versions_of_modules_are_restored() -> None:
     state = nn.BatchNorm1d(3).state_dict()
     assert through_a_checkpoint(state)._metadata == state._metadata
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_stored_is_refused_with_its_path(value, path) -> None:
         tree.encode(value, "state", {})
 
 
-def test_random_numbers_go_on_where_they_were() -> None:
+def test_random_numbers_continue_where_they_stopped() -> None:
     def draw() -> tuple[float, float, float]:
         return random.random(), np.random.rand(), torch.rand(1).item()
 

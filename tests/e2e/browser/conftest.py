@@ -1,4 +1,4 @@
-"""A headless Chromium, or a reason why there is none."""
+"""A headless Chromium, or a skip with the reason."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from tests.handlers.gateway.model import Model
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 HAS_CHROMIUM = CHROMIUM.exists()
-# No look-ups of its maker's hosts, which a closed network refuses many at a time.
+# No requests to the vendor's hosts, which a closed network refuses.
 FLAGS = [
     "--headless",
     "--no-sandbox",

@@ -21,7 +21,7 @@ class Site:
     port: int
     assets: Path
     http: Server | None = None
-    # What the metrics service would answer: as many steps as this.
+    # The number of steps in the metrics service's response.
     num_steps: int = 200
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 

@@ -1,4 +1,4 @@
-"""The pages in a real browser: live without a reload, through a restart, and with a replay."""
+"""The pages in a real browser: live updates, a server restart, and a replay."""
 
 import re
 
@@ -15,7 +15,7 @@ KEPT = "window.isTheSamePage === true"
 
 
 def watch(page: Page) -> list[str]:
-    """What the browser complains about: scripts, styles and requests that the policy refuses."""
+    """Errors in the browser: scripts, styles and requests that the policy refuses."""
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on(
@@ -57,10 +57,10 @@ async def test_the_list_of_jobs_follows_a_job(site: Site, browser: Browser) -> N
     await context.close()
 
 
-async def test_times_are_told_in_whole_seconds(site: Site, browser: Browser) -> None:
+async def test_times_are_shown_in_whole_seconds(site: Site, browser: Browser) -> None:
     context, page = await site.sign_in(browser)
     await page.goto(site.url)
-    told = await page.evaluate(
+    shown = await page.evaluate(
         """() => [1, 7.4, 59.5, 61, 3700].map((age) => {
             const time = document.createElement("time");
             time.dataset.relative = "";
@@ -71,11 +71,11 @@ async def test_times_are_told_in_whole_seconds(site: Site, browser: Browser) -> 
             return time.textContent;
         })"""
     )
-    assert told == ["just now", "7 s ago", "59 s ago", "1 min ago", "1 h ago"]
+    assert shown == ["just now", "7 s ago", "59 s ago", "1 min ago", "1 h ago"]
     await context.close()
 
 
-async def test_the_page_of_a_job_goes_on_after_the_server_was_restarted(
+async def test_the_page_of_a_job_continues_after_a_server_restart(
     site: Site, browser: Browser
 ) -> None:
     story = Story()

@@ -1,7 +1,7 @@
-"""The platform is struck, the training is not: attempt 1 all the way, same processes.
+"""A part of the platform fails; training continues in attempt 1 with the same processes.
 
-A submission made while a part is away is neither lost nor doubled: it is sent as clients send it,
-the same request again until it is answered, and becomes one job that succeeds once.
+A submission made while a part is down is neither lost nor duplicated: like clients, the test
+repeats the same request until there is a reply. It becomes one job that succeeds once.
 """
 
 import os
@@ -25,14 +25,14 @@ Another = Callable[[], Future[TrainingJob]]
 
 @pytest.fixture
 def another(platform: StandalonePlatform) -> Iterator[Another]:
-    """Submits another job beside what the test does; the same one, however often it is called."""
+    """Submits another job concurrently; repeated calls submit the same one."""
     request_id = f"meanwhile-{secrets.token_hex(4)}"
     with ThreadPoolExecutor(1) as executor:
         yield lambda: executor.submit(TrainingJob.submit_until_taken, platform, request_id)
 
 
 @pytest.mark.parametrize("part", [*SERVICES, "kafka", "postgres"])
-def test_a_part_is_killed_and_a_submission_comes_meanwhile(
+def test_a_part_is_killed_during_a_submission(
     part: str, submit: Submit, another: Another, check_all: CheckAll
 ) -> None:
     job = submit()
@@ -43,7 +43,7 @@ def test_a_part_is_killed_and_a_submission_comes_meanwhile(
     check_all(other, attempts=1)
 
 
-def test_the_broker_stands_still_for_a_minute_and_a_submission_comes_meanwhile(
+def test_the_broker_is_stopped_for_a_minute_during_a_submission(
     platform: StandalonePlatform, submit: Submit, another: Another, check_all: CheckAll
 ) -> None:
     job = submit()

@@ -1,4 +1,4 @@
-"""Records that come again, requests that come again."""
+"""Repeated records and repeated requests."""
 
 import asyncio
 import random
@@ -83,7 +83,7 @@ def republisher(platform: StandalonePlatform) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_every_record_comes_twice(
+def test_every_record_is_delivered_twice(
     platform: StandalonePlatform, submit: Submit, check_all: CheckAll
 ) -> None:
     with republisher(platform) as counts:
@@ -94,7 +94,7 @@ def test_every_record_comes_twice(
 
 
 async def send_commands(platform: StandalonePlatform, command: JobSubmit, number: int) -> None:
-    """The command itself, under an event id of its own each time, all at once."""
+    """The command itself, each time with a new event id, all at once."""
     async with AIOKafkaProducer(**kafka_options(platform)) as producer:
         acks = []
         for _ in range(number):
@@ -104,10 +104,10 @@ async def send_commands(platform: StandalonePlatform, command: JobSubmit, number
         await asyncio.gather(*acks)
 
 
-def test_the_same_request_twenty_times_by_each_way_is_one_job(
+def test_the_same_request_twenty_times_by_each_interface_is_one_job(
     platform: StandalonePlatform, reference: object, check_all: CheckAll
 ) -> None:
-    """Twenty commands on Kafka and twenty posts: one after the other would prove little."""
+    """Twenty commands on Kafka and twenty posts, concurrently."""
     request_id = f"twenty-times-{secrets.token_hex(4)}"
     spec = JobSpec.model_validate(TrainingJob.spec(platform, request_id))
     job_id = job_id_for("default", request_id)
@@ -120,7 +120,7 @@ def test_the_same_request_twenty_times_by_each_way_is_one_job(
     with platform.client() as client:
         listed = client.get("/v1/jobs", params={"limit": 500}).json()["jobs"]
     assert [item["job_id"] for item in listed].count(job_id) == 1
-    told = asyncio.run(evidence.read_raw(platform))
-    about = Counter(event.type for event in told if event.key == job_id)
+    events = asyncio.run(evidence.read_raw(platform))
+    about = Counter(event.type for event in events if event.key == job_id)
     assert about["job_request.rejected"] == 0
     assert (about["job.queued"], about["allocation.granted"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""The disk fills up while a job trains: the platform waits, says so, and continues by itself."""
+"""The disk fills up while a job trains: the platform reports it, waits, and then continues."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ EXITS_THAT_ONCE_ENDED_ALL = 5
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 700 MB."""
+    """A separate file system of 700 MB."""
     directory = tmp_path / "disk"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=700m", "none", str(directory)]
@@ -32,9 +32,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
-def test_a_full_disk_ends_nothing_and_is_reported(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_stops_nothing_and_is_reported(small_disk: Path, tmp_path: Path) -> None:
     platform = StandalonePlatform(small_disk / "home")
-    # What the platform prints may lie on another disk.
+    # The platform's output may be on another disk.
     platform.output = tmp_path / "output"
     platform.start()
     try:
@@ -49,7 +49,7 @@ def test_a_full_disk_ends_nothing_and_is_reported(small_disk: Path, tmp_path: Pa
             return platform.output.read_text().count(text)
 
         wait_until(lambda: printed("is full"), "the full disk is reported")
-        # The broker ends whenever a log cannot be written, at its start too.
+        # The broker exits when a log cannot be written, also during its start.
         wait_until(
             lambda: printed("kafka        ended") > EXITS_THAT_ONCE_ENDED_ALL,
             "the broker has ended more often than that",

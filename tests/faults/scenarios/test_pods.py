@@ -1,4 +1,4 @@
-"""The training itself is struck: attempt 2, resumed from a checkpoint."""
+"""Training processes fail: attempt 2 resumes from a checkpoint."""
 
 from collections.abc import Callable, Iterator
 
@@ -32,7 +32,7 @@ def test_a_pod_is_killed(
 
 @pytest.fixture
 def one_slot_each(platform: StandalonePlatform) -> Iterator[None]:
-    """Sleepers hold all but one slot of each node, so that two ranks are two pods."""
+    """Sleeping jobs hold all but one slot of each node, so that two ranks are two pods."""
 
     def sleep(devices: int) -> TrainingJob:
         with platform.client() as client:
@@ -48,7 +48,7 @@ def one_slot_each(platform: StandalonePlatform) -> Iterator[None]:
             client.post(f"/v1/jobs/{sleeper.job_id}/cancel").raise_for_status()
         assert sleeper.wait_final()["state"] == "cancelled"
 
-    # Each goes where it fits tightest: on the first node, all of the second, the first again.
+    # Each is placed with the least free space: the first node, all of the second, the first again.
     first, whole, second = sleep(1), sleep(2), sleep(1)
     end(whole)
     last = sleep(1)
@@ -77,10 +77,10 @@ def test_everything_is_killed_at_once(
     check_all(job, attempts=2)
 
 
-def test_the_platform_is_killed_and_the_pods_live(
+def test_the_platform_is_killed_and_the_pods_survive(
     platform: StandalonePlatform, submit: Submit, check_all: CheckAll
 ) -> None:
-    """The next start adopts what still runs."""
+    """The next start adopts the running pods."""
     job = submit()
     job.wait_for_strike()
     ranks = job.ranks()

@@ -1,4 +1,4 @@
-"""What is stored is struck: an open checkpoint, the newest one, the read model."""
+"""Stored data fails: an open checkpoint, the newest one, the read model."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def manifests(job: TrainingJob) -> list[Path]:
 
 
 def test_a_write_fails_in_the_middle_of_a_checkpoint(submit: Submit, check_all: CheckAll) -> None:
-    """A file stands where the directory was: every write of the open checkpoint fails."""
+    """A file replaces the directory: every write of the open checkpoint fails."""
     job = submit()
     job.wait_for_strike()
     folder = checkpoint_directory(job)
@@ -38,7 +38,9 @@ def test_a_write_fails_in_the_middle_of_a_checkpoint(submit: Submit, check_all: 
     os.rename(folder, hidden)
     folder.write_text("in the way")
     before = job.step()
-    job.wait_step(before + 60)  # training goes on over the next checkpoint, which fails whole
+    job.wait_step(
+        before + 60
+    )  # training continues past the next checkpoint, which fails completely
     folder.unlink()
     os.rename(hidden, folder)
     check_all(job, attempts=1)
@@ -47,7 +49,7 @@ def test_a_write_fails_in_the_middle_of_a_checkpoint(submit: Submit, check_all: 
 def test_the_object_store_is_moved_away_and_back(
     platform: StandalonePlatform, submit: Submit, check_all: CheckAll
 ) -> None:
-    """Nobody makes an empty one in its place, and nothing in it is judged meanwhile."""
+    """No empty store is created in its place, and no checkpoint is judged meanwhile."""
     job = submit()
     job.wait_for_strike()
     wait_until(lambda: manifests(job), "a checkpoint", every=0.02)

@@ -1,4 +1,4 @@
-"""A platform that answers from a table, and the command line run against it."""
+"""A platform with prepared responses, and the command line run against it."""
 
 import io
 import json
@@ -19,7 +19,7 @@ URL = "http://platform.test:8080"
 
 @dataclass
 class FakePlatform:
-    """Answers `(method, path)` by what stands in `answers`: a value, or several one after another.
+    """Answers `(method, path)` from `answers`: a value, or several one after another.
 
     An exception is raised, a number is an empty answer with this status, a problem is a dictionary
     with a `status` of 400 or more.

@@ -1,4 +1,4 @@
-"""Which platform is meant: the environment's, else this machine's; never a mixture."""
+"""Which platform is used: the environment's, else this machine's; never a mixture."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from drivetrain.cli.connection import Connection, find_connection
 from drivetrain.cli.errors import Unreachable
 
 
-def test_the_environment_comes_first(tmp_path: Path) -> None:
+def test_the_environment_has_precedence(tmp_path: Path) -> None:
     write(tmp_path, {"gateway_url": "http://127.0.0.1:1", "token": "local"})
     found = find_connection(
         {
@@ -22,7 +22,7 @@ def test_the_environment_comes_first(tmp_path: Path) -> None:
     assert "secret" not in repr(found)
 
 
-def test_else_this_machines_platform(tmp_path: Path) -> None:
+def test_without_settings_this_machines_platform_is_used(tmp_path: Path) -> None:
     write(tmp_path, {"gateway_url": "http://127.0.0.1:1", "token": "local"})
     found = find_connection({"DRIVETRAIN_HOME": str(tmp_path)})
     assert found == Connection("http://127.0.0.1:1", "local")

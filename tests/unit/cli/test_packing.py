@@ -39,7 +39,7 @@ def test_equal_files_give_equal_bytes_whenever_they_were_written(tmp_path: Path)
     assert pack(other).sha256 != first.sha256
 
 
-def test_contents_and_the_right_to_execute_are_kept_and_owners_are_not(tmp_path: Path) -> None:
+def test_contents_and_the_executable_bit_are_kept_and_owners_are_not(tmp_path: Path) -> None:
     write(tmp_path, {"run.sh": "echo", "data.txt": "x"})
     (tmp_path / "run.sh").chmod(0o750)
     (tmp_path / "data.txt").chmod(0o600)
@@ -52,7 +52,7 @@ def test_contents_and_the_right_to_execute_are_kept_and_owners_are_not(tmp_path:
         assert extracted.read() == b"x"
 
 
-def test_what_a_job_never_needs_is_left_out(tmp_path: Path) -> None:
+def test_files_that_no_job_needs_are_left_out(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -102,7 +102,7 @@ def test_a_link_to_a_file_is_packed_as_the_file(tmp_path: Path) -> None:
         assert member.size == 5
 
 
-def test_what_cannot_be_packed_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_packed_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"code/train.py": "", "data/huge": ""})
     (tmp_path / "code" / "data").symlink_to(tmp_path / "data")
     with pytest.raises(InvalidInput, match="link to a directory"):
@@ -132,7 +132,7 @@ def test_an_empty_or_missing_directory_is_refused(tmp_path: Path) -> None:
         ("MAX_PACKED_BYTES", "packs to"),
     ],
 )
-def test_bounds_are_reported_with_the_fix(
+def test_limits_are_reported_with_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, want: str
 ) -> None:
     monkeypatch.setattr(packing, bound, 1)

@@ -1,4 +1,4 @@
-"""Submitting: what is checked before anything is sent, what is sent, and what waiting ends with."""
+"""Submitting: the checks before anything is sent, the request, and the result of waiting."""
 
 import io
 import json
@@ -148,7 +148,7 @@ def test_a_wrong_setting_is_refused(
     assert ready.requests == []
 
 
-def test_a_file_that_is_not_there(cli: RunCli, platform: FakePlatform) -> None:
+def test_a_missing_file_is_refused(cli: RunCli, platform: FakePlatform) -> None:
     ran = cli("job", "submit", "nowhere.yaml")
     assert (ran.code, ran.err) == (
         2,
@@ -168,7 +168,7 @@ def test_a_refusal_is_shown_field_by_field(
     assert "  resources.devices is too large (write 2 or less)\n" in ran.err
 
 
-def test_a_request_is_repeated_with_its_id_when_no_answer_came(
+def test_a_request_without_a_reply_is_repeated_with_its_id(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:
     lost = httpx.ReadError("connection reset")
@@ -179,10 +179,10 @@ def test_a_request_is_repeated_with_its_id_when_no_answer_came(
     assert bodies[0] == bodies[1] == bodies[2]
 
 
-def test_a_submission_outlives_a_restarting_broker(
+def test_a_submission_survives_a_restart_of_the_broker(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:
-    """More failures than one request retries; all of them the same request."""
+    """More failures than one call retries; every call has the same request id."""
     ready.on("POST", "/v1/jobs", *[503] * 6, httpx.ConnectError("refused"), make_job())
     ran = cli("job", "submit", str(job_file))
     assert ran.code == 0
@@ -192,7 +192,7 @@ def test_a_submission_outlives_a_restarting_broker(
     assert f"retrying with request id {bodies[0]['request_id']}" in ran.err
 
 
-def test_a_submission_without_an_answer_names_its_request_id(
+def test_a_submission_without_a_reply_shows_its_request_id(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:
     ready.on("POST", "/v1/jobs", 503)
@@ -202,7 +202,7 @@ def test_a_submission_without_an_answer_names_its_request_id(
     assert f"submit again with --request-id {request_id}" in ran.err
 
 
-def test_a_platform_that_never_answers(cli: RunCli, ready: FakePlatform, job_file: Path) -> None:
+def test_a_platform_that_never_responds(cli: RunCli, ready: FakePlatform, job_file: Path) -> None:
     ready.on("POST", "/v1/jobs", httpx.ConnectError("connection refused"))
     ran = cli("job", "submit", str(job_file))
     assert ran.code == 3
@@ -267,7 +267,7 @@ def test_a_job_that_does_not_succeed_has_its_exit_code(
     assert want in ran.err
 
 
-def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(
+def test_ctrl_c_ends_the_waiting_and_says_that_the_job_continues(
     cli: RunCli, ready: FakePlatform, job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))

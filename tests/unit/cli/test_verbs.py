@@ -1,4 +1,4 @@
-"""The reading verbs: what they ask for, and how they show the answer."""
+"""The reading commands: their requests, and how they show the response."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def test_a_list_ends_at_its_limit(cli: RunCli, platform: FakePlatform) -> None:
 
 
 @pytest.mark.parametrize(("age", "is_told"), [("0", False), ("4", False), ("69", True)])
-def test_an_answer_from_long_ago_says_so(
+def test_an_outdated_response_is_marked(
     cli: RunCli, platform: FakePlatform, age: str, is_told: bool
 ) -> None:
     platform.on("GET", "/v1/jobs", {"jobs": [], "next": None})
@@ -55,7 +55,7 @@ def test_an_answer_from_long_ago_says_so(
     assert (ran.code, f"{age} s ago" in ran.err) == (0, is_told)
 
 
-def test_an_empty_list_says_so(cli: RunCli, platform: FakePlatform) -> None:
+def test_an_empty_list_is_reported(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("GET", "/v1/jobs", {"jobs": [], "next": None})
     assert cli("job", "list").out == "no jobs\n"
     assert json.loads(cli("job", "list", "-o", "json").out) == []
@@ -96,7 +96,7 @@ def test_logs_are_printed_with_their_ranks(cli: RunCli, platform: FakePlatform) 
     assert dict(platform.requests[-1].url.params) == {"rank": "0", "tail": "5"}
 
 
-def test_followed_logs_go_on_to_the_end_and_no_line_twice(
+def test_followed_logs_continue_to_the_end_without_duplicate_lines(
     cli: RunCli, platform: FakePlatform
 ) -> None:
     platform.on(
@@ -121,7 +121,7 @@ def test_followed_logs_go_on_to_the_end_and_no_line_twice(
     assert asked[:6] == [None, "1", "1", "1", "2", "2"]
 
 
-def test_metrics_are_summed_up_for_people(cli: RunCli, platform: FakePlatform) -> None:
+def test_metrics_are_summarised_for_people(cli: RunCli, platform: FakePlatform) -> None:
     within = "--attempt 2 --from-step 1 --to-step 9"
     series = {"steps": [1, 2, 3], "values": [0.5, 0.25, "nan"], "num_samples": 3}
     answer = {"job_id": JOB_ID, "series": {"loss": series}, "num_series_left_out": 3}
@@ -137,7 +137,7 @@ def test_metrics_are_summed_up_for_people(cli: RunCli, platform: FakePlatform) -
     }
 
 
-def test_an_explanation_names_the_holders(cli: RunCli, platform: FakePlatform) -> None:
+def test_an_explanation_shows_the_jobs_that_hold_slots(cli: RunCli, platform: FakePlatform) -> None:
     explanation = {
         "text": "It waits for 2 slots.",
         "waiting": {"holders": [{"job_id": "job_x", "num_slots": 2}]},
@@ -215,7 +215,7 @@ def test_costs(cli: RunCli, platform: FakePlatform) -> None:
     assert "unpriced" not in shown
 
 
-def test_costs_say_what_no_price_covers(cli: RunCli, platform: FakePlatform) -> None:
+def test_costs_show_slots_without_a_price(cli: RunCli, platform: FakePlatform) -> None:
     zero = {"charged_micro_usd": 0, "accruing_micro_usd": 0, "total_micro_usd": 0}
     spend = {**zero, "unpriced": [{"pool": "default", "device_type": "nvidia-h200"}]}
     report = {"items": [], "num_jobs": 0, "charged_micro_usd": 0, "spend": spend}
@@ -294,7 +294,9 @@ def test_a_list_of_parked_records_can_be_filtered_and_continued(
     assert asked == {"reason": "not_json", "topic": "logs", "state": "open", "limit": "2"}
 
 
-def test_a_bulk_decision_goes_on_until_nothing_is_left(cli: RunCli, platform: FakePlatform) -> None:
+def test_a_bulk_decision_continues_until_no_record_is_left(
+    cli: RunCli, platform: FakePlatform
+) -> None:
     parts = [
         {"num_records": 1000, "num_skipped": 1, "next": "place", "is_confirmed": True},
         {"num_records": 500, "num_skipped": 0, "next": None, "is_confirmed": True},
@@ -328,7 +330,7 @@ def test_exit_codes_of_refusals(
     assert "error: because\n" in ran.err
 
 
-def test_something_that_is_no_gateway(cli: RunCli, platform: FakePlatform) -> None:
+def test_a_server_that_is_not_a_gateway(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("GET", "/v1/nodes", 200)
     ran = cli("node", "list")
     assert ran.code == 3
@@ -351,7 +353,7 @@ def test_wrong_usage_is_exit_code_2(
 
 
 @pytest.mark.parametrize("text", ["loss", "=1", "loss=abc"])
-def test_a_report_that_is_no_metric(cli: RunCli, text: str) -> None:
+def test_an_invalid_metric_is_refused(cli: RunCli, text: str) -> None:
     assert cli("report", text, "--step", "1").code == 2
 
 

@@ -1,4 +1,4 @@
-"""How often ranks look up, and what they agree on."""
+"""How often ranks agree, and on what."""
 
 import pytest
 from hypothesis import given
@@ -14,8 +14,8 @@ from drivetrain.agreement import MAX_STEPS_BETWEEN, Wish, next_multiple, steps_b
         pytest.param(1, 30.0, 1, 1, id="slow steps: a look after each"),
         pytest.param(4, 0.001, 4, 8, id="quick steps: at most twice as many as before"),
         pytest.param(800, 0.001, 800, MAX_STEPS_BETWEEN, id="bounded"),
-        pytest.param(7, 0.0, 3, 7, id="a clock that stands still says nothing"),
-        pytest.param(7, 1.0, 0, 7, id="no steps say nothing"),
+        pytest.param(7, 0.0, 3, 7, id="a stopped clock changes nothing"),
+        pytest.param(7, 1.0, 0, 7, id="no steps change nothing"),
     ],
 )
 def test_steps_between_looks(previous, seconds, steps, want) -> None:
@@ -33,7 +33,7 @@ WISHES = st.builds(
 
 
 @given(st.lists(WISHES, min_size=1, max_size=4))
-def test_what_one_rank_wants_all_do(wishes: list[Wish]) -> None:
+def test_all_ranks_do_what_one_rank_wants(wishes: list[Wish]) -> None:
     vectors = [wish.to_vector() for wish in wishes]
     agreed = Wish.from_vector([max(column) for column in zip(*vectors, strict=True)])
     assert agreed.stop == any(wish.stop for wish in wishes)

@@ -1,4 +1,4 @@
-"""What a rank is told about its run."""
+"""The environment of a rank."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def test_a_rank_in_a_pod() -> None:
     assert read.manifest_prefix == f"checkpoints/default/{JOB}/"
 
 
-def test_a_field_of_a_newer_platform_is_passed_over() -> None:
+def test_a_field_of_a_newer_platform_is_ignored() -> None:
     spec = json.loads(IN_A_POD["DRIVETRAIN_JOB_SPEC"]) | {"of_tomorrow": 1}
     read = environment.read(IN_A_POD | {"DRIVETRAIN_JOB_SPEC": json.dumps(spec)})
     assert read.job is not None
@@ -70,13 +70,13 @@ def test_a_local_run_keeps_its_checkpoints_below_its_directory() -> None:
     ],
     ids=[
         "first",
-        "goes on",
+        "continues",
         "a new one after a complete one",
         "nothing before a complete one",
         "other names do not count",
     ],
 )
-def test_a_local_run_goes_on_until_it_is_complete(
+def test_a_local_run_continues_until_it_is_complete(
     tmp_path: Path, monkeypatch, existing, complete, want
 ) -> None:
     monkeypatch.setattr("sys.argv", ["dir/train.py"])
@@ -97,7 +97,7 @@ sys.stdin.read()
 """
 
 
-def test_local_runs_at_once_have_directories_of_their_own(tmp_path: Path, monkeypatch) -> None:
+def test_concurrent_local_runs_have_separate_directories(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["train.py"])
     with subprocess.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Lines of output: numbered, in bounded chunks, at a bounded rate, nothing lost uncounted."""
+"""Lines of output: numbered, in bounded chunks, at a bounded rate; every loss is counted."""
 
 import math
 
@@ -12,7 +12,7 @@ def make_log(rate: float = math.inf, burst: float = math.inf) -> RankLog:
     return RankLog(0, RateLimit(rate, burst, now=0.0))
 
 
-def test_lines_are_whole_however_they_arrive() -> None:
+def test_lines_are_whole_for_any_chunks() -> None:
     log = make_log()
     for piece in (b"one\ntw", b"o\nthr", b"ee\r\n  4%\r 50%\r", b"rest"):
         log.feed(piece, 0.0)
@@ -22,20 +22,20 @@ def test_lines_are_whole_however_they_arrive() -> None:
     assert (last.first_line, last.lines) == (5, ["rest"])
 
 
-def test_what_is_no_text_still_arrives() -> None:
+def test_output_that_is_not_text_still_arrives() -> None:
     log = make_log()
     log.feed(b"\xff\x00ok\n", 0.0)
     assert log.take()[0].lines == ["\ufffd\x00ok"]
 
 
-def test_a_line_without_end_is_cut() -> None:
+def test_an_endless_line_is_cut() -> None:
     log = make_log()
     log.feed(b"x" * (2 * MAX_LINE_CHARACTERS + 5), 0.0)
     lengths = [len(line) for chunk in log.take(is_last=True) for line in chunk.lines]
     assert lengths == [MAX_LINE_CHARACTERS, MAX_LINE_CHARACTERS, 5]
 
 
-def test_what_exceeds_the_rate_is_counted_and_the_numbering_shows_the_gap() -> None:
+def test_output_over_the_rate_is_counted_and_the_numbering_shows_the_gap() -> None:
     log = make_log(rate=10.0, burst=10.0)
     log.feed(b"12345678\ndropped\n", 0.0)
     log.feed(b"abcdefgh\n", 1.0)
@@ -45,7 +45,7 @@ def test_what_exceeds_the_rate_is_counted_and_the_numbering_shows_the_gap() -> N
     assert log.num_dropped_bytes == 8
 
 
-def test_a_count_of_what_was_left_out_arrives_without_another_line() -> None:
+def test_the_dropped_count_arrives_without_another_line() -> None:
     log = make_log(rate=1.0, burst=1.0)
     log.feed(b"too long\n", 0.0)
     (chunk,) = log.take()

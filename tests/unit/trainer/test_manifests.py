@@ -1,4 +1,4 @@
-"""Names, order and soundness of checkpoints."""
+"""Names, order and validity of checkpoints."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ def test_a_save_without_a_manifest_does_not_count() -> None:
     assert manifests.highest_fence([]) == 0
 
 
-def test_a_sound_checkpoint_has_no_flaw() -> None:
+def test_a_valid_checkpoint_has_no_flaw() -> None:
     assert manifests.first_flaw(make_manifest(), DATA.get) is None
 
 
@@ -66,17 +66,17 @@ def test_the_first_flaw_is_named(changed, want) -> None:
 
 
 @pytest.mark.parametrize("text", [None, b"", b"{}", b"\xff"])
-def test_what_is_no_manifest_is_unreadable(text) -> None:
+def test_an_invalid_manifest_is_unreadable(text) -> None:
     assert manifests.first_flaw(manifests.read_manifest(text), DATA.get) == "manifest_unreadable"
 
 
-def test_a_shard_is_known_by_size_and_hash() -> None:
+def test_a_shard_is_checked_by_size_and_hash() -> None:
     shard = manifests.make_shard("rank-3.json", b"abc", 3)
     assert (shard.size_bytes, shard.rank) == (3, 3)
     assert shard.sha256 == hashlib.sha256(b"abc").hexdigest()
 
 
-def test_a_local_run_that_began_again_keeps_the_two_newest_of_the_run_before() -> None:
+def test_a_restarted_local_run_keeps_the_two_newest_of_the_run_before() -> None:
     old = [directory_name(1, step, 1, 5) for step in (98_000, 99_000, 99_500, 100_000)]
     new = [directory_name(2, step, 1, 6) for step in (10, 20, 30, 40)]
     keys = [f"{name}/manifest.json" for name in old + new]

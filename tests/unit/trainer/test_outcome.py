@@ -1,4 +1,4 @@
-"""What the ends of ranks mean for the pod."""
+"""The outcome of a pod from the exits of its ranks."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def ended(rank: int, exit_code: int | None = None, signal: int | None = None) ->
 @pytest.mark.parametrize(
     ("ends", "has_notice", "want"),
     [
-        pytest.param([ended(1, 0), ended(0, 0)], False, Outcome("succeeded"), id="all well"),
+        pytest.param([ended(1, 0), ended(0, 0)], False, Outcome("succeeded"), id="all succeeded"),
         pytest.param(
             [ended(0, 0), ended(1, 0)], True, Outcome("succeeded"), id="done before it could stop"
         ),
@@ -23,13 +23,13 @@ def ended(rank: int, exit_code: int | None = None, signal: int | None = None) ->
             [ended(0, signal=15), ended(1, 75)],
             True,
             Outcome("interrupted", None, "rank 0 was killed by signal 15 (SIGTERM)"),
-            id="a program that knows no notice",
+            id="a program that ignores the notice",
         ),
         pytest.param(
             [ended(1, signal=9), ended(0, 1)],
             False,
             Outcome("failed", 1, "rank 1 was killed by signal 9 (SIGKILL)"),
-            id="the first to fail tells why",
+            id="the first failure is the cause",
         ),
         pytest.param(
             [ended(0, 0), ended(1, 3)],

@@ -1,4 +1,4 @@
-"""What a rank is told, and which commands a warm process can carry out by itself."""
+"""The environment of a rank, and which commands a warm process can run itself."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_pod_sees_the_devices_that_it_was_granted_and_no_others(
         assert variables["LOCAL_RANK"] == str(rank)
 
 
-def test_slots_of_cpu_are_no_devices() -> None:
+def test_cpu_slots_are_not_devices() -> None:
     variables = rank_environment(pod_spec(device_type="cpu"), 0, Path("/pods/job/1/pod"))
     assert "CUDA_VISIBLE_DEVICES" not in variables
 
@@ -80,6 +80,6 @@ def test_only_a_plain_script_or_module(command, want) -> None:
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX"])
-def test_what_an_interpreter_reads_at_its_start_asks_for_a_new_one(name) -> None:
+def test_variables_read_at_interpreter_start_need_a_new_interpreter(name) -> None:
     assert not runs_in_process(["python", "train.py"], {name: "1"})
     assert runs_in_process(["python", "train.py"], {"MY_OPTION": "1"})

@@ -1,4 +1,4 @@
-"""What a rank reports: bounded, counted where it is left out, and never in the way of training."""
+"""What a rank reports: bounded, counted when dropped, and never blocking training."""
 
 import json
 import math
@@ -68,9 +68,9 @@ class Odd:
 @pytest.mark.parametrize(
     "values",
     [{0: 0.5}, {"loss": 10**400}, {"loss": Odd()}, {"loss": [1]}, {None: None}],
-    ids=["a name that is none", "a huge number", "no tensor", "a list", "nothing at all"],
+    ids=["an invalid name", "a huge number", "no tensor", "a list", "None"],
 )
-def test_whatever_is_logged_is_counted_and_what_follows_arrives(
+def test_invalid_values_are_counted_and_later_ones_arrive(
     make_reporter: Callable[[], Reporter], sink: Sink, values: dict[Any, Any]
 ) -> None:
     reporter = make_reporter()
@@ -84,7 +84,7 @@ def test_whatever_is_logged_is_counted_and_what_follows_arrives(
     assert reporter.last_and_best.last == {"loss": (0.5, 2)}
 
 
-def test_a_failure_of_the_thread_is_not_its_end(
+def test_the_thread_survives_a_failure(
     make_reporter: Callable[[], Reporter], sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reporting, "_PROGRESS_SECONDS", 0.01)
@@ -97,10 +97,10 @@ def test_a_failure_of_the_thread_is_not_its_end(
     assert sink.steps == [1]
 
 
-def test_what_does_not_fit_is_dropped_and_counted_and_the_result_is_exact(
+def test_samples_that_do_not_fit_are_counted_and_the_result_is_exact(
     make_reporter: Callable[[], Reporter], sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody takes the samples: the thread does not run before the end."""
+    """Samples are not sent: the thread does not run before the end."""
     room = 2 * MAX_SAMPLES_PER_CHUNK
     monkeypatch.setattr(reporting, "MAX_WAITING_SAMPLES", room)
     reporter = make_reporter()
@@ -116,7 +116,7 @@ def test_what_does_not_fit_is_dropped_and_counted_and_the_result_is_exact(
     assert sink.steps == list(range(room))
 
 
-def test_only_so_much_is_on_the_way_and_saved_with_a_checkpoint(
+def test_samples_in_flight_and_in_a_checkpoint_are_bounded(
     make_reporter: Callable[[], Reporter], sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 300_000

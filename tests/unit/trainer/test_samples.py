@@ -1,4 +1,4 @@
-"""Samples in columns; what is no number is left out, what is not finite is spelt."""
+"""Samples in columns; values that are not numbers are left out, NaN and infinity are names."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def sort(*entries, last_and_best: LastAndBest | None = None) -> Columns:
     return columns
 
 
-def test_samples_of_a_series_stand_in_one_column() -> None:
+def test_samples_of_a_series_are_in_one_column() -> None:
     columns = sort((1, {"loss": 0.5, "rate": 1}), (2, {"loss": Array(0.25)}))
     assert list(columns.to_json()) == [
         {
@@ -40,7 +40,7 @@ def test_samples_of_a_series_stand_in_one_column() -> None:
     ]
 
 
-def test_what_is_not_finite_arrives_by_name() -> None:
+def test_nan_and_infinity_arrive_by_name() -> None:
     columns = sort((1, {"loss": math.nan}), (2, {"loss": math.inf}), (3, {"loss": -math.inf}))
     (piece,) = columns.to_json()
     assert piece["loss"]["values"] == ["nan", "inf", "-inf"]
@@ -53,9 +53,9 @@ def test_what_is_not_finite_arrives_by_name() -> None:
         pytest.param({"loss": None}, id="nothing"),
         pytest.param({"loss": Array(ValueError("two elements"))}, id="more than one element"),
         pytest.param({"loss": 10**400}, id="too large for a float"),
-        pytest.param({"loss": Array(KeyError("x"))}, id="whatever raises"),
-        pytest.param({0: 1.0}, id="a name that is no string"),
-        pytest.param({"la perte": 1.0}, id="a name that is none"),
+        pytest.param({"loss": Array(KeyError("x"))}, id="any exception"),
+        pytest.param({0: 1.0}, id="a name that is not a string"),
+        pytest.param({"la perte": 1.0}, id="an invalid name"),
         pytest.param({"x" * 129: 1.0}, id="a name too long"),
     ],
 )
@@ -64,14 +64,14 @@ def test_what_cannot_be_sent_is_counted(values) -> None:
     assert (columns.num_samples, columns.num_refused) == (0, 1)
 
 
-def test_many_series_come_in_pieces() -> None:
+def test_many_series_are_split() -> None:
     names = [f"layer_{number}" for number in range(2 * MAX_SERIES_PER_BATCH + 1)]
     pieces = list(sort((1, dict.fromkeys(names, 0.5))).to_json())
     assert [len(piece) for piece in pieces] == [MAX_SERIES_PER_BATCH, MAX_SERIES_PER_BATCH, 1]
     assert [name for piece in pieces for name in piece] == names
 
 
-def test_a_chunk_of_many_samples_comes_in_pieces_that_fit_an_event() -> None:
+def test_a_chunk_of_many_samples_is_split_to_fit_events() -> None:
     entries = [
         (step, {f"layer_{number}": step / 3e-300 for number in range(40)}) for step in range(2000)
     ]
@@ -99,7 +99,7 @@ def test_best_survives_a_checkpoint() -> None:
     assert after.last == {"score": (0.5, 8), "loss": (0.3, 7)}
 
 
-def test_a_value_is_known_at_its_own_step_only() -> None:
+def test_a_value_belongs_to_its_own_step_only() -> None:
     last_and_best = LastAndBest()
     sort(
         (1, {"a": 0.1, "b": 0.2}),
