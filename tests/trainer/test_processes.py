@@ -1,4 +1,4 @@
-"""Processes are seen and killed whatever they call themselves."""
+"""Processes are found and killed regardless of their names."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ time.sleep(600)
 
 @pytest.fixture
 def named() -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose name is no UTF-8 and looks like the fields behind it."""
+    """A process whose name is not UTF-8 and looks like the fields after it."""
     child = subprocess.Popen([sys.executable, "-c", NAMED], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
@@ -32,7 +32,7 @@ def named() -> Iterator[subprocess.Popen[bytes]]:
     child.stdout.close()
 
 
-def test_a_name_hides_nobody(named: subprocess.Popen[bytes]) -> None:
+def test_a_process_cannot_hide_by_its_name(named: subprocess.Popen[bytes]) -> None:
     seen = processes.descendants(os.getpid())
     assert named.pid in seen
     assert launcher.start_ticks(named.pid) == seen[named.pid]
@@ -56,7 +56,7 @@ def test_parents_come_before_their_children() -> None:
     assert [pid for pid in seen if pid in {top.pid, *below}] == [top.pid, *below]
 
 
-def test_a_number_that_another_process_has_by_now_is_left_alone(
+def test_a_reused_pid_is_not_killed(
     named: subprocess.Popen[bytes],
 ) -> None:
     ticks = processes.descendants(os.getpid())[named.pid]
@@ -66,24 +66,25 @@ def test_a_number_that_another_process_has_by_now_is_left_alone(
     assert named.wait() == -signal.SIGKILL
 
 
-def test_gone_is_said_after_two_looks_at_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was being born at the first look is there at the second."""
-    looks = iter([{"stays": frozenset({1})}, {"stays": frozenset({1}), "late": frozenset({2})}])
-    monkeypatch.setattr(launcher, "marked", lambda: next(looks))
-    monkeypatch.setattr(launcher, "_kill", lambda *_: None)
+def test_gone_is_reported_after_two_scans_of_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was being created at the first scan is found by the second."""
+    late = launcher.Process(2, parent=0, start_ticks=20, marker="late")
+    scans = iter([{}, {2: late}])
+    monkeypatch.setattr(launcher, "census", lambda: next(scans))
+    monkeypatch.setattr(launcher, "_signal", lambda *_: True)
     clock = iter([0.0, 1.0, 3.0])
     monkeypatch.setattr(launcher.time, "monotonic", lambda: next(clock))
-    assert launcher.kill_marked(frozenset({"stays", "late"}), 2.0) == frozenset()
+    assert launcher.kill_marked(frozenset({"late"}), 2.0) == frozenset()
 
 
-def test_trouble_of_this_machine_does_not_make_a_process_gone(
+def test_an_error_of_this_machine_does_not_make_a_process_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_more_files(self: object) -> bytes:
+    def no_more_files(*_: object, **__: object) -> None:
         raise OSError(24, "too many open files")
 
-    monkeypatch.setattr(launcher.Path, "read_bytes", no_more_files)
+    monkeypatch.setattr(launcher, "open", no_more_files, raising=False)
     with pytest.raises(OSError, match="too many"):
         launcher.start_ticks(os.getpid())
     with pytest.raises(OSError, match="too many"):
-        launcher.marked()
+        launcher.census()
