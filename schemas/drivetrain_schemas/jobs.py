@@ -171,7 +171,7 @@ class Holder(Value):
 
 @event("job.waiting", topic=EVENTS_JOBS, producer="scheduler")
 class JobWaiting(Payload):
-    """Why the job waits; emitted when the reason or the queue position changes."""
+    """Why the job waits; emitted when the reason changes, with the position at that time."""
 
     job_id: JobId
     reason: WaitingReason
