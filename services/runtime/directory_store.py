@@ -58,14 +58,6 @@ class DirectoryStore:
                     return
                 yield piece
 
-    async def size(self, key: str) -> int:
-        path = self._path(key)
-        with self._as_store_error(path, missing=key):
-            status = await asyncio.to_thread(path.stat)
-        if not stat.S_ISREG(status.st_mode):
-            raise NoSuchObject(key)
-        return status.st_size
-
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
         base = self._path(prefix.rpartition("/")[0])
         with self._as_store_error(base):

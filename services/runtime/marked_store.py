@@ -51,14 +51,6 @@ class MarkedStore:
             await self._check(is_absent=True)
             raise
 
-    async def size(self, key: str) -> int:
-        await self._check()
-        try:
-            return await self._inner.size(key)
-        except NoSuchObject:
-            await self._check(is_absent=True)
-            raise
-
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
         await self._check()
         found = await self._inner.list(prefix)

@@ -34,9 +34,6 @@ class ObjectStore(Protocol):
     def stream(self, key: str) -> AsyncIterator[bytes]:
         """The content in pieces of at most 1 MiB. Raises NoSuchObject."""
 
-    async def size(self, key: str) -> int:
-        """In bytes. Raises NoSuchObject."""
-
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
         """Every object whose key begins with `prefix`, in the order of the keys."""
 

@@ -55,12 +55,6 @@ class S3Store:
         except (BotoCoreError, ClientPayloadError, OSError) as error:
             raise StoreError(f"object store: {key}: {error!r}", _UNAVAILABLE) from error
 
-    async def size(self, key: str) -> int:
-        answer = await self._call("head_object", Key=self._prefix + key, allow=_MISSING)
-        if answer is None:
-            raise NoSuchObject(key)
-        return int(answer["ContentLength"])
-
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
         found: list[ObjectInfo] = []
         token: dict[str, Any] = {}

@@ -203,9 +203,6 @@ class InMemoryObjectStore:
         for start in range(0, len(content), CHUNK_BYTES):
             yield content[start : start + CHUNK_BYTES]
 
-    async def size(self, key: str) -> int:
-        return len(await self.get(key))
-
     async def list(self, prefix: str) -> Sequence[ObjectInfo]:
         return [
             ObjectInfo(key, len(content))

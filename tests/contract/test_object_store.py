@@ -75,13 +75,11 @@ def store_url(
 async def test_what_is_put_is_got(store: ObjectStore) -> None:
     await store.put("a/b.bin", b"\x00\xffcontent")
     assert await store.get("a/b.bin") == b"\x00\xffcontent"
-    assert await store.size("a/b.bin") == 9
 
 
 async def test_an_empty_object_is_an_object(store: ObjectStore) -> None:
     await store.put("empty", b"")
     assert await store.get("empty") == b""
-    assert await store.size("empty") == 0
     assert await store.list("") == [ObjectInfo("empty", 0)]
 
 
@@ -112,8 +110,6 @@ async def test_what_is_not_there_is_named(store: ObjectStore) -> None:
     for key in ("nothing", "folder", "folder/a/b", "no/such/folder"):
         with pytest.raises(NoSuchObject):
             await store.get(key)
-        with pytest.raises(NoSuchObject):
-            await store.size(key)
         with pytest.raises(NoSuchObject):
             await anext(store.stream(key))
 
@@ -153,7 +149,7 @@ async def test_a_large_object_comes_in_pieces(store: ObjectStore) -> None:
 async def test_no_key_leads_out_of_the_directory(tmp_path: Path, key: str) -> None:
     store = DirectoryStore(tmp_path / "objects")
     (tmp_path / "outside").write_bytes(b"secret")
-    for call in (store.get(key), store.put(key, b"x"), store.size(key), store.delete(key)):
+    for call in (store.get(key), store.put(key, b"x"), store.delete(key)):
         with pytest.raises(ValueError, match="leaves the object store"):
             await call
     assert (tmp_path / "outside").read_bytes() == b"secret"
@@ -237,7 +233,6 @@ async def refusals(store: ObjectStore) -> list[StoreFailure]:
         store.put_if_absent("a/c", b"1"),
         store.get("a/b"),
         anext(store.stream("a/b")),
-        store.size("a/b"),
         store.list("a/"),
         store.delete("a/b"),
     ):
@@ -274,7 +269,7 @@ async def test_a_store_that_loses_its_marker_does_not_answer_that_something_is_a
     bare = open_bare(*store_url)
     await bare.delete(MARKER_KEY)
     await bare.delete("a/b")
-    for call in (store.get("a/b"), store.size("a/b"), store.list("a/")):
+    for call in (store.get("a/b"), store.list("a/")):
         with pytest.raises(StoreError):
             await call
     await bare.close()
