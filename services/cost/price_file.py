@@ -10,6 +10,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from services.cost.core.prices import Price, PriceBook, problems
 from services.runtime.errors import ConfigurationError
 
+# 10,000 dollars: what 100,000 slots cost in a year is still a bigint.
+MAX_MICRO_USD = 10_000_000_000
+
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -18,7 +21,7 @@ class _Entry(BaseModel):
     device_type: str
     pool: str | None = None
     valid_from: AwareDatetime
-    micro_usd_per_slot_hour: Annotated[int, Field(strict=True, ge=0)]
+    micro_usd_per_slot_hour: Annotated[int, Field(strict=True, ge=0, le=MAX_MICRO_USD)]
 
 
 class _File(BaseModel):

@@ -38,6 +38,7 @@ def test_times_are_kept_in_utc(tmp_path: Path) -> None:
         pytest.param("[]", "valid dictionary", id="not a mapping"),
         pytest.param(f"prices: [{ENTRY.replace('48', '4.8')}]", "integer", id="a fraction"),
         pytest.param(f"prices: [{ENTRY.replace('48', '-1')}]", "greater", id="less than nothing"),
+        pytest.param(f"prices: [{ENTRY.replace('48', '9' * 19)}]", "less than", id="no bigint"),
         pytest.param(f"prices: [{ENTRY.replace('Z', '')}]", "timezone", id="a time of nowhere"),
         pytest.param(f"prices: [{ENTRY}, {ENTRY}]", "is used twice", id="an id twice"),
         pytest.param(f"prices: [{ENTRY}]\nprice: 1", "price", id="a misspelt key"),
