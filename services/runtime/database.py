@@ -21,6 +21,13 @@ log = logs.get()
 
 CONNECT_SECONDS = 5.0
 COMMAND_SECONDS = 30.0
+# After a minute Postgres ends the session of a machine that is gone, and frees its locks: with the
+# system's defaults its outbox would wait for two hours.
+KEEPALIVE = {
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
 
 
 class Database:
@@ -115,6 +122,7 @@ class Database:
             "server_settings": {
                 "search_path": f'"{self.schema}"',
                 "application_name": f"drivetrain-{self.schema}",
+                **KEEPALIVE,
             },
         }
 

@@ -177,3 +177,17 @@ async def test_a_server_that_is_away_is_a_temporary_error() -> None:
     with pytest.raises(OSError, match="Connect call failed") as failed:
         await database.open([])
     assert is_temporary(failed.value)
+
+
+async def test_a_session_whose_machine_is_gone_ends_within_a_minute(database: OpenDatabase) -> None:
+    """Else it holds the relay's lock for two hours."""
+    db = await database("cost")
+    connection = await db.dedicated_connection()
+    try:
+        idle, interval, count = [
+            int(await connection.fetchval(f"select current_setting('tcp_keepalives_{name}')"))
+            for name in ("idle", "interval", "count")
+        ]
+    finally:
+        await connection.close()
+    assert idle + interval * count <= 60
