@@ -11,6 +11,8 @@ from services.metrics.core.series import Chunk
 from services.metrics.messages import BatchKey
 
 Stream = Literal["samples", "logs"]
+# Of one kind; names of series are the program's, and an alert is kept for ever.
+MAX_ALERTS_OF_RUN = 100
 LOG_PREFETCH = 8  # chunks of logs that one round trip brings; each may have 256 KiB
 
 
@@ -328,10 +330,15 @@ async def now(connection: asyncpg.Connection) -> float:
 async def raise_alert(
     connection: asyncpg.Connection, run_id: str, alert: str, series: str = "", *, again: bool
 ) -> bool:
-    """True where the alert was not raised before, or (`again`) was cleared since."""
+    """True where the alert was not raised before, or (`again`) was cleared since.
+
+    False also where the run has too many of its kind.
+    """
     row = await connection.fetchval(
         """
-        insert into alerts as old (run_id, alert, series) values ($1, $2, $3)
+        insert into alerts as old (run_id, alert, series)
+            select $1, $2, $3
+            where (select count(*) from alerts where run_id = $1 and alert = $2) < $5
         on conflict (run_id, alert, series) do update
             set raised_at = excluded.raised_at, cleared_at = null
             where $4 and old.cleared_at is not null
@@ -341,6 +348,7 @@ async def raise_alert(
         alert,
         series,
         again,
+        MAX_ALERTS_OF_RUN,
     )
     return row is not None
 

@@ -188,6 +188,17 @@ async def test_the_first_value_that_is_not_finite_is_alerted_once_per_run_and_se
     ]
 
 
+async def test_a_run_has_a_bounded_number_of_alerts(
+    metrics: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may name its series as it likes, and alerts are kept for ever."""
+    monkeypatch.setattr(store, "MAX_ALERTS_OF_RUN", 2)
+    emitted = await take(metrics, make_samples({f"loss_{n}": {1: "nan"} for n in range(4)}))
+    assert [alert.series for alert in emitted] == ["loss_0", "loss_1"]
+    assert await take(metrics, make_samples({"rate": {1: "nan"}}, batch=1)) == []
+    assert len(await take(metrics, make_samples({"rate": {1: "nan"}}, attempt=2))) == 1
+
+
 async def test_what_cannot_be_read_is_handed_back_and_the_rest_is_stored(
     metrics: Database, client: httpx.AsyncClient
 ) -> None:
