@@ -25,6 +25,7 @@ import asyncpg
 from services.standalone.child import LEASH, ChildSpec, Launch, SystemUser
 from services.standalone.stale import clear_server, end_processes_in
 
+REMOVE_ATTEMPTS = 20
 MAJOR_VERSION = "18"
 USERNAME = "drivetrain"
 DATABASE = "drivetrain"
@@ -82,10 +83,7 @@ def prepare(server: Server) -> None:
         return
     # Initialised under another name and renamed, so that an unfinished cluster is never used.
     unfinished = server.directory / "data.new"
-    # The children of a killed initdb keep running and writing for a moment.
-    end_processes_in(unfinished)
-    if unfinished.exists():
-        shutil.rmtree(unfinished)
+    _remove_unfinished(unfinished)
     unfinished.mkdir(mode=0o700)
     user = _server_user()
     if user:
@@ -103,6 +101,19 @@ def prepare(server: Server) -> None:
     single = (str(_binaries() / "postgres"), "--single", "-D", HERE, "postgres")
     _run(single, unfinished, user, f"CREATE DATABASE {DATABASE}\n")
     unfinished.replace(server.data)
+
+
+def _remove_unfinished(directory: Path) -> None:
+    """Delete what a killed initdb left, while its children still write or delete for a moment."""
+    for attempt in range(1, REMOVE_ATTEMPTS + 1):
+        end_processes_in(directory)
+        try:
+            if directory.exists():
+                shutil.rmtree(directory)
+            return
+        except OSError:  # a file appeared or vanished meanwhile
+            if attempt == REMOVE_ATTEMPTS:
+                raise
 
 
 def spec(server: Server, log_path: Path) -> ChildSpec:

@@ -127,7 +127,8 @@ def test_a_refused_event_gets_a_rejection(
 ) -> None:
     request_id = f"bad-{uuid.uuid4().hex}"
     value = json.dumps({"request_id": request_id, "spec": changed(changes)}).encode()
-    event_id = asyncio.run(send(platform, [(headers(), value)]))[0]
+    key = job_id_for("default", request_id)
+    event_id = asyncio.run(send(platform, [(headers(), value)], key))[0]
     rejected = asyncio.run(answer_to(platform, event_id))
     assert rejected["reason"] in ("invalid_spec", "more_devices_than_pool")
     assert rejected["job_id"] == job_id_for("default", request_id)
@@ -228,7 +229,9 @@ def access(platform: StandalonePlatform) -> dict[str, Any]:
 
 
 async def send(
-    platform: StandalonePlatform, records: Sequence[tuple[list[tuple[str, bytes]], bytes]]
+    platform: StandalonePlatform,
+    records: Sequence[tuple[list[tuple[str, bytes]], bytes]],
+    key: str = "k",
 ) -> list[str]:
     """Produce to commands.jobs as another system would. Returns the event ids."""
     producer = AIOKafkaProducer(**access(platform))
@@ -236,7 +239,7 @@ async def send(
     try:
         for record_headers, value in records:
             await producer.send_and_wait(
-                "drivetrain.commands.jobs", value=value, key=b"k", headers=record_headers
+                "drivetrain.commands.jobs", value=value, key=key.encode(), headers=record_headers
             )
     finally:
         await producer.stop()
