@@ -1,4 +1,4 @@
-"""What must not stand in the tree."""
+"""What must not be in the tree."""
 
 import subprocess
 from pathlib import Path

@@ -39,13 +39,13 @@ def roots(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def test_schemas_stand_on_pydantic_alone() -> None:
+def test_schemas_depend_on_pydantic_only() -> None:
     allowed = set(sys.stdlib_module_names) | {"pydantic", "pydantic_core", "drivetrain_schemas"}
     for path in python_files("schemas/drivetrain_schemas"):
         assert roots(imported(path)) <= allowed, path
 
 
-def test_decisions_stand_on_the_standard_library_ids_and_units() -> None:
+def test_decisions_depend_on_the_standard_library_ids_and_units() -> None:
     allowed = set(sys.stdlib_module_names) | CORE_PACKAGES
     cores = [path for path in python_files("services") if "core" in path.parts]
     assert cores

@@ -159,7 +159,7 @@ async def test_nothing_to_read_is_an_empty_answer(bus: Bus, group: str) -> None:
         assert not await source.poll(0.05)
 
 
-async def test_a_group_goes_on_where_it_committed(bus: Bus, group: str) -> None:
+async def test_a_group_resumes_where_it_committed(bus: Bus, group: str) -> None:
     await bus.write(b"1", b"2", b"3")
     async with bus.member(group) as source:
         first, *_ = await read(source, 3)
@@ -192,7 +192,7 @@ async def test_a_seek_reads_again(bus: Bus, group: str) -> None:
         assert values(await read(source, 2)) == [b"2", b"3"]
 
 
-async def test_a_paused_partition_waits_while_the_others_go_on(bus: Bus, group: str) -> None:
+async def test_a_paused_partition_waits_while_the_others_continue(bus: Bus, group: str) -> None:
     async with bus.member(group) as source:
         await bus.publisher.publish([OutRecord(bus.topic, key, b"0") for key in KEYS])
         records = await read(source, len(KEYS))
@@ -209,7 +209,7 @@ async def test_a_paused_partition_waits_while_the_others_go_on(bus: Bus, group: 
         assert {Partition(it.topic, it.partition) for it in rest} == {paused}
 
 
-async def test_positions_and_ends_tell_what_is_left(bus: Bus, group: str) -> None:
+async def test_positions_and_ends_show_what_is_left(bus: Bus, group: str) -> None:
     async with bus.member(group) as source:
         await bus.write(b"1", b"2")
         first, *_ = await read(source, 2)

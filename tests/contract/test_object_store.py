@@ -201,7 +201,7 @@ async def test_a_key_below_an_object_is_refused_in_a_directory(tmp_path: Path) -
         await store.put("x/y", b"2")
 
 
-async def test_an_s3_that_is_away_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unavailable_s3_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in s3_server.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     store = S3Store(s3_server.BUCKET, "", f"http://127.0.0.1:{free_port()}")
@@ -276,7 +276,7 @@ async def test_a_store_that_loses_its_marker_does_not_answer_that_something_is_a
     await store.close()
 
 
-async def test_a_directory_that_is_moved_away_is_not_made_again(tmp_path: Path) -> None:
+async def test_a_directory_that_was_moved_is_not_created_again(tmp_path: Path) -> None:
     root = tmp_path / "objects"
     store_id = await initialise(root.as_uri())
     store = open_object_store(root.as_uri(), store_id=store_id)

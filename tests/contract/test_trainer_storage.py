@@ -81,7 +81,7 @@ def test_another_thread_may_use_it(storage: Storage) -> None:
     loop.close()
 
 
-def test_a_directory_that_is_moved_away_is_unavailable_and_not_made_again(tmp_path: Path) -> None:
+def test_a_directory_that_was_moved_is_unavailable_and_not_created_again(tmp_path: Path) -> None:
     root = tmp_path / "objects"
     create_storage(root)
     storage = open_storage(root.as_uri(), directory="checkpoints")
@@ -117,7 +117,7 @@ def test_an_empty_directory_or_another_store_in_its_place_is_unavailable(
         storage.put("a", b"1")
 
 
-def test_an_s3_that_is_away_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_s3_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     away = S3Storage("bucket", "", "http://127.0.0.1:1")

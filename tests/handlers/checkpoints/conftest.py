@@ -61,7 +61,7 @@ class FailingStore(DirectoryStore):
 
 
 class Catalogue:
-    """Tell it events, let it work, see what it emits."""
+    """Deliver events to it, let it work, return what it emits."""
 
     def __init__(self, database: Database, object_store: FailingStore) -> None:
         self.database = database

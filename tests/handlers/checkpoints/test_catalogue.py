@@ -32,7 +32,7 @@ from tests.handlers.checkpoints.builders import (
 from tests.handlers.checkpoints.conftest import Catalogue
 
 
-def told(payloads: list[Payload]) -> list[tuple[str, int]]:
+def reported(payloads: list[Payload]) -> list[tuple[str, int]]:
     """Type and step of what was emitted."""
     return [(one.kind.type, one.step) for one in payloads]  # type: ignore[attr-defined]
 
@@ -49,9 +49,9 @@ async def test_a_reported_checkpoint_is_verified_and_committed(running: Catalogu
     assert not committed.is_best
 
 
-async def test_a_report_told_twice_commits_once(running: Catalogue) -> None:
+async def test_a_report_received_twice_commits_once(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 50)
-    assert told(await running.tell(make_written(50), make_written(50))) == [
+    assert reported(await running.tell(make_written(50), make_written(50))) == [
         ("checkpoint.committed", 50)
     ]
     assert await running.tell(make_written(50)) == []
@@ -61,15 +61,15 @@ async def test_a_report_told_twice_commits_once(running: Catalogue) -> None:
 async def test_a_live_job_is_listed_again_and_again(running: Catalogue) -> None:
     """The report was lost: the listing finds the manifest."""
     await write_checkpoint(running.object_store, 50)
-    assert told(await running.wait()) == [("checkpoint.committed", 50)]
+    assert reported(await running.wait()) == [("checkpoint.committed", 50)]
     assert await running.wait() == []
     await write_checkpoint(running.object_store, 60)
-    assert told(await running.wait()) == [("checkpoint.committed", 60)]
+    assert reported(await running.wait()) == [("checkpoint.committed", 60)]
 
 
 async def test_the_end_of_a_run_lists_once_more_and_then_no_more(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 50)
-    assert told(await running.tell(make_failed())) == [("checkpoint.committed", 50)]
+    assert reported(await running.tell(make_failed())) == [("checkpoint.committed", 50)]
     assert await running.intents() == set()
     await write_checkpoint(running.object_store, 60)
     assert await running.wait() == []
@@ -214,11 +214,11 @@ async def test_a_report_that_is_ahead_of_the_jobs_events_waits_for_them(
     await write_checkpoint(catalogue.object_store, 50)
     assert await catalogue.tell(make_written(50)) == []
     assert await catalogue.tell(make_queued()) == []
-    assert told(await catalogue.tell(make_granted())) == []
-    assert told(await catalogue.wait()) == [("checkpoint.committed", 50)]
+    assert reported(await catalogue.tell(make_granted())) == []
+    assert reported(await catalogue.wait()) == [("checkpoint.committed", 50)]
 
 
-async def test_a_resume_is_told_with_the_checkpoint_it_took(running: Catalogue) -> None:
+async def test_a_resume_is_reported_with_its_checkpoint(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 100)
     await running.tell(make_written(100), make_failed(), make_granted(fence=2))
     (restored,) = await running.tell(make_resumed(key_of(100)))
@@ -251,7 +251,7 @@ async def test_a_resume_from_a_checkpoint_not_yet_known_has_it_verified_first(
     await write_checkpoint(running.object_store, 100)
     emitted = await running.tell(make_failed(), make_granted(fence=2), make_resumed(key_of(100)))
     emitted += await running.wait()
-    assert told(emitted) == [("checkpoint.committed", 100), ("checkpoint.restored", 100)]
+    assert reported(emitted) == [("checkpoint.committed", 100), ("checkpoint.restored", 100)]
 
 
 async def test_a_late_checkpoint_leads_once_the_newest_run_trains_on_from_it(
@@ -284,10 +284,10 @@ async def test_the_newest_truncated_after_it_was_committed_is_rejected_for_ever(
         await running.tell(make_written(step))
     whole = await running.object_store.get(shard_key(100))
     await harm(running, shard_key(100), "truncated")
-    unfit = words.format(key=key_of(100), name=name_of(100))
-    resumed = make_resumed(key_of(50), rejected=(unfit,))
+    invalid = words.format(key=key_of(100), name=name_of(100))
+    resumed = make_resumed(key_of(50), rejected=(invalid,))
     emitted = await running.tell(make_failed(), make_granted(fence=2), resumed)
-    assert sorted(told(emitted)) == [("checkpoint.rejected", 100), ("checkpoint.restored", 50)]
+    assert sorted(reported(emitted)) == [("checkpoint.rejected", 100), ("checkpoint.restored", 50)]
     await running.object_store.put(shard_key(100), whole)
     assert await running.tell(make_written(100)) == []
     assert await running.wait() == []
@@ -303,7 +303,7 @@ async def test_a_checkpoint_that_a_run_rejected_for_no_reason_stays_good(
     emitted = await running.tell(
         make_granted(fence=2), make_resumed(key_of(50), rejected=(key_of(100), "../../etc"))
     )
-    assert told(emitted) == [("checkpoint.restored", 50)]
+    assert reported(emitted) == [("checkpoint.restored", 50)]
     assert await running.good_steps() == [50, 100]
 
 
@@ -314,7 +314,7 @@ async def test_the_listing_notices_that_a_good_checkpoint_lost_bytes(
     await write_checkpoint(running.object_store, 50)
     await running.tell(make_written(50))
     await harm(running, shard_key(50), damage)
-    assert told(await running.wait()) == [("checkpoint.rejected", 50)]
+    assert reported(await running.wait()) == [("checkpoint.rejected", 50)]
 
 
 async def test_a_pinned_checkpoint_is_said_to_be(running: Catalogue) -> None:

@@ -313,7 +313,7 @@ async def test_no_more_of_a_manifest_is_read_than_one_may_have(
     assert num_pieces == 17
 
 
-async def test_pipes_in_place_of_shards_hold_up_no_thread(running: Catalogue) -> None:
+async def test_pipes_in_place_of_shards_block_no_thread(running: Catalogue) -> None:
     """A pipe has no size, and neither has the shard that its manifest names."""
     key = await write_checkpoint(running.object_store, 50)
     path = running.object_store._folder / shard_key(50, 1)

@@ -72,7 +72,7 @@ async def test_the_best_and_the_pinned_stay(catalogue: Catalogue) -> None:
     assert await catalogue.good_steps() == [10, 39, 42, 43]
 
 
-async def test_a_deletion_that_breaks_off_goes_on_later_and_is_told_once(
+async def test_an_interrupted_deletion_continues_later_and_is_reported_once(
     running: Catalogue,
 ) -> None:
     await save(running, 10, 20, 30)

@@ -1,4 +1,4 @@
-"""Runs that train on without new checkpoints are told, with the cause, and when it is over."""
+"""Runs that continue without new checkpoints are reported, with the cause, until they recover."""
 
 import pytest
 
@@ -48,7 +48,7 @@ async def save(catalogue: Catalogue, step: int, fence: int = 1) -> list[Payload]
     return await catalogue.tell(make_written(step, fence=fence))
 
 
-async def test_a_run_that_cannot_save_is_told_once_with_its_cause_and_when_it_can_again(
+async def test_a_run_that_cannot_save_is_reported_once_with_its_cause_and_when_it_recovers(
     running: Catalogue,
 ) -> None:
     await save(running, 50)
@@ -64,7 +64,7 @@ async def test_a_run_that_cannot_save_is_told_once_with_its_cause_and_when_it_ca
     assert types(await running.tell(make_write_failed(100))) == ["checkpointing.failed"]
 
 
-async def test_another_cause_is_told_too(running: Catalogue) -> None:
+async def test_another_cause_is_reported_too(running: Catalogue) -> None:
     await running.tell(make_write_failed(60))
     (failing,) = await running.tell(make_write_failed(70, SaveFailure.STORE_READ_ONLY))
     assert isinstance(failing, CheckpointingFailed)
@@ -79,7 +79,7 @@ async def test_a_checkpoint_older_than_the_failed_save_does_not_clear_it(
     assert types(await save(running, 70)) == ["checkpoint.committed", "checkpointing.recovered"]
 
 
-async def test_only_the_newest_live_run_is_told_of(running: Catalogue) -> None:
+async def test_only_the_newest_live_run_is_reported(running: Catalogue) -> None:
     await running.tell(make_failed(), make_granted(fence=2))
     assert await running.tell(make_write_failed(60)) == []
     assert types(await running.tell(make_write_failed(60, fence=2))) == ["checkpointing.failed"]
@@ -87,7 +87,7 @@ async def test_only_the_newest_live_run_is_told_of(running: Catalogue) -> None:
     assert await running.tell(make_write_failed(70, fence=2)) == []
 
 
-async def test_a_live_run_without_checkpoints_for_long_is_told_as_overdue(
+async def test_a_live_run_without_checkpoints_for_long_is_reported_as_overdue(
     catalogue: Catalogue,
 ) -> None:
     await catalogue.tell(make_queued(checkpoint={"every_minutes": 1}), make_granted())
@@ -112,7 +112,7 @@ async def grow_older(catalogue: Catalogue) -> None:
         await connection.execute("update runs set noted_at = noted_at - interval '1 hour'")
 
 
-async def test_a_store_that_this_service_cannot_read_is_told_as_the_cause(
+async def test_a_store_that_this_service_cannot_read_is_reported_as_the_cause(
     running: Catalogue,
 ) -> None:
     await write_checkpoint(running.object_store, 40)

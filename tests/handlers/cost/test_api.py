@@ -44,7 +44,7 @@ async def test_what_is_held_accrues(api: Api) -> None:
     await api.hear(granted())
     spend = (await api.get(f"/spend/jobs/{JOB}")).json()
     assert spend["charged_micro_usd"] == 0
-    # Two slots at 36 dollars an hour since the grant, which lies in the past.
+    # Two slots at 36 dollars an hour since the grant, which is in the past.
     held = datetime.now(UTC) - granted().granted_at
     assert abs(spend["accruing_micro_usd"] - held.total_seconds() * 20_000) < 20_000 * 60
     assert spend["total_micro_usd"] == spend["accruing_micro_usd"]

@@ -15,7 +15,7 @@ async def model(database: OpenDatabase) -> Model:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def server(model: Model) -> AsyncIterator[Server]:
-    """The HTTP side, with nobody who answers commands."""
+    """The HTTP side, without services that answer commands."""
     async with serving(model) as standing:
         yield standing
 

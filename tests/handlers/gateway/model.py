@@ -1,4 +1,5 @@
-"""The gateway over a real Postgres, told events in the place of Kafka; and its HTTP side in front.
+"""The gateway over a real Postgres, with events passed in directly instead of Kafka, and its HTTP
+side.
 
 `Model` applies records through the runtime's own processors, inbox included. `Server` is the whole
 application behind its gate, with a bus in memory and, where a test wants one, somebody who answers

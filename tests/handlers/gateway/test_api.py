@@ -1,4 +1,4 @@
-"""Requests in -> commands out, and the word about them back; reads of what is there."""
+"""Requests in -> commands out, and their answers; reads of the read model."""
 
 import asyncio
 from collections.abc import Sequence
@@ -298,7 +298,7 @@ async def test_a_study_is_started_and_ranked(model: Model) -> None:
         assert {one["num_completed"] for one in listed} == {0, 5}
 
 
-async def test_lists_go_on_page_by_page(model: Model) -> None:
+async def test_lists_continue_page_by_page(model: Model) -> None:
     await model.tell(*day())
     async with serving(model) as server:
         names, after = [], None

@@ -185,7 +185,7 @@ def bomb() -> bytes:
 
 
 def chain(kind: bytes) -> bytes:
-    """Headers that each only tell something of the next one."""
+    """Headers that each only describe the next one."""
     info = tarfile.TarInfo("x")
     info.type = kind
     content = b"11 path=xy\n" if kind == tarfile.XHDTYPE else b"xy\0"

@@ -96,7 +96,7 @@ async def test_events_come_in_order_as_sentences(model: Model, server: Server) -
     assert (told["job_id"], told["text"][:8], told["tone"]) == (job.job_id, "Accepted", "plain")
 
 
-async def test_a_reader_that_comes_back_misses_nothing_and_hears_nothing_twice(
+async def test_a_reader_that_reconnects_misses_nothing_and_receives_nothing_twice(
     model: Model, server: Server
 ) -> None:
     story = Story()
@@ -112,7 +112,7 @@ async def test_a_reader_that_comes_back_misses_nothing_and_hears_nothing_twice(
     assert heard == [event.type for event in events]
 
 
-async def test_a_page_goes_on_from_where_it_was_rendered(model: Model, server: Server) -> None:
+async def test_a_page_continues_from_where_it_was_rendered(model: Model, server: Server) -> None:
     story = Story()
     story.nodes("node-1", "node-2", "node-3")
     await model.tell(story.events[0])
@@ -169,7 +169,7 @@ async def test_progress_comes_without_an_id(model: Model, server: Server) -> Non
     assert json.loads(frame["data"])["max_steps"] == 400
 
 
-async def test_a_slow_reader_is_dropped_and_the_others_go_on(
+async def test_a_slow_reader_is_dropped_and_the_others_continue(
     model: Model, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = Story()
@@ -182,7 +182,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_go_on(
         assert slow.is_dropped
         heard = live_module.messages(model.live, server.platform, slow, None)
         names = [message.data["node_id"] async for message in heard]
-    # It comes back with the last id it has seen, so what it does not hear now comes then.
+    # It reconnects with the last id it has seen, and then receives what it misses now.
     assert names == ["node-0", "node-1"]
 
 

@@ -18,7 +18,7 @@ TOPIC = "drivetrain.events.jobs"
 
 @dataclass
 class SlowConsumer:
-    """Handles nothing but what it is told to."""
+    """Handles only what it is given."""
 
     source: InMemorySource
     group: str = "drivetrain.gateway"

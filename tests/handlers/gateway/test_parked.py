@@ -62,7 +62,7 @@ async def test_a_parked_record_is_replayed_as_it_was(model: Model) -> None:
 
 
 async def test_a_record_parked_too_long_ago_is_not_replayed(model: Model) -> None:
-    """Services that handled it may have forgotten that they did."""
+    """Services that handled it may no longer have a record of that."""
     parked_id = await model.park(b"broken")
     async with model.database.connection() as connection:
         await connection.execute("update parked set parked_at = '2020-01-01T00:00:00Z'")
@@ -145,7 +145,7 @@ async def test_a_bulk_decision_is_about_what_matches(model: Model) -> None:
         assert [one["parked_id"] for one in await listed(server)] == [unknown]
 
 
-async def test_a_bulk_decision_works_for_a_bounded_time_and_returns_where_to_go_on(
+async def test_a_bulk_decision_works_for_a_bounded_time_and_returns_where_to_continue(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parked_commands, "BUDGET_SECONDS", 0.0)

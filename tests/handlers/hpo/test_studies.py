@@ -1,4 +1,4 @@
-"""Studies from request to end: what the search service emits for what it is told."""
+"""Studies from request to end: what the search service emits for the events it receives."""
 
 import itertools
 import json

@@ -40,7 +40,7 @@ async def beat(metrics: Database, seconds: int, **fields: Any) -> list[Payload]:
     return emitted
 
 
-def told(events: list[Payload]) -> list[tuple[str, str]]:
+def reported(events: list[Payload]) -> list[tuple[str, str]]:
     return [(event.kind.type, event.alert) for event in events]  # type: ignore[attr-defined]
 
 
@@ -48,7 +48,7 @@ async def test_a_running_run_that_makes_no_step_is_alerted_once(metrics: Databas
     await start(metrics)
     assert await beat(metrics, 60, step=7) == []
     emitted = await beat(metrics, 30, step=7)
-    assert told(emitted) == [("alert.raised", "stalled")]
+    assert reported(emitted) == [("alert.raised", "stalled")]
     (alert,) = emitted
     assert isinstance(alert, AlertRaised)
     assert (alert.step, alert.series) == (7, None)
@@ -57,8 +57,8 @@ async def test_a_running_run_that_makes_no_step_is_alerted_once(metrics: Databas
 async def test_the_alert_is_cleared_by_a_step_and_can_come_again(metrics: Database) -> None:
     await start(metrics)
     await beat(metrics, 90, step=7)
-    assert told(await beat(metrics, 5, step=8)) == [("alert.cleared", "stalled")]
-    assert told(await beat(metrics, 300, step=8)) == [("alert.raised", "stalled")]
+    assert reported(await beat(metrics, 5, step=8)) == [("alert.cleared", "stalled")]
+    assert reported(await beat(metrics, 300, step=8)) == [("alert.raised", "stalled")]
 
 
 async def test_the_end_of_the_run_clears_its_alert_and_late_heartbeats_raise_none(
@@ -68,7 +68,7 @@ async def test_the_end_of_the_run_clears_its_alert_and_late_heartbeats_raise_non
     await beat(metrics, 90, step=7)
     ended = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
     emitted = await handle(metrics, HANDLERS, make_event(ended))
-    assert told(emitted) == [("alert.cleared", "stalled")]
+    assert reported(emitted) == [("alert.cleared", "stalled")]
     assert isinstance(emitted[0], AlertCleared)
     assert await beat(metrics, 90, step=7) == []
 
@@ -86,12 +86,12 @@ async def test_only_running_runs_are_alerted(metrics: Database) -> None:
     await handle(metrics, HANDLERS, make_event(suspected))
     assert await beat(metrics, 5, step=7) == []
     await handle(metrics, HANDLERS, make_event(RunHeard(**RUN)))
-    assert told(await beat(metrics, 5, step=7)) == [("alert.raised", "stalled")]
+    assert reported(await beat(metrics, 5, step=7)) == [("alert.raised", "stalled")]
 
 
 async def test_dropped_samples_are_alerted_once_per_run(metrics: Database) -> None:
     await start(metrics)
-    assert told(await beat(metrics, 5, num_dropped_samples=3)) == [
+    assert reported(await beat(metrics, 5, num_dropped_samples=3)) == [
         ("alert.raised", "samples_dropped")
     ]
     assert await beat(metrics, 10, num_dropped_samples=900, step=2) == []

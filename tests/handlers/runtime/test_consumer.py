@@ -107,7 +107,7 @@ async def test_a_temporary_failure_waits_in_order_and_is_never_parked(adder: Add
     assert await parked(adder.database) == []
 
 
-async def test_other_partitions_go_on_while_one_backs_off(database: OpenDatabase) -> None:
+async def test_other_partitions_continue_while_one_backs_off(database: OpenDatabase) -> None:
     adder = await make_adder(await database("cost"), num_partitions=2)
     await say(adder.bus, 1, tenant_id="a")
     await say(adder.bus, 2, tenant_id="d")
@@ -140,7 +140,7 @@ def bug_at(wrong: int, kind: type[BaseException] = Bug) -> Callable[[int], Await
     return behave
 
 
-async def test_the_third_crash_on_an_event_parks_it_and_the_rest_goes_on(
+async def test_the_third_crash_on_an_event_parks_it_and_the_rest_continues(
     database: OpenDatabase,
 ) -> None:
     adder = await make_adder(await database("cost"), num_partitions=2)
@@ -163,7 +163,7 @@ async def test_the_third_crash_on_an_event_parks_it_and_the_rest_goes_on(
     assert (row["key"], row["value"]) == (deadly.key, deadly.value)
 
 
-async def test_an_event_that_kills_without_a_word_is_found_and_parked(adder: Adder) -> None:
+async def test_an_event_that_kills_without_an_error_is_found_and_parked(adder: Adder) -> None:
     """Out of memory leaves no exception and no offset: the record is found by handling it alone."""
     await say(adder.bus, 1, 2, 3)
     adder.misbehave = bug_at(2, Killed)
@@ -213,7 +213,7 @@ async def test_restarts_in_order_are_no_crashes(adder: Adder) -> None:
 
 
 async def test_what_is_abandoned_again_and_again_is_no_crash_of_the_event(adder: Adder) -> None:
-    """A handler cut off by a stop's deadline, or because another part of the process died."""
+    """A handler cancelled by a stop's deadline, or because another part of the process failed."""
     await say(adder.bus, 1, 2)
     for _ in range(6):
         entered = asyncio.Event()
@@ -261,7 +261,7 @@ async def test_a_new_schema_reads_from_the_start_whatever_was_committed(adder: A
         await until(heard(adder, [1, 2, 3]))
 
 
-async def test_a_replica_that_does_not_meet_the_missing_tables_begins_anew_too(
+async def test_a_replica_that_does_not_see_the_missing_tables_restarts_too(
     adder: Adder,
 ) -> None:
     """Another one may have migrated before this one has anything to handle."""
@@ -336,7 +336,7 @@ async def test_a_service_that_does_not_park_a_topic_goes_past(adder: Adder) -> N
 async def test_an_event_on_a_topic_that_is_not_its_own_is_parked(
     adder: Adder, value: bytes | None
 ) -> None:
-    """Whoever may write to one topic could otherwise speak for the writers of all others."""
+    """A writer of one topic could otherwise impersonate the writers of all others."""
 
     async def answer(tx: Tx, invalid: InvalidPayload) -> bool:
         raise AssertionError("it is nobody's request")
@@ -375,7 +375,7 @@ async def test_an_id_and_a_source_of_512_characters_are_handled_once(adder: Adde
     assert await parked(adder.database) == []
 
 
-async def test_a_request_that_nobody_can_answer_is_parked_and_can_be_replayed(
+async def test_a_request_that_cannot_be_answered_is_parked_and_can_be_replayed(
     adder: Adder,
 ) -> None:
     async def nobody(tx: Tx, invalid: InvalidPayload) -> bool:
@@ -387,7 +387,7 @@ async def test_a_request_that_nobody_can_answer_is_parked_and_can_be_replayed(
     async with adder.database.transaction() as tx:
         await process(processor, tx, bad)
     assert [facts["reason"] for facts in await parked(adder.database)] == ["invalid_payload"]
-    # A later version that can read it meets it anew under its id.
+    # For a later version that can read it, its id is new.
     await adder.bus.publish([OutRecord(TOPIC, good.key, good.value, good.headers)])
     async with adder.running():
         await until(heard(adder, [1]))

@@ -172,7 +172,7 @@ async def test_half_a_migration_leaves_nothing(package: Path, postgres_dsn: str)
         await connection.close()
 
 
-async def test_a_server_that_is_away_is_a_temporary_error() -> None:
+async def test_an_unavailable_server_is_a_temporary_error() -> None:
     database = Database("postgresql://x:y@127.0.0.1:1/z", "cost", Origin("/tests", "t."))
     with pytest.raises(OSError, match="Connect call failed") as failed:
         await database.open([])

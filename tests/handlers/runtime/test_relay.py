@@ -153,7 +153,7 @@ async def has_waiting(database: Database, want: int) -> bool:
     return await waiting(database) == want
 
 
-async def test_other_keys_go_on_while_an_acknowledgement_is_waited_for(
+async def test_other_keys_continue_while_an_acknowledgement_is_awaited(
     database: OpenDatabase,
 ) -> None:
     db, broker, clock = await database("cost"), Broker(), ManualClock()
@@ -240,7 +240,7 @@ async def test_a_probe_reads_its_rows_and_not_the_whole_outbox(database: OpenDat
     assert "Index Cond" in str(plan)
 
 
-async def test_a_held_key_whose_row_another_replica_sent_goes_on(database: OpenDatabase) -> None:
+async def test_a_held_key_whose_row_another_replica_sent_continues(database: OpenDatabase) -> None:
     db, broker, clock = await database("cost"), Broker(), ManualClock()
     await emit(db, a1=1, a2=2)
     broker.answer = lambda amount: UNKNOWN
@@ -253,7 +253,7 @@ async def test_a_held_key_whose_row_another_replica_sent_goes_on(database: OpenD
         await until_async_zero(db)
 
 
-async def test_a_row_that_kafka_will_never_take_is_set_aside_and_its_key_goes_on(
+async def test_a_row_that_kafka_will_never_accept_is_set_aside_and_its_key_continues(
     database: OpenDatabase,
 ) -> None:
     db, broker = await database("cost"), Broker()
@@ -371,7 +371,7 @@ async def test_two_replicas_do_not_relay_at_once(database: OpenDatabase) -> None
         await until(lambda: second.taken == [3])
 
 
-async def test_it_goes_on_after_its_connection_was_killed(
+async def test_it_continues_after_its_connection_was_killed(
     database: OpenDatabase, postgres_dsn: str
 ) -> None:
     db, broker = await database("cost"), Broker()

@@ -1,4 +1,4 @@
-"""What the runtime's own tables forget, and that nothing forgotten is handled twice."""
+"""What is deleted from the runtime's own tables, and that nothing is handled twice afterwards."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ TOPIC = f"drivetrain.{EVENTS_CHARGES.name}"
 LONG_AGO = datetime.now(UTC) - KEEP - timedelta(days=1)
 
 
-def test_an_inbox_row_outlives_every_record_of_a_topic_that_forgets() -> None:
+def test_an_inbox_row_is_kept_longer_than_any_record_of_a_topic_with_retention() -> None:
     for topic in TOPICS:
         if topic.retention_ms != FOR_EVER:
             assert inbox_keep(topic) >= timedelta(milliseconds=topic.retention_ms) + MARGIN

@@ -105,7 +105,7 @@ async def test_what_is_rolled_back_leaves_no_gap(database: OpenDatabase) -> None
     assert [(event.payload.amount_micro_usd, event.seq) for event in events] == [(1, 1), (3, 2)]
 
 
-async def test_a_trace_goes_on_through_the_outbox(database: OpenDatabase) -> None:
+async def test_a_trace_continues_through_the_outbox(database: OpenDatabase) -> None:
     db = await database("cost")
     cause = replace(make_event(charge(1)), traceparent=TRACE, correlation_id="request-1")
     async with db.transaction() as tx:

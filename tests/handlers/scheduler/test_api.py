@@ -1,4 +1,4 @@
-"""Where a job stands in the queue, when it is asked for."""
+"""The position of a job in the queue, on request."""
 
 from collections.abc import AsyncIterator
 

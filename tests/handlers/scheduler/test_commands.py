@@ -215,7 +215,7 @@ async def test_a_waiting_job_is_cancelled_at_once(world: World):
     assert world.launcher.launches == []
 
 
-async def test_a_running_job_is_told_to_stop_and_then_cancelled(world: World):
+async def test_a_running_job_is_stopped_and_then_cancelled(world: World):
     await world.submit(make_submit())
     await world.rounds()
     pod = pod_id_for(JOB, 1, 0)
@@ -240,7 +240,7 @@ async def test_a_finished_job_cannot_be_cancelled(world: World):
     assert "cancelled" in finished.detail
 
 
-async def test_another_tenant_cannot_cancel_it_nor_learn_that_it_is(world: World):
+async def test_another_tenant_can_neither_cancel_it_nor_learn_that_it_exists(world: World):
     await world.submit(make_submit())
     event = make_event((await _cancel_payload(JOB)), tenant_id="stranger")
 

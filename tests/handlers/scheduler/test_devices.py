@@ -39,7 +39,7 @@ def granted(launcher: FakeLauncher) -> list[int]:
     return sorted(device for spec in launcher.specs.values() for device in spec.devices)
 
 
-async def test_pods_of_one_machine_are_told_different_devices(database: OpenDatabase):
+async def test_pods_of_one_machine_get_different_devices(database: OpenDatabase):
     nodes = [gpus("n1", 2), gpus("n2", 3, first_device=2)]
     world = await begin(await database("scheduler"), FakeLauncher(), nodes)
     for number, devices in enumerate((1, 1, 2, 1)):
@@ -53,7 +53,7 @@ async def test_pods_of_one_machine_are_told_different_devices(database: OpenData
 @pytest.mark.parametrize(
     ("before", "after"), [(HALVES, WHOLE), (WHOLE, HALVES)], ids=["joined", "split"]
 )
-async def test_devices_of_pods_that_live_on_are_not_granted_by_nodes_cut_anew(
+async def test_devices_of_live_pods_are_not_granted_by_nodes_that_were_divided_again(
     database: OpenDatabase, before: list[dict], after: list[dict]
 ):
     opened, launcher = await database("scheduler"), FakeLauncher()
@@ -68,7 +68,7 @@ async def test_devices_of_pods_that_live_on_are_not_granted_by_nodes_cut_anew(
     assert granted(launcher) == [0, 1, 2, 3]
 
 
-async def test_what_a_pod_was_told_does_not_change_with_its_node(database: OpenDatabase):
+async def test_the_devices_of_a_pod_do_not_change_with_its_node(database: OpenDatabase):
     opened, launcher = await database("scheduler"), FakeLauncher()
     world = await begin(opened, launcher, [gpus("node-b", 2, first_device=2)])
     await world.submit(make_submit(resources={"devices": 2}))

@@ -89,7 +89,7 @@ def test_a_pipe_and_a_directory_in_its_place_do_not_hold_the_scheduler_up(direct
     assert len(os.listdir("/proc/self/fd")) == num_open
 
 
-def test_a_pipe_in_place_of_the_lock_or_of_a_file_being_written_holds_nobody_up(tmp_path):
+def test_a_pipe_in_place_of_the_lock_or_of_a_file_being_written_blocks_nothing(tmp_path):
     directory = PodDirectory(tmp_path, PodRef(JOB, 1, POD))
     directory.create()
     for name in ("lock", ".stop.json.partial", "stop.json"):

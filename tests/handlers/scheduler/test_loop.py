@@ -138,7 +138,7 @@ async def test_of_two_failures_in_one_round_the_earlier_one_is_the_cause(world: 
     assert (failed.kind.type, failed.rank, failed.last_log) == ("run.failed", 2, "boom")
 
 
-async def test_a_dead_shim_is_lost_only_after_all_it_left_is_gone(world: World):
+async def test_a_pod_without_its_shim_is_lost_only_after_all_its_processes_are_gone(world: World):
     await start(world, **AT_ONCE)
     world.launcher.sights[POD] = DEAD
     world.launcher.unkillable = {POD}
@@ -170,7 +170,7 @@ async def test_other_kills_do_not_put_off_the_next_try_at_a_pod(world: World):
     assert world.launcher.killed[2:] == [POD]
 
 
-async def test_slots_are_not_given_away_while_a_dead_pod_may_live(world: World):
+async def test_slots_are_not_granted_while_processes_of_a_lost_pod_may_run(world: World):
     await start(world, **GANG)
     world.launcher.sights[POD] = DEAD
     world.launcher.unkillable = {POD}
@@ -352,7 +352,7 @@ async def test_a_cancelled_pod_that_ignores_the_notice_is_killed(world: World):
     assert (await world.job(JOB)).state is JobState.CANCELLED
 
 
-async def test_why_a_job_waits_is_told_once(world: World):
+async def test_why_a_job_waits_is_announced_once(world: World):
     await start(world, **GANG)
     await world.submit(make_submit("r2"), make_submit("r3"))
     await world.rounds()
@@ -383,7 +383,7 @@ async def test_the_database_refuses_a_slot_that_is_held(world: World):
             )
 
 
-async def test_nodes_are_told_when_they_change(world: World):
+async def test_nodes_are_published_when_they_change(world: World):
     from services.scheduler import fleet
     from services.scheduler.core.model import Node
 

@@ -1,4 +1,4 @@
-"""What a release says about the paid time, with pods that end while the scheduler is away."""
+"""The paid time in a release, with pods that end while the scheduler is not running."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -81,7 +81,7 @@ async def test_a_forged_end_before_the_outage_gains_nothing(world: World):
 
 
 async def test_a_dead_shim_s_processes_are_paid_ends_at_they_are_killed(world: World):
-    """Else a program could kill its own shim while the scheduler is away, and go on for nothing."""
+    """Otherwise a program could kill its shim during an outage of the scheduler and run free."""
     await start(world)
     await backdate(world, 3600)
     world.launcher.sights[POD] = Observation(Sight.DEAD, has_leftovers=True)

@@ -84,7 +84,7 @@ async def test_the_conflict_names_the_command_of_the_same_batch(world: World):
     assert rejected.causation_id == rejected.payload.command_event_id == second.event_id
 
 
-async def test_jobs_of_a_batch_stand_in_the_order_of_their_commands(world: World):
+async def test_jobs_of_a_batch_are_in_the_order_of_their_commands(world: World):
     names = [f"r{number:03}" for number in range(50)]
     await batch(world, *(make_submit(name) for name in reversed(names)))
 

@@ -35,7 +35,7 @@ async def cost(kafka: KafkaAccess, dsn: str, prefix: str) -> Service:
 def releases(
     number: int, within: timedelta = timedelta(seconds=1), first: int = 0
 ) -> list[Event[AllocationReleased]]:
-    """One release each of `number` jobs, which lie on several partitions."""
+    """One release each of `number` jobs, on several partitions."""
     events = []
     for index in range(first, first + number):
         job_id = job_id_for("default", f"job {index}")

@@ -145,7 +145,7 @@ class Bug(Exception):
 
 
 def with_bug(service: Service, tenant_id: str) -> Service:
-    """The same service, whose handler dies on the releases of one tenant."""
+    """The same service, whose handler crashes on the releases of one tenant."""
     (handler,) = (it for kind, it in service.handlers.items() if kind is AllocationReleased)
 
     async def buggy(tx: Tx, event: Event[AllocationReleased]) -> None:

@@ -100,7 +100,7 @@ async def test_a_topic_that_is_missing_costs_the_others_nothing(
     assert len(await read_topic(access, f"drivetrain.{missing}", at_least=NUM_KEYS)) == NUM_KEYS
 
 
-async def test_a_record_that_the_broker_refuses_is_set_aside_and_its_key_goes_on(
+async def test_a_record_that_the_broker_refuses_is_set_aside_and_its_key_continues(
     access: KafkaAccess, database: OpenDatabase, topic_prefix: str
 ) -> None:
     """Once by our own client (over 2 MB) and once by the broker (over the topic's limit)."""
@@ -170,7 +170,7 @@ async def test_a_broker_killed_under_load_ends_no_publisher(
     assert written <= {record.value for record in records}
 
 
-async def test_a_sender_that_dies_of_any_exception_is_replaced(
+async def test_a_sender_that_fails_with_any_exception_is_replaced(
     access: KafkaAccess, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = f"{topic_prefix}dying"

@@ -1,4 +1,4 @@
-"""A service stops when it is told to, whatever it waits for, and abandons what does not end."""
+"""A service stops on request, whatever it waits for, and abandons what does not end."""
 
 import asyncio
 from dataclasses import replace

@@ -189,7 +189,7 @@ async def test_a_stopped_shim_and_its_notice_do_not_outlast_the_kill(launcher: L
     assert left_of(marker_of(directory)) == frozenset()
 
 
-async def test_what_nobody_may_read_is_removed_all_the_same(launcher: LocalLauncher):
+async def test_unreadable_directories_are_removed_too(launcher: LocalLauncher):
     lock_out = "mkdir -p a/b; touch a/b/c; chmod 0 a/b a; ln -s / root; exit 0"
     spec = make_pod_spec(["sh", "-c", lock_out])
     await launcher.launch(spec)

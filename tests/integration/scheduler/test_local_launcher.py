@@ -59,7 +59,7 @@ def _leave_nothing(launcher, tmp_path):
         child.wait(10)
 
 
-async def test_a_pod_runs_and_tells_how_it_ended(any_launcher):
+async def test_a_pod_runs_and_reports_how_it_ended(any_launcher):
     spec = make_pod_spec(
         [PYTHON, "-c", "import os; raise SystemExit(int(os.environ['RANK']))"], ranks=2
     )
@@ -123,7 +123,7 @@ async def test_another_launcher_adopts_what_lives(launcher, tmp_path):
     assert other._children == []
 
 
-async def test_the_death_of_the_scheduler_does_not_touch_pods(tmp_path):
+async def test_the_end_of_the_scheduler_does_not_affect_pods(tmp_path):
     spec = make_pod_spec(SLEEP)
     code = (
         "import asyncio, sys, time; from pathlib import Path;"
@@ -186,7 +186,7 @@ async def test_a_pod_that_changed_just_now_is_read_again(launcher, tmp_path):
     assert observed.exit is not None
 
 
-async def test_a_dead_shim_is_seen_though_its_directory_did_not_change(launcher, tmp_path):
+async def test_a_killed_shim_is_detected_though_its_directory_did_not_change(launcher, tmp_path):
     spec = make_pod_spec(SLEEP)
     await launcher.launch(spec)
     await seen(launcher, spec, Sight.ALIVE)
@@ -215,7 +215,7 @@ async def test_a_stop_notice_reaches_the_pod(any_launcher, tmp_path):
     assert ended.exit.outcome == "interrupted"
 
 
-async def test_a_dead_shim_is_seen_and_what_it_left_is_killed(any_launcher, tmp_path):
+async def test_a_killed_shim_is_detected_and_its_other_processes_are_killed(any_launcher, tmp_path):
     spec = make_pod_spec(SLEEP, ranks=2)
     await any_launcher.launch(spec)
     await seen(any_launcher, spec, Sight.ALIVE)

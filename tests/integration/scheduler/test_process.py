@@ -1,4 +1,4 @@
-"""The scheduler as a process on real Kafka and Postgres, with real pods: work, and death."""
+"""The scheduler as a process on real Kafka and Postgres, with real pods: normal work, and kills."""
 
 import asyncio
 import json
@@ -196,7 +196,7 @@ async def test_pods_outlive_the_scheduler_and_are_adopted(scheduler: Scheduler, 
     await scheduler.until("job.succeeded", second)
 
 
-async def test_a_killed_rank_ends_the_gang_and_the_job_goes_on(
+async def test_a_killed_rank_ends_the_gang_and_the_job_continues(
     scheduler: Scheduler, tmp_path: Path
 ):
     go = tmp_path / "go"

@@ -445,7 +445,7 @@ async def test_a_pod_s_file_cannot_have_another_process_stopped(tmp_path: Path) 
     assert await reaping == 75
 
 
-async def test_a_pipe_in_place_of_a_pod_s_file_holds_up_no_stop(tmp_path: Path) -> None:
+async def test_a_pipe_in_place_of_a_pod_s_file_blocks_no_stop(tmp_path: Path) -> None:
     directory = tmp_path / "job" / "1" / "pod_pipe"
     directory.mkdir(parents=True)
     os.mkfifo(directory / "identity.json")

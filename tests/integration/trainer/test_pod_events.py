@@ -110,7 +110,7 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     assert f"rank 1 begins after step {resumed[0].step} (True)" in lines
 
 
-async def test_a_store_that_is_moved_away_in_mid_run_is_reported_and_not_made_again(
+async def test_a_store_that_is_moved_during_a_run_is_reported_and_not_created_again(
     kafka: KafkaAccess,
     topic_prefix: str,
     template: Path,

@@ -286,7 +286,7 @@ FINAL = {"job.succeeded", "job.failed", "job.cancelled"}
 
 
 def _read(story: list) -> list[str]:
-    """A job's events must tell one story."""
+    """A job's events must be consistent."""
     wrong = []
     last = ""
     fence = attempt = 0

@@ -29,13 +29,17 @@ def test_an_event_of_a_newer_version_is_shown_by_its_name() -> None:
 
 
 def test_a_day_of_events_as_sentences() -> None:
-    told = {}
+    sentences = {}
     for event in day():
         if event.type in TOLD:
-            told.setdefault(event.type, narrate(event.type, event.payload.model_dump(mode="json")))
-    assert told["run.failed"].text == "Attempt 1 failed: rank 1 was killed by SIGKILL"
-    assert told["run.failed"].detail.startswith("step 163")
-    assert told["run.failed"].tone is Tone.BAD
-    assert told["checkpoint.restored"].text == "Attempt 2 resumed at step 100 (loaded in 0.1 s)"
-    assert told["allocation.granted"].text == "Holds 1 slot: node-1 slot 0"
-    assert told["job.succeeded"].tone is Tone.GOOD
+            sentences.setdefault(
+                event.type, narrate(event.type, event.payload.model_dump(mode="json"))
+            )
+    assert sentences["run.failed"].text == "Attempt 1 failed: rank 1 was killed by SIGKILL"
+    assert sentences["run.failed"].detail.startswith("step 163")
+    assert sentences["run.failed"].tone is Tone.BAD
+    assert (
+        sentences["checkpoint.restored"].text == "Attempt 2 resumed at step 100 (loaded in 0.1 s)"
+    )
+    assert sentences["allocation.granted"].text == "Holds 1 slot: node-1 slot 0"
+    assert sentences["job.succeeded"].tone is Tone.GOOD

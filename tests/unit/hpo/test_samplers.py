@@ -53,7 +53,7 @@ def test_another_process_with_another_hash_seed_proposes_the_same(name: str) -> 
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_every_point_lies_in_the_space_whatever_was_asked_before(name: str) -> None:
+def test_every_point_is_in_the_space_whatever_was_proposed_before(name: str) -> None:
     sampler = SAMPLERS[name]
     number_of_points = sampler.num_points(SPACE, 20)
     assert 1 <= number_of_points <= 20

@@ -19,7 +19,7 @@ def test_a_run_that_moves_is_not_stalled() -> None:
     assert pace.step == 299
 
 
-def test_a_run_that_is_heard_for_over_a_minute_without_a_step_is_stalled() -> None:
+def test_a_run_with_heartbeats_for_over_a_minute_without_a_step_is_stalled() -> None:
     pace = beats(None, 0.0, [1, 2, 3])
     assert not is_stalled(beats(pace, 3.0, [3] * 60))
     assert is_stalled(beats(pace, 3.0, [3] * 61))

@@ -33,7 +33,7 @@ def test_the_range_includes_both_ends() -> None:
 
 
 @given(CHUNKS)
-def test_every_step_stands_once_with_a_value_of_its_highest_attempt(chunks: list[Chunk]) -> None:
+def test_every_step_occurs_once_with_a_value_of_its_highest_attempt(chunks: list[Chunk]) -> None:
     merged = merge(chunks)
     attempts: dict[int, int] = {}
     values: dict[tuple[int, int], set[float]] = {}

@@ -51,7 +51,7 @@ def test_every_problem_is_named_at_once_and_no_value_shown() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_value_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_a_value_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "dsn").write_text(DSN + "\n")
     settings = load(
         Settings,

@@ -37,7 +37,7 @@ BOTH = frozenset({A, B})
         pytest.param({A: 5, B: 7}, {A: 9, B: 9}, {A}, True, id="another one backs off"),
     ],
 )
-def test_what_is_standing_still(
+def test_what_counts_as_no_progress(
     positions: Mapping[Partition, int | None],
     ends: Mapping[Partition, int],
     backing_off: set[Partition],
@@ -49,7 +49,7 @@ def test_what_is_standing_still(
     assert (still.everywhere == 100.0) is want_stuck
 
 
-def test_a_partition_that_stands_is_seen_whatever_the_others_do() -> None:
+def test_a_stuck_partition_is_detected_whatever_the_others_do() -> None:
     progress = Progress(0.0)
     ends = {A: 9, B: 9}
     seen = iter(range(0, 1000, 10))
@@ -70,7 +70,7 @@ def test_a_partition_that_stands_is_seen_whatever_the_others_do() -> None:
     assert observe({A: 9, B: 9}, 920.0) == (10.0, 10.0)
 
 
-def test_a_partition_that_had_no_turn_yet_does_not_stand() -> None:
+def test_a_partition_that_was_not_polled_yet_is_not_stuck() -> None:
     """A poll whose records are handled for an hour keeps all other partitions waiting."""
     progress = Progress(0.0)
     ends = {A: 900, B: 9}
@@ -79,7 +79,7 @@ def test_a_partition_that_had_no_turn_yet_does_not_stand() -> None:
     assert progress.observe({A: 3, B: 1}, ends, 7200.0, num_polls=9) == (0.0, 7200.0)
 
 
-def test_lag_counts_what_lies_behind_the_positions() -> None:
+def test_lag_counts_the_records_after_the_positions() -> None:
     assert lag({A: 5, B: None}, {A: 9, B: 2}) == 6
     assert lag({A: 9}, {A: 5}) == 0
 
@@ -138,7 +138,7 @@ async def watched() -> AsyncIterator[tuple[WatchedConsumer, asyncio.Task[None]]]
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_consumer_that_stands_still_is_stuck() -> None:
+async def test_a_consumer_without_progress_is_stuck() -> None:
     async with watched() as (watched_consumer, task):
         await watched_consumer.let_pass(STUCK_SECONDS)
         assert not task.done()

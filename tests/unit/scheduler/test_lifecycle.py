@@ -13,7 +13,7 @@ from services.scheduler.core.lifecycle import (
 )
 
 
-def test_every_state_stands_in_the_table():
+def test_every_state_is_in_the_table():
     assert JOB_MOVES.keys() == set(JobState)
     assert RUN_MOVES.keys() == set(RunState)
 

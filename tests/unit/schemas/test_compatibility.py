@@ -161,7 +161,7 @@ def test_a_list_of_words_that_no_command_offers_may_not() -> None:
     assert found == ["word: enum ['a', 'b'] became ['a', 'b', 'c']"]
 
 
-def test_no_word_of_a_request_is_taken_away_or_exchanged() -> None:
+def test_no_value_of_a_request_is_removed_or_replaced() -> None:
     for current in (with_words("a"), with_words("a", "c")):
         assert violations(RELEASED, current, words_of_requests([current])) != []
 

@@ -120,7 +120,7 @@ def test_the_last_header_of_a_name_counts() -> None:
     assert header([("Content-Type", b"a"), ("content-type", b"b")], "content-type") == "b"
 
 
-def test_an_attribute_may_stand_twice_but_not_with_two_values() -> None:
+def test_an_attribute_may_occur_twice_but_not_with_two_values() -> None:
     assert parse([*binary(), ("ce_id", b"id-1")], VALUE).event_id == "id-1"
     reason, detail = refusal([*binary(), ("CE_ID", b"id-2")], VALUE)
     assert (reason, detail[:3]) == (InvalidReason.INVALID_ATTRIBUTE, "id:")
@@ -178,7 +178,7 @@ def test_structured_attributes_of_cloudevents_itself_are_texts(name: str, value:
     assert (reason, detail) == (InvalidReason.INVALID_ATTRIBUTE, f"{name}: write a string")
 
 
-def test_a_structured_event_under_the_type_of_plain_json_is_told_so() -> None:
+def test_a_structured_event_with_the_type_of_plain_json_is_reported_as_such() -> None:
     """As version 1 of the CloudEvents SDK for Python sends it."""
     reason, detail = refusal([("content-type", b"application/json")], structured())
     assert reason is InvalidReason.CONTENT_TYPE
@@ -393,7 +393,7 @@ def test_an_invalid_payload_can_be_answered() -> None:
     assert (error.field, error.fix) == ("why", "remove it, or check its spelling")
 
 
-def test_what_stands_at_none_is_not_written() -> None:
+def test_values_of_none_are_not_written() -> None:
     bare = replace(EVENT, correlation_id=None, causation_id=None, traceparent=None, subject=None)
     names = [name for name, _ in encode(bare)[0]]
     assert names == [

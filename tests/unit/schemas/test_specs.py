@@ -207,12 +207,12 @@ def test_a_bad_study_is_refused_with_the_field_and_the_fix(
     assert fix.startswith(want_fix)
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_together() -> None:
     bad = with_field(with_field(JOB, "name", 7), "resources.devices", 0)
     assert [field for field, *_ in errors_of(JobSpec, bad)] == ["name", "resources.devices"]
 
 
-def test_a_thousand_mistakes_are_told_shortly() -> None:
+def test_a_thousand_mistakes_are_reported_briefly() -> None:
     errors = errors_of(JobSpec, {**JOB, **{"x" * 10_000 + str(n): 1 for n in range(1000)}})
     assert len(errors) == MAX_ERRORS
     assert all(len(field) <= 256 for field, *_ in errors)

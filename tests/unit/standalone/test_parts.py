@@ -125,7 +125,7 @@ def test_secrets_are_never_on_a_command_line() -> None:
         assert not [secret for secret in secrets if secret in argv], part.name
 
 
-def test_the_template_socket_fits_however_deep_the_directory_lies() -> None:
+def test_the_template_socket_fits_however_deep_the_directory_is() -> None:
     deep = make_plan(Path("/tmp") / "/".join(["directory"] * 20))
     assert len(str(deep.template_socket)) <= 107
     assert deep.template_socket != make_plan(Path("/tmp/deeper")).template_socket

@@ -29,7 +29,7 @@ def test_the_first_start_creates_the_store_and_later_ones_know_it(home: Home) ->
     assert start(home) == first
 
 
-def test_a_store_that_was_moved_away_is_not_created_again(home: Home) -> None:
+def test_a_store_that_was_moved_is_not_created_again(home: Home) -> None:
     first = start(home)
     home.objects.rename(home.root.parent / "moved")
     home.create()
