@@ -180,7 +180,10 @@ def _make_directories(path: Path, root: Path) -> None:
     """Those below `root`; each new entry survives a power failure."""
     if path != root and not path.is_dir():
         _make_directories(path.parent, root)
-        path.mkdir(exist_ok=True)
+        # Another writer may have made it, and a deletion may have removed it again: with
+        # exist_ok=True that is an error. What is in the way otherwise, the write itself reports.
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
         _sync_directory(path.parent)
 
 

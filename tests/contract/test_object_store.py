@@ -312,6 +312,24 @@ async def test_writes_beside_deletions_in_one_directory_all_succeed(tmp_path: Pa
     assert await store.list("") == []
 
 
+async def test_a_directory_made_and_removed_by_others_meanwhile_fails_no_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, others = os.mkdir, [1]
+
+    def mkdir(path: Path, *arguments: int) -> None:
+        if others:
+            others.pop()
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        real(path, *arguments)
+
+    store = DirectoryStore(tmp_path)
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    await store.put("a/b", b"1")
+    assert await store.get("a/b") == b"1"
+    assert not others
+
+
 async def test_a_directory_that_cannot_be_read_is_not_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,8 @@ def _make_directories(directory: Path, root: Path) -> None:
     """Create the directories below `root`, each synced like the files in it."""
     if directory != root and not directory.is_dir():
         _make_directories(directory.parent, root)
-        directory.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # made by another writer meanwhile
+            directory.mkdir()
         _sync_directory(directory.parent)
 
 
