@@ -15,14 +15,20 @@ from pydantic import ValidationError
 from drivetrain.cli.documents import MAX_BYTES, Document, read_document
 from drivetrain.cli.errors import FieldProblem, InvalidInput
 from drivetrain.cli.gateway import Gateway
+from drivetrain.cli.ignoring import ENVIRONMENT, GIT_IGNORE_FILE, IGNORE_FILE, RUNS, SECRETS
 from drivetrain.cli.output import write_note
-from drivetrain.cli.packing import Package, pack
+from drivetrain.cli.packing import LeftOut, pack
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.studies import StudySpec
 
 # In place of the code that is not uploaded yet, while the rest is checked.
 _PENDING_CODE = {"uri": "file:///pending", "sha256": "0" * 64}
+
+# Paths that one line names.
+MAX_NAMED = 4
+# The reasons that a line of .drivetrainignore overrides.
+RULES = frozenset({ENVIRONMENT, GIT_IGNORE_FILE, RUNS, SECRETS})
 
 
 def load_job(file: str, settings: Sequence[str], gateway: Gateway | None) -> dict[str, Any]:
@@ -136,7 +142,24 @@ def _directory(file: str, code: str) -> Path:
 
 
 def _upload(directory: Path, gateway: Gateway) -> dict[str, str]:
-    package: Package = pack(directory)
+    package = pack(directory)
+    for line in _left_out_in_words(package.left_out):
+        write_note(line)
     answer = gateway.upload("/v1/code", package.content)
-    write_note(f"uploaded {package.num_files} files ({len(package.content):,} bytes)")
+    count = "1 file" if package.num_files == 1 else f"{package.num_files} files"
+    write_note(f"uploaded {count} ({len(package.content):,} bytes)")
     return {"uri": answer["uri"], "sha256": answer["sha256"]}
+
+
+def _left_out_in_words(left_out: Sequence[LeftOut]) -> list[str]:
+    """One line for each reason, and how to send a file all the same."""
+    paths: dict[str, list[str]] = {}
+    for one in left_out:
+        paths.setdefault(one.reason, []).append(one.path)
+    lines = []
+    for reason, names in paths.items():
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        lines.append(f"not sent: {', '.join(names[:MAX_NAMED])}{more} ({reason})")
+    if any(reason in RULES for reason in paths):
+        lines.append(f"  to send one of them, add a line !NAME to {IGNORE_FILE}")
+    return lines
