@@ -55,6 +55,13 @@ MAX_POLL_INTERVAL_MS = 300_000
 MAX_POLL_BYTES = 8 * 1024 * 1024
 PORTION = 25
 IDLE_SECONDS = 0.05
+# New records end a fetch immediately; an empty response costs as much as a full one, so a consumer
+# that is idle waits longer. While there is a backlog, a fetch for the other partitions must not
+# delay the next one for the partition that is read.
+FETCH_WAIT_MS = 1_000
+IDLE_FETCH_WAIT_MS = 5_000
+BACKLOG_FETCH_WAIT_MS = 100
+IDLE_AFTER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +116,7 @@ CONSUMER_OPTIONS: Mapping[str, Any] = {
     "session_timeout_ms": SESSION_MS,
     "heartbeat_interval_ms": 3_000,
     "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
-    # New records end the wait immediately; an empty response costs as much as a full one.
-    "fetch_max_wait_ms": 1_000,
+    "fetch_max_wait_ms": FETCH_WAIT_MS,
     "fetch_max_bytes": 16 * 1024 * 1024,
     "max_partition_fetch_bytes": 1024 * 1024,
 }
@@ -334,6 +340,7 @@ class KafkaSource:
             **CONSUMER_OPTIONS,
         }
         self._consumer: Any = None
+        self._busy_until = 0.0
 
     async def start(self) -> None:
         # One that was closed cannot be started again, so each attempt has its own.
@@ -386,7 +393,19 @@ class KafkaSource:
                 num_left -= len(records)
                 num_bytes += sum(len(record.value or b"") for record in records)
             timeout_ms = 0
+        self._set_fetch_wait(bool(polled), not num_left or num_bytes >= MAX_POLL_BYTES)
         return polled
+
+    def _set_fetch_wait(self, has_records: bool, has_backlog: bool) -> None:
+        """How long the broker may hold the next fetch. aiokafka has no public way to set it."""
+        now = asyncio.get_running_loop().time()
+        # A fetch for the others would delay a partition that is resumed meanwhile.
+        if has_records or self._consumer.paused():
+            self._busy_until = now + IDLE_AFTER_SECONDS
+        wait_ms = FETCH_WAIT_MS if now < self._busy_until else IDLE_FETCH_WAIT_MS
+        if has_backlog:
+            wait_ms = BACKLOG_FETCH_WAIT_MS
+        self._consumer._fetcher._fetch_max_wait_ms = wait_ms
 
     def withhold(self, partition: Partition) -> None:
         decoding.withhold(TopicPartition(*partition))

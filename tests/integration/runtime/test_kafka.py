@@ -2,13 +2,22 @@
 
 import asyncio
 import secrets
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.consumer import fetcher
 from aiokafka.producer import message_accumulator
 
+from services.runtime import kafka as kafka_module
 from services.runtime.bus import OutRecord, PublishFailed, Record
-from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.kafka import (
+    BACKLOG_FETCH_WAIT_MS,
+    IDLE_FETCH_WAIT_MS,
+    KafkaAccess,
+    KafkaPublisher,
+    KafkaSource,
+)
 from services.runtime.topics import create_topics
 from tests.batches import NotUtf8
 from tests.platform_service import read_topic
@@ -128,6 +137,50 @@ async def test_what_other_clients_compress_is_read(
         await asyncio.gather(*sent)
     found = await read_five(kafka, topic)
     assert [it.value for it in found] == [b"%d" % number * 200 for number in range(5)]
+
+
+async def test_an_idle_consumer_fetches_rarely_and_reads_a_backlog_without_delay(
+    kafka: KafkaAccess, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty fetch costs a consumer and the broker as much as a full one."""
+    waits: list[int] = []
+    build = fetcher.FetchRequest
+
+    def request(max_wait_ms: int, *rest: Any, **named: Any) -> Any:
+        waits.append(max_wait_ms)
+        return build(max_wait_ms, *rest, **named)
+
+    async def fetched(wait_ms: int) -> None:
+        async with asyncio.timeout(30):
+            while wait_ms not in waits:
+                await asyncio.sleep(0.01)
+        waits.clear()
+
+    async def polled(max_records: int | None = None) -> list[bytes | None]:
+        """The values of the next records; the poll lasts longer than an idle fetch."""
+        waits.clear()
+        polled = await reader.poll(20.0, max_records=max_records)
+        return [it.value for batch in polled.values() for it in batch]
+
+    monkeypatch.setattr(fetcher, "FetchRequest", request)
+    monkeypatch.setattr(kafka_module, "IDLE_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_module, "FETCH_WAIT_MS", 150)
+    publisher = KafkaPublisher(kafka, "tests")
+    reader = source(kafka, topic, f"g-{secrets.token_hex(4)}", "cost.0")
+    await reader.start()
+    try:
+        await until_it_owns(reader, 4)
+        async with asyncio.timeout(30):
+            while IDLE_FETCH_WAIT_MS not in waits:
+                await reader.poll(0.05)
+        await publisher.publish([OutRecord(topic, b"k", b"1")])
+        assert await polled() == [b"1"]
+        await fetched(150)
+        await publisher.publish([OutRecord(topic, b"k", value) for value in (b"2", b"3")])
+        assert await polled(max_records=1) == [b"2"]  # a full poll: there may be more
+        await fetched(BACKLOG_FETCH_WAIT_MS)
+    finally:
+        await asyncio.gather(reader.stop(), publisher.close())
 
 
 async def test_a_wrong_password_is_waited_out(kafka: KafkaAccess, topic: str) -> None:
