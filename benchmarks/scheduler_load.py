@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ class TimedPods:
     _ends_at: dict[str, float] = field(default_factory=dict)
     _specs: dict[str, PodSpec] = field(default_factory=dict)
     _ended: dict[str, Observation] = field(default_factory=dict)
+    _wake: Callable[[], None] | None = None
 
     def is_port_free(self, port: int) -> bool:
         return True
@@ -45,6 +46,12 @@ class TimedPods:
     async def launch(self, spec: PodSpec) -> None:
         self._specs[spec.pod_id] = spec
         self._ends_at[spec.pod_id] = time.monotonic() + self.seconds
+        if self._wake is not None:
+            asyncio.get_running_loop().call_later(self.seconds, self._wake)
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        await asyncio.get_running_loop().create_future()
 
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
         now = time.monotonic()

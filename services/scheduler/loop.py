@@ -57,7 +57,8 @@ class Seen:
 
 
 class Loop:
-    """The one writer of runs and allocations. `wake` may be called from anywhere in the process.
+    """The one writer of runs and allocations. `wake` and `look` may be called from anywhere in the
+    process.
 
     `state` is what was last read and committed; None before the first round, and after a failed
     transaction, because it is then unknown whether it committed. `registered` is set once the nodes
@@ -73,10 +74,17 @@ class Loop:
         self._pods = pods
         self._leases = leases
         self._woken = asyncio.Event()
+        self._is_due = False
         self._next_due = 0.0
         self._next_resync = 0.0
 
     def wake(self) -> None:
+        """Something was committed: decide again."""
+        self._is_due = True
+        self._woken.set()
+
+    def look(self) -> None:
+        """A pod may have ended: look at the pods without waiting for the next poll."""
         self._woken.set()
 
     async def run(self, platform: Platform) -> None:
@@ -129,7 +137,8 @@ class Loop:
 
     async def round(self, platform: Platform) -> bool:
         """True when something changed, so that the next round should follow immediately."""
-        is_due = self._woken.is_set() or platform.clock.monotonic() >= self._next_due
+        is_due = self._is_due or platform.clock.monotonic() >= self._next_due
+        self._is_due = False
         self._woken.clear()
         live_runs = self._live_runs()
         has_changed = await self._pods.look(live_runs)

@@ -374,17 +374,13 @@ async def set_alive(connection: asyncpg.Connection, pod_ids: Collection[str]) ->
 
 async def finish_pods(connection: asyncpg.Connection, pods: Sequence[FinishedPod]) -> None:
     # The transaction's time: pods that finished in one round finished together.
-    await connection.executemany(
-        """update pods set state = $2, exit = $3, finished_at = now()
-        where pod_id = $1 and finished_at is null""",
-        [
-            (
-                pod.pod_id,
-                str(pod.state),
-                None if pod.exit is None else pod.exit.model_dump_json(exclude_none=True),
-            )
-            for pod in pods
-        ],
+    await connection.execute(
+        """update pods set state = ended.state, exit = ended.exit, finished_at = now()
+        from unnest($1::text[], $2::text[], $3::text[]) as ended (pod_id, state, exit)
+        where pods.pod_id = ended.pod_id and finished_at is null""",
+        [pod.pod_id for pod in pods],
+        [str(pod.state) for pod in pods],
+        [None if pod.exit is None else pod.exit.model_dump_json(exclude_none=True) for pod in pods],
     )
 
 

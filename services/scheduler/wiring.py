@@ -46,6 +46,7 @@ def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
         http=lambda platform: read_api(loop),
         tasks=(
             loop.run,
+            lambda platform: launcher.watch(loop.look),
             leases.send_beacons,
             Sightings(pods).run,
             kept.run,

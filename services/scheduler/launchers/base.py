@@ -4,7 +4,7 @@ Every method is idempotent, because the scheduler repeats what it has not record
 looks. A pod is gone when `kill` has returned it, or when it is observed as ENDED.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,12 @@ class Launcher(Protocol):
         """Start the pod unless it exists. Raises OSError."""
 
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]: ...
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever a pod may have ended, until cancelled.
+
+        It only shortens the wait for the next `observe`: it may be called for nothing, or never.
+        """
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         """Send the stop notice; the pod's shim enforces its deadline. Raises OSError."""

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes, template, trees
 from services.scheduler.launchers.base import Observation, PodRef
 from services.scheduler.launchers.directory import InvalidFile, PodDirectory
+from services.scheduler.launchers.watches import Watches
 
 log = logs.get()
 
@@ -64,6 +65,7 @@ class LocalLauncher:
         self._shims: dict[str, PodIdentity] = {}
         self._alive: dict[str, _Alive] = {}
         self._ask_template_at = 0.0
+        self._watches = Watches()
 
     def is_port_free(self, port: int) -> bool:
         with socket.socket() as probe:
@@ -83,6 +85,7 @@ class LocalLauncher:
         directory = self._directory(PodRef(spec.job_id, spec.attempt, spec.pod_id))
         if not await asyncio.to_thread(_prepare, directory, spec):
             return
+        self._watches.add(spec.pod_id, directory.path)
         answer = await self._ask_template(directory)
         if answer is template.Answer.REFUSED:
             await asyncio.to_thread(self._start_cold, directory)
@@ -90,7 +93,15 @@ class LocalLauncher:
         log.info("pod launched", pod_id=spec.pod_id, template=str(answer))
 
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
-        return await asyncio.to_thread(self._observe, pods)
+        found = await asyncio.to_thread(self._observe, pods)
+        for pod in pods:
+            if found[pod.pod_id].sight is Sight.ALIVE:
+                self._watches.add(pod.pod_id, self._directory(pod).path)
+        self._watches.keep(found.keys())
+        return found
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        await self._watches.run(wake)
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         await asyncio.to_thread(self._notify, pod, notice)

@@ -1,7 +1,7 @@
 """A scheduler on a real Postgres, with a launcher whose pods do what a test says."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,6 +81,9 @@ class FakeLauncher:
     async def observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
         absent = Observation(Sight.ABSENT)
         return {pod.pod_id: self.sights.get(pod.pod_id, absent) for pod in pods}
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().create_future()
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         self.notices[pod.pod_id] = notice
