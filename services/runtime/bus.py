@@ -167,7 +167,7 @@ class RecordSource(Protocol):
         """The offset of the next record to be polled; None while it is not known."""
 
     async def end_offsets(self) -> Mapping[Partition, int]:
-        """The end offsets of all partitions of the topics read, requested from the bus.
+        """The end offsets of all partitions of the topics read that have a leader, owned or not.
 
-        Owned or not. Raises TemporaryError when the bus does not answer.
+        Requested from the bus. Raises TemporaryError when it does not answer.
         """

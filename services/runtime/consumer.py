@@ -149,9 +149,9 @@ class Consumer:
         ends = await self.source.end_offsets()
         for partition in partitions:
             position = await self.source.position(partition)
-            if position is None:
-                continue
-            if position < ends.get(partition, 0):
+            if position is None or partition not in ends:
+                continue  # it has no leader at present; the others begin
+            if position < ends[partition]:
                 await self._count_start(partition, position)
             self._begun.add(partition)
 
@@ -183,9 +183,9 @@ class Consumer:
         """One record, and no batch after its own, so that a crash is at this position."""
         position = await self.source.position(partition)
         ends = await self.source.end_offsets()
-        if position is None:
+        if position is None or partition not in ends:
             return _Poll(NONE)
-        if position >= ends.get(partition, 0):
+        if position >= ends[partition]:
             await self._crashes.survives(partition)
         else:
             await self._crashes.reads_alone(partition, position)

@@ -8,7 +8,7 @@ assignor. No Kafka transactions: aiokafka cannot fence them (issues 844, 1145).
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -453,34 +453,19 @@ class KafkaSource:
     async def end_offsets(self) -> Mapping[Partition, int]:
         if self._consumer is None:
             raise KafkaUnavailable("the consumer has not joined yet")
+        # Without a leader for one of them aiokafka would return none at all. The call that returns
+        # only those with a leader is public on the metadata, not on the consumer.
+        cluster = self._consumer._client.cluster
         partitions = [
             TopicPartition(topic, number)
             for topic in self._topics
-            for number in self._consumer.partitions_for_topic(topic) or ()
+            for number in cluster.available_partitions_for_topic(topic) or ()
         ]
         try:
             ends = await self._consumer.end_offsets(partitions)
         except (KafkaError, OSError) as error:
             raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
         return {Partition(*tp): offset for tp, offset in ends.items()}
-
-
-async def read_to_end(access: KafkaAccess, topic: str) -> AsyncIterator[Sequence[Record]]:
-    """Every record that is on a topic now, in batches, without a group. Raises TemporaryError."""
-    consumer = AIOKafkaConsumer(topic, **access.options(), **CONSUMER_OPTIONS)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            await consumer.start()
-            ends = await consumer.end_offsets(consumer.assignment())
-        left = {item for item, end in ends.items() if end}
-        while left:
-            for items in (await consumer.getmany(timeout_ms=1000)).values():
-                yield [_record(item) for item in items]
-            left = {item for item in left if await consumer.position(item) < ends[item]}
-    except (KafkaError, OSError, TimeoutError) as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
-    finally:
-        await _close(consumer)
 
 
 async def _close(consumer: Any) -> None:

@@ -1,7 +1,7 @@
 """The consuming loop on a bus in memory and a real Postgres: nothing lost, nothing doubled."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -122,6 +122,27 @@ async def test_other_partitions_continue_while_one_backs_off(database: OpenDatab
         await until(heard(adder, [2]))
         await say(adder.bus, 3, tenant_id="d")
         await until(heard(adder, [2, 3]))
+
+
+async def test_a_partition_without_a_leader_keeps_no_other_from_starting(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end offset is not known, so its start cannot be counted before anything is decoded."""
+    adder = await make_adder(await database("cost"), num_partitions=2)
+    await say(adder.bus, 1, tenant_id="a")
+    await say(adder.bus, 2, tenant_id="d")
+    (first,) = (it for it in adder.bus.records(TOPIC) if it.key == b"a")
+    ask = InMemorySource.end_offsets
+
+    async def of_others(source: InMemorySource) -> Mapping[Partition, int]:
+        ends = await ask(source)
+        return {item: end for item, end in ends.items() if item.number != first.partition}
+
+    monkeypatch.setattr(InMemorySource, "end_offsets", of_others)
+    async with adder.running():
+        await until(heard(adder, [2]))
+        monkeypatch.undo()
+        await until(heard(adder, [2, 1]))
 
 
 async def test_a_bug_ends_the_process_and_keeps_what_was_done(adder: Adder) -> None:

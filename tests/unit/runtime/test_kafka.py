@@ -5,7 +5,8 @@ acknowledgement; so the options are asserted, and a producer that misbehaves is 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,14 @@ from aiokafka.errors import (
 )
 
 from services.runtime import kafka
-from services.runtime.bus import BusUnavailable, Delivery, Outcome, OutRecord, PublishFailed
+from services.runtime.bus import (
+    BusUnavailable,
+    Delivery,
+    Outcome,
+    OutRecord,
+    Partition,
+    PublishFailed,
+)
 from services.runtime.errors import TemporaryError
 from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
 
@@ -337,3 +345,26 @@ async def test_each_attempt_to_join_has_its_own_consumer(monkeypatch: pytest.Mon
     assert source.assignment() == frozenset()
     with pytest.raises(TemporaryError):
         await source.end_offsets()
+
+
+class HalfLedConsumer:
+    """An aiokafka consumer of two partitions, of which one has no leader."""
+
+    def __init__(self) -> None:
+        self._client = SimpleNamespace(
+            cluster=SimpleNamespace(available_partitions_for_topic=lambda topic: {1})
+        )
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {0, 1}
+
+    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if TopicPartition("t", 0) in partitions:
+            raise KafkaTimeoutError("a partition has no leader")
+        return dict.fromkeys(partitions, 7)
+
+
+async def test_the_end_of_a_partition_without_leader_is_left_out() -> None:
+    source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
+    source._consumer = HalfLedConsumer()
+    assert await source.end_offsets() == {Partition("t", 1): 7}
