@@ -25,6 +25,9 @@ log = logs.get()
 
 CHECK_SECONDS = 5.0
 STUCK_SECONDS = 90.0
+# A longer sleep: the process was suspended, or one handler kept the event loop. Neither is the
+# consumer's standstill.
+SUSPENDED_SECONDS = 30.0
 # In a rebuild all partitions have lag, and each waits while the records of the others are handled:
 # this time, and this number of polls per partition, are enough for all of them.
 TURN_FACTOR = 6
@@ -55,7 +58,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class Progress:
+class Standstill:
     """What makes no progress, and since when, by the positions observed."""
 
     moved_at: float
@@ -98,22 +101,25 @@ def lag(positions: Positions, ends: Mapping[Partition, int]) -> int:
 async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_SECONDS) -> None:
     """Raise Stuck when `consumer` makes no progress. Runs until cancelled."""
     source = consumer.source
-    progress = Progress(clock.monotonic())
+    standstill = Standstill(clock.monotonic())
     while True:
+        before = clock.monotonic()
         await clock.sleep(CHECK_SECONDS)
+        if clock.monotonic() - before > SUSPENDED_SECONDS:
+            standstill = Standstill(clock.monotonic())
+            continue
         if clock.monotonic() - consumer.last_moved > stuck_seconds:
             raise Stuck(f"the loop of {consumer.group} has not iterated for {stuck_seconds:.0f} s")
         try:
             ends = await source.end_offsets()
         except TemporaryError:
-            progress = Progress(
-                clock.monotonic()
-            )  # the broker does not answer: the consumer is not stuck
+            # The broker does not answer: the consumer is not stuck.
+            standstill = Standstill(clock.monotonic())
             continue
         positions = {item: await consumer.position(item) for item in source.assignment()}
         LAG.labels(consumer.group).set(lag(positions, ends))
         now = clock.monotonic()
-        still = progress.observe(positions, ends, now, consumer.paused, consumer.num_polls)
+        still = standstill.observe(positions, ends, now, consumer.paused, consumer.num_polls)
         if still.everywhere > stuck_seconds:
             raise Stuck(f"{consumer.group} has made no progress for {still.everywhere:.0f} s")
         if still.longest > stuck_seconds * TURN_FACTOR:

@@ -15,7 +15,7 @@ from services.runtime.watchdog import (
     CHECK_SECONDS,
     STUCK_SECONDS,
     TURN_FACTOR,
-    Progress,
+    Standstill,
     Stuck,
     lag,
     watch,
@@ -43,19 +43,19 @@ def test_what_counts_as_no_progress(
     backing_off: set[Partition],
     want_stuck: bool,
 ) -> None:
-    progress = Progress(0.0)
-    progress.observe(positions, ends, 0.0, backing_off)
-    still = progress.observe(positions, ends, 100.0, backing_off)
+    standstill = Standstill(0.0)
+    standstill.observe(positions, ends, 0.0, backing_off)
+    still = standstill.observe(positions, ends, 100.0, backing_off)
     assert (still.everywhere == 100.0) is want_stuck
 
 
 def test_a_stuck_partition_is_detected_whatever_the_others_do() -> None:
-    progress = Progress(0.0)
+    standstill = Standstill(0.0)
     ends = {A: 9, B: 9}
     seen = iter(range(0, 1000, 10))
 
     def observe(positions: Mapping[Partition, int | None], now: float) -> tuple[float, float]:
-        return progress.observe(positions, ends, now, num_polls=next(seen))
+        return standstill.observe(positions, ends, now, num_polls=next(seen))
 
     observe({A: 5, B: 1}, 0.0)
     assert observe({A: 5, B: 2}, 50.0) == (0.0, 50.0)
@@ -72,11 +72,11 @@ def test_a_stuck_partition_is_detected_whatever_the_others_do() -> None:
 
 def test_a_partition_that_was_not_polled_yet_is_not_stuck() -> None:
     """A poll whose records are handled for an hour keeps all other partitions waiting."""
-    progress = Progress(0.0)
+    standstill = Standstill(0.0)
     ends = {A: 900, B: 9}
-    progress.observe({A: 1, B: 1}, ends, 0.0, num_polls=1)
-    assert progress.observe({A: 2, B: 1}, ends, 3600.0, num_polls=1) == (0.0, 0.0)
-    assert progress.observe({A: 3, B: 1}, ends, 7200.0, num_polls=9) == (0.0, 7200.0)
+    standstill.observe({A: 1, B: 1}, ends, 0.0, num_polls=1)
+    assert standstill.observe({A: 2, B: 1}, ends, 3600.0, num_polls=1) == (0.0, 0.0)
+    assert standstill.observe({A: 3, B: 1}, ends, 7200.0, num_polls=9) == (0.0, 7200.0)
 
 
 def test_lag_counts_the_records_after_the_positions() -> None:
@@ -164,6 +164,17 @@ async def test_a_broker_that_does_not_answer_is_no_standstill_of_ours() -> None:
         assert not task.done()
         watched_consumer.source.is_unavailable = False
         await watched_consumer.let_pass(STUCK_SECONDS + 2 * CHECK_SECONDS)
+        assert task.done()
+
+
+async def test_a_process_that_was_suspended_is_not_stuck() -> None:
+    async with watched() as (watched_consumer, task):
+        watched_consumer.clock._elapsed += 10 * STUCK_SECONDS  # no task ran meanwhile
+        await watched_consumer.clock.advance(0.0)
+        watched_consumer.consumer.last_moved = watched_consumer.clock.monotonic()
+        await watched_consumer.let_pass(STUCK_SECONDS)
+        assert not task.done()
+        await watched_consumer.let_pass(2 * CHECK_SECONDS)
         assert task.done()
 
 
