@@ -2,11 +2,11 @@
 
 A parked record travels on `parked.<service>` with key, value and headers untouched, plus headers
 `x-parked-*` that say why and where it came from; headers of that name that a client wrote are left
-out. `replay` puts it back on its topic with its id: services that handled it drop it, and the one
-that could not reads it again. A further header names the parked record. It is accepted only if it
-is proven: the id contains a digest of the record's content, so that no other content can appear to
-be a replay. Of a record too large to be kept only the `x-parked-*` headers are stored: no received
-record may stop the outbox.
+out. A replay (`drivetrain parked replay`) puts it back on its topic with its id: services that
+handled it drop it, and the one that could not reads it again. A further header names the parked
+record. It is accepted only if it is proven: the id contains a digest of the record's content, so
+that no other content can appear to be a replay. Of a record too large to be kept only the
+`x-parked-*` headers are stored: no received record may stop the outbox.
 """
 
 import hashlib
@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from drivetrain_schemas.ids import digest_id
 from drivetrain_schemas.topics import parked_topic
 from services.runtime.bus import OutRecord, Record, size_bytes
-from services.runtime.errors import PlatformError
-from services.runtime.retention import replay_refusal
 from services.runtime.transaction import Tx
 
 HEADER = "x-parked-"
@@ -27,10 +25,6 @@ MAX_KEPT_BYTES = 1_500_000
 _ID = "parked_"
 # Half of an id is from the record's position, half from its content: 65 bits each.
 _HALF = 13
-
-
-class NotReplayable(PlatformError):
-    """The record was too large to be parked, or was parked too long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +77,6 @@ async def park(tx: Tx, service: str, invalid: InvalidRecord) -> None:
 def replay_header(parked_id: str) -> tuple[str, bytes]:
     """Goes with a record that is put back: the id under which it was parked."""
     return HEADER + "replay-of", parked_id.encode()
-
-
-def original(record: Record, now: datetime) -> OutRecord:
-    """The record to be put back on its topic: as it was, with the header of a replay.
-
-    Raises NotReplayable.
-    """
-    topic = parked_fact(record, "topic")
-    if parked_fact(record, "omitted"):
-        place = [topic, parked_fact(record, "partition"), parked_fact(record, "offset")]
-        raise NotReplayable(f"too large to be parked; it was read at {'/'.join(place)}")
-    # The broker's time: it cannot be wrong by a header.
-    refusal = replay_refusal(topic, record.appended_at, now)
-    if refusal is not None:
-        raise NotReplayable(refusal)
-    headers = (*_own_headers(record.headers), replay_header(parked_fact(record, "id")))
-    return OutRecord(topic, record.key, record.value, headers)
 
 
 def parked_fact(record: Record, name: str) -> str:

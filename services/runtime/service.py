@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drivetrain_schemas.topics import TOPICS, Topic
-from services.runtime import logs, replay
+from services.runtime import logs
 from services.runtime.bus import Publisher
 from services.runtime.callers import ReadGuard
 from services.runtime.clock import Clock, SystemClock
@@ -110,7 +110,7 @@ def event_topics(service: Service) -> list[Topic]:
 
 
 def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
-    """The command line of a service: serve, `rebuild`, `replay ID...`, `--print-config`."""
+    """The command line of a service: serve, `rebuild`, `--print-config`."""
     arguments = sys.argv[1:]
     try:
         settings = from_process(settings_class)
@@ -123,12 +123,8 @@ def main(settings_class: type[S], build: Callable[[S], Service]) -> None:
             code = asyncio.run(run(service))
         elif arguments == ["rebuild"]:
             code = asyncio.run(rebuild(service))
-        elif len(arguments) > 1 and arguments[0] == "replay":
-            code = asyncio.run(
-                replay.replay(KafkaAccess.of(settings), service.origin, service.name, arguments[1:])
-            )
         else:
-            print("usage: python -m services.<name> [rebuild | replay ID... | --print-config]")
+            print("usage: python -m services.<name> [rebuild | --print-config]")
             code = EXIT_CONFIGURATION
     except ConfigurationError as error:
         print(error, file=sys.stderr)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from drivetrain_schemas.access import ACCESS, CLIENT
-from drivetrain_schemas.topics import SERVICES, parked_topic
+from drivetrain_schemas.topics import SERVICES
 
 
 class Resource(IntEnum):
@@ -75,21 +75,13 @@ def _topics(prefix: str) -> Iterator[Acl]:
 
 def _groups(prefix: str) -> Iterator[Acl]:
     for service in SERVICES:
-        for name in _group_names(prefix, service):
-            yield Acl(service, Resource.GROUP, name, Pattern.PREFIXED, Operation.READ)
+        yield Acl(service, Resource.GROUP, prefix + service, Pattern.PREFIXED, Operation.READ)
 
 
 def _of_clients(prefix: str) -> Iterator[Acl]:
     """Groups of any name but those of the services, whose offsets a client could move."""
     yield Acl(CLIENT, Resource.GROUP, "*", Pattern.LITERAL, Operation.READ)
     for service in SERVICES:
-        for name in _group_names(prefix, service):
-            yield Acl(
-                CLIENT, Resource.GROUP, name, Pattern.PREFIXED, Operation.READ, Permission.DENY
-            )
+        group = prefix + service
+        yield Acl(CLIENT, Resource.GROUP, group, Pattern.PREFIXED, Operation.READ, Permission.DENY)
     yield Acl(CLIENT, Resource.TRANSACTIONAL_ID, "*", Pattern.LITERAL, Operation.WRITE)
-
-
-def _group_names(prefix: str, service: str) -> tuple[str, str]:
-    """The prefixes of a service's groups: its consumers', and that of its `replay` command."""
-    return prefix + service, prefix + parked_topic(service).name

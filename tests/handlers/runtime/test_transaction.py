@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -13,10 +12,11 @@ from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.errors import EventTooLarge, is_temporary
 from services.runtime.outbox import unpack
-from services.runtime.parking import InvalidRecord, original, park, parked_id
+from services.runtime.parking import InvalidRecord, park, parked_id
 from tests.conftest import OpenDatabase
 from tests.events import emitted, make_event, parked
 from tests.handlers.runtime.charges import charge
+from tests.parked import put_back
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 
@@ -152,7 +152,7 @@ async def test_a_parked_record_is_put_back_byte_by_byte(database: OpenDatabase) 
         row = await connection.fetchrow("select * from outbox")
     headers = unpack(row["headers"])
     stored = replace(record, key=row["key"], value=row["value"], headers=headers)
-    back = original(stored, datetime.fromtimestamp(0, UTC))
+    back = put_back(stored)
     want = (record.topic, record.key, record.value, record.headers)
     assert (back.topic, back.key, back.value, back.headers[:-1]) == want  # the last says its id
     with pytest.raises(ValueError, match="missing"):

@@ -99,7 +99,7 @@ async def test_a_right_that_the_table_no_longer_gives_is_taken_back(admin: Kafka
     assert {acl.name.split(".")[0] for acl in taken_back.surplus} == {"other"}
 
 
-@pytest.mark.parametrize("group", ["cost", "gateway.streams", "parked.hpo.replay"])
+@pytest.mark.parametrize("group", ["cost", "gateway.streams"])
 async def test_a_client_cannot_join_a_group_of_a_service(
     admin: KafkaConnection, group: str
 ) -> None:

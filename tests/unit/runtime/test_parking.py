@@ -1,7 +1,7 @@
 """A parked record: its bytes as they were, and why and where in headers."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ from services.runtime.bus import Record
 from services.runtime.parking import (
     MAX_KEPT_BYTES,
     InvalidRecord,
-    NotReplayable,
-    original,
     parked_fact,
     parked_headers,
     parked_id,
 )
+from tests.parked import put_back
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 RECORD = Record(
@@ -47,15 +46,15 @@ def test_why_and_where_can_be_read() -> None:
     assert parked_fact(record, "no such fact") == ""
 
 
-def test_the_original_comes_back_byte_by_byte() -> None:
-    again = original(parked(RECORD), NOW)
+def test_the_record_is_kept_byte_by_byte() -> None:
+    again = put_back(parked(RECORD))
     assert (again.topic, again.key, again.value) == ("t.events.jobs", RECORD.key, RECORD.value)
     assert again.headers[:-1] == RECORD.headers
 
 
-def put_back(parked_record: Record, offset: int) -> Record:
+def replayed(parked_record: Record, offset: int) -> Record:
     """As the service reads it after the replay."""
-    again = original(parked_record, NOW)
+    again = put_back(parked_record)
     return Record(
         again.topic, 3, offset, RECORD.timestamp_ms, again.key, again.value, again.headers
     )
@@ -64,7 +63,7 @@ def put_back(parked_record: Record, offset: int) -> Record:
 def test_a_replay_that_fails_again_is_the_same_parked_record_at_another_place() -> None:
     record, name = RECORD, parked_id("cost", RECORD)
     for offset in range(50, 53):
-        record = put_back(parked(record), offset)
+        record = replayed(parked(record), offset)
         assert parked_fact(parked(record), "id") == name
         assert parked_fact(parked(record), "offset") == str(offset)
         assert len(record.headers) == len(RECORD.headers) + 1
@@ -84,7 +83,7 @@ def test_a_record_that_claims_to_be_a_replay_of_another_content_is_parked_as_its
     change: dict[str, Any],
 ) -> None:
     """A client could otherwise hide its broken records behind one that was replayed."""
-    genuine = put_back(parked(RECORD), 50)
+    genuine = replayed(parked(RECORD), 50)
     claim = genuine.headers[-1]
     changed = replace(genuine, **change)
     forged = replace(changed, headers=(*(h for h in changed.headers if h != claim), claim))
@@ -99,14 +98,14 @@ def test_a_claim_that_proves_nothing_changes_nothing(claim: str) -> None:
 
 
 def test_a_replay_parked_by_another_service_is_a_record_of_its_own() -> None:
-    again = put_back(parked(RECORD), 50)
+    again = replayed(parked(RECORD), 50)
     assert parked_id("hpo", again) != parked_id("hpo", RECORD)
 
 
 def test_a_replay_of_a_record_without_key_and_value_is_the_same_one() -> None:
     """Our producer writes an empty value where there is neither."""
     bare = replace(RECORD, key=None, value=None, headers=(("\0", b"1"),))
-    again = replace(put_back(parked(bare), 50), value=b"")
+    again = replace(replayed(parked(bare), 50), value=b"")
     assert parked_id("cost", again) == parked_id("cost", bare)
 
 
@@ -126,17 +125,7 @@ def test_the_detail_is_bounded_and_takes_any_text() -> None:
     assert len(detail) == 1024
 
 
-def test_a_record_too_large_to_be_kept_is_not_put_back() -> None:
+def test_of_a_record_too_large_to_be_kept_the_place_is_kept() -> None:
     record = parked(replace(RECORD, value=b"x" * MAX_KEPT_BYTES))
     assert int(parked_fact(record, "omitted")) > MAX_KEPT_BYTES
-    with pytest.raises(NotReplayable, match=r"t\.events\.jobs/3/41"):
-        original(record, NOW)
-
-
-@pytest.mark.parametrize(("topic", "days"), [("t.events.jobs", 45), ("t.reports", 3)])
-def test_what_was_parked_too_long_ago_is_not_put_back(topic: str, days: int) -> None:
-    """Services that handled it remember that for a stated time only."""
-    record = parked(replace(RECORD, topic=topic))
-    original(record, NOW + timedelta(days=days))
-    with pytest.raises(NotReplayable, match=f"over {days} days ago"):
-        original(record, NOW + timedelta(days=days + 1))
+    assert parked_fact(record, "offset") == str(RECORD.offset)

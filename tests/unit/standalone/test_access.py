@@ -106,7 +106,7 @@ def test_every_entry_carries_the_prefix_of_its_platform() -> None:
 
 def test_a_client_may_take_no_groups_of_services() -> None:
     denied = {acl.name for acl in wanted_acls("d.") if acl.permission is Permission.DENY}
-    assert denied == {*(f"d.{name}" for name in SERVICES), *(f"d.parked.{s}" for s in SERVICES)}
+    assert denied == {f"d.{name}" for name in SERVICES}
 
 
 def test_what_is_there_already_is_left_and_what_is_too_much_is_deleted() -> None:
