@@ -196,7 +196,7 @@ def _parse(headers: Headers, value: bytes | None, timestamp_ms: int) -> Event[Pa
     try:
         payload = payload_class.model_validate(data, extra=payload_class.kind.unknown_fields)
     except ValidationError as error:
-        errors = field_errors(error)
+        errors = field_errors(error, contract=payload_class)
         raise InvalidPayload(payload_class, attributes, data, errors) from error
     return Event(
         event_id=attributes.event_id,

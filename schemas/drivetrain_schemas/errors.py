@@ -5,10 +5,11 @@ The text is for people who write YAML or JSON and may not know Python.
 
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from drivetrain_schemas.base import Misfit
 from drivetrain_schemas.jobs import FieldError
+from drivetrain_schemas.suggestions import suggest
 from drivetrain_schemas.text import WORDS
 
 MAX_ERRORS = 20
@@ -47,16 +48,30 @@ _LIMITS: dict[str, tuple[str, str]] = {
 _BRANCHES = frozenset({"uniform", "integer", "choice"})
 
 
-def field_errors(error: ValidationError, within: str = "") -> tuple[FieldError, ...]:
-    """The first errors, each with the dotted path of its field (below `within`)."""
+def field_errors(
+    error: ValidationError, within: str = "", contract: type[BaseModel] | None = None
+) -> tuple[FieldError, ...]:
+    """The first errors, each with the dotted path of its field (below `within`).
+
+    With the contract that was not met, an unknown field is named with the one it may mean.
+    """
     items = error.errors()
     paths = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
     # pydantic reports a list with invalid entries as too short as well: one mistake, not two.
     found = [item for item in items if item["type"] != "too_short" or item["loc"] not in paths]
-    return tuple(_field_error(item, within) for item in found[:MAX_ERRORS])
+    meant: dict[Any, str] = {}
+    if contract is not None:
+        for item in found[:MAX_ERRORS]:
+            if item["type"] == "extra_forbidden":
+                known = suggest(contract, _path([str(part) for part in item["loc"]]))
+                meant |= {item["loc"]: known} if known else {}
+    # A misspelt field is missing as well: one mistake, not two.
+    wrong = {tuple(known.split(".")) for known in meant.values()}
+    found = [item for item in found if item["type"] != "missing" or item["loc"] not in wrong]
+    return tuple(_field_error(item, within, meant.get(item["loc"])) for item in found[:MAX_ERRORS])
 
 
-def _field_error(item: Any, within: str) -> FieldError:
+def _field_error(item: Any, within: str, meant: str | None) -> FieldError:
     context = item.get("ctx", {})
     path = ([within] if within else []) + _path([str(part) for part in item["loc"]])
     misfit = context.get("error")
@@ -65,6 +80,7 @@ def _field_error(item: Any, within: str) -> FieldError:
         path += [misfit.field] if misfit.field else []
     elif item["type"] in _PLAIN:
         message, fix = _PLAIN[item["type"]]
+        fix = f"did you mean {meant}?" if meant else fix
     elif item["type"] in _LIMITS:
         message, template = _LIMITS[item["type"]]
         words = WORDS.get(context.get("pattern", ""))

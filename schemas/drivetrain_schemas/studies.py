@@ -2,7 +2,7 @@
 
 import math
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -70,21 +70,40 @@ class Choice(Strict):
 Parameter = Annotated[Uniform | Integer | Choice, Field(discriminator="type")]
 
 
+MAX_TRIALS = 100_000
+
+
 class SamplerName(StrEnum):
     RANDOM = "random"
     GRID = "grid"
 
 
 class StudySpec(Strict):
-    """What to search: a job, the space of its hyperparameters, and the number of trials."""
+    """What to search: a job, the space of its hyperparameters, and the number of trials.
+
+    A grid may be written without `max_trials`: then it has all its points.
+    """
 
     name: Name
     job: JobSpec
     space: Annotated[dict[VariableName, Parameter], Field(min_length=1, max_length=64)]
     sampler: SamplerName = SamplerName.RANDOM
     seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
-    max_trials: Annotated[Count, Field(ge=1, le=100_000)]
+    max_trials: Annotated[Count, Field(ge=1, le=MAX_TRIALS)]
     max_parallel_trials: Annotated[Count, Field(ge=1, le=1000)] = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts_the_points_of_a_grid(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("max_trials") is not None:
+            return data
+        num_points = _points_of_a_grid(data) if data.get("sampler") == SamplerName.GRID else None
+        if num_points is None:
+            return data
+        if num_points > MAX_TRIALS:
+            fix = f"write max_trials (at most {MAX_TRIALS:,}), or fewer points"
+            raise Misfit(f"is a grid of {num_points:,} points", fix=fix, field="space")
+        return {**data, "max_trials": num_points}
 
     @model_validator(mode="after")
     def _can_be_ranked(self) -> "StudySpec":
@@ -103,6 +122,26 @@ class StudySpec(Strict):
                         field=f"space.{name}.num",
                     )
         return self
+
+
+def _points_of_a_grid(data: dict[Any, Any]) -> int | None:
+    """How many combinations a written grid has; None where its space is not valid."""
+    space = data.get("space")
+    if not isinstance(space, dict):
+        return None
+    total = 1
+    for parameter in space.values():
+        written = parameter.model_dump() if isinstance(parameter, Strict) else parameter
+        if not isinstance(written, dict):
+            return None
+        values, num = written.get("values"), written.get("num")
+        if isinstance(values, list | tuple):
+            total *= len(values)
+        elif isinstance(num, int):
+            total *= num
+        else:
+            return None
+    return total
 
 
 @event("study.submit", topic=COMMANDS_STUDIES, producer="any")

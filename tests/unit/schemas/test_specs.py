@@ -42,7 +42,8 @@ def with_field(document: dict[str, Any], path: str, value: object) -> dict[str, 
 def errors_of(model: type[JobSpec] | type[StudySpec], document: object) -> list[tuple[str, ...]]:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(document)
-    return [(each.field, each.message, each.fix) for each in field_errors(caught.value)]
+    errors = field_errors(caught.value, contract=model)
+    return [(each.field, each.message, each.fix) for each in errors]
 
 
 WHOLE = ("is not a whole number", "write a whole number without quotes")
@@ -52,8 +53,13 @@ NO_SCALAR = (
 )
 BAD_JOBS: list[tuple[str, object, str, str]] = [
     # path, value, want_message, want_fix
-    ("max_step", 400, "is not a known field", "remove it, or check its spelling"),
-    ("resources.gpus", 2, "is not a known field", "remove it, or check its spelling"),
+    ("colour", "red", "is not a known field", "remove it, or check its spelling"),
+    ("max_step", 400, "is not a known field", "did you mean max_steps?"),
+    ("resources.gpus", 2, "is not a known field", "did you mean resources.devices?"),
+    ("gpus", 2, "is not a known field", "did you mean resources.devices?"),
+    ("devices", 2, "is not a known field", "did you mean resources.devices?"),
+    ("env", {}, "is not a known field", "did you mean environment?"),
+    ("keep-best", 1, "is not a known field", "did you mean checkpoint.keep_best?"),
     ("name", MISSING, "is missing", "add it"),
     ("name", 7, "is not text", "write text; put a number in quotes"),
     ("name", "x" * 64, "is too long", "write at most 63 characters"),
@@ -345,3 +351,34 @@ def test_a_programs_output_is_taken_as_it_comes_but_for_what_cannot_be_stored() 
     )
     assert end.last_log == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
     assert PodExit.model_validate_json(end.model_dump_json()) == end
+
+
+def test_a_misspelt_field_is_one_mistake_and_not_two() -> None:
+    misspelt = {"name": "digits", "comand": ["sleep", "1"]}
+    want = [("comand", "is not a known field", "did you mean command?")]
+    assert errors_of(JobSpec, misspelt) == want
+    study = with_field({**STUDY, "job": misspelt}, "space.learning_rate.lo", 1)
+    assert errors_of(StudySpec, study) == [
+        ("job.comand", "is not a known field", "did you mean job.command?"),
+        (
+            "space.learning_rate.lo",
+            "is not a known field",
+            "did you mean space.learning_rate.low?",
+        ),
+    ]
+
+
+def test_a_grid_without_a_number_of_trials_has_all_its_points() -> None:
+    space = {
+        "width": {"type": "integer", "low": 1, "high": 9, "num": 3},
+        "bias": {"type": "choice", "values": [True, False]},
+    }
+    grid = with_field({**STUDY, "sampler": "grid", "space": space}, "max_trials", MISSING)
+    assert StudySpec.model_validate(grid).max_trials == 6
+    assert StudySpec.model_validate({**grid, "max_trials": 4}).max_trials == 4
+    many = with_field(grid, "space.width.num", 100_000 // 2 + 1)
+    assert errors_of(StudySpec, many)[0][:2] == ("space", "is a grid of 100,002 points")
+    bad = with_field(grid, "space.bias.values", 1)
+    assert ("max_trials", "is missing", "add it") in errors_of(StudySpec, bad)
+    random = {**grid, "sampler": "random"}
+    assert errors_of(StudySpec, random) == [("max_trials", "is missing", "add it")]

@@ -125,7 +125,7 @@ def _check(
                 problem.fix,
                 _place(problem.field, document, assigned),
             )
-            for problem in field_errors(error)
+            for problem in field_errors(error, contract=contract)
         ]
         raise InvalidInput(f"{document.name} is invalid", problems=problems) from error
 
