@@ -1,4 +1,4 @@
-"""The field that an unknown key probably means: `comand` is command, `devices` resources.devices."""
+"""The field that an unknown key may mean: `comand` is command, `devices` resources.devices."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches

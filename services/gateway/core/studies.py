@@ -29,7 +29,7 @@ from services.gateway.core.noun import (
 from services.gateway.core.requests import subject_of
 
 # A study only moves to the right.
-_STATES = ("submitted", "rejected", "running", "completed", "failed")
+STATES = ("submitted", "rejected", "running", "completed", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Trial:
 
 
 def _forward(study: Study, state: str, **facts: Any) -> Study:
-    return changed(study, state=max(study.state, state, key=_STATES.index), **facts)
+    return changed(study, state=max(study.state, state, key=STATES.index), **facts)
 
 
 def _submitted(study: Study, event: Event[StudySubmit]) -> Study:

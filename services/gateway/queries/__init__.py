@@ -7,10 +7,11 @@ from services.gateway.queries import (
     checkpoints,
     costs,
     jobs,
+    names,
     nodes,
     rejections,
     studies,
     timeline,
 )
 
-__all__ = ["checkpoints", "costs", "jobs", "nodes", "rejections", "studies", "timeline"]
+__all__ = ["checkpoints", "costs", "jobs", "names", "nodes", "rejections", "studies", "timeline"]

@@ -1,23 +1,45 @@
 """Studies and their trials."""
 
 import json
+from typing import Any
 
 from services.gateway.queries.rows import Connection, Position, Row, as_row, as_rows
 
+# The newest studies of a name; first, so that the others are not read.
+_NAMED = """
+    select subject_id from requests where sampler is not null and name = ${}
+    order by asked_at desc limit 1000
+"""
+
 
 async def page(
-    connection: Connection, tenant_id: str, after: Position | None, limit: int
+    connection: Connection,
+    tenant_id: str,
+    after: Position | None,
+    limit: int,
+    *,
+    state: str | None = None,
+    name: str | None = None,
 ) -> list[Row]:
     """The tenant's studies, newest first, after a position; without their specs."""
-    behind = "" if after is None else "and (listed_at, study_id) < ($3, $4)"
+    # Only the conditions that are given, so that each plan uses the index made for it.
+    arguments: list[Any] = [tenant_id, limit]
+    conditions = ""
+    if state is not None:
+        arguments.append(state)
+        conditions += f" and state = ${len(arguments)}"
+    if name is not None:
+        arguments.append(name)
+        conditions += f" and study_id = any(array({_NAMED.format(len(arguments))}))"
+    if after is not None:
+        arguments += after
+        conditions += f" and (listed_at, study_id) < (${len(arguments) - 1}, ${len(arguments)})"
     rows = await connection.fetch(
         f"""
-        select * from shown_studies where tenant_id = $1 {behind}
+        select * from shown_studies where tenant_id = $1{conditions}
         order by listed_at desc, study_id desc limit $2
         """,
-        tenant_id,
-        limit,
-        *(after or ()),
+        *arguments,
     )
     return as_rows(rows)
 

@@ -289,6 +289,21 @@ class NodeList(BaseModel):
     nodes: list[Node]
 
 
+class FoundId(BaseModel):
+    """`is_name`: the text is its name; else the text is the beginning of its id."""
+
+    id: str
+    name: str | None
+    state: str | None
+    is_name: bool
+
+
+class IdList(BaseModel):
+    """At most ten."""
+
+    ids: list[FoundId]
+
+
 class StudySummary(BaseModel):
     """`state` is submitted, rejected, running, completed, or failed because of `failure`."""
 

@@ -9,7 +9,8 @@ from drivetrain_schemas.ids import RequestId, StudyId, study_id_for
 from drivetrain_schemas.studies import StudySpec
 from services.gateway import commands, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
-from services.gateway.problem import not_found
+from services.gateway.core.studies import STATES
+from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import IdempotencyKey, Limit
 from services.gateway.rest.positions import position_text, read_position
@@ -60,10 +61,14 @@ async def list_studies(
     gateway: GatewayDep,
     caller: CallerDep,
     request: Request,
+    state: str | None = None,
+    name: Annotated[str | None, Query(max_length=63)] = None,
     limit: Limit = 50,
     after: Annotated[str | None, Query(max_length=512)] = None,
 ) -> models.StudyList:
-    """Newest first."""
+    """Newest first; only those in this state, and with exactly this name."""
+    if state is not None and state not in STATES:
+        raise invalid("state", f"there is no state {state[:40]!r}", f"one of {', '.join(STATES)}")
     position = read_position(after, 2)
     async with gateway.platform.database.connection() as connection:
         rows = await queries.studies.page(
@@ -71,6 +76,8 @@ async def list_studies(
             caller.tenant_id,
             (position[0], position[1][0]) if position else None,
             limit + 1,
+            state=state,
+            name=name,
         )
     more = None
     if len(rows) > limit:

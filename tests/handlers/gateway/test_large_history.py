@@ -39,6 +39,9 @@ insert into requests (subject_id, request_id, name, spec, is_accepted, asked_at,
     devices, priority, metric, goal)
 select {JOB}, n, 'job', '{{}}', true, {DAY}, n, 'default', 1, 0, 'accuracy', 'maximize'
 from numbers;
+insert into requests (subject_id, request_id, name, spec, is_accepted, asked_at, event_id, sampler)
+select {STUDY}, 's' || n, 'search', '{{}}', true, {DAY}, 's' || n, 'grid'
+from numbers where n <= 20000;
 insert into job_progress
 select {JOB}, n, 1, 1, 'training', 5, 10, null, 0, 0, 1, {DAY}, {DAY}, {DAY}
 from numbers;
@@ -86,6 +89,12 @@ PATHS = (
     f"/v1/jobs/{JOB_ID}/timeline",
     f"/v1/jobs/{JOB_ID}/explain",
     "/v1/cost",
+    "/v1/ids?kind=job&text=job",
+    f"/v1/ids?kind=job&text={JOB_ID[:20]}",
+    f"/v1/ids?kind=study&text={STUDY_ID[:-1]}",
+    "/v1/ids?kind=checkpoint&text=ckpt_b",
+    "/v1/studies?state=running",
+    "/v1/studies?name=search",
 )
 
 

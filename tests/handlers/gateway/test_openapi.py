@@ -19,6 +19,7 @@ ROUTES = {
     "/v1/jobs/{job_id}/cost": {"get"},
     "/v1/code": {"post"},
     "/v1/estimates": {"post"},
+    "/v1/ids": {"get"},
     "/v1/nodes": {"get"},
     "/v1/studies": {"get", "post"},
     "/v1/studies/{study_id}": {"get"},

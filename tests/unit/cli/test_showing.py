@@ -62,7 +62,7 @@ def test_a_bar_shows_texts_of_the_platform_as_they_are(
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    with waiting._open_display() as display:
+    with waiting._open_display(frozenset()) as display:
         display.show(Status("running", 10, 400, eta_seconds=61, note="[bold]not markup\x1b"))
     drawn = terminal.getvalue()
     assert "step 10/400, 1 min 1 s left, [bold]not markup" in drawn

@@ -338,8 +338,8 @@ def test_a_server_that_is_not_a_gateway(cli: RunCli, platform: FakePlatform) -> 
 
 
 def test_an_id_with_slashes_stays_one_segment(cli: RunCli, platform: FakePlatform) -> None:
-    assert cli("job", "show", "../nodes?x").code == 4
-    assert platform.requests[0].url.raw_path == b"/v1/jobs/..%2Fnodes%3Fx"
+    assert cli("parked", "show", "../nodes?x").code == 4
+    assert platform.requests[0].url.raw_path == b"/v1/parked/..%2Fnodes%3Fx"
 
 
 @pytest.mark.parametrize(

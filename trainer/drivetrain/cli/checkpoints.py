@@ -1,11 +1,12 @@
 """`drivetrain checkpoint`: list, show, pin."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from drivetrain.cli import amounts, session
-from drivetrain.cli.errors import NotFound
+from drivetrain.cli.errors import InvalidInput, NotFound
+from drivetrain.cli.names import find_checkpoint, find_job
 from drivetrain.cli.output import (
     Column,
     Format,
@@ -19,11 +20,18 @@ from drivetrain.cli.output import (
 )
 from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, segment
 
+if TYPE_CHECKING:
+    from drivetrain.cli.gateway import Gateway
+
 app = session.make_group("List, show and pin checkpoints.")
 
 CheckpointArgument = Annotated[
-    str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint's id (ckpt_...).")
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT", help="A checkpoint: its id or the beginning of it; or a job."
+    ),
 ]
+WHICH_HELP = "Of a job: latest, best, a step, or the beginning of a checkpoint's id."
 
 CHECKPOINT_COLUMNS = (
     field_column("CHECKPOINT", "checkpoint_id"),
@@ -37,29 +45,22 @@ CHECKPOINT_COLUMNS = (
 
 
 @app.command(name="list")
-def list_checkpoints(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
+def list_checkpoints(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """List a job's checkpoints, newest first."""
     with session.connect() as gateway:
-        answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
+        answer = gateway.get(f"/v1/jobs/{segment(find_job(gateway, job))}/checkpoints")
     write_list(answer["checkpoints"], CHECKPOINT_COLUMNS, output, "no checkpoints yet")
 
 
 @app.command()
 def show(
-    job_id: JobArgument,
-    which: Annotated[
-        str,
-        typer.Argument(metavar="[WHICH]", help="latest, best, a step, or a checkpoint's id."),
-    ] = "latest",
+    job: JobArgument,
+    which: Annotated[str, typer.Argument(metavar="[WHICH]", help=WHICH_HELP)] = "latest",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show one checkpoint of a job: the latest by default."""
     with session.connect() as gateway:
-        answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
-    one = next((item for item in answer["checkpoints"] if _is(item, which)), None)
-    if one is None:
-        fix = f"see: drivetrain checkpoint list {job_id}"
-        raise NotFound(f"{job_id} has no checkpoint {which!r:.80}", fix=fix)
+        one = _of_job(gateway, find_job(gateway, job), which)
     values = ", ".join(f"{name} {value:.6g}" for name, value in sorted(one["metrics"].items()))
     rows = [
         ("checkpoint", one["checkpoint_id"]),
@@ -77,9 +78,18 @@ def show(
 
 
 @app.command()
-def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) -> None:
+def pin(
+    checkpoint: CheckpointArgument,
+    which: Annotated[str | None, typer.Argument(metavar="[WHICH]", help=WHICH_HELP)] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
     """Pin a checkpoint, so that it is kept regardless of the job's policy."""
     with session.connect() as gateway:
+        if which is None:
+            checkpoint_id = find_checkpoint(gateway, checkpoint)
+        else:
+            found = _of_job(gateway, find_job(gateway, checkpoint), which)
+            checkpoint_id = found["checkpoint_id"]
         answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
     if output is Format.TABLE:
         is_kept = answer["is_confirmed"]
@@ -88,10 +98,28 @@ def pin(checkpoint_id: CheckpointArgument, output: OutputOption = Format.TABLE) 
         write_value(answer, output)
 
 
+def _of_job(gateway: "Gateway", job_id: str, which: str) -> Item:
+    """The job's checkpoint that `which` means. Raises NotFound or InvalidInput."""
+    answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
+    found: list[Item] = [item for item in answer["checkpoints"] if _is(item, which)]
+    if not found:
+        fix = f"see: drivetrain checkpoint list {job_id}"
+        raise NotFound(f"{job_id} has no checkpoint {which!r:.80}", fix=fix)
+    ids = {item["checkpoint_id"] for item in found}
+    # Two attempts may have saved the same step: the newest comes first.
+    if len(ids) > 1 and which != str(found[0]["step"]):
+        choices = ", ".join(sorted(ids))
+        raise InvalidInput(f"{which!r:.80} may mean {choices:.300}", fix="write more of the id")
+    return found[0]
+
+
 def _is(checkpoint: Item, which: str) -> bool:
     if which in ("latest", "best"):
         return bool(checkpoint[f"is_{which}"])
-    return which in (checkpoint["checkpoint_id"], str(checkpoint["step"]))
+    if which == str(checkpoint["step"]):
+        return True
+    body = which.removeprefix("ckpt_")
+    return bool(body) and checkpoint["checkpoint_id"].startswith(f"ckpt_{body}")
 
 
 def _marks(checkpoint: Item) -> list[str]:

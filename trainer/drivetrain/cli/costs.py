@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from drivetrain.cli import amounts, session
+from drivetrain.cli.names import find_job
 from drivetrain.cli.output import (
     Column,
     Format,
@@ -15,7 +16,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
-from drivetrain.cli.session import OutputOption, segment
+from drivetrain.cli.session import JOB_HELP, OutputOption, segment
 
 app = session.make_group("Show what jobs cost.")
 
@@ -33,15 +34,15 @@ def cost() -> None:
 
 @app.command()
 def show(
-    job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="One job; without it, all jobs.")
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help=f"{JOB_HELP} Without it, all jobs.")
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show what was charged, and what is accruing for slots that are held now."""
     with session.connect() as gateway:
-        if job_id is not None:
-            spend = gateway.get(f"/v1/jobs/{segment(job_id)}/cost")
+        if job is not None:
+            spend = gateway.get(f"/v1/jobs/{segment(find_job(gateway, job))}/cost")
             rows = [
                 ("charged", amounts.money(spend["charged_micro_usd"])),
                 ("accruing", amounts.money(spend["accruing_micro_usd"])),

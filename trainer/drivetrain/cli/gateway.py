@@ -159,4 +159,10 @@ def _error(status: int, problem: Mapping[str, Any]) -> CliError:
         kind = NoAnswer if status in _UNAVAILABLE else Unreachable
         return kind(message, fix="check the address, and the platform's logs")
     problems = field_problems(problem.get("errors"))
-    return Refused(title or f"the platform refused ({status})", problems=problems)
+    message = title or f"the platform refused ({status})"
+    # The detail of an invalid request repeats the messages of its fields: each is said once.
+    if problems and all(one.message in message for one in problems):
+        if len(problems) == 1:
+            return Refused(message, fix=problems[0].fix)
+        message = str(problem.get("title") or "the request is invalid")
+    return Refused(message, problems=problems)

@@ -10,6 +10,7 @@ from drivetrain.cli import amounts, session, waiting
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, progress_of, rows_of
 from drivetrain.cli.logs import follow_logs, show_logs
+from drivetrain.cli.names import find_job
 from drivetrain.cli.output import (
     Format,
     Item,
@@ -76,16 +77,16 @@ def list_jobs(
 
 
 @app.command()
-def show(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
+def show(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Show one job: its state, its runs, its result."""
     with session.connect() as gateway:
-        job = gateway.get(f"/v1/jobs/{segment(job_id)}")
-        write_record(job, output, rows_of(job, address(gateway, job["job_url"])))
+        found = gateway.get(f"/v1/jobs/{segment(find_job(gateway, job))}")
+        write_record(found, output, rows_of(found, address(gateway, found["job_url"])))
 
 
 @app.command()
 def logs(
-    job_id: JobArgument,
+    job: JobArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue until the job ends.")
     ] = False,
@@ -96,6 +97,7 @@ def logs(
 ) -> None:
     """Print the output of the job's ranks."""
     with session.connect() as gateway:
+        job_id = find_job(gateway, job)
         if follow:
             follow_logs(gateway, job_id, rank, tail)
         else:
@@ -104,7 +106,7 @@ def logs(
 
 @app.command()
 def metrics(
-    job_id: JobArgument,
+    job: JobArgument,
     names: Annotated[
         list[str] | None, typer.Option("--name", "-n", help="Only this metric; may be repeated.")
     ] = None,
@@ -125,7 +127,8 @@ def metrics(
         "max_points": max_points,
     }
     with session.connect() as gateway:
-        samples = gateway.get(f"/v1/jobs/{segment(job_id)}/metrics", query)
+        path = f"/v1/jobs/{segment(find_job(gateway, job))}/metrics"
+        samples = gateway.get(path, query)
     if output is not Format.TABLE:
         write_value(samples, output)
         return
@@ -136,10 +139,10 @@ def metrics(
 
 
 @app.command()
-def explain(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
+def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Explain the job's state: why it waits, or why it failed."""
     with session.connect() as gateway:
-        explanation = gateway.get(f"/v1/jobs/{segment(job_id)}/explain")
+        explanation = gateway.get(f"/v1/jobs/{segment(find_job(gateway, job))}/explain")
     if output is not Format.TABLE:
         write_value(explanation, output)
         return
@@ -152,12 +155,13 @@ def explain(job_id: JobArgument, output: OutputOption = Format.TABLE) -> None:
 
 @app.command()
 def cancel(
-    job_id: JobArgument,
+    job: JobArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; shown with the job.")] = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Cancel a job. Its checkpoints are kept."""
     with session.connect() as gateway:
+        job_id = find_job(gateway, job, to_change=True)
         answer = gateway.post(f"/v1/jobs/{segment(job_id)}/cancel", {"reason": reason})
     if output is Format.TABLE:
         is_accepted = answer["is_confirmed"]

@@ -12,7 +12,10 @@ from drivetrain.cli.output import Format
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id (job_...).")]
+JOB_HELP = "A job: its id, the beginning of it, its name, or latest."
+STUDY_HELP = "A study: its id, the beginning of it, its name, or latest."
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help=STUDY_HELP)]
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A YAML file, or - for standard input.")
 ]

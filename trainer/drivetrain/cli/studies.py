@@ -8,6 +8,7 @@ import typer
 
 from drivetrain.cli import amounts, session, waiting
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
+from drivetrain.cli.names import find_study
 from drivetrain.cli.output import (
     Column,
     Format,
@@ -26,13 +27,12 @@ from drivetrain.cli.session import (
     OutputOption,
     RequestIdOption,
     SetOption,
+    StudyArgument,
     address,
     segment,
 )
 
 app = session.make_group("Search hyperparameters.")
-
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study's id (study_...).")]
 
 
 def _trials(study: Item) -> str:
@@ -92,22 +92,30 @@ def submit(
 
 
 @app.command(name="list")
-def list_studies(limit: LimitOption = 20, output: OutputOption = Format.TABLE) -> None:
+def list_studies(
+    state: Annotated[
+        str | None, typer.Option("--state", help="Only studies in this state.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Only studies of this name.")] = None,
+    limit: LimitOption = 20,
+    output: OutputOption = Format.TABLE,
+) -> None:
     """List studies, newest first."""
+    filters = {"state": state, "name": name}
     with session.connect() as gateway:
-        studies = list(islice(gateway.pages("/v1/studies", "studies"), limit))
+        studies = list(islice(gateway.pages("/v1/studies", "studies", filters), limit))
     write_list(studies, STUDY_COLUMNS, output, "no studies")
 
 
 @app.command()
-def show(study_id: StudyArgument, output: OutputOption = Format.TABLE) -> None:
+def show(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
     """Show one study and its trials, the best first."""
     with session.connect() as gateway:
-        study = gateway.get(f"/v1/studies/{segment(study_id)}")
-    write_record(study, output, _rows(study))
+        found = gateway.get(f"/v1/studies/{segment(find_study(gateway, study))}")
+    write_record(found, output, _rows(found))
     if output is Format.TABLE:
         write_line("")
-        write_list(study["trials"], TRIAL_COLUMNS, output, "no trials yet")
+        write_list(found["trials"], TRIAL_COLUMNS, output, "no trials yet")
 
 
 def as_text(hyperparameters: Item) -> str:

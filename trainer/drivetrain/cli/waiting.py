@@ -60,7 +60,7 @@ def wait(
 def _wait(
     fetch: Callable[[], Item], status_of: Callable[[Item], Status], final: frozenset[str]
 ) -> Item:
-    with _open_display() as display:
+    with _open_display(final) as display:
         silent_since: float | None = None
         while True:
             try:
@@ -110,12 +110,18 @@ def status_of_study(study: Item) -> Status:
 
 
 class PlainLines:
-    """A line on standard error when the state, the note or the progress in tenths has changed."""
+    """A line on standard error when the state, the note or the progress in tenths has changed.
 
-    def __init__(self) -> None:
+    None for a final state: the result follows, and says it in full.
+    """
+
+    def __init__(self, final: frozenset[str]) -> None:
+        self._final = final
         self._last: tuple[str, str, int] | None = None
 
     def show(self, status: Status) -> None:
+        if status.state in self._final:
+            return
         tenth = 0
         if status.done is not None and status.total:
             tenth = status.done * LINES_PER_RUN // status.total
@@ -155,9 +161,9 @@ class Bar:
         )
 
 
-def _open_display() -> AbstractContextManager[Display]:
+def _open_display(final: frozenset[str]) -> AbstractContextManager[Display]:
     if not is_lively(sys.stderr, os.environ):
-        return nullcontext(PlainLines())
+        return nullcontext(PlainLines(final))
     return _LiveBar()
 
 
