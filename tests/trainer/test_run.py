@@ -1,8 +1,11 @@
 """`drivetrain.run` in one process: the loop, how it ends, and what it reports."""
 
 import json
+import multiprocessing
 import os
 import signal
+import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -361,3 +364,26 @@ class TestInAPod:
 
 def test_reporting_outside_of_a_pod_returns_false() -> None:
     assert drivetrain.report({"loss": 1.0}, step=1) is False
+
+
+def test_workers_of_the_script_end_when_they_are_terminated() -> None:
+    """The first worker is terminated as early as possible, the second one when it runs."""
+    context = multiprocessing.get_context("fork")
+    with drivetrain.run(max_steps=1):
+        for has_begun in (False, True):
+            reader, writer = context.Pipe(duplex=False)
+            worker = context.Process(target=_say_and_wait, args=(writer,))
+            worker.start()
+            if has_begun:
+                assert reader.recv() == "begun"
+            worker.terminate()
+            worker.join(timeout=60)
+            assert worker.exitcode == -signal.SIGTERM
+            reader.close()
+            writer.close()
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+
+
+def _say_and_wait(writer: Connection) -> None:
+    writer.send("begun")
+    time.sleep(600)

@@ -23,7 +23,7 @@ from drivetrain import control, marker
 from drivetrain.pod.shim import run_pod
 from drivetrain_schemas.pods import MARKER, marker_of
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREADS = "OMP_NUM_THREADS"  # OpenBLAS and MKL read it as well
 _PRELOADED = (
     "torch",
     "torch._dynamo",  # imported by the first DistributedDataParallel; slower than torch itself
@@ -148,7 +148,7 @@ def _start_again_with_room_for_the_marker(arguments: Sequence[str]) -> None:
     environment = {
         **os.environ,
         MARKER: marker.PADDING,
-        **{name: os.environ.get(name, "1") for name in _THREADS},
+        _THREADS: "1",  # as ranks have it, unless their job says otherwise
     }
     os.execve(
         sys.executable,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivetrain import environment as environments
 from drivetrain import hyperparameters as hyper
-from drivetrain import preparation, results, rng
+from drivetrain import preparation, results, rng, signals
 from drivetrain.agreement import Wish, next_multiple, steps_between_looks
 from drivetrain.checkpointing import Checkpointer, Moment
 from drivetrain.environment import Environment
@@ -94,7 +94,6 @@ class Run(AbstractContextManager["Run"]):
         self._has_parted = False
         self._rng_to_restore: dict[str, Any] | None = None
         self._stop_reason: str | None = None
-        self._old_handlers: dict[int, Any] = {}
         preparation.log_to_stderr()
         rng.seed_all(seed)
         self._world = World(environment)
@@ -215,15 +214,14 @@ class Run(AbstractContextManager["Run"]):
                 self._world.leave()  # not after an error: it would wait for ranks that exited
         finally:
             self._reporter.close(_FLUSH_SECONDS)
-            self._restore_signals()
+            signals.restore()
         if isinstance(error, Interrupted):
             raise SystemExit(EXIT_INTERRUPTED) from None
 
     def __enter__(self) -> "Run":
         if threading.current_thread() is threading.main_thread():
-            signals = [signal.SIGTERM] + [signal.SIGINT] * self._environment.is_local
-            for number in signals:
-                self._old_handlers[number] = signal.signal(number, self._on_signal)
+            numbers = [signal.SIGTERM] + [signal.SIGINT] * self._environment.is_local
+            signals.handle(numbers, self._on_signal)
         self._reporter.start()
         return self
 
@@ -354,11 +352,6 @@ class Run(AbstractContextManager["Run"]):
         self._stop_reason = signal.Signals(number).name
         if self._world.size == 1:
             self._next_look = 0  # no other ranks: stop after this step
-
-    def _restore_signals(self) -> None:
-        for number, handler in self._old_handlers.items():
-            signal.signal(number, handler)
-        self._old_handlers.clear()
 
     def _progress(self) -> StepProgress:
         is_saving = self._state == "training" and self._checkpointer.is_saving

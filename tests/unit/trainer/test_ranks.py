@@ -1,10 +1,12 @@
 """The environment of a rank, and which commands a warm process can run itself."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from drivetrain.pod.ranks import rank_environment, runs_in_process
+from drivetrain.pod.interpreter import runs_in_process
+from drivetrain.pod.ranks import rank_environment
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec
@@ -67,6 +69,9 @@ def test_cpu_slots_are_not_devices() -> None:
         (["python", "train.py"], True),
         (["python3", "train.py", "--fast"], True),
         (["python", "-m", "package"], True),
+        (["python", "."], True),
+        (["python", "train"], False),
+        (["python", "missing.py"], False),
         (["python"], False),
         (["python", "-m"], False),
         (["python", "-u", "train.py"], False),
@@ -75,11 +80,25 @@ def test_cpu_slots_are_not_devices() -> None:
         (["sh", "train.sh"], False),
     ],
 )
-def test_only_a_plain_script_or_module(command, want) -> None:
-    assert runs_in_process(command, {}) == want
+def test_only_a_plain_script_directory_or_module(command, want, tmp_path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "train").touch()
+    assert runs_in_process(command, {}, tmp_path) == want
 
 
-@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX"])
-def test_variables_read_at_interpreter_start_need_a_new_interpreter(name) -> None:
-    assert not runs_in_process(["python", "train.py"], {name: "1"})
-    assert runs_in_process(["python", "train.py"], {"MY_OPTION": "1"})
+@pytest.mark.parametrize(
+    "name",
+    ["PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX", "OMP_NUM_THREADS", "LC_ALL"],
+)
+def test_variables_read_at_a_start_need_a_new_interpreter(name, tmp_path) -> None:
+    (tmp_path / "train.py").touch()
+    assert not runs_in_process(["python", "train.py"], {name: "1"}, tmp_path)
+    assert runs_in_process(["python", "train.py"], {"MY_OPTION": "1"}, tmp_path)
+
+
+def test_programs_of_the_environment_are_found_first_unless_the_job_sets_its_path() -> None:
+    place = Path("/pods/job/1/pod")
+    found = rank_environment(pod_spec(), 0, place)["PATH"]
+    assert found.split(":")[0] == str(Path(sys.executable).parent)
+    job = JobSpec(name="digits", command=("true",), environment={"PATH": "/mine"})
+    assert rank_environment(pod_spec(job=job), 0, place)["PATH"] == "/mine"

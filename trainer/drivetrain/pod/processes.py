@@ -33,7 +33,7 @@ def hold_lock(path: Path) -> int | None:
 
 
 def identify_self() -> PodIdentity:
-    ticks = int(_stat("self")[19])
+    ticks = int(stat_fields("self")[19])
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return PodIdentity(boot_id=boot_id, pid=os.getpid(), start_ticks=ticks)
 
@@ -48,7 +48,7 @@ def descendants(root: int) -> dict[int, int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError, ValueError):
-                fields = _stat(name)
+                fields = stat_fields(name)
                 parents[int(name)], ticks[int(name)] = int(fields[1]), int(fields[19])
     found: dict[int, int] = {}
     level = {root}
@@ -70,13 +70,13 @@ def _kill(pid: int, start_ticks: int) -> None:
     handle = os.pidfd_open(pid)
     try:
         # The pid may belong to another process by now; the pidfd refers to the one seen here.
-        if int(_stat(str(pid))[19]) == start_ticks:
+        if int(stat_fields(str(pid))[19]) == start_ticks:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:
         os.close(handle)
 
 
-def _stat(process: str) -> list[bytes]:
+def stat_fields(process: str) -> list[bytes]:
     """The fields of its /proc entry after its name, which may hold any bytes and brackets."""
     stat = Path(f"/proc/{process}/stat").read_bytes()
     return stat[stat.rindex(b")") + 2 :].split()

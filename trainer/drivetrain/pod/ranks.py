@@ -1,22 +1,21 @@
 """Starting the ranks of a pod: their environment, their command, their process.
 
 `python script.py ...` runs in the forked process itself when the shim was forked from the warm
-template, so nothing is imported again; any other command is exec'ed. A rank's output goes into a
-pipe of its own.
+template (drivetrain.pod.interpreter), so nothing is imported again; any other command is exec'ed.
+A rank's output goes into a pipe of its own.
 """
 
-import atexit
 import os
-import runpy
+import shlex
 import signal
 import sys
-import threading
 import traceback
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.pod.interpreter import run_python, runs_in_process
+from drivetrain.pod.title import set_title
 from drivetrain_schemas.checkpoint_names import job_directory
 from drivetrain_schemas.pods import MARKER, PodSpec, marker_of
 
@@ -63,7 +62,9 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "MASTER_PORT": str(spec.master_port),
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": spec.job.environment.get("OMP_NUM_THREADS", "1"),
+        "PATH": spec.job.environment.get("PATH") or _path(),
         "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
     }
     if spec.object_store_endpoint_url is not None:
         variables["DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"] = spec.object_store_endpoint_url
@@ -74,24 +75,16 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
     return variables
 
 
+def _path() -> str:
+    """First the programs of this interpreter's environment: python, torchrun, drivetrain."""
+    return os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
+
+
 def _as_seen_outside(devices: Sequence[int]) -> Iterator[str]:
     """The platform counts the devices that it was shown itself; they may be a part of them all."""
     shown = os.environ.get(VISIBLE_DEVICES, "").split(",")
     for device in devices:
         yield str(device) if shown == [""] else shown[device].strip()
-
-
-def runs_in_process(command: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """Whether a warm process can replace a new interpreter.
-
-    Options of the interpreter, and variables that it or the loader reads at start, require a new
-    one.
-    """
-    if command[0] not in ("python", "python3") or len(command) < 2:
-        return False
-    if command[1].startswith("-") and (command[1] != "-m" or len(command) < 3):
-        return False
-    return not any(name.startswith(("PYTHON", "LD_", "MALLOC_")) for name in variables)
 
 
 def start_rank(
@@ -126,18 +119,19 @@ def _connect_output(writer: int) -> None:
 
 
 def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
-    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
-    os.chdir(directory / "code")
+    place = directory / "code"
+    os.chdir(place)
     inherited = {n: v for n, v in os.environ.items() if not n.startswith("DRIVETRAIN_")}
     variables = rank_environment(spec, index, directory)
     os.environ.clear()
     os.environ.update(inherited | variables)
     command = list(spec.job.command)
-    if is_warm and runs_in_process(command, spec.job.environment):
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as in every Python process
-        return _run_python(command[1:], int(variables["OMP_NUM_THREADS"]))
+    if is_warm and runs_in_process(command, spec.job.environment, place):
+        set_title(f"{spec.job.name} rank {spec.first_rank + index}: {shlex.join(command)}")
+        return run_python(command[1:])
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
     try:
@@ -145,55 +139,6 @@ def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
     return 127
-
-
-def _run_python(arguments: Sequence[str], num_threads: int) -> int:
-    """Do in this process what the interpreter would do with these arguments."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(num_threads)
-    code = 0
-    try:
-        if arguments[0] == "-m":
-            sys.argv = list(arguments[1:])
-            sys.path[0] = os.getcwd()
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            _run_script(arguments)
-    except SystemExit as end:
-        code = _exit_code(end.code)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    return code
-
-
-def _run_script(arguments: Sequence[str]) -> None:
-    sys.argv = list(arguments)
-    path = Path(arguments[0])
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        print(f"can't open file {path}: {error.strerror}", file=sys.stderr)
-        raise SystemExit(2) from None
-    sys.path[0] = str(path.absolute().parent)
-    main = types.ModuleType("__main__")
-    vars(main).update(__file__=str(path), __builtins__=__builtins__)
-    sys.modules["__main__"] = main
-    exec(compile(source, str(path), "exec"), vars(main))  # noqa: S102 - the job's own program
-
-
-def _exit_code(code: object) -> int:
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
-    print(code, file=sys.stderr)
-    return 1
 
 
 def _flush() -> None:

@@ -25,6 +25,7 @@ from drivetrain.pod import outcome, processes
 from drivetrain.pod.fetching import fetch_code
 from drivetrain.pod.files import read_bounded
 from drivetrain.pod.ranks import Rank, start_rank
+from drivetrain.pod.title import set_title
 from drivetrain.results import make_result, write_atomically
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import Result
@@ -68,6 +69,8 @@ def run_pod(directory: Path, is_warm: bool) -> int:
         _logger.error("this pod is closed, has run, or is run by another shim")
         return EXIT_NOT_OURS
     spec = PodSpec.model_validate_json(spec_path.read_bytes())
+    if is_warm:
+        set_title(f"drivetrain pod of {spec.job.name}, attempt {spec.attempt}")
     notice = _Notice(directory)
     write_atomically(directory / "identity.json", processes.identify_self().model_dump_json())
     flaw = fetch_code(spec, directory / "code", notice.is_given)
