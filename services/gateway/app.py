@@ -12,7 +12,17 @@ from services.gateway.instruments import DISK_FREE_BYTES
 from services.gateway.live import Live
 from services.gateway.model_age import HEADER, ModelAge, ModelAgeHeader
 from services.gateway.pages import routes as pages
-from services.gateway.rest import code, jobs, names, parked, platform, problems, stream, studies
+from services.gateway.rest import (
+    code,
+    jobs,
+    names,
+    parked,
+    platform,
+    problems,
+    series,
+    stream,
+    studies,
+)
 from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
 from services.gateway.rest.problems import ProblemDocument
 from services.gateway.rest.requests import refuse_unknown_query
@@ -68,7 +78,7 @@ def build_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.problem_page = pages.problem_page
     problems.install(app)
-    for part in (jobs, studies, names, platform, parked, code, stream):
+    for part in (jobs, series, studies, names, platform, parked, code, stream):
         app.include_router(part.router, dependencies=[Depends(refuse_unknown_query)])
     pages.install(app, gateway.settings.assets_directory)
     clock = gateway.platform.clock

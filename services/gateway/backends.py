@@ -5,7 +5,7 @@ Two seconds and eight megabytes at most; a service that does not answer within t
 unavailable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -20,7 +20,7 @@ MAX_BYTES = 8 * 1024 * 1024
 # The read token or the address is wrong: for operators to fix, not the caller's mistake.
 _MISCONFIGURED = (401, 421)
 
-Parameters = Mapping[str, str | int | float | None]
+Parameters = Mapping[str, str | int | float | Sequence[str] | None]
 
 
 class PartUnavailable(Exception):

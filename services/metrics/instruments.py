@@ -8,3 +8,6 @@ REPLAYED = Counter(
     "drivetrain_metrics_batches_replayed_total", "Batches that were stored before.", ["stream"]
 )
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
+READS_REFUSED = Counter(
+    "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."
+)

@@ -11,5 +11,5 @@ class MetricsSettings(Settings):
     max_samples_read: int = Field(
         default=1_000_000,
         ge=1000,
-        description="samples of one series that one request reads; the last ones if there are more",
+        description="samples that one request reads; the last ones if there are more",
     )

@@ -1,13 +1,12 @@
-"""Every statement of the metrics service, one function each; no rules."""
+"""Every statement of the metrics service but those that read series (`series_store`); no rules."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import asyncpg
 
 from services.metrics.core.alerts import Pace
-from services.metrics.core.series import Chunk
 from services.metrics.messages import BatchKey
 
 Stream = Literal["samples", "logs"]
@@ -41,28 +40,7 @@ class SeriesRow:
     job_id: str
     attempt: int
     num_samples: int
-    last_step: int
-    last_value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The range to read of a series of a job: of all attempts where none is named."""
-
-    job_id: str
-    rank: int
-    name: str
-    from_step: int
-    to_step: int
-    attempt: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesOfJob:
-    """One series over all runs of a job; last step and value are those of the latest run."""
-
-    name: str
-    num_samples: int
+    first_step: int
     last_step: int
     last_value: float
 
@@ -129,13 +107,14 @@ async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow
     await connection.execute(
         """
         insert into series as old
-            (run_id, rank, name, job_id, attempt, num_samples, last_step, last_value)
+            (run_id, rank, name, job_id, attempt, num_samples, first_step, last_step, last_value)
         select * from unnest(
             $1::text[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::bigint[],
-            $7::bigint[], $8::double precision[]
+            $7::bigint[], $8::bigint[], $9::double precision[]
         )
         on conflict (run_id, rank, name) do update set
             num_samples = old.num_samples + excluded.num_samples,
+            first_step = least(old.first_step, excluded.first_step),
             last_value = case
                 when excluded.last_step >= old.last_step then excluded.last_value
                 else old.last_value
@@ -148,61 +127,10 @@ async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow
         [row.job_id for row in ordered],
         [row.attempt for row in ordered],
         [row.num_samples for row in ordered],
+        [row.first_step for row in ordered],
         [row.last_step for row in ordered],
         [row.last_value for row in ordered],
     )
-
-
-async def series_of_job(
-    connection: asyncpg.Connection, job_id: str, rank: int, attempt: int | None = None
-) -> list[SeriesOfJob]:
-    rows = await connection.fetch(
-        """
-        select name, sum(num_samples)::bigint as num_samples,
-            (array_agg(last_step order by attempt desc))[1] as last_step,
-            (array_agg(last_value order by attempt desc))[1] as last_value
-        from series where job_id = $1 and rank = $2 and ($3::integer is null or attempt = $3)
-        group by name order by name
-        """,
-        job_id,
-        rank,
-        attempt,
-    )
-    return [SeriesOfJob(**dict(row)) for row in rows]
-
-
-async def first_readable_step(
-    connection: asyncpg.Connection, wanted: Range, max_samples: int
-) -> int:
-    """The step from which on the range holds at most about `max_samples`, read from its end."""
-    found = await connection.fetchval(
-        """
-        select coalesce(max(max_step) + 1, $4) from (
-            select max_step, sum(num_samples) over (order by max_step desc, id desc) as num_read
-            from chunks
-            where job_id = $1 and rank = $2 and series = $3 and max_step >= $4 and min_step <= $5
-                and ($6::integer is null or attempt = $6)
-        ) as chunk
-        where num_read > $7
-        """,
-        *astuple(wanted),
-        max_samples,
-    )
-    return int(found)
-
-
-async def chunks_of_series(connection: asyncpg.Connection, wanted: Range) -> list[Chunk]:
-    """The chunks that overlap the range, in the order they arrived."""
-    rows = await connection.fetch(
-        """
-        select attempt, steps, values from chunks
-        where job_id = $1 and rank = $2 and series = $3 and max_step >= $4 and min_step <= $5
-            and ($6::integer is null or attempt = $6)
-        order by id
-        """,
-        *astuple(wanted),
-    )
-    return [Chunk(*row) for row in rows]
 
 
 async def add_log_lines(

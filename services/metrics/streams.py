@@ -128,6 +128,7 @@ def _added(old: SeriesRow | None, batch: SampleBatch, name: str, summary: Summar
         job_id=batch.job_id,
         attempt=batch.attempt,
         num_samples=summary.num_samples + (old.num_samples if old else 0),
+        first_step=min(summary.min_step, old.first_step) if old else summary.min_step,
         last_step=summary.max_step if old is None or is_latest else old.last_step,
         last_value=summary.last_value if old is None or is_latest else old.last_value,
     )

@@ -155,39 +155,6 @@ async def explain(
     return views.explanation(await with_queue_position(gateway, job))
 
 
-@router.get("/{job_id}/metrics", response_model=models.Samples, responses=answers(404, 422))
-async def metrics(
-    job_id: JobId,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    request: Request,
-    names: Annotated[str | None, Query(max_length=8192)] = None,
-    rank: Annotated[int, Query(ge=0, le=99_999)] = 0,
-    attempt: Annotated[int | None, Query(ge=1, le=999_999)] = None,
-    from_step: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    to_step: Annotated[int | None, Query(ge=0, le=2**53)] = None,
-    max_points: Annotated[int, Query(ge=16, le=20_000)] = 1000,
-) -> Any:
-    """Samples by series (`names` separated by commas; all without it), downsampled, peaks kept.
-
-    Of each step, what the last attempt logged, or the one named. At most 50 series.
-    """
-    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    return await gateway.backends.get(
-        "metrics",
-        "/samples",
-        {
-            "job_id": job_id,
-            "names": names,
-            "rank": rank,
-            "attempt": attempt,
-            "from_step": from_step,
-            "to_step": to_step,
-            "max_points": max_points,
-        },
-    )
-
-
 @router.get("/{job_id}/logs", response_model=models.LogPage, responses=answers(404, 422))
 async def logs(
     job_id: JobId,

@@ -415,6 +415,10 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
             series = {"steps": [1, 2], "values": [0.5, "nan"], "num_samples": 2}
             loss = {**series, "is_downsampled": False}
             return {"job_id": job.job_id, "series": {"loss": loss}, "num_series_left_out": 3}
+        if path == "/series":
+            return {"job_id": job.job_id, "series": [], "next": None, "num_series": 0}
+        if path == "/chart":
+            return {"series": {"loss": {"steps": 0, "values": [0.5, None]}}}
         if path == "/estimate":
             raise PartRefused(404, "no price for device type 'cpu'")
         return {"charged_micro_usd": 1, "accruing_micro_usd": 2, "total_micro_usd": 3}
@@ -424,6 +428,11 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         got = await server.client.get(f"/v1/jobs/{job.job_id}/metrics?names=loss&{steps}")
         assert got.json()["series"]["loss"]["values"] == [0.5, "nan"]
         assert got.json()["num_series_left_out"] == 3
+        curves = f"/v1/jobs/{job.job_id}/chart?name=val%20loss&name=a,b&after=1.2.3.4"
+        chart = await server.client.get(curves)
+        assert chart.json()["series"]["loss"]["values"] == [0.5, None]
+        listed = await server.client.get(f"/v1/jobs/{job.job_id}/series?search=loss&limit=5")
+        assert listed.json()["num_series"] == 0
         cost = await server.client.get(f"/v1/jobs/{job.job_id}/cost")
         assert cost.json()["total_micro_usd"] == 3
         body = {"spec": {**SPEC, "resources": {"devices": 2, "device_type": "cpu"}}, "seconds": 60}
@@ -431,6 +440,10 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         assert (estimate.status_code, "no price" in estimate.json()["detail"]) == (404, True)
         unknown = await server.client.post("/v1/estimates", json={"spec": SPEC, "seconds": 60})
         assert (unknown.status_code, "no nodes" in unknown.text) == (422, True)
-    assert [path for _, path, _ in asked] == ["/samples", f"/spend/jobs/{job.job_id}", "/estimate"]
+    cost_of = f"/spend/jobs/{job.job_id}"
+    paths = [path for _, path, _ in asked]
+    assert paths == ["/samples", "/chart", "/series", cost_of, "/estimate"]
+    assert (asked[1][2]["name"], asked[1][2]["after"]) == (["val loss", "a,b"], "1.2.3.4")
+    assert (asked[2][2]["search"], asked[2][2]["limit"]) == ("loss", 5)
     sent = asked[0][2]
     assert (sent["attempt"], sent["from_step"], sent["to_step"]) == (2, 1, 9)

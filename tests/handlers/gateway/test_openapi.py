@@ -14,6 +14,8 @@ ROUTES = {
     "/v1/jobs/{job_id}/timeline": {"get"},
     "/v1/jobs/{job_id}/explain": {"get"},
     "/v1/jobs/{job_id}/metrics": {"get"},
+    "/v1/jobs/{job_id}/series": {"get"},
+    "/v1/jobs/{job_id}/chart": {"get"},
     "/v1/jobs/{job_id}/logs": {"get"},
     "/v1/jobs/{job_id}/checkpoints": {"get"},
     "/v1/jobs/{job_id}/cost": {"get"},

@@ -32,6 +32,16 @@ PARTS = {
         "estimated_micro_usd": 1,
     },
     "/samples": {"job_id": "", "series": {}, "num_series_left_out": 0},
+    "/series": {"job_id": "", "series": [], "next": None, "num_series": 0},
+    "/chart": {
+        "job_id": "",
+        "width": 1,
+        "is_whole": True,
+        "next": "0.1.500.0",
+        "attempts": [],
+        "steps": [],
+        "series": {},
+    },
     "/logs": {"job_id": "", "lines": [], "next": 0, "num_lines": 0, "num_dropped_bytes": 0},
 }
 

@@ -71,7 +71,13 @@ async def test_samples_and_logs_sent_twice_across_a_restart_are_there_once(
     async with running(build(given)):
         await produce(kafka, topic_prefix, *batches, *lines, last)
         page = await answer(given, "/logs", 21, at="num_lines")
-        loss = {"name": "loss", "num_samples": 50, "last_step": 49, "last_value": 1 / 50}
+        loss = {
+            "name": "loss",
+            "num_samples": 50,
+            "first_step": 0,
+            "last_step": 49,
+            "last_value": 1 / 50,
+        }
         await answer(given, "/series", [loss], at="series")
     assert [line["line"] for line in page["lines"]] == [f"line {n}" for n in range(20)] + ["end"]
 

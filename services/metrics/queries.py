@@ -1,0 +1,70 @@
+"""The queries of the read API and their bounds."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from drivetrain_schemas.base import Misfit
+from drivetrain_schemas.ids import JobId
+from drivetrain_schemas.units import Attempt, Rank, Step
+from services.metrics.core.downsampling import MIN_POINTS
+
+LAST_STEP = 2**53
+MAX_SERIES = 50
+MAX_NAMES_CHARACTERS = 8192
+MAX_LINES = 5000
+MAX_PAGE_OF_SERIES = 500
+
+
+class Query(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_id: JobId
+
+
+SearchText = Annotated[str, Field(max_length=128)]
+
+
+class SeriesQuery(Query):
+    rank: Rank = 0
+    search: SearchText = ""
+    after: SearchText = ""
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_OF_SERIES)] = 200
+
+
+def _list_of_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name for name in text.split(",") if name))
+    if len(names) > MAX_SERIES or len(text) > MAX_NAMES_CHARACTERS:
+        raise Misfit("names too many series", fix=f"name at most {MAX_SERIES}")
+    return names
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_list_of_names)]
+
+
+class SamplesQuery(Query):
+    names: Names | None = None
+    rank: Rank = 0
+    attempt: Attempt | None = None
+    from_step: Step = 0
+    to_step: Step = LAST_STEP
+    max_points: Annotated[int, Field(ge=MIN_POINTS, le=100_000)] = 1000
+
+
+class ChartQuery(Query):
+    """`after`: what the last answer gave as `next`."""
+
+    name: Annotated[tuple[SearchText, ...], Field(min_length=1, max_length=MAX_SERIES)]
+    rank: Rank = 0
+    attempt: Attempt | None = None
+    from_step: Step = 0
+    to_step: Step = LAST_STEP
+    max_points: Annotated[int, Field(ge=16, le=2000)] = 500
+    after: Annotated[str, Field(max_length=80)] = ""
+
+
+class LogsQuery(Query):
+    rank: Rank | None = None
+    after: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    tail: Annotated[int, Field(ge=1, le=MAX_LINES)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_LINES)] = 1000

@@ -1,0 +1,232 @@
+"""Charts of many series in one answer, polls for what changed, the list of series."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from services.metrics import api, curves
+from services.metrics.api import read_api
+from services.metrics.core.charts import MAX_BYTES
+from services.metrics.settings import MetricsSettings
+from services.metrics.streams import take_samples
+from services.runtime.database import Database
+from tests.conftest import OpenDatabase
+from tests.events import handle_batch, make_event
+from tests.handlers.metrics.builders import JOB, make_samples
+
+SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def metrics(database: OpenDatabase) -> Database:
+    return await database("metrics")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(metrics: Database) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=read_api(metrics, SETTINGS))
+    async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
+        yield client
+
+
+class Writer:
+    """Sends batches of one run after the other, each with the next number."""
+
+    def __init__(self, metrics: Database) -> None:
+        self._metrics = metrics
+        self._batch = 0
+
+    async def __call__(self, columns: dict[str, dict[int, Any]], **fields: Any) -> None:
+        self._batch += 1
+        batch = make_samples(columns, batch=self._batch, **fields)
+        await handle_batch(self._metrics, take_samples, make_event(batch))
+
+
+@pytest.fixture
+def write(metrics: Database) -> Writer:
+    return Writer(metrics)
+
+
+async def chart(client: httpx.AsyncClient, *names: str, **query: Any) -> Any:
+    response = await client.get("/chart", params={"job_id": JOB, "name": names, **query})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def points(answer: Any, name: str) -> list[tuple[int, float | None]]:
+    curve = answer["series"][name]
+    return list(zip(answer["steps"][curve["steps"]], curve["values"], strict=True))
+
+
+def line(steps: range, value: float = 0.5) -> dict[int, float]:
+    return dict.fromkeys(steps, value)
+
+
+async def test_one_answer_has_dense_series_in_points_and_sparse_ones_exactly(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    await write({"loss": line(range(1000)) | {777: 99.0}, "val_loss": {0: 0.3, 501: 0.1}})
+    answer = await chart(client, "loss", "val_loss", "unknown", max_points=100)
+    assert (answer["width"], answer["is_whole"]) == (16, True)
+    loss = answer["series"]["loss"]
+    steps = answer["steps"][loss["steps"]]
+    assert steps == list(range(0, 1000, 16))
+    assert max(loss["highs"]) == 99.0, "the peak is seen"
+    assert steps[loss["highs"].index(99.0)] == 777 // 16 * 16
+    assert loss["values"][0] == 0.5
+    assert points(answer, "val_loss") == [(0, 0.3), (501, 0.1)]
+    assert points(answer, "unknown") == []
+
+
+async def test_a_part_of_the_steps_has_finer_points_and_few_samples_exactly(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    await write({"loss": {step: step / 7 for step in range(1000)}})
+    part = await chart(client, "loss", max_points=100, from_step=200, to_step=399)
+    assert part["width"] == 2
+    assert part["steps"][0] == list(range(200, 400, 2))
+    exact = await chart(client, "loss", max_points=100, from_step=210, to_step=220)
+    assert points(exact, "loss") == [(step, step / 7) for step in range(210, 221)]
+
+
+async def test_steps_are_those_of_the_last_attempt_and_attempts_are_marked(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    await write({"loss": line(range(600)) | {599: 1e9}})
+    await write({"loss": line(range(500, 800), 0.25)}, attempt=2)
+    answer = await chart(client, "loss", max_points=100)
+    assert max(answer["series"]["loss"]["highs"]) == 0.5, "the first attempt's peak is superseded"
+    assert answer["attempts"] == [
+        {"attempt": 1, "first_step": 0, "last_step": 599},
+        {"attempt": 2, "first_step": 500, "last_step": 799},
+    ]
+    first = await chart(client, "loss", max_points=100, attempt=1)
+    assert max(first["series"]["loss"]["highs"]) == 1e9
+
+
+async def test_values_that_are_not_finite_are_marked(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    await write({"loss": line(range(1000)) | {100: "nan", 900: "inf"}, "rate": {1: "nan"}})
+    answer = await chart(client, "loss", "rate", max_points=100)
+    assert answer["series"]["loss"]["not_finite"] == [100, 900]
+    assert None not in answer["series"]["loss"]["values"]
+    assert points(answer, "rate") == [(1, None)]
+
+
+async def test_a_poll_is_answered_by_what_changed(write: Writer, client: httpx.AsyncClient) -> None:
+    await write({"loss": line(range(1000)), "rate": {0: 0.1}})
+    names = ("loss", "rate")
+    whole = await chart(client, *names, max_points=100)
+    nothing = await chart(client, *names, max_points=100, after=whole["next"])
+    assert (nothing["is_whole"], nothing["series"]) == (False, {})
+    await write({"loss": line(range(1000, 1005), 0.25)})
+    changed = await chart(client, *names, max_points=100, after=nothing["next"])
+    assert list(changed["series"]) == ["loss"]
+    assert changed["series"]["loss"]["from_step"] == 992
+    assert points(changed, "loss") == [(992, pytest.approx((8 * 0.5 + 5 * 0.25) / 13, rel=1e-5))]
+    again = await chart(client, *names, max_points=100)
+    assert points(again, "loss")[-1] == points(changed, "loss")[-1]
+
+
+async def test_a_poll_of_an_exact_series_is_answered_by_all_of_it(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    await write({"loss": line(range(95))})
+    whole = await chart(client, "loss", max_points=100)
+    await write({"loss": {95: 0.1}})
+    changed = await chart(client, "loss", max_points=100, after=whole["next"])
+    assert changed["series"]["loss"]["from_step"] == 0
+    assert len(points(changed, "loss")) == 96
+
+
+@pytest.mark.parametrize("change", ["width", "attempt", "names", "position"])
+async def test_a_poll_for_another_view_is_answered_whole(
+    write: Writer, client: httpx.AsyncClient, change: str
+) -> None:
+    await write({"loss": line(range(90)), "rate": {0: 1.0}})
+    position = (await chart(client, "loss", max_points=100))["next"]
+    if change == "width":
+        await write({"loss": line(range(90, 200))})
+    if change == "attempt":
+        await write({"loss": {50: 1.0}}, attempt=2)
+    names = ("loss", "rate") if change == "names" else ("loss",)
+    after = "nonsense" if change == "position" else position
+    answer = await chart(client, *names, max_points=100, after=after)
+    assert answer["is_whole"]
+    assert points(answer, "loss")
+
+
+async def test_an_answer_that_would_be_too_large_has_fewer_points(
+    write: Writer, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves.charts, "MAX_BYTES", 2000)
+    await write({"loss": {step: step / 7 for step in range(1000)}})
+    response = await client.get("/chart", params={"job_id": JOB, "name": "loss"})
+    assert len(response.content) <= 2000 < MAX_BYTES
+    answer = response.json()
+    assert answer["width"] > 2
+    await write({"loss": {1000: 0.5}})
+    poll = await chart(client, "loss", after=answer["next"])
+    assert (poll["is_whole"], poll["width"]) == (False, answer["width"])
+
+
+async def test_series_are_listed_by_page_and_by_a_part_of_the_name(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    await write({"val_loss": {5: 0.5}, "accuracy": {1: 0.1}, "loss": {3: 1.0, 4: 0.9}})
+    await write({"loss": {4: 0.8}}, attempt=2)
+    first = (await client.get("/series", params={"job_id": JOB, "limit": 2})).json()
+    assert [one["name"] for one in first["series"]] == ["accuracy", "loss"]
+    assert (first["next"], first["num_series"]) == ("loss", 3)
+    assert first["series"][1] == {
+        "name": "loss",
+        "num_samples": 3,
+        "first_step": 3,
+        "last_step": 4,
+        "last_value": 0.8,
+    }
+    query = {"job_id": JOB, "limit": 2, "after": first["next"]}
+    rest = (await client.get("/series", params=query)).json()
+    assert ([one["name"] for one in rest["series"]], rest["next"]) == (["val_loss"], None)
+    found = (await client.get("/series", params={"job_id": JOB, "search": "LOSS"})).json()
+    assert [one["name"] for one in found["series"]] == ["loss", "val_loss"]
+    assert found["num_series"] == 2
+
+
+async def test_a_few_reads_run_at_a_time_and_further_ones_are_refused_for_now(
+    write: Writer, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "WAIT_SECONDS", 0.0)
+    release, num_reading = asyncio.Event(), asyncio.Semaphore(0)
+    chart_of = curves.chart
+
+    async def slowly(*arguments: Any) -> bytes:
+        num_reading.release()
+        await release.wait()
+        return await chart_of(*arguments)
+
+    monkeypatch.setattr(curves, "chart", slowly)
+    query = {"job_id": JOB, "name": "loss"}
+    slow = [asyncio.create_task(client.get("/chart", params=query)) for _ in range(api.MAX_READS)]
+    for _ in slow:
+        await num_reading.acquire()
+    refused = await client.get("/series", params={"job_id": JOB})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    assert refused.json()["code"] == "too_many_reads"
+    release.set()
+    assert [(await one).status_code for one in slow] == [200] * api.MAX_READS
+    assert (await client.get("/series", params={"job_id": JOB})).status_code == 200
+
+
+@pytest.mark.parametrize("query", [{}, {"name": ["loss"] * 51}, {"name": "loss", "max_points": 3}])
+async def test_a_wrong_query_of_a_chart_names_the_field(
+    client: httpx.AsyncClient, query: dict[str, Any]
+) -> None:
+    response = await client.get("/chart", params={"job_id": JOB, **query})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] in ("name", "max_points")

@@ -1,0 +1,78 @@
+"""Points of charts: widths, exact samples, positions."""
+
+import json
+from math import inf, nan
+
+import pytest
+
+from services.metrics.chart_json import encode
+from services.metrics.core.buckets import cut
+from services.metrics.core.charts import (
+    MAX_POINTS,
+    Position,
+    draw,
+    points_per_series,
+    read_position,
+    width_for,
+)
+from services.metrics.core.series import Series
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "max_points", "width"),
+    [(0, 0, 500, 1), (0, 499, 500, 1), (0, 500, 500, 2), (0, 99_999, 200, 512), (7, 8, 8, 1)],
+)
+def test_the_width_is_the_smallest_power_of_two(first, last, max_points, width) -> None:
+    assert width_for(first, last, max_points) == width
+
+
+def test_many_series_share_the_points_of_an_answer() -> None:
+    assert points_per_series(500, 1) == 500
+    assert points_per_series(500, 50) == MAX_POINTS // 50
+
+
+def test_points_of_samples_and_of_their_buckets_are_the_same() -> None:
+    series = Series(tuple(range(100)), tuple(float(step % 7) for step in range(100)))
+    buckets = cut(series.steps, series.values, 4)
+    direct = draw(series, 16, is_exact=False)
+    assert draw(buckets, 16, is_exact=False).lows == direct.lows
+    assert draw(buckets, 16, is_exact=False).steps == direct.steps == (0, 16, 32, 48, 64, 80, 96)
+
+
+def test_exact_samples_are_written_in_full_and_points_with_six_digits() -> None:
+    value = 0.12345678901234
+    series = Series((0, 1, 2), (value, nan, inf))
+    curves = {
+        "exact": draw(series, 1, is_exact=True),
+        "points": draw(series, 4, is_exact=False),
+    }
+    answer = {name: json.loads(bytes(raw)) for name, raw in encode(curves, {"points": 8}).items()}
+    assert answer["steps"] == [[0, 1, 2], [0]]
+    assert answer["series"]["exact"] == {
+        "steps": 0,
+        "from_step": 0,
+        "values": [value, None, None],
+        "lows": None,
+        "highs": None,
+        "not_finite": [1, 2],
+    }
+    assert answer["series"]["points"] == {
+        "steps": 1,
+        "from_step": 8,
+        "values": [0.123457],
+        "lows": [0.123457],
+        "highs": [0.123457],
+        "not_finite": [1],
+    }
+
+
+def test_series_of_equal_steps_share_them() -> None:
+    curves = {name: draw(Series((1, 2), (0.0, 1.0)), 1, is_exact=True) for name in "abc"}
+    assert json.loads(bytes(encode(curves, {})["steps"])) == [[1, 2]]
+
+
+def test_a_position_is_read_as_it_was_written_and_nothing_else_is() -> None:
+    position = Position(chunk=12, width=512, max_points=200, view=99)
+    assert read_position(str(position)) == position
+    for text in ("", "1.2.3", "1.2.3.4.5", "1.2.3.x", "1.2.3.4 "):
+        assert read_position(text) is None
