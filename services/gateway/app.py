@@ -12,6 +12,7 @@ from services.gateway.instruments import DISK_FREE_BYTES
 from services.gateway.live import Live
 from services.gateway.model_age import HEADER, ModelAge, ModelAgeHeader
 from services.gateway.pages import routes as pages
+from services.gateway.pages.routes import WANTED
 from services.gateway.rest import (
     code,
     jobs,
@@ -122,10 +123,13 @@ def _tell_age(document: dict[str, Any]) -> None:
 
 
 def _sign_in(app: FastAPI) -> ASGIApp:
-    """Answers a page request without credentials: the sign-in page, for every path."""
+    """Answers a page request without credentials: by the code in its link, or the sign-in page."""
 
     async def sign_in(scope: Scope, receive: Receive, send: Send) -> None:
-        inner: MutableMapping[str, Any] = {**scope, "path": "/sign-in", "raw_path": b"/sign-in"}
-        await app({**inner, "query_string": b""}, receive, send)
+        has_code = scope["query_string"].startswith(b"code=")
+        path = "/login" if has_code else "/sign-in"
+        inner: MutableMapping[str, Any] = {**scope, "path": path, "raw_path": path.encode()}
+        query = scope["query_string"] if has_code else b""
+        await app({**inner, "query_string": query, WANTED: scope["path"]}, receive, send)
 
     return sign_in

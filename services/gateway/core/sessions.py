@@ -6,10 +6,15 @@ a cookie: it carries when it ends and a signature over that, and ends with the s
 
 import hashlib
 import hmac
+import re
 from datetime import UTC, datetime, timedelta
 
 SESSION_LIFE = timedelta(days=14)
 CODE_LIFE = timedelta(minutes=10)
+# Short, so that a link with it fits on a line: 96 bits cannot be guessed in ten minutes.
+CODE_BYTES = 12
+# Pages that a link may show: a path of this server, and never the name of another one.
+PAGE_PATH = r"^/([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$"
 _VERSION = "v1"
 
 
@@ -41,6 +46,12 @@ def holds(secret: bytes, cookie: str, now: datetime) -> bool:
     if len(parts) != 3 or parts[0] != _VERSION:
         return False
     return now < datetime.fromtimestamp(int(parts[1]), UTC)
+
+
+def shown_page(path: str) -> str:
+    """Where the browser goes once it is signed in."""
+    is_page = len(path) <= 128 and re.fullmatch(PAGE_PATH, path) and path != "/login"
+    return path if is_page else "/"
 
 
 def code_digest(code: str) -> str:

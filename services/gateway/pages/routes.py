@@ -35,6 +35,8 @@ JOBS_PER_PAGE = 50
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
+# The path that a browser without a session asked for, in the scope of the sign-in page.
+WANTED = "drivetrain.wanted"
 
 
 class Static(StaticFiles):
@@ -198,12 +200,13 @@ async def login(
 ) -> Response:
     """Accept the code once and set a session cookie. The page forwards by itself: a redirect would
     count as coming from where the link was clicked, and a strict cookie would not be sent."""
+    wanted = sessions.shown_page(request.scope.get(WANTED, "/"))
     now = gateway.platform.clock.now()
     async with gateway.platform.database.connection() as connection:
         is_good = await login_codes.take(connection, sessions.code_digest(code), now)
     if not is_good:
-        return page(request, "sign_in.html", 401, is_used=True)
-    response = page(request, "signed_in.html")
+        return page(request, "sign_in.html", 401, is_used=True, wanted=wanted)
+    response = page(request, "signed_in.html", wanted=wanted)
     secret = gateway.settings.session_secret()
     response.set_cookie(
         sessions.cookie_name(secret),
@@ -219,7 +222,8 @@ async def login(
 
 @router.get("/sign-in")
 async def sign_in(request: Request) -> HTMLResponse:
-    return page(request, "sign_in.html", 401, is_used=False)
+    wanted = sessions.shown_page(request.scope.get(WANTED, "/"))
+    return page(request, "sign_in.html", 401, is_used=False, wanted=wanted)
 
 
 @router.get("/favicon.ico")

@@ -32,6 +32,12 @@ class EstimateJob(Strict):
     seconds: Annotated[float, Field(gt=0, le=366 * 86_400)]
 
 
+class OpenPage(Strict):
+    """The page that a sign-in link shows."""
+
+    path: Annotated[str, Field(pattern=sessions.PAGE_PATH, max_length=128)]
+
+
 @router.get("/nodes", responses=answers())
 async def nodes(gateway: GatewayDep, caller: CallerDep) -> models.NodeList:
     """Every node with its slots and the jobs that hold them."""
@@ -110,16 +116,19 @@ async def cost(
     )
 
 
-@router.post("/login-links", status_code=201, responses=answers(400, 413, 415))
-async def login_link(gateway: GatewayDep, caller: CallerDep, request: Request) -> models.LoginLink:
-    """A link that opens the pages in one browser, once, within ten minutes."""
+@router.post("/login-links", status_code=201, responses=answers(400, 413, 415, 422))
+async def login_link(
+    gateway: GatewayDep, caller: CallerDep, request: Request, body: OpenPage | None = None
+) -> models.LoginLink:
+    """A link that signs one browser in, once, within ten minutes, and shows the page."""
     now = gateway.platform.clock.now()
     code, expires_at = await new_login_code(gateway, now)
-    return models.LoginLink(url=f"{base_url(request)}/login?code={code}", expires_at=expires_at)
+    path = body.path if body else "/login"
+    return models.LoginLink(url=f"{base_url(request)}{path}?code={code}", expires_at=expires_at)
 
 
 async def new_login_code(gateway: Gateway, now: datetime) -> tuple[str, datetime]:
-    code = secrets.token_urlsafe(32)
+    code = secrets.token_urlsafe(sessions.CODE_BYTES)
     expires_at = now + sessions.CODE_LIFE
     async with gateway.platform.database.connection() as connection:
         await login_codes.remove_expired(connection, now)

@@ -82,6 +82,36 @@ async def test_a_link_opens_the_pages_once(server: Server) -> None:
     assert (await server.stranger.get("/login")).status_code == 401
 
 
+async def test_a_link_to_a_page_signs_in_and_shows_it(server: Server) -> None:
+    path = "/jobs/job_" + "a" * 26
+    link = (await server.client.post("/v1/login-links", json={"path": path})).json()["url"]
+    assert link.partition("?")[0] == BASE_URL + path
+    assert len(link.partition("code=")[2]) == 16, "a page link fits on a line"
+    answer = await server.stranger.get(link)
+    assert answer.status_code == 200
+    assert f'content="0; url={path}"' in answer.text
+    # The browser follows with the new cookie; the code has no effect for who is signed in.
+    again = await server.stranger.get(link)
+    assert "set-cookie" not in again.headers
+    assert (again.status_code, "there is no job" in again.text) == (404, True)
+    server.stranger.cookies.clear()
+    late = await server.stranger.get(link)
+    assert (late.status_code, "set-cookie" in late.headers) == (401, False)
+    assert "drivetrain open job_aaaa" in late.text
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "https://evil.example", "/a//b", "jobs", "/x?y", "/\\evil.example"]
+)
+async def test_a_link_leads_to_no_other_server(quiet_server: Server, path: str) -> None:
+    refused = await quiet_server.client.post("/v1/login-links", json={"path": path})
+    assert refused.status_code == 422
+    code = (await quiet_server.client.post("/v1/login-links")).json()["url"].partition("=")[2]
+    answer = await quiet_server.stranger.get(f"{BASE_URL}//evil.example?code={code}")
+    assert (answer.status_code, 'content="0; url=/"' in answer.text) == (200, True)
+    quiet_server.stranger.cookies.clear()
+
+
 async def test_login_links_need_the_token(quiet_server: Server) -> None:
     wrong = {"Authorization": "Bearer wrong"}
     for headers, status in (({}, 401), (wrong, 401), ({"origin": BASE_URL}, 401)):

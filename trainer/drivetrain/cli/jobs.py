@@ -21,6 +21,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
+from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
     UNCONFIRMED,
     FileArgument,
@@ -55,7 +56,7 @@ def submit(
         job = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
         if output is Format.TABLE:
             write_line(job["job_id"])
-            write_line(address(gateway, job["job_url"]))
+            write_line(page_link(gateway, job["job_url"]))
         if wait:
             job = _wait(gateway, job["job_id"])
         if output is not Format.TABLE:

@@ -21,6 +21,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
+from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
     FileArgument,
     LimitOption,
@@ -28,7 +29,6 @@ from drivetrain.cli.session import (
     RequestIdOption,
     SetOption,
     StudyArgument,
-    address,
     segment,
 )
 
@@ -76,7 +76,7 @@ def submit(
         study = gateway.submit("/v1/studies", request_id or uuid.uuid4().hex, spec)
         if output is Format.TABLE:
             write_line(study["study_id"])
-            write_line(address(gateway, study["study_url"]))
+            write_line(page_link(gateway, study["study_url"]))
         if wait:
             path = f"/v1/studies/{segment(study['study_id'])}"
             study = waiting.wait(
