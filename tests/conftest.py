@@ -92,6 +92,21 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePla
         standing.stop()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `-n`, the tests of one file run in one process; so do all that start a platform.
+
+    These take longest and begin first. Two platforms at once would be slow on two cores.
+    """
+
+    def starts_platform(item: pytest.Item) -> bool:
+        return not {"e2e", "faults", "fuzz"}.isdisjoint(item.path.parts)
+
+    items.sort(key=starts_platform, reverse=True)
+    for item in items:
+        group = "platforms" if starts_platform(item) else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-records", type=int, default=600, help="records of tests/fuzz")
     parser.addoption("--fuzz-seed", type=int, default=1, help="seed of tests/fuzz")
