@@ -92,7 +92,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePla
         standing.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """With `-n`, the tests of one file run in one process; so do all that start a platform.
 
     These take longest and begin first. Two platforms at once would be slow on two cores.
@@ -101,10 +102,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def starts_platform(item: pytest.Item) -> bool:
         return not {"e2e", "faults", "fuzz"}.isdisjoint(item.path.parts)
 
-    items.sort(key=starts_platform, reverse=True)
     for item in items:
         group = "platforms" if starts_platform(item) else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+    yield  # the order becomes random, and xdist reads the groups
+    items.sort(key=starts_platform, reverse=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
