@@ -55,7 +55,7 @@ def list_checkpoints(job: JobArgument, output: OutputOption = Format.TABLE) -> N
 @app.command()
 def show(
     job: JobArgument,
-    which: Annotated[str, typer.Argument(metavar="[WHICH]", help=WHICH_HELP)] = "latest",
+    which: Annotated[str, typer.Argument(metavar="WHICH", help=WHICH_HELP)] = "latest",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show one checkpoint of a job: the latest by default."""
@@ -80,7 +80,7 @@ def show(
 @app.command()
 def pin(
     checkpoint: CheckpointArgument,
-    which: Annotated[str | None, typer.Argument(metavar="[WHICH]", help=WHICH_HELP)] = None,
+    which: Annotated[str | None, typer.Argument(metavar="WHICH", help=WHICH_HELP)] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Pin a checkpoint, so that it is kept regardless of the job's policy."""

@@ -35,7 +35,7 @@ def cost() -> None:
 @app.command()
 def show(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help=f"{JOB_HELP} Without it, all jobs.")
+        str | None, typer.Argument(metavar="JOB", help=f"{JOB_HELP} Without it, all jobs.")
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:

@@ -1,5 +1,6 @@
 """`drivetrain job`: submit, list, show, logs, metrics, explain, cancel, estimate."""
 
+import json
 import uuid
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drivetrain.cli import amounts, session, waiting
+from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, progress_of, rows_of
 from drivetrain.cli.logs import follow_logs, show_logs
@@ -40,19 +42,32 @@ if TYPE_CHECKING:
 app = session.make_group("Submit jobs and look at them.")
 
 
-@app.command()
+@app.command(cls=CommandAfterDashes)
 def submit(
-    file: FileArgument,
+    context: typer.Context,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A YAML file, or - for standard input: job.yaml."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
+    devices: Annotated[
+        int | None, typer.Option("--devices", min=1, help="The number of ranks, a device each.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     settings: SetOption = None,
     request_id: RequestIdOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Submit a job. With --wait, the exit code is 1 if it does not succeed."""
+    """Submit a job. With --wait, the exit code is 1 if it does not succeed.
+
+    Without a file, the job is the command after --, which runs in a copy of this directory.
+    """
     from drivetrain.cli.specs import load_job
 
+    options = [f"name={json.dumps(name)}"] if name is not None else []
+    options += [f"resources.devices={devices}"] if devices is not None else []
     with session.connect() as gateway:
-        spec = load_job(file, settings or [], gateway)
+        spec = load_job(file, [*options, *(settings or ())], gateway, given_command(context))
         job = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
         if output is Format.TABLE:
             write_line(job["job_id"])

@@ -26,7 +26,7 @@ HOME_PAGE = "/"
 def open_page(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="A job or a study; without it, the list of jobs."),
+        typer.Argument(metavar="JOB", help="A job or a study; without it, the list of jobs."),
     ] = None,
 ) -> None:
     """Open a page in the browser, signed in; prints the link."""

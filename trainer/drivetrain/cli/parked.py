@@ -31,7 +31,7 @@ ParkedArgument = Annotated[
     str, typer.Argument(metavar="RECORD", help="A parked record's id (parked_...).")
 ]
 OneOrAll = Annotated[
-    str | None, typer.Argument(metavar="[RECORD]", help="A record's id, or use --all.")
+    str | None, typer.Argument(metavar="RECORD", help="A record's id, or use --all.")
 ]
 AllOption = Annotated[
     bool, typer.Option("--all", help="Every open record that the options below match.")

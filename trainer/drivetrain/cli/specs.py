@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from drivetrain.cli.command_line import as_spec
 from drivetrain.cli.documents import MAX_BYTES, Document, read_document
 from drivetrain.cli.errors import FieldProblem, InvalidInput
 from drivetrain.cli.gateway import Gateway
@@ -22,6 +23,8 @@ from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.studies import StudySpec
 
+DEFAULT_FILE = "job.yaml"
+COMMAND_LINE = "the command line"
 # In place of the code that is not uploaded yet, while the rest is checked.
 _PENDING_CODE = {"uri": "file:///pending", "sha256": "0" * 64}
 
@@ -31,18 +34,30 @@ MAX_NAMED = 4
 RULES = frozenset({ENVIRONMENT, GIT_IGNORE_FILE, RUNS, SECRETS})
 
 
-def load_job(file: str, settings: Sequence[str], gateway: Gateway | None) -> dict[str, Any]:
+def load_job(
+    file: str | None,
+    settings: Sequence[str],
+    gateway: Gateway | None,
+    command: Sequence[str] = (),
+) -> dict[str, Any]:
     """A job's spec, ready to be sent; without a gateway its code is not uploaded.
 
-    Raises InvalidInput.
+    A command replaces the file's, or makes the file unnecessary. Without either, the file is
+    `job.yaml`. Raises InvalidInput.
     """
-    document = _read(file)
+    if file is None and command:
+        document = Document(COMMAND_LINE, as_spec(command, Path.cwd()), {})
+    else:
+        file = file or DEFAULT_FILE
+        document = _read(file)
     spec = _mapping(document)
+    if command:
+        spec["command"] = list(command)
     assigned = _assign(spec, settings)
     code = _take_code(spec)
     _check(spec, JobSpec, document, assigned)
     if code is not None and gateway is not None:
-        spec["code"] = _upload(_directory(file, code), gateway)
+        spec["code"] = _upload(_directory(file or "-", code), gateway)
     return spec
 
 
@@ -65,6 +80,10 @@ def _read(file: str) -> Document:
     try:
         with Path(file).open("rb") as opened:
             content = opened.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        fix = f"`drivetrain init` writes a {DEFAULT_FILE}, and `drivetrain job submit -- COMMAND` "
+        fix = f"{fix}needs none" if file == DEFAULT_FILE else ""
+        raise InvalidInput(f"cannot read {file}: No such file or directory", fix=fix) from None
     except OSError as error:
         raise InvalidInput(f"cannot read {file}: {error.strerror}") from error
     return read_document(content, file)
