@@ -8,11 +8,13 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from services.runtime.database import Database
 from services.runtime.kafka import KafkaAccess
@@ -92,21 +94,28 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePla
         standing.stop()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """With `-n`, the tests of one file run in one process; so do all that start a platform.
+def starts_platform(path: str) -> bool:
+    return path.startswith(("tests/e2e/", "tests/faults/", "tests/fuzz/"))
 
-    These take longest and begin first. Two platforms at once would be slow on two cores.
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """The tests of one file run in one process; so do all that start a platform.
+
+    Two platforms at once would be slow on two cores.
     """
 
-    def starts_platform(item: pytest.Item) -> bool:
-        return not {"e2e", "faults", "fuzz"}.isdisjoint(item.path.parts)
+    def _split_scope(self, nodeid: str) -> str:
+        return "platforms" if starts_platform(nodeid) else nodeid.partition("::")[0]
 
-    for item in items:
-        group = "platforms" if starts_platform(item) else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-    yield  # the order becomes random, and xdist reads the groups
-    items.sort(key=starts_platform, reverse=True)
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those with a platform take longest and begin first."""
+    items.sort(key=lambda item: starts_platform(item.nodeid), reverse=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
