@@ -20,9 +20,14 @@ LOCK_FILE = Path(__file__).with_name("jars.lock.toml")
 NUM_THREADS = 8
 NUM_TRIES = 3
 
+_WEBJARS = "META-INF/resources/webjars"
 # What the pages load: name it is served under -> archive and path in it.
 WEB_ASSETS = {
-    "chart.umd.js": ("chart.js", "META-INF/resources/webjars/chart.js/4.4.1/dist/chart.umd.js"),
+    "chart.umd.js": ("chart.js", f"{_WEBJARS}/chart.js/4.4.1/dist/chart.umd.js"),
+    "chartjs-plugin-zoom.min.js": (
+        "chartjs-plugin-zoom",
+        f"{_WEBJARS}/chartjs-plugin-zoom/2.2.0/dist/chartjs-plugin-zoom.min.js",
+    ),
 }
 
 

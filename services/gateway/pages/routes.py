@@ -6,19 +6,21 @@ receive an event twice and never misses one.
 """
 
 import secrets
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from drivetrain_schemas.ids import CheckpointId, JobId, StudyId
+from drivetrain_schemas.jobs import WaitingReason
 from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
-from services.gateway.core import sessions
-from services.gateway.pages import parked
+from services.gateway.core import attempts, sessions
+from services.gateway.pages import log_file, parked
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import models, views
@@ -51,6 +53,7 @@ class Static(StaticFiles):
 def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(router)
     app.include_router(parked.router)
+    app.include_router(log_file.router)
     app.mount("/static", Static(directory=FOLDER / "static"))
     if assets_directory is not None:
         app.mount("/assets", Static(directory=assets_directory, check_dir=False))
@@ -105,12 +108,22 @@ async def jobs(
 
 @router.get("/jobs/{job_id}")
 async def job(
-    job_id: JobId, request: Request, gateway: GatewayDep, caller: CallerDep
+    job_id: JobId,
+    request: Request,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    events: Literal["all", "notable"] = "notable",
 ) -> HTMLResponse:
+    """`events`: with the checkpoints that were saved and deleted, or without."""
+    has_all = events == "all"
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
-        history = await queries.timeline.newest(connection, "job_id", job_id, TIMELINE_ROWS)
-        saved = await queries.checkpoints.of_job(connection, job_id, CHECKPOINT_ROWS)
+        history = await queries.timeline.newest(
+            connection, "job_id", job_id, TIMELINE_ROWS, only_notable=not has_all
+        )
+        saved = await queries.checkpoints.of_job(
+            connection, job_id, CHECKPOINT_ROWS, with_deleted=has_all
+        )
         num_parked = await parked_queries.count_open(connection)
     found = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     shown = await with_queue_position(gateway, found)
@@ -121,6 +134,10 @@ async def job(
         job_id=job_id,
         job=shown,
         sentence=views.explain(shown),
+        command=shlex.join(shown.spec["command"]) if shown.spec else "",
+        last_log=attempts.last_log(history) if _has_failed(shown) else "",
+        marks=attempts.resumed(history),
+        has_all=has_all,
         timeline=[views.timeline_item(row) for row in history],
         checkpoints=[views.checkpoint(row) for row in saved],
         spend=await _spend(gateway, job_id),
@@ -229,6 +246,12 @@ async def sign_in(request: Request) -> HTMLResponse:
 @router.get("/favicon.ico")
 async def favicon() -> Response:
     return RedirectResponse("/static/favicon.svg", 308)
+
+
+def _has_failed(job: models.Job) -> bool:
+    """It failed, or waits for its next attempt because the last one did."""
+    is_retrying = job.waiting is not None and job.waiting.reason == WaitingReason.BACKING_OFF
+    return job.state == "failed" or is_retrying
 
 
 async def _spend(gateway: Gateway, job_id: str) -> models.Spend | None:

@@ -3,10 +3,12 @@
 from services.gateway.queries.rows import Connection, Row, as_row, as_rows
 
 
-async def of_job(connection: Connection, job_id: str, limit: int) -> list[Row]:
+async def of_job(
+    connection: Connection, job_id: str, limit: int, *, with_deleted: bool = True
+) -> list[Row]:
     """Newest first by (fence, step); the latest and the best usable ones are marked."""
     rows = await connection.fetch(
-        """
+        f"""
         with latest as (
             select fence, step from checkpoints where job_id = $1 and is_usable
             order by fence desc, step desc limit 1
@@ -18,7 +20,7 @@ async def of_job(connection: Connection, job_id: str, limit: int) -> list[Row]:
         select *,
             is_usable and (fence, step) = (select fence, step from latest) as is_latest,
             is_usable and best_seq = (select best_seq from best) as is_best
-        from checkpoints where job_id = $1
+        from checkpoints where job_id = $1{"" if with_deleted else " and deleted_seq < 0"}
         order by fence desc, step desc, checkpoint_id limit $2
         """,
         job_id,

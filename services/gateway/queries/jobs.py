@@ -75,13 +75,13 @@ async def alerts(connection: Connection, job_id: str) -> list[Row]:
 
 
 async def live_progress(connection: Connection, limit: int) -> list[Row]:
-    """The progress of every job that is not finished."""
+    """The progress of every running job; that of a waiting one says nothing about its end."""
     rows = await connection.fetch(
         """
         select job_id, attempt, phase, job_progress.step, job_progress.max_steps,
             job_progress.epoch, first_step, first_step_at, step_at, heard_at
         from jobs join job_progress using (job_id, attempt)
-        where finished_at is null order by job_id limit $1
+        where finished_at is null and state = 'running' order by job_id limit $1
         """,
         limit,
     )

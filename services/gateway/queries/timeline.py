@@ -5,6 +5,8 @@ from typing import Literal
 from services.gateway.queries.rows import Connection, Moment, Row, as_rows
 
 Subject = Literal["job_id", "study_id"]
+# As in the predicate of the index made for it.
+_NOTABLE = "and type not in ('checkpoint.committed', 'checkpoint.deleted')"
 
 
 async def head(connection: Connection) -> tuple[str, int]:
@@ -50,12 +52,23 @@ async def of_subject(
     return as_rows(rows)
 
 
-async def newest(connection: Connection, column: Subject, subject_id: str, limit: int) -> list[Row]:
-    """The latest events of one job or study, newest first."""
+async def newest(
+    connection: Connection,
+    column: Subject,
+    subject_id: str,
+    limit: int,
+    *,
+    only_notable: bool = False,
+) -> list[Row]:
+    """The latest events of one job or study, newest first.
+
+    `only_notable`: without the checkpoints that were saved and deleted, which may be thousands.
+    """
     rows = await connection.fetch(
         f"""
         select cursor, type, event_id, occurred_at, seq, payload from timeline
-        where {column} = $1 order by occurred_at desc, seq desc, event_id desc limit $2
+        where {column} = $1 {_NOTABLE if only_notable else ""}
+        order by occurred_at desc, seq desc, event_id desc limit $2
         """,
         subject_id,
         limit,

@@ -108,16 +108,16 @@ def progress(row: Row) -> models.Progress | None:
         step = max(step or 0, result["step"])
     if step is None and max_steps is None:
         return None
-    is_live = row["finished_at"] is None
+    is_running = row["state"] == "running"
     pace = steps_per_second(row["first_step"], row["first_step_at"], row["step"], row["step_at"])
     return models.Progress(
         step=step,
         max_steps=max_steps,
         fraction=min(1.0, (step or 0) / max_steps) if max_steps else None,
         epoch=row["epoch"],
-        phase=row["phase"] if is_live else None,
+        phase=row["phase"] if row["finished_at"] is None else None,
         steps_per_second=pace,
-        eta_seconds=eta_seconds(step, max_steps, pace) if is_live else None,
+        eta_seconds=eta_seconds(step, max_steps, pace) if is_running else None,
         heard_at=row["heard_at"],
     )
 

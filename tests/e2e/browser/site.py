@@ -21,8 +21,12 @@ class Site:
     port: int
     assets: Path
     http: Server | None = None
-    # The number of steps in the metrics service's response.
+    # The number of steps in the metrics service's responses, the series that it has beside the
+    # loss, the lines of the log, and what was asked of it.
     num_steps: int = 200
+    other_series: tuple[str, ...] = ()
+    log: tuple[str, ...] = ("epoch 1 <b>done</b>",)
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
@@ -60,22 +64,40 @@ class Site:
         return opened, page
 
     async def _forward(self, part: str, path: str, parameters: Any) -> Any:
+        given = {**(parameters or {})}
+        self.asked.append((path, given))
+        if path == "/series":
+            names = ("loss", *self.other_series)
+            last = {"num_samples": self.num_steps, "last_step": self.num_steps - 1}
+            series = [{"name": name, **last, "last_value": _loss(0)} for name in names]
+            return {"job_id": given["job_id"], "series": series}
         if path == "/samples":
-            steps = list(range(parameters["from_step"], self.num_steps))
-            loss = [round(2.3 * math.exp(-step / 60), 4) for step in steps]
-            series = {"steps": steps, "values": loss, "num_samples": len(steps)}
-            return {
-                "job_id": parameters["job_id"],
-                "series": {"loss": {**series, "is_downsampled": False}},
+            to_step = min(self.num_steps - 1, given["to_step"] or self.num_steps)
+            steps = list(range(given["from_step"], to_step + 1))
+            samples = {
+                "steps": steps,
+                "values": [_loss(step) for step in steps],
+                "num_samples": len(steps),
+                "is_downsampled": False,
             }
+            names = (given["names"] or "loss").split(",")
+            return {"job_id": given["job_id"], "series": dict.fromkeys(names, samples)}
         if path == "/logs":
-            lines = [
-                {"position": 0, "attempt": 1, "rank": 1, "number": 0, "line": "epoch 1 <b>done</b>"}
-            ]
-            fresh = lines if not parameters["after"] else []
-            return {
-                "job_id": parameters["job_id"], "lines": fresh, "next": 1, "num_lines": 1,
-                "num_dropped_bytes": 0,
-            }  # fmt: skip
+            return self._lines(given)
         return {"charged_micro_usd": 133, "accruing_micro_usd": 1_500_000 - 133,
                 "total_micro_usd": 1_500_000}  # fmt: skip
+
+    def _lines(self, given: dict[str, Any]) -> dict[str, Any]:
+        tail, after = given.get("tail"), given.get("after")
+        begin = after if after is not None else max(0, len(self.log) - (tail or 0))
+        lines = [
+            {"position": at, "attempt": 1, "rank": 1, "number": at, "line": self.log[at]}
+            for at in range(begin, min(len(self.log), begin + given["limit"]))
+        ]
+        following = begin + len(lines)
+        return {"job_id": given["job_id"], "lines": lines, "next": following,
+                "num_lines": len(self.log), "num_dropped_bytes": 0}  # fmt: skip
+
+
+def _loss(step: int) -> float:
+    return 2.3 * math.exp(-step / 60)

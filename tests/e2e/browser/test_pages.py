@@ -61,7 +61,9 @@ async def test_times_are_shown_in_whole_seconds(site: Site, browser: Browser) ->
     context, page = await site.sign_in(browser)
     await page.goto(site.url)
     shown = await page.evaluate(
-        """() => [1, 7.4, 59.5, 61, 3700].map((age) => {
+        """async () => {
+          const { times } = await import("/static/format.js");
+          return [1, 7.4, 59.5, 61, 3700].map((age) => {
             const time = document.createElement("time");
             time.dataset.relative = "";
             time.dateTime = new Date(Date.now() - 1000 * age).toISOString();
@@ -69,7 +71,8 @@ async def test_times_are_shown_in_whole_seconds(site: Site, browser: Browser) ->
             root.append(time);
             times(root);
             return time.textContent;
-        })"""
+          });
+        }"""
     )
     assert shown == ["just now", "7 s ago", "59 s ago", "1 min ago", "1 h ago"]
     await context.close()
@@ -89,7 +92,7 @@ async def test_the_page_of_a_job_continues_after_a_server_restart(
     await page.evaluate(KEEPS)
     await expect(page.get_by_role("img", name="loss by step")).to_be_visible()
     await expect(page.locator("figure")).to_contain_text("at step 199")
-    await expect(page.locator("#logs")).to_contain_text("epoch 1 <b>done</b>")
+    await expect(page.get_by_role("log")).to_contain_text("epoch 1 <b>done</b>")
     await expect(page.locator("#head")).to_contain_text("$1.50")
     timeline = page.locator("#timeline")
     await expect(timeline).to_contain_text("Attempt 1 is running: all pods have started")

@@ -109,7 +109,7 @@ class JobStory:
     """One job of a story."""
 
     def __init__(self, story: Story, name: str, job: JobSpec, trial: TrialOf | None) -> None:
-        self._story = story
+        self.story = story
         self.spec = job
         self.trial = trial
         self.job_id = job_id_for(TENANT, name)
@@ -149,7 +149,7 @@ class JobStory:
         }
 
     def waits(self, position: int = 1) -> None:
-        self._story.tell(
+        self.story.tell(
             JobWaiting(
                 job_id=self.job_id,
                 reason=WaitingReason.NO_FREE_DEVICES,
@@ -160,18 +160,18 @@ class JobStory:
 
     def starts(self) -> None:
         self.attempt += 1
-        self._granted_at = self._story.now
-        self._story.tell(AllocationGranted(**self.allocation))
-        self._story.tell(
+        self._granted_at = self.story.now
+        self.story.tell(AllocationGranted(**self.allocation))
+        self.story.tell(
             RunStarting(**self.run, allocation_id=self.allocation["allocation_id"], num_pods=1)
         )
-        self._story.wait(0.6)
-        self._story.tell(RunStarted(**self.run, started_at=self._story.now))
+        self.story.wait(0.6)
+        self.story.tell(RunStarted(**self.run, started_at=self.story.now))
 
     def beats(self, *steps: int, seconds: float = 1.0, phase: str = "training") -> None:
         for step in steps:
-            self._story.tell(self.beat(step, phase=phase))
-            self._story.wait(seconds)
+            self.story.tell(self.beat(step, phase=phase))
+            self.story.wait(seconds)
 
     def beat(self, step: int, phase: str = "training") -> PodHeartbeat:
         return PodHeartbeat(
@@ -181,13 +181,13 @@ class JobStory:
             phase=phase,
             step=step,
             max_steps=self.spec.max_steps,
-            sent_at=self._story.now,
+            sent_at=self.story.now,
         )
 
     def saves(self, step: int, value: float = 0.9, *, is_best: bool = True) -> str:
         key = f"checkpoints/{TENANT}/{self.job_id}/f{10 + self.attempt:012d}-s{step:012d}-aaaaaaaa"
         checkpoint_id = checkpoint_id_for(f"{key}/manifest.json")
-        self._story.tell(
+        self.story.tell(
             CheckpointCommitted(
                 checkpoint_id=checkpoint_id,
                 tenant_id=TENANT,
@@ -205,7 +205,7 @@ class JobStory:
         return checkpoint_id
 
     def loses(self, checkpoint_id: str, step: int) -> None:
-        self._story.tell(
+        self.story.tell(
             CheckpointDeleted(
                 checkpoint_id=checkpoint_id,
                 tenant_id=TENANT,
@@ -217,33 +217,33 @@ class JobStory:
         )
 
     def fails(self, log: str = "ValueError: loss is not finite", signal: int | None = 9) -> None:
-        self._story.tell(
+        self.story.tell(
             RunFailed(
                 **self.run,
                 exit_code=None if signal else 1,
                 signal=signal,
                 rank=1,
                 last_log=log,
-                ended_at=self._story.now,
+                ended_at=self.story.now,
             )
         )
         self.releases()
 
     def retries(self) -> None:
-        self._story.tell(
+        self.story.tell(
             JobRetrying(
                 job_id=self.job_id,
                 next_attempt=self.attempt + 1,
                 backoff_seconds=1.0,
-                not_before_at=self._story.now + timedelta(seconds=1),
+                not_before_at=self.story.now + timedelta(seconds=1),
                 retries_left=4,
             )
         )
-        self._story.wait(1)
+        self.story.wait(1)
 
     def resumes(self, checkpoint_id: str, step: int) -> None:
         before = self._run_of(self.attempt - 1)
-        self._story.tell(
+        self.story.tell(
             CheckpointRestored(
                 checkpoint_id=checkpoint_id,
                 tenant_id=TENANT,
@@ -256,11 +256,11 @@ class JobStory:
         )
 
     def releases(self) -> None:
-        released_at = self._story.now
-        self._story.tell(AllocationReleased(**self.allocation, released_at=released_at))
+        released_at = self.story.now
+        self.story.tell(AllocationReleased(**self.allocation, released_at=released_at))
         seconds = (released_at - self._granted_at).total_seconds()
         allocation = self.allocation
-        self._story.tell(
+        self.story.tell(
             ChargeRecorded(
                 charge_id=charge_id_for(allocation["allocation_id"], "cpu-2026"),
                 tenant_id=TENANT,
@@ -282,14 +282,14 @@ class JobStory:
     def succeeds(self, value: float = 0.981, step: int = 400) -> None:
         best = BestValue(name="validation_accuracy", goal=Goal.MAXIMIZE, value=value, step=step)
         result = Result(step=step, metrics={"validation_accuracy": value, "loss": 0.04}, best=best)
-        self._story.tell(RunSucceeded(**self.run, result=result, ended_at=self._story.now))
+        self.story.tell(RunSucceeded(**self.run, result=result, ended_at=self.story.now))
         self.releases()
-        self._story.tell(
+        self.story.tell(
             JobSucceeded(
                 job_id=self.job_id,
                 attempts=self.attempt,
                 result=result,
-                finished_at=self._story.now,
+                finished_at=self.story.now,
                 trial=self.trial,
             )
         )

@@ -1,0 +1,182 @@
+"""The page of one job in a real browser: what is above the fold, charts, logs, hidden tabs."""
+
+import asyncio
+import math
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from drivetrain_schemas.jobs import JobFailed
+from tests.e2e.browser.site import Site
+from tests.e2e.browser.test_pages import watch
+from tests.handlers.gateway.story import JobStory, Story
+
+pytestmark = pytest.mark.browser
+
+ERROR = "ValueError: Expected input batch_size (64) to match target batch_size (32)."
+PHONE = {"viewport": {"width": 390, "height": 844}}
+FIRST_CHART = "Chart.getChart(document.querySelector('#curves canvas'))"
+
+
+async def running(site: Site) -> JobStory:
+    """A job that is running its second attempt, resumed at step 100."""
+    story = Story()
+    story.nodes("node-1")
+    job = story.job("digits", hyperparameters={"learning_rate": 0.05, "batch_size": 64})
+    job.starts()
+    saved = job.saves(100)
+    job.fails()
+    job.starts()
+    job.resumes(saved, 100)
+    job.beats(150)
+    await site.model.tell(*story.events)
+    return job
+
+
+async def ask(page: Page, script: str) -> Any:
+    return await page.evaluate(script)
+
+
+async def test_a_failed_job_tells_its_error_id_and_command_above_the_fold(
+    site: Site, browser: Browser
+) -> None:
+    story = Story()
+    job = story.job("digits", hyperparameters={"learning_rate": 0.05})
+    job.starts()
+    job.fails(f"Traceback (most recent call last):\n{ERROR}", signal=None)
+    failed = JobFailed(job_id=job.job_id, attempts=1, detail=ERROR, finished_at=story.now)
+    story.tell(failed)
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser, **PHONE)
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    head = page.locator("#head")
+    for text in (ERROR, "Traceback", job.job_id, "python train.py", "learning_rate"):
+        box = await head.get_by_text(text).first.bounding_box()
+        assert box is not None, text
+        assert box["y"] + box["height"] < 844, text
+    await head.get_by_role("button", name="Copy the id of the job").click()
+    assert await ask(page, "navigator.clipboard.readText()") == job.job_id
+    assert await ask(page, "document.documentElement.scrollWidth") == 390
+    await context.close()
+
+
+async def test_the_judged_metric_and_losses_come_first_of_many_series(
+    site: Site, browser: Browser
+) -> None:
+    site.other_series = (*(f"a/layer_{n}" for n in range(60)), "validation_accuracy", "val_loss")
+    job = await running(site)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    captions = page.locator("#curves figcaption span")
+    await expect(captions).to_have_count(6)
+    first = ["validation_accuracy", "loss", "val_loss"]
+    assert (await captions.all_text_contents())[:3] == first
+    await page.locator("#curves summary").click()
+    await page.get_by_role("searchbox", name="Filter series by name").fill("layer_59")
+    await page.get_by_role("checkbox", name="a/layer_59").check()
+    await expect(captions).to_have_count(7)
+    assert (await captions.all_text_contents())[-1] == "a/layer_59"
+    assert complaints == []
+    await context.close()
+
+
+async def test_charts_are_exact_mark_attempts_and_read_a_zoomed_range_again(
+    site: Site, browser: Browser
+) -> None:
+    job = await running(site)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    await expect(page.get_by_role("img", name="loss by step")).to_be_visible()
+    marks = await ask(
+        page, f"{FIRST_CHART}.options.plugins.marks.at.map(({{x, text}}) => [x, text])"
+    )
+    assert marks == [[100, "attempt 2"]]
+    label = await ask(
+        page,
+        f"""(() => {{ const chart = {FIRST_CHART};
+        chart.tooltip.setActiveElements([{{datasetIndex: 0, index: 7}}], {{x: 0, y: 0}});
+        chart.update();
+        return [...chart.tooltip.title, ...chart.tooltip.body[0].lines]; }})()""",
+    )
+    assert label == ["step 7", f" loss: {2.3 * math.exp(-7 / 60)}"]
+    await page.get_by_role("button", name="Zoom in").click()
+    await expect(page.get_by_role("button", name="Whole range")).to_be_enabled()
+    zoomed = await ask(page, f"(({{min, max}}) => [min, max])({FIRST_CHART}.scales.x)")
+    assert zoomed == [49, 150]
+    highest = re.compile(f"highest {2.3 * math.exp(-49 / 60)}")
+    await expect(page.get_by_role("img", name=highest)).to_be_visible()
+    asked = [given for path, given in site.asked if path == "/samples" and given["to_step"]]
+    assert (asked[0]["from_step"], asked[0]["to_step"]) == (49, 150)
+    await page.get_by_label("log scale").check()
+    assert await ask(page, f"{FIRST_CHART}.scales.y.type") == "logarithmic"
+    await page.get_by_label("Smoothing").fill("0.9")
+    assert await ask(page, f"{FIRST_CHART}.data.datasets.length") == 2
+    assert complaints == []
+    await context.close()
+
+
+async def test_logs_are_searched_and_downloaded_and_show_the_error(
+    site: Site, browser: Browser
+) -> None:
+    lines = [f"step {step} loss {step / 7}" for step in range(3000)]
+    lines[900:900] = ["Traceback (most recent call last):", "  File train.py", ERROR]
+    site.log = tuple(lines)
+    job = await running(site)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    logs = page.locator("#logs")
+    await expect(logs.get_by_text("step 2999 loss")).to_be_visible()
+    await logs.get_by_role("searchbox").fill("step 29")
+    await expect(logs.get_by_text("100 of 100")).to_be_visible()
+    await logs.get_by_role("searchbox").press("Enter")
+    await expect(logs.get_by_text("1 of 100", exact=True)).to_be_visible()
+    await expect(logs.get_by_text("step 2900 loss")).to_be_in_viewport()
+    await logs.get_by_role("button", name="Jump to error").click()
+    await expect(logs.get_by_text("Traceback (most recent")).to_be_in_viewport()
+    async with page.expect_download() as waiting:
+        await logs.get_by_role("link", name="Download").click()
+    text = await asyncio.to_thread((await (await waiting.value).path()).read_text)
+    assert text == "".join(f"a1 r1 | {line}\n" for line in lines)
+    assert complaints == []
+    await context.close()
+
+
+async def test_hidden_tabs_leave_their_connections_to_the_one_that_is_shown(
+    site: Site, browser: Browser
+) -> None:
+    """A browser has six connections to a server; each stream would hold one."""
+    job = await running(site)
+    context, _ = await site.sign_in(browser)
+    await context.add_init_script(
+        """window.isHidden = false;
+        Object.defineProperty(document, "hidden", { get: () => window.isHidden });
+        window.show = (isShown) => {
+            window.isHidden = !isShown;
+            document.dispatchEvent(new Event("visibilitychange"));
+        };"""
+    )
+    tabs = []
+    for _ in range(6):
+        tab = await context.new_page()
+        await tab.goto(f"{site.url}/jobs/{job.job_id}")
+        await expect(tab.get_by_role("status").filter(has_text="live")).to_be_attached()
+        tabs.append(tab)
+        await tab.evaluate("window.show(false)")
+    seventh = await context.new_page()
+    await seventh.goto(f"{site.url}/jobs/{job.job_id}")
+    await expect(seventh.get_by_role("status").filter(has_text="live")).to_be_attached()
+
+    told = len(job.story.events)
+    job.succeeds()
+    await site.model.tell(*job.story.events[told:])
+    await expect(seventh.locator("#head")).to_contain_text("succeeded")
+    await expect(tabs[0].locator("#head")).to_contain_text("running")
+    await tabs[0].evaluate("window.show(true)")
+    await expect(tabs[0].locator("#head")).to_contain_text("succeeded")
+    await context.close()
