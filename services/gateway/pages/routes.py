@@ -19,7 +19,7 @@ from drivetrain_schemas.jobs import WaitingReason
 from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
-from services.gateway.core import attempts, sessions
+from services.gateway.core import failures, sessions
 from services.gateway.pages import log_file, parked
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
@@ -135,8 +135,7 @@ async def job(
         job=shown,
         sentence=views.explain(shown),
         command=shlex.join(shown.spec["command"]) if shown.spec else "",
-        last_log=attempts.last_log(history) if _has_failed(shown) else "",
-        marks=attempts.resumed(history),
+        last_log=failures.last_log(history) if _has_failed(shown) else "",
         has_all=has_all,
         timeline=[views.timeline_item(row) for row in history],
         checkpoints=[views.checkpoint(row) for row in saved],

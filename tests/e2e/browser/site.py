@@ -69,23 +69,32 @@ class Site:
         if path == "/series":
             names = ("loss", *self.other_series)
             last = {"num_samples": self.num_steps, "last_step": self.num_steps - 1}
-            series = [{"name": name, **last, "last_value": _loss(0)} for name in names]
-            return {"job_id": given["job_id"], "series": series}
-        if path == "/samples":
-            to_step = min(self.num_steps - 1, given["to_step"] or self.num_steps)
-            steps = list(range(given["from_step"], to_step + 1))
-            samples = {
-                "steps": steps,
-                "values": [_loss(step) for step in steps],
-                "num_samples": len(steps),
-                "is_downsampled": False,
-            }
-            names = (given["names"] or "loss").split(",")
-            return {"job_id": given["job_id"], "series": dict.fromkeys(names, samples)}
+            series = [{"name": name, **last, "first_step": 0, "last_value": 0.5} for name in names]
+            return {"job_id": given["job_id"], "series": series, "next": None, "num_series": 9}
+        if path == "/chart":
+            return self._chart(given)
         if path == "/logs":
             return self._lines(given)
         return {"charged_micro_usd": 133, "accruing_micro_usd": 1_500_000 - 133,
                 "total_micro_usd": 1_500_000}  # fmt: skip
+
+    def _chart(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The loss under every name; attempt 2 begins at step 100."""
+        to_step = min(self.num_steps - 1, given["to_step"] or self.num_steps)
+        steps = list(range(given["from_step"] or 0, to_step + 1))
+        curve = {
+            "steps": 0,
+            "from_step": 0,
+            "values": [2.3 * math.exp(-step / 60) for step in steps],
+            "lows": None,
+            "highs": None,
+            "not_finite": [],
+        }
+        spans = ((1, 0, 99), (2, 100, 199))
+        attempts = [{"attempt": n, "first_step": low, "last_step": high} for n, low, high in spans]
+        return {"job_id": given["job_id"], "width": 1, "is_whole": True, "next": "next",
+                "attempts": attempts, "steps": [steps],
+                "series": dict.fromkeys(given["name"], curve)}  # fmt: skip
 
     def _lines(self, given: dict[str, Any]) -> dict[str, Any]:
         tail, after = given.get("tail"), given.get("after")
@@ -97,7 +106,3 @@ class Site:
         following = begin + len(lines)
         return {"job_id": given["job_id"], "lines": lines, "next": following,
                 "num_lines": len(self.log), "num_dropped_bytes": 0}  # fmt: skip
-
-
-def _loss(step: int) -> float:
-    return 2.3 * math.exp(-step / 60)

@@ -110,7 +110,7 @@ async def test_charts_are_exact_mark_attempts_and_read_a_zoomed_range_again(
     assert zoomed == [49, 150]
     highest = re.compile(f"highest {2.3 * math.exp(-49 / 60)}")
     await expect(page.get_by_role("img", name=highest)).to_be_visible()
-    asked = [given for path, given in site.asked if path == "/samples" and given["to_step"]]
+    asked = [given for path, given in site.asked if path == "/chart" and given["to_step"]]
     assert (asked[0]["from_step"], asked[0]["to_step"]) == (49, 150)
     await page.get_by_label("log scale").check()
     assert await ask(page, f"{FIRST_CHART}.scales.y.type") == "logarithmic"

@@ -1,11 +1,11 @@
 // A panel of charts: chosen series of one job or of several, over each other, by step or by time.
 //
-// In: the panel's markup (parts.html, `curves`) with data-metric, data-losses and data-marks, and the
-// jobs to draw: [{id, label}]. One request per job brings all series that are shown.
+// In: the panel's markup (charts.html) and the jobs to draw: [{id, label}]. Out: {read, restart}.
 import { element, exact, number, style } from "./format.js";
 import { makePlot } from "./plot.js";
+import { makeSamples, readNames } from "./samples.js";
 
-const SHOWN_AT_FIRST = 6, MAX_SHOWN = 50, POINTS = 1000, OVERLAP = 300, COLORS = 8;
+const SHOWN_AT_FIRST = 6, MAX_SHOWN = 50, COLORS = 8, NAMES_EVERY_MS = 15000;
 const isLoss = (name) => /(^|[^a-z])loss($|[^a-z])/i.test(name);
 const colorOf = (index) => style(`--series-${1 + (index % COLORS)}`);
 
@@ -17,17 +17,16 @@ export function ordered(names, metric) {
 
 export function makeCurves(panel, jobs) {
   const find = (name) => panel.querySelector(`[data-part="${name}"]`);
-  const charts = find("charts"), empty = find("empty"), picker = find("picker"), legend = find("legend");
-  const metric = panel.dataset.metric, marks = JSON.parse(panel.dataset.marks || "[]");
+  const charts = find("charts"), empty = find("empty"), picker = find("picker"), metric = panel.dataset.metric;
   const controls = { axis: find("axis"), smoothing: find("smoothing"), log: find("log"), reset: find("reset") };
-  const runs = jobs.map((job, index) => ({ ...job, index, isShown: true, series: new Map(), from: 0, isStale: true }));
+  const runs = jobs.map((job, index) => ({ ...job, index, isShown: true, samples: makeSamples(job.id) }));
   const figures = new Map(), known = new Map();
-  let chosen = null, range = null, isBusy = false, isPending = false, text = "No metrics logged yet.";
+  let chosen = null, range = null, isBusy = false, isPending = false, isAvailable = true, namesAt = -Infinity;
 
   // The picker: every series of any job, with its last value.
   function choose(names) {
     chosen = new Set(names.slice(0, MAX_SHOWN));
-    for (const run of runs) run.isStale = true;
+    find("count").textContent = `${chosen.size} of ${known.size}`;
     arrange();
     read();
   }
@@ -47,7 +46,7 @@ export function makeCurves(panel, jobs) {
   }
   find("filter").addEventListener("input", filter);
   find("names").addEventListener("change", () => choose([...find("names").querySelectorAll(":checked")].map((box) => box.value)));
-  find("none").addEventListener("click", () => { document.activeElement.blur(); choose([]); offer(); });
+  find("none").addEventListener("click", () => { choose([]); offer(); });
   picker.addEventListener("keydown", (event) => { if (event.key === "Escape") { picker.open = false; picker.querySelector("summary").focus(); } });
 
   // One figure per series, in the picker's order.
@@ -62,38 +61,40 @@ export function makeCurves(panel, jobs) {
     }
   }
 
+  // What plot.js draws of one series of one run; null where there is nothing.
   function line(run, name) {
-    const got = run.series.get(name);
-    if (!got) return null;
-    const isTime = controls.axis.value === "time", x = (index) => (isTime ? got.times[index] - got.times[0] : got.steps[index]);
-    if (isTime && !got.times.length) return null;
-    const column = (values) => values.map((y, index) => ({ x: x(index), y: typeof y === "number" && !(controls.log.checked && y <= 0) ? y : NaN }));
+    const curve = run.samples.curves.get(name), isTime = controls.axis.value === "time";
+    if (!curve?.steps.length || (isTime && !curve.times)) return null;
+    const x = (index) => (isTime ? curve.times[index] - curve.times[0] : curve.steps[index]);
+    const point = (y, index) => ({ x: x(index), y: y === null || (controls.log.checked && y <= 0) ? NaN : y });
     return {
-      label: runs.length > 1 ? run.label : name, color: colorOf(run.index), points: column(got.values),
-      ...(got.low && { low: column(got.low), high: column(got.high) }),
+      label: runs.length > 1 ? run.label : name, color: colorOf(run.index), points: curve.values.map(point), notFinite: isTime ? [] : curve.notFinite,
+      ...(curve.lows && { low: curve.lows.map(point), high: curve.highs.map(point) }),
     };
   }
-  function markers() {
+  function marks() {
     if (runs.length > 1 || controls.axis.value === "time") return [];
-    return marks.map(({ attempt, step }) => ({ x: step, text: `attempt ${attempt}` }));
+    const [, ...later] = runs[0].samples.attempts;
+    return later.map(({ attempt, first_step }) => ({ x: first_step, text: `attempt ${attempt}` }));
   }
   function draw() {
-    const options = { axis: controls.axis.value, smoothing: Number(controls.smoothing.value), isLog: controls.log.checked, range, marks: markers() };
+    const options = { axis: controls.axis.value, smoothing: Number(controls.smoothing.value), isLog: controls.log.checked, range, marks: marks() };
     controls.reset.disabled = range === null;
     for (const [name, figure] of figures) {
       const lines = runs.filter((run) => run.isShown).map((run) => line(run, name)).filter(Boolean);
       figure.node.hidden = !lines.length;
-      if (runs.length === 1 && lines.length) {
-        const got = runs[0].series.get(name), step = got.steps.at(-1), value = got.values.at(-1);
-        figure.last.textContent = step === undefined ? "" : `${number(value)} at step ${exact(step)}`;
+      if (runs.length === 1 && lines.length && range === null) {
+        const curve = runs[0].samples.curves.get(name);
+        figure.last.textContent = `${number(curve.values.at(-1) ?? "nan")} at step ${exact(curve.steps.at(-1))}`;
       }
       if (!window.Chart) continue;
       figure.plot ??= makePlot(figure.box, name, zoomed);
       figure.plot.show(lines, options);
     }
     const isAny = [...figures.values()].some((figure) => !figure.node.hidden);
-    empty.hidden = isAny && window.Chart !== undefined;
-    empty.textContent = !isAny ? text : "Charts need JavaScript and the chart library, which this server does not have.";
+    empty.hidden = isAny && window.Chart !== undefined && isAvailable;
+    empty.textContent = !isAvailable ? "Metrics are unavailable at the moment." : isAny ? "This server has no chart library."
+      : known.size ? "No series is chosen." : panel.dataset.isLive === "no" ? "No metrics were logged." : "No metrics logged yet.";
   }
 
   // Zoom: one range of x for all charts. By step, the range is read again in full detail.
@@ -101,77 +102,49 @@ export function makeCurves(panel, jobs) {
     const isStep = controls.axis.value === "step";
     range = next && isStep ? [Math.max(0, Math.floor(next[0])), Math.max(1, Math.ceil(next[1]))] : next;
     draw();
-    if (isStep) { for (const run of runs) run.isStale = true; read(); }
+    if (isStep) read();
   }
   function extent() {
-    const xs = runs.flatMap((run) => [...figures.keys()].map((name) => line(run, name))).filter((one) => one?.points.length).flatMap((one) => [one.points[0].x, one.points.at(-1).x]);
-    return xs.length ? [Math.min(...xs), Math.max(...xs)] : [0, 1];
-  }
-  // By buttons: `factor` scales the width, `shift` moves by a part of it.
-  function move(factor, shift) {
-    const [low, high] = range ?? extent(), width = (high - low) * factor, middle = (low + high) / 2 + shift * (high - low);
-    zoomed([middle - width / 2, middle + width / 2]);
+    const ends = runs.flatMap((run) => [...figures.keys()].map((name) => line(run, name)?.points)).filter(Boolean).flatMap((points) => [points[0].x, points.at(-1).x]);
+    return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
   }
   const moves = { in: [0.5, 0], out: [2, 0], left: [1, -0.5], right: [1, 0.5] };
   panel.addEventListener("click", (event) => {
-    const wanted = event.target.closest("[data-move]")?.dataset.move;
-    if (wanted) move(...moves[wanted]);
+    const wanted = moves[event.target.closest("[data-move]")?.dataset.move];
+    if (!wanted) return;
+    const [low, high] = range ?? extent(), width = (high - low) * wanted[0], middle = (low + high) / 2 + wanted[1] * (high - low);
+    zoomed([middle - width / 2, middle + width / 2]);
   });
   controls.reset.addEventListener("click", () => zoomed(null));
-  controls.axis.addEventListener("change", () => zoomed(null));
+  controls.axis.addEventListener("change", () => { range = null; read(); });
   for (const control of [controls.smoothing, controls.log]) control.addEventListener("input", draw);
 
+  // The legend of several jobs; a click hides one.
   function describe() {
     if (runs.length < 2) return;
-    legend.replaceChildren(...runs.map((run) => {
-      const swatch = element("i", {}), button = element("button", { type: "button", class: "key", "aria-pressed": String(run.isShown), title: run.id }, swatch, run.label);
+    find("legend").replaceChildren(...runs.map((run) => {
+      const swatch = element("i"), button = element("button", { type: "button", class: "key", "aria-pressed": String(run.isShown), title: run.id }, swatch, run.label);
       swatch.style.background = colorOf(run.index);
       button.addEventListener("click", () => { run.isShown = !run.isShown; button.setAttribute("aria-pressed", String(run.isShown)); draw(); });
       return element("li", {}, button);
     }));
   }
 
-  // Reading: the names of all series, then the samples of those that are shown.
-  const get = async (path) => { const answer = await fetch(path); return answer.ok ? answer.json() : null; };
-  async function readNames() {
-    for (const run of runs) {
-      const got = await get(`/v1/jobs/${run.id}/series`);
-      if (got === null) { text = "Metrics are unavailable at the moment."; continue; }
-      text = panel.dataset.isLive === "no" ? "No metrics were logged." : "No metrics logged yet.";
-      for (const one of got.series) known.set(one.name, runs.length > 1 ? "" : number(one.last_value));
+  async function readAll() {
+    if (performance.now() - namesAt > NAMES_EVERY_MS || known.size === 0) {
+      for (const run of runs)
+        for (const one of await readNames(run.id)) known.set(one.name, runs.length > 1 ? "" : number(one.last_value));
+      namesAt = performance.now();
+      offer();
     }
-    offer();
-  }
-  async function readSamples(run) {
-    const isWhole = run.isStale || range !== null, names = [...chosen];
-    run.isStale = false;
-    const [low, high] = range && controls.axis.value === "step" ? range : [isWhole ? 0 : run.from, null];
-    const query = new URLSearchParams({ names: names.join(","), max_points: POINTS, from_step: low, ...(high !== null && { to_step: high }) });
-    const got = names.length ? await get(`/v1/jobs/${run.id}/metrics?${query}`) : { series: {} };
-    if (got === null) { run.isStale = true; text = "Metrics are unavailable at the moment."; return; }
-    for (const [name, fresh] of Object.entries(got.series)) merge(run, name, fresh, isWhole, low);
-    if (range) { run.isStale = true; return; }
-    // Some steps back: rarer series and late batches arrive after the newest step.
-    run.from = Math.max(0, Math.max(0, ...[...run.series.values()].map((one) => one.steps.at(-1) ?? 0)) - OVERLAP);
-  }
-  function merge(run, name, fresh, isWhole, from) {
-    const columns = ["steps", "values", "times", "low", "high"], old = run.series.get(name);
-    const num = isWhole || !old ? 0 : old.steps.findIndex((step) => step >= from), kept = num < 0 ? old.steps.length : num;
-    const one = {};
-    for (const column of columns) if (fresh[column]) one[column] = (kept ? old[column]?.slice(0, kept) ?? [] : []).concat(fresh[column]);
-    one.times ??= [];
-    run.series.set(name, one);
-    if (one.times.length) find("axis-label").hidden = false;
-    if (one.steps.length > 3 * POINTS) run.isStale = true;
+    const ofSteps = controls.axis.value === "step" ? range : null;
+    if (chosen !== null) await Promise.all(runs.map((run) => run.samples.read([...chosen], ofSteps)));
+    find("axis-label").hidden = !runs.some((run) => [...run.samples.curves.values()].some((curve) => curve.times));
   }
   async function read() {
     if (isBusy) { isPending = true; return; }
     isBusy = true;
-    try {
-      await readNames();
-      if (chosen !== null) for (const run of runs) await readSamples(run);
-    } catch { text = "Metrics are unavailable at the moment."; }
-    finally { isBusy = false; }
+    try { await readAll(); isAvailable = true; } catch { isAvailable = false; } finally { isBusy = false; }
     draw();
     if (isPending) { isPending = false; read(); }
   }
@@ -182,5 +155,5 @@ export function makeCurves(panel, jobs) {
     draw();
   });
   describe();
-  return { read, restart: () => { for (const run of runs) run.isStale = true; read(); } };
+  return { read, restart: () => { namesAt = -Infinity; for (const run of runs) run.samples.restart(); read(); } };
 }

@@ -15,24 +15,29 @@ export function smoothed(points, weight) {
 
 const faint = (color) => `${color}47`; // the colours of the style sheet have six hexadecimal digits
 
-// Vertical lines where later attempts resumed.
+// Vertical lines where later attempts began, and ticks at the bottom where a value is NaN or infinite.
 const marks = {
   id: "marks",
-  afterDatasetsDraw(chart, _, { at, color }) {
+  afterDatasetsDraw(chart, _, { at, notFinite, color, bad }) {
     const { ctx, chartArea: area, scales: { x } } = chart;
+    const line = (value, top) => {
+      const left = x.getPixelForValue(value);
+      ctx.beginPath();
+      ctx.moveTo(left, top);
+      ctx.lineTo(left, area.bottom);
+      ctx.stroke();
+      return left;
+    };
+    const isShown = (value) => value >= x.min && value <= x.max;
     ctx.save();
+    ctx.strokeStyle = bad;
+    ctx.lineWidth = 2;
+    for (const step of notFinite?.filter(isShown) ?? []) line(step, area.bottom - 7);
+    ctx.lineWidth = 1;
     ctx.font = "11px system-ui, sans-serif";
     ctx.fillStyle = ctx.strokeStyle = color;
     ctx.setLineDash([4, 3]);
-    for (const mark of at ?? []) {
-      if (mark.x < x.min || mark.x > x.max) continue;
-      const left = x.getPixelForValue(mark.x);
-      ctx.beginPath();
-      ctx.moveTo(left, area.top);
-      ctx.lineTo(left, area.bottom);
-      ctx.stroke();
-      ctx.fillText(mark.text, left + 4, area.top + 10);
-    }
+    for (const mark of at?.filter((one) => isShown(one.x)) ?? []) ctx.fillText(mark.text, line(mark.x, area.top) + 4, area.top + 10);
     ctx.restore();
   },
 };
@@ -56,7 +61,7 @@ function dataset(line, options) {
 
 const xText = (axis, x) => (axis === "time" ? `${duration(x)} after the start` : `step ${exact(x)}`);
 
-// `lines`: [{label, color, points, low?, high?}]. `options`: axis, smoothing, isLog, range, marks.
+// `lines`: [{label, color, points, notFinite, low?, high?}]. `options`: axis, smoothing, isLog, range, marks.
 export function makePlot(box, name, onZoom) {
   const canvas = element("canvas", { role: "img", "aria-label": `${name} by step` });
   box.replaceChildren(canvas);
@@ -95,7 +100,7 @@ export function makePlot(box, name, onZoom) {
     y.type = options.isLog ? "logarithmic" : "linear";
     [x.min, x.max] = options.range ?? [undefined, undefined];
     x.ticks.callback = options.axis === "time" ? (value) => duration(value) : (value) => exact(value);
-    chart.options.plugins.marks = { at: options.marks, color: style("--soft") };
+    chart.options.plugins.marks = { at: options.marks, notFinite: lines.flatMap((line) => line.notFinite), color: style("--soft"), bad: style("--bad") };
     chart.options.plugins.tooltip.displayColors = lines.length > 1;
     chart.data.datasets = lines.flatMap((line) => dataset(line, options));
     chart.update("none");
