@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from drivetrain.cli import checkpoints, costs, jobs, nodes, pages, parked, reports, session, studies
+from drivetrain.cli import (
+    checkpoints,
+    costs,
+    jobs,
+    nodes,
+    pages,
+    parked,
+    reports,
+    session,
+    starting,
+    studies,
+)
 from drivetrain.cli.errors import CliError, ExitCode, Interrupted
 from drivetrain.cli.output import write_error
 
@@ -29,6 +40,7 @@ app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(costs.app, name="cost")
 app.add_typer(nodes.app, name="node")
 app.add_typer(parked.app, name="parked")
+app.command(name="init")(starting.init)
 app.command(name="open")(pages.open_page)
 app.command(name="report")(reports.report)
 
