@@ -18,7 +18,7 @@ from services.checkpoints.errors import Postponed
 from services.checkpoints.instruments import CHECK_SECONDS, DELETED
 from services.checkpoints.pruning import tidy
 from services.checkpoints.reading import Reader
-from services.checkpoints.recording import record_flaw, record_good
+from services.checkpoints.recording import record_absent, record_flaw, record_good
 from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.store import Job
 from services.checkpoints.store_checkpoints import CheckpointRow
@@ -87,8 +87,7 @@ class Actions:
                 await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
             await saving.note_overdue(tx, job)
             if await store.live_run(tx.connection, intent.job_id) is not None:
-                seconds = self._settings.list_seconds
-                await store_intents.postpone(tx.connection, intent, seconds, is_failure=False)
+                await store_intents.repeat(tx.connection, intent, self._settings.list_seconds)
             else:
                 await store_intents.finish(tx.connection, intent)
 
@@ -108,7 +107,9 @@ class Actions:
             job = await store.lock_job(tx.connection, intent.job_id)
             if not await store_intents.finish(tx.connection, intent):
                 return  # it was requested again meanwhile: the verdict may be out of date
-            if isinstance(verdict, Flaw):
+            if verdict is None:
+                await record_absent(tx, job, location)
+            elif isinstance(verdict, Flaw):
                 await record_flaw(tx, job, location, verdict)
             elif is_read:
                 await record_good(tx, job, location, verdict, is_read=True)
@@ -157,7 +158,7 @@ class Actions:
             )
             if row is None:
                 await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
-            elif await store_intents.finish(tx.connection, intent):
+            elif await self._is_first_restore(tx, intent, resumed):
                 if row.state == "good" and catalogue.may_lead(resumed.fence, job.highest_fence):
                     # The newest run continues from here, so the job's head may be here.
                     await store_checkpoints.let_lead(tx.connection, checkpoint_id)
@@ -166,6 +167,15 @@ class Actions:
                 log.info("checkpoint restored", checkpoint_id=checkpoint_id, run_id=resumed.run_id)
         if row is None:
             raise Postponed("the checkpoint is not verified yet", is_counted=not is_pending)
+
+    async def _is_first_restore(self, tx: Tx, intent: Intent, resumed: RunResumed) -> bool:
+        """A run resumes once, whatever its pods report. Finishes the intent."""
+        run = await store.run_of_fence(tx.connection, intent.job_id, resumed.fence)
+        if run is None:
+            raise Postponed("the run that resumed is not known yet")
+        if not await store_intents.finish(tx.connection, intent):
+            return False
+        return run.run_id == resumed.run_id and await store.set_restored(tx.connection, run)
 
     async def _delete(self, intent: Intent, tenant_id: str) -> None:
         row = await self._confirm_deletion(intent)

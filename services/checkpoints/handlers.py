@@ -1,7 +1,7 @@
 """What the checkpoints service does with each event: store facts, and intents for the worker.
 
-No handler touches the object store: a pod's report is a hint, which becomes an intent that the
-worker carries out. Keys in a report are looked up only under the job of the run in its record key.
+No handler touches the object store: what is to be done there becomes an intent, which the worker
+carries out. The reports of pods are handled in `reports.py`.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,6 @@ from drivetrain_schemas.checkpoints import (
     CheckpointPin,
     CheckpointPinned,
     CheckpointPinRejected,
-    CheckpointWriteFailed,
-    CheckpointWritten,
-    RunResumed,
 )
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobQueued
@@ -24,10 +21,8 @@ from drivetrain_schemas.runs import (
     RunLost,
     RunSucceeded,
 )
-from services.checkpoints import saving, store, store_checkpoints, store_intents
-from services.checkpoints.core.location import locate, mentioned
+from services.checkpoints import store, store_checkpoints, store_intents
 from services.checkpoints.core.retention import Policy
-from services.checkpoints.instruments import REFUSED_HINTS
 from services.checkpoints.pruning import UNFINISHED_KEPT_SECONDS
 from services.checkpoints.store import Job, Run
 from services.runtime import logs
@@ -37,7 +32,6 @@ from services.runtime.transaction import Tx
 log = logs.get()
 
 RunEnded = RunSucceeded | RunFailed | RunLost | RunCancelled | RunInterrupted
-MAX_REJECTED = 100
 
 
 def handlers(wake: Callable[[], None]) -> HandlerTable:
@@ -59,6 +53,7 @@ def handlers(wake: Callable[[], None]) -> HandlerTable:
             metric=metric.name if metric else None,
             highest_fence=0,  # which no event of this kind changes
             every_seconds=60 * minutes if minutes else None,
+            every_steps=spec.checkpoint.every_steps,
         )
         await store.set_policy(tx.connection, job, tenant_id=event.tenant_id)
 
@@ -81,38 +76,6 @@ def handlers(wake: Callable[[], None]) -> HandlerTable:
         )
         tx.after_commit(wake)
 
-    async def on_written(tx: Tx, event: Event[CheckpointWritten]) -> None:
-        written = event.payload
-        location = locate(written.tenant_id, written.job_id, written.manifest_key)
-        if location is None:
-            _refuse_hint(event)
-            return
-        await store_intents.want(
-            tx.connection, "verify", written.job_id, location.manifest_key, {"is_by_size": False}
-        )
-        tx.after_commit(wake)
-
-    async def on_resumed(tx: Tx, event: Event[RunResumed]) -> None:
-        resumed = event.payload
-        await store.lock_job(tx.connection, resumed.job_id)
-        for text in resumed.rejected[:MAX_REJECTED]:
-            named = mentioned(resumed.tenant_id, resumed.job_id, text)
-            if named is None:
-                _refuse_hint(event)
-                continue
-            await store_intents.want(
-                tx.connection, "verify", resumed.job_id, named.manifest_key, {"is_doubted": True}
-            )
-        if resumed.manifest_key is not None:
-            location = locate(resumed.tenant_id, resumed.job_id, resumed.manifest_key)
-            if location is None:
-                _refuse_hint(event)
-            else:
-                facts = resumed.model_dump(mode="json")
-                job_id, run_id = resumed.job_id, resumed.run_id
-                await store_intents.want(tx.connection, "restore", job_id, run_id, facts)
-        tx.after_commit(wake)
-
     return {
         JobQueued: on_queued,
         AllocationGranted: on_granted,
@@ -121,19 +84,8 @@ def handlers(wake: Callable[[], None]) -> HandlerTable:
         RunLost: on_run_ended,
         RunCancelled: on_run_ended,
         RunInterrupted: on_run_ended,
-        CheckpointWritten: on_written,
-        RunResumed: on_resumed,
-        CheckpointWriteFailed: on_write_failed,
         CheckpointPin: on_pin,
     }
-
-
-async def on_write_failed(tx: Tx, event: Event[CheckpointWriteFailed]) -> None:
-    """A rank could not save; the report is accepted from the job's newest live run only."""
-    failed = event.payload
-    job = await store.lock_job(tx.connection, failed.job_id)
-    run = _run_of(failed)
-    await saving.note_failure(tx, job, run, failed.reason, failed.detail, failed.step)
 
 
 async def on_pin(tx: Tx, event: Event[CheckpointPin]) -> None:
@@ -164,11 +116,5 @@ async def on_pin(tx: Tx, event: Event[CheckpointPin]) -> None:
     log.info("checkpoint pinned", checkpoint_id=row.checkpoint_id, job_id=row.job_id)
 
 
-def _run_of(payload: AllocationGranted | RunEnded | CheckpointWriteFailed) -> Run:
+def _run_of(payload: AllocationGranted | RunEnded) -> Run:
     return Run(payload.run_id, payload.job_id, payload.attempt, payload.fence)
-
-
-def _refuse_hint(event: Event[CheckpointWritten] | Event[RunResumed]) -> None:
-    """A text that does not name a checkpoint of this job is ignored."""
-    REFUSED_HINTS.inc()
-    log.warning("hint names no checkpoint of its job", type=event.type, run_id=event.payload.run_id)

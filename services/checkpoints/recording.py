@@ -67,6 +67,14 @@ async def record_flaw(tx: Tx, job: Job, location: Location, flaw: Flaw) -> None:
     )
 
 
+async def record_absent(tx: Tx, job: Job, location: Location) -> None:
+    """There is no manifest. A recorded checkpoint was lost; else there never was one to judge."""
+    known = checkpoint_id_for(location.manifest_key)
+    if await store_checkpoints.find(tx.connection, job.job_id, known) is not None:
+        flaw = Flaw(RejectedReason.MANIFEST_UNREADABLE, "manifest: it does not exist")
+        await record_flaw(tx, job, location, flaw)
+
+
 async def _commit(tx: Tx, job: Job, location: Location, manifest: Manifest, is_read: bool) -> None:
     assert job.tenant_id is not None
     may_lead = catalogue.may_lead(manifest.fence, job.highest_fence)

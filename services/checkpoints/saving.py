@@ -7,7 +7,7 @@ All of it under the job's row lock. A report with a fence below the job's highes
 from drivetrain_schemas.checkpoints import SaveFailure
 from services.checkpoints import messages, store, store_checkpoints
 from services.checkpoints.core import catalogue
-from services.checkpoints.core.saving import overdue_after, replaces
+from services.checkpoints.core.saving import is_news, overdue
 from services.checkpoints.store import Job, Run
 from services.runtime import logs
 from services.runtime.transaction import Tx
@@ -25,7 +25,7 @@ async def note_failure(
     if live is None or live[0] != run or run.fence < job.highest_fence:
         return
     known = await store.failure_of(tx.connection, run.run_id)
-    if known is not None and not replaces(*known, reason, step):
+    if known is not None and not is_news(known.announced, reason):
         return
     await store.put_failure(tx.connection, run, reason, step)
     newest = catalogue.latest(await store_checkpoints.good(tx.connection, job))
@@ -46,12 +46,11 @@ async def note_failure(
 async def note_overdue(tx: Tx, job: Job) -> None:
     """Check whether the live run has been without a new checkpoint for too long."""
     live = await store.live_run(tx.connection, job.job_id)
-    if live is None or job.every_seconds is None:
+    if live is None:
         return
-    run, seconds = live
-    if seconds > overdue_after(job.every_seconds):
-        minutes = f"{job.every_seconds / 60:g}"
-        detail = f"no checkpoint for {seconds / 60:.0f} min; the job asks for one every {minutes}"
+    run, unsaved = live
+    detail = overdue(unsaved, job.every_seconds, job.every_steps)
+    if detail is not None:
         await note_failure(tx, job, run, SaveFailure.OVERDUE, detail)
 
 
@@ -59,7 +58,7 @@ async def note_saved(tx: Tx, job: Job, run: Run, step: int) -> None:
     """The run has a new good checkpoint."""
     await store.set_saved(tx.connection, run.run_id)
     known = await store.failure_of(tx.connection, run.run_id)
-    if known is None or step < (known[1] or 0):
+    if known is None or step < (known.failed_step or 0):
         return  # an older save, verified late
     await store.delete_failure(tx.connection, run.run_id)
     assert job.tenant_id is not None

@@ -1,6 +1,6 @@
 """The statements about jobs and their runs: one function each, no rules."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ from drivetrain_schemas.checkpoints import SaveFailure
 from drivetrain_schemas.specs import CheckpointPolicy
 from services.checkpoints.core.catalogue import Goal
 from services.checkpoints.core.retention import Policy
+from services.checkpoints.core.saving import Unsaved
 
 # The policy of a job whose request has not arrived yet: the contract's defaults.
 _UNTIL_KNOWN = CheckpointPolicy()
@@ -19,8 +20,8 @@ _UNTIL_KNOWN = CheckpointPolicy()
 class Job:
     """What is known about a job.
 
-    Without a tenant its own events have not arrived yet. `every_seconds`: the interval of its
-    checkpoints, if its policy is by time.
+    Without a tenant its own events have not arrived yet. `every_seconds` and `every_steps`: the
+    interval of its checkpoints, as far as its policy sets one.
     """
 
     job_id: str
@@ -29,6 +30,7 @@ class Job:
     metric: str | None
     highest_fence: int
     every_seconds: float | None = None
+    every_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,23 @@ class Run:
     job_id: str
     attempt: int
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run fails to save: the newest cause, the step of that save, and all causes so far."""
+
+    reason: SaveFailure
+    failed_step: int | None
+    announced: frozenset[SaveFailure]
+
+
+async def known_jobs(connection: asyncpg.Connection, job_ids: Collection[str]) -> list[str]:
+    """Those of these jobs that events have named, in the order in which they are locked."""
+    rows = await connection.fetch(
+        "select job_id from jobs where job_id = any($1) order by job_id", list(job_ids)
+    )
+    return [row["job_id"] for row in rows]
 
 
 async def lock_job(connection: asyncpg.Connection, job_id: str) -> Job:
@@ -66,7 +85,7 @@ async def set_policy(connection: asyncpg.Connection, job: Job, *, tenant_id: str
     await connection.execute(
         """
         update jobs set tenant_id = $2, keep_last = $3, keep_best = $4, goal = $5, metric = $6,
-            every_seconds = $7
+            every_seconds = $7, every_steps = $8
         where job_id = $1
         """,
         job.job_id,
@@ -76,6 +95,7 @@ async def set_policy(connection: asyncpg.Connection, job: Job, *, tenant_id: str
         job.policy.goal,
         job.metric,
         job.every_seconds,
+        job.every_steps,
     )
 
 
@@ -116,20 +136,41 @@ async def run_of_fence(connection: asyncpg.Connection, job_id: str, fence: int) 
     return Run(**dict(row)) if row else None
 
 
-async def live_run(connection: asyncpg.Connection, job_id: str) -> tuple[Run, float] | None:
-    """The newest live run, and the seconds since its last new checkpoint."""
+async def live_run(connection: asyncpg.Connection, job_id: str) -> tuple[Run, Unsaved] | None:
+    """The newest live run, and what it has done since its last new checkpoint."""
     row = await connection.fetchrow(
         """
         select run_id, job_id, attempt, fence,
             extract(epoch from clock_timestamp() - coalesce(saved_at, noted_at))::double precision
-                as seconds
+                as seconds,
+            coalesce(step, 0) - greatest(coalesce(first_step, 0), (
+                select max(saved.step) from checkpoints as saved
+                where saved.job_id = runs.job_id and saved.state = 'good'
+                    and saved.fence = runs.fence)) as steps
         from runs where job_id = $1 and is_live order by fence desc limit 1
         """,
         job_id,
     )
     if row is None:
         return None
-    return Run(row["run_id"], row["job_id"], row["attempt"], row["fence"]), row["seconds"]
+    run = Run(row["run_id"], row["job_id"], row["attempt"], row["fence"])
+    return run, Unsaved(row["seconds"], row["steps"])
+
+
+async def set_steps(connection: asyncpg.Connection, steps: Mapping[tuple[str, int], int]) -> None:
+    """Store how far these live runs are (by id and fence), once per interval of checkpoints."""
+    await connection.execute(
+        """
+        update runs set first_step = coalesce(runs.first_step, new.step), step = new.step
+        from unnest($1::text[], $2::bigint[], $3::bigint[]) as new (run_id, fence, step), jobs
+        where runs.run_id = new.run_id and runs.fence = new.fence and runs.is_live
+            and jobs.job_id = runs.job_id
+            and (runs.step is null or new.step >= runs.step + jobs.every_steps)
+        """,
+        [run_id for run_id, _ in steps],
+        [fence for _, fence in steps],
+        list(steps.values()),
+    )
 
 
 async def run_ages(
@@ -154,14 +195,27 @@ async def set_saved(connection: asyncpg.Connection, run_id: str) -> None:
     )
 
 
-async def failure_of(
-    connection: asyncpg.Connection, run_id: str
-) -> tuple[SaveFailure, int | None] | None:
-    """Why this run fails to save checkpoints, and the step of the save that failed."""
-    row = await connection.fetchrow(
-        "select reason, failed_step from failing_runs where run_id = $1", run_id
+async def set_restored(connection: asyncpg.Connection, run: Run) -> bool:
+    """Note that the run has resumed; False where that is known, or the run is not."""
+    row = await connection.fetchval(
+        """
+        update runs set restored_at = clock_timestamp()
+        where run_id = $1 and fence = $2 and restored_at is null returning 1
+        """,
+        run.run_id,
+        run.fence,
     )
-    return (SaveFailure(row["reason"]), row["failed_step"]) if row else None
+    return row is not None
+
+
+async def failure_of(connection: asyncpg.Connection, run_id: str) -> Failure | None:
+    row = await connection.fetchrow(
+        "select reason, failed_step, announced from failing_runs where run_id = $1", run_id
+    )
+    if row is None:
+        return None
+    announced = frozenset(SaveFailure(reason) for reason in row["announced"])
+    return Failure(SaveFailure(row["reason"]), row["failed_step"], announced)
 
 
 async def put_failure(
@@ -169,9 +223,11 @@ async def put_failure(
 ) -> None:
     await connection.execute(
         """
-        insert into failing_runs (run_id, job_id, reason, failed_step) values ($1, $2, $3, $4)
+        insert into failing_runs (run_id, job_id, reason, failed_step, announced)
+        values ($1, $2, $3, $4, array[$3])
         on conflict (run_id) do update set
-            reason = excluded.reason, failed_step = excluded.failed_step
+            reason = excluded.reason, failed_step = excluded.failed_step,
+            announced = failing_runs.announced || excluded.announced
         """,
         run.run_id,
         run.job_id,
@@ -212,4 +268,5 @@ def _job(row: Any) -> Job:
         metric=row["metric"],
         highest_fence=row["highest_fence"],
         every_seconds=row["every_seconds"],
+        every_steps=row["every_steps"],
     )

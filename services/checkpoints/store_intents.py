@@ -49,6 +49,21 @@ async def want(
     )
 
 
+async def want_listing(connection: asyncpg.Connection, job_id: str) -> None:
+    """A pod reports a checkpoint: list the job's now; after failures, when they are due again."""
+    await connection.execute(
+        """
+        insert into intents (kind, job_id, subject, facts)
+        values ('list', $1, '', '{"is_reported": true}')
+        on conflict (kind, job_id, subject) do update set
+            facts = intents.facts || excluded.facts, revision = intents.revision + 1,
+            due_at = case when intents.tries = 0
+                then least(intents.due_at, clock_timestamp()) else intents.due_at end
+        """,
+        job_id,
+    )
+
+
 async def want_in(
     connection: asyncpg.Connection,
     kind: Kind,
@@ -164,6 +179,22 @@ async def postpone(
         intent.revision,
         seconds,
         is_failure,
+    )
+
+
+async def repeat(connection: asyncpg.Connection, intent: Intent, seconds: float) -> None:
+    """It is done, and due again then; one that was requested again meanwhile stays due."""
+    await connection.execute(
+        """
+        update intents set
+            due_at = clock_timestamp() + $5 * interval '1 second', tries = 0, facts = '{}'
+        where kind = $1 and job_id = $2 and subject = $3 and revision = $4
+        """,
+        intent.kind,
+        intent.job_id,
+        intent.subject,
+        intent.revision,
+        seconds,
     )
 
 

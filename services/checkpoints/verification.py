@@ -34,10 +34,10 @@ class Flaw:
 
 async def check(
     object_store: ObjectStore, tenant_id: str, job_id: str, location: Location
-) -> Manifest | Flaw:
-    """The manifest agrees with its key, and every shard exists with its size."""
+) -> Manifest | Flaw | None:
+    """The manifest agrees with its key, and every shard exists with its size; None: no manifest."""
     manifest = await _manifest(object_store, location)
-    if isinstance(manifest, Flaw):
+    if manifest is None or isinstance(manifest, Flaw):
         return manifest
     flaw = _contradiction(manifest, tenant_id, job_id, location)
     if flaw is not None:
@@ -88,7 +88,7 @@ async def read_shard(
     return None
 
 
-async def _manifest(object_store: ObjectStore, location: Location) -> Manifest | Flaw:
+async def _manifest(object_store: ObjectStore, location: Location) -> Manifest | Flaw | None:
     try:
         text = b""
         # Bounded as it is read: a program of the pod may put another file here at any time.
@@ -98,7 +98,7 @@ async def _manifest(object_store: ObjectStore, location: Location) -> Manifest |
                 return _unreadable(f"more than {MAX_MANIFEST_BYTES} bytes")
     except NoSuchObject:
         await object_store.list(location.directory)  # raises where absence cannot be known
-        return _unreadable("it does not exist")
+        return None
     try:
         return Manifest.model_validate(strict_json.loads(text))
     except strict_json.InvalidJson as error:

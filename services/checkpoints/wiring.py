@@ -1,6 +1,8 @@
 """Puts the checkpoints service together; the only place where its parts are constructed."""
 
+from drivetrain_schemas.topics import REPORTS
 from services.checkpoints.handlers import handlers
+from services.checkpoints.reports import report_handler
 from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.worker import Worker
 from services.runtime.service import Platform, Service
@@ -23,5 +25,6 @@ def build(settings: CheckpointsSettings) -> Service:
         settings=settings,
         package="services.checkpoints",
         handlers=handlers(wake),
+        streams={REPORTS: report_handler(wake)},
         tasks=(work,),
     )

@@ -150,7 +150,9 @@ class Worker:
             self._awake.set()
 
     async def _report_store_failure(self, intent: Intent, error: Exception) -> None:
-        is_lasting = intent.kind == "verify" and intent.tries >= TRIES_BEFORE_REPORT
+        # A checkpoint was written; nothing is known of one where a listing is only due again.
+        is_written = intent.kind == "verify" or bool(intent.facts.get("is_reported"))
+        is_lasting = is_written and intent.tries >= TRIES_BEFORE_REPORT
         if is_lasting and isinstance(error, StoreError):
             with contextlib.suppress(Exception):  # reported with the next try
                 await self.actions.note_store_failure(intent, error)

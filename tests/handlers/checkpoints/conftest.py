@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest_asyncio
 
 from drivetrain_schemas.base import Payload
+from drivetrain_schemas.topics import REPORTS
 from services.checkpoints.handlers import handlers
+from services.checkpoints.reports import report_handler
 from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.worker import Worker
 from services.runtime.database import Database
@@ -16,7 +18,7 @@ from services.runtime.errors import StoreError
 from services.runtime.marked_store import MarkedStore
 from services.runtime.stores import initialise
 from tests.conftest import OpenDatabase
-from tests.events import emitted, handle, make_event
+from tests.events import emitted, handle, handle_batch, make_event
 from tests.handlers.checkpoints.builders import key_of, make_granted, make_queued
 
 SETTINGS = CheckpointsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
@@ -67,13 +69,18 @@ class Catalogue:
         self.database = database
         self.object_store = object_store
         self._handlers = handlers(lambda: None)
+        self._on_reports = report_handler(lambda: None)
         self._worker = Worker(database, MarkedStore(object_store, "test", None), SETTINGS)
         self._seen = 0
 
     async def tell(self, *payloads: Payload, tenant_id: str = "default") -> list[Payload]:
         """Handle the events, then do all that is due. Returns what was emitted."""
         for payload in payloads:
-            await handle(self.database, self._handlers, make_event(payload, tenant_id=tenant_id))
+            event = make_event(payload, tenant_id=tenant_id)
+            if payload.kind.topic is REPORTS:
+                await handle_batch(self.database, self._on_reports, event)
+            else:
+                await handle(self.database, self._handlers, event)
         return await self.work()
 
     async def work(self) -> list[Payload]:

@@ -146,14 +146,6 @@ async def test_a_manifest_that_cannot_be_read_is_refused(running: Catalogue, tex
     assert rejected.reason == RejectedReason.MANIFEST_UNREADABLE
 
 
-async def test_a_report_of_what_was_never_written_is_answered(running: Catalogue) -> None:
-    await write_checkpoint(running.object_store, 40)
-    await running.tell(make_written(40))
-    (rejected,) = await running.tell(make_written(50))
-    assert isinstance(rejected, CheckpointRejected)
-    assert rejected.reason == RejectedReason.MANIFEST_UNREADABLE
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -214,8 +206,7 @@ async def test_a_report_that_is_ahead_of_the_jobs_events_waits_for_them(
     await write_checkpoint(catalogue.object_store, 50)
     assert await catalogue.tell(make_written(50)) == []
     assert await catalogue.tell(make_queued()) == []
-    assert reported(await catalogue.tell(make_granted())) == []
-    assert reported(await catalogue.wait()) == [("checkpoint.committed", 50)]
+    assert reported(await catalogue.tell(make_granted())) == [("checkpoint.committed", 50)]
 
 
 async def test_a_resume_is_reported_with_its_checkpoint(running: Catalogue) -> None:

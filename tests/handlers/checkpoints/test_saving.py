@@ -10,10 +10,12 @@ from drivetrain_schemas.checkpoints import (
     CheckpointWriteFailed,
     SaveFailure,
 )
-from drivetrain_schemas.ids import run_id_for
+from drivetrain_schemas.ids import pod_id_for, run_id_for
+from drivetrain_schemas.reports import PodHeartbeat
 from services.checkpoints import actions
 from services.checkpoints.worker import TRIES_BEFORE_REPORT
 from tests.handlers.checkpoints.builders import (
+    AT,
     JOB,
     make_failed,
     make_granted,
@@ -36,6 +38,20 @@ def make_write_failed(
         step=step,
         reason=reason,
         detail="No space left on device",
+    )
+
+
+def make_heartbeat(step: int, *, fence: int = 1) -> PodHeartbeat:
+    return PodHeartbeat(
+        tenant_id="default",
+        job_id=JOB,
+        run_id=run_id_for(JOB, 1),
+        attempt=1,
+        fence=fence,
+        pod_id=pod_id_for(JOB, 1, 0),
+        phase="training",
+        step=step,
+        sent_at=AT,
     )
 
 
@@ -102,6 +118,31 @@ async def test_a_live_run_without_checkpoints_for_long_is_reported_as_overdue(
     assert await catalogue.wait() == []
 
 
+async def test_a_save_that_hangs_is_noticed_by_the_steps_of_heartbeats(
+    catalogue: Catalogue,
+) -> None:
+    await catalogue.tell(make_queued(checkpoint={"every_steps": 50}), make_granted())
+    await catalogue.tell(make_heartbeat(1), make_heartbeat(60), make_heartbeat(80))
+    await save(catalogue, 50)
+    await grow_older(catalogue)
+    await catalogue.tell(make_heartbeat(149))
+    assert await catalogue.wait() == []
+    await catalogue.tell(make_heartbeat(500, fence=7), make_heartbeat(199))
+    (failing,) = await catalogue.wait()
+    assert isinstance(failing, CheckpointingFailed)
+    assert (failing.reason, failing.last_step) == (SaveFailure.OVERDUE, 50)
+    assert "and 149 steps; the job asks for one every 50 steps" in failing.detail
+    assert await catalogue.wait() == []
+    assert types(await save(catalogue, 150)) == ["checkpoint.committed", "checkpointing.recovered"]
+
+
+async def test_steps_before_the_resume_do_not_count_as_unsaved(catalogue: Catalogue) -> None:
+    await catalogue.tell(make_queued(checkpoint={"every_steps": 50}), make_granted())
+    await catalogue.tell(make_heartbeat(1000), make_heartbeat(1090))
+    await grow_older(catalogue)
+    assert await catalogue.wait() == []
+
+
 async def test_a_job_that_asks_for_none_by_time_is_never_overdue(running: Catalogue) -> None:
     await grow_older(running)
     assert await running.wait() == []
@@ -109,7 +150,10 @@ async def test_a_job_that_asks_for_none_by_time_is_never_overdue(running: Catalo
 
 async def grow_older(catalogue: Catalogue) -> None:
     async with catalogue.database.connection() as connection:
-        await connection.execute("update runs set noted_at = noted_at - interval '1 hour'")
+        await connection.execute(
+            """update runs set noted_at = noted_at - interval '1 hour',
+                saved_at = saved_at - interval '1 hour'"""
+        )
 
 
 async def test_a_store_that_this_service_cannot_read_is_reported_as_the_cause(

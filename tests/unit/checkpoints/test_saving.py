@@ -1,29 +1,46 @@
 import pytest
 
 from drivetrain_schemas.checkpoints import SaveFailure
-from services.checkpoints.core.saving import overdue_after, replaces
+from services.checkpoints.core.saving import Unsaved, is_news, overdue
 
 FULL, MISSING, OVERDUE = SaveFailure.STORE_FULL, SaveFailure.RANK_MISSING, SaveFailure.OVERDUE
+READ_ONLY = SaveFailure.STORE_READ_ONLY
 
 
 @pytest.mark.parametrize(
-    ("known", "reported", "want"),
+    ("announced", "reason", "want"),
     [
-        ((FULL, 10), (FULL, 20), False),
-        ((FULL, 10), (SaveFailure.STORE_READ_ONLY, 20), True),
-        ((MISSING, 10), (FULL, 10), True),
-        ((FULL, 10), (MISSING, 10), False),
-        ((FULL, 10), (MISSING, 20), True),
-        ((FULL, 10), (OVERDUE, None), False),
-        ((OVERDUE, None), (FULL, 10), True),
+        ([], OVERDUE, True),
+        ([FULL], FULL, False),
+        ([FULL], READ_ONLY, True),
+        ([FULL, READ_ONLY], FULL, False),
+        ([MISSING], FULL, True),
+        ([FULL], MISSING, False),
+        ([OVERDUE], MISSING, True),
+        ([MISSING], MISSING, False),
+        ([FULL], OVERDUE, False),
+        ([OVERDUE], FULL, True),
     ],
 )
-def test_a_failure_replaces_another_where_it_says_more(
-    known: tuple[SaveFailure, int | None], reported: tuple[SaveFailure, int | None], want: bool
+def test_each_cause_is_announced_once_and_a_vaguer_one_never_after_it(
+    announced: list[SaveFailure], reason: SaveFailure, want: bool
 ) -> None:
-    assert replaces(*known, *reported) is want
+    assert is_news(announced, reason) is want
 
 
-def test_overdue_is_much_later_than_due() -> None:
-    assert overdue_after(60.0) == 420.0
-    assert overdue_after(3600.0) == 7500.0
+@pytest.mark.parametrize(
+    ("unsaved", "every_seconds", "every_steps", "want"),
+    [
+        (Unsaved(420), 60.0, None, False),
+        (Unsaved(421), 60.0, None, True),
+        (Unsaved(7500), 3600.0, None, False),
+        (Unsaved(301, 99), None, 50, False),
+        (Unsaved(301, 100), None, 50, True),
+        (Unsaved(300, 100_000), None, 50, False),
+        (Unsaved(10**6, 10**6), None, None, False),
+    ],
+)
+def test_a_checkpoint_is_overdue_much_later_than_due(
+    unsaved: Unsaved, every_seconds: float | None, every_steps: int | None, want: bool
+) -> None:
+    assert (overdue(unsaved, every_seconds, every_steps) is not None) is want
