@@ -1,11 +1,13 @@
 """One suite for the storages of the training side: a directory, and a real S3."""
 
 import asyncio
+import random
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.session import get_session
 
 from drivetrain.errors import StorageError
 from drivetrain.s3_storage import S3Storage
@@ -60,6 +62,59 @@ def test_only_the_first_puts_if_absent(storage: Storage) -> None:
     assert not storage.put_if_absent("a/manifest.json", b"second")
     assert storage.get("a/manifest.json") == b"first"
     assert storage.list() == ["a/manifest.json"]
+
+
+def test_what_was_put_in_pieces_is_got_in_pieces(storage: Storage, monkeypatch) -> None:
+    """Of more parts than one request takes; the last one is as large as a part, or smaller."""
+    part = 5 * 1024 * 1024  # the least that S3 allows
+    monkeypatch.setattr("drivetrain.s3_storage._PART_BYTES", part)
+    monkeypatch.setattr("drivetrain.directory_storage._PIECE_BYTES", part)
+    for size in (0, 1, part, 2 * part, 2 * part + 1):
+        data = random.Random(size).randbytes(size)
+        pieces = [data[start : start + 1_000_003] for start in range(0, size, 1_000_003)]
+        storage.put_pieces("a/large", pieces, size)
+        found = list(storage.get_pieces("a/large"))
+        assert b"".join(found) == data
+        assert all(len(piece) <= part for piece in found)
+    assert storage.get_pieces("a/none") is None
+
+
+def test_a_failure_between_two_pieces_leaves_what_was_there(storage: Storage, monkeypatch) -> None:
+    monkeypatch.setattr("drivetrain.s3_storage._PART_BYTES", 5 * 1024 * 1024)
+
+    def pieces() -> Iterator[bytes]:
+        yield bytes(6 * 1024 * 1024)
+        raise StorageError("the disk is gone")
+
+    storage.put("a/large", b"old")
+    with pytest.raises(StorageError, match="the disk is gone"):
+        storage.put_pieces("a/large", pieces(), 12 * 1024 * 1024)
+    assert storage.list() == ["a/large"]
+    assert storage.get("a/large") == b"old"
+
+
+def test_an_upload_that_fails_is_aborted(s3, monkeypatch) -> None:
+    for name, value in s3_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("drivetrain.s3_storage._PART_BYTES", 5 * 1024 * 1024)
+    storage = S3Storage(s3_server.BUCKET, secrets.token_hex(4), s3.endpoint_url)
+
+    def pieces() -> Iterator[bytes]:
+        yield bytes(6 * 1024 * 1024)
+        assert list_uploads(s3)
+        raise StorageError("the disk is gone")
+
+    with pytest.raises(StorageError, match="the disk is gone"):
+        storage.put_pieces("large", pieces(), 12 * 1024 * 1024)
+    storage.close()
+    assert list_uploads(s3) == []
+
+
+def list_uploads(s3: s3_server.RunningS3) -> list[str]:
+    client = get_session().create_client("s3", endpoint_url=s3.endpoint_url)
+    answer = client.list_multipart_uploads(Bucket=s3_server.BUCKET)
+    client.close()
+    return [upload["Key"] for upload in answer.get("Uploads", ())]
 
 
 def test_deleted_is_gone_and_may_be_deleted_again(storage: Storage) -> None:

@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.trainer.ranks import train
+
+OLD_RUN = Path(__file__).parent / "checkpoints" / "format-1"
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,17 @@ def test_a_store_that_temporarily_refuses_writes_does_not_stop_training(
     assert ended.exit_codes == (0,), ended.output
     assert ended.output.count("failed: ") == 2
     assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/1"])
+
+
+def test_a_checkpoint_of_an_older_version_is_restored(tmp_path: Path) -> None:
+    """Written by the version before checkpoints were written in pieces."""
+    shutil.copytree(OLD_RUN, tmp_path / "runs" / "every_kind" / "1")
+    assert "everything is restored" in train("every_kind.py", tmp_path).output
+
+
+def test_every_kind_of_value_is_restored(tmp_path: Path) -> None:
+    assert train("every_kind.py", tmp_path).exit_codes == (1,)
+    assert "everything is restored" in train("every_kind.py", tmp_path).output
 
 
 def test_a_complete_local_run_is_followed_by_a_new_one(tmp_path: Path) -> None:

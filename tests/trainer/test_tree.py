@@ -8,17 +8,17 @@ from collections import Counter, OrderedDict, namedtuple
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load, save
 from torch import nn
 
-from drivetrain import rng, tree
+from drivetrain import rng, tensor_files, tree
 from drivetrain.errors import NotStorable
 
 
 def through_a_checkpoint(value):
     tensors: tree.Tensors = {}
     document = json.dumps(tree.encode(value, "state", tensors))
-    return tree.decode(json.loads(document), load(save(tensors)))
+    stored = map(bytes, tensor_files.TensorFile(tree.copied(tensors)))
+    return tree.decode(json.loads(document), tensor_files.read(stored))
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,17 @@ def test_arrays_are_restored() -> None:
     assert back["number"] == np.float32(1.5)
 
 
-def test_tensors_are_named_by_their_path_and_copied() -> None:
+def test_tensors_are_named_by_their_path_and_copied_only_when_asked() -> None:
     weight = torch.ones(2)
     tensors: tree.Tensors = {}
     tree.encode({"a": weight, "b": {"a": weight}}, "model", tensors)
+    copied = tree.copied(tensors)
     weight.zero_()
-    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {
-        "model.a": [1, 1],
-        "model.b.a": [1, 1],
-    }
+    for found, wanted in ((tensors, [0, 0]), (copied, [1, 1])):
+        assert {name: tensor.tolist() for name, tensor in found.items()} == {
+            "model.a": wanted,
+            "model.b.a": wanted,
+        }
 
 
 def test_two_paths_with_one_name_stay_two_tensors() -> None:
@@ -108,8 +110,25 @@ Point = namedtuple("Point", "x y")
         ({(1, 2): 0}, "state"),
         ({"a": torch.randn(2, dtype=torch.complex64)}, "state.a"),
         ({"a": np.array(["x"])}, "state.a"),
+        ({"a": np.arange(2, dtype=">i4")}, "state.a"),
+        ({"a": torch.zeros(2, dtype=torch.float8_e8m0fnu)}, "state.a"),
+        ({"a": torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}, "state.a"),
+        ({"a": torch.zeros(2, device="meta")}, "state.a"),
+        ({"a": torch.eye(2).to_sparse()}, "state.a"),
     ],
-    ids=["set", "function", "named tuple", "tuple as key", "complex tensor", "array of strings"],
+    ids=[
+        "set",
+        "function",
+        "named tuple",
+        "tuple as key",
+        "complex tensor",
+        "array of strings",
+        "bytes in another order",
+        "float8 of exponents",
+        "float4",
+        "meta tensor",
+        "sparse tensor",
+    ],
 )
 def test_what_cannot_be_stored_is_refused_with_its_path(value, path) -> None:
     with pytest.raises(NotStorable, match=f"^{path}: "):

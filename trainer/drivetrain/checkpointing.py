@@ -1,14 +1,16 @@
-"""Saving and restoring the state of a run, all ranks together, without pickle.
+"""The checkpoints of a run: saved and restored by all ranks together, without pickle.
 
-A save stages a copy of everything that is restored (what the script named, random numbers, the
-position in the data, best metric, samples not yet acknowledged) and writes it in the background.
-Each rank writes its own shard; rank 0 waits for all of them in the store and writes the manifest
-last. States that data parallelism keeps equal on all ranks are written by rank 0 alone. A save that
-fails is logged and reported, and training goes on; only the final one must succeed.
+A save in the background stages a copy of everything that is restored (what the script named, random
+numbers, the position in the data, best metric, samples not yet acknowledged), because training
+changes the original meanwhile; the final save writes from the original. Each rank writes its own
+shard, hashed while it is written; rank 0 waits for all of them in the store and writes the manifest
+last. A save that fails is logged and reported, and training goes on; only the final one must
+succeed.
 """
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -17,48 +19,46 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from drivetrain import manifests, rng, tree
+from drivetrain import manifests, restoring, tree
 from drivetrain.environment import Environment
-from drivetrain.errors import (
-    CheckpointMismatch,
-    CheckpointWriteFailed,
-    RankMissing,
-    StorageError,
-)
+from drivetrain.errors import CheckpointWriteFailed, RankMissing, StorageError
+from drivetrain.hashing import Hashed
+from drivetrain.held_state import HeldState, Moment
 from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
-from drivetrain.parallel import World, unwrap
+from drivetrain.parallel import World
 from drivetrain.reporting import Reporter
 from drivetrain.storage import Storage
+from drivetrain.tensor_files import TensorFile
 from drivetrain_schemas.checkpoint_names import MANIFEST, directory_name
 from drivetrain_schemas.checkpoints import Manifest, SaveFailure, Shard
 
 _SHARD_WAIT_SECONDS = 120.0
-_STORE_WAIT_SECONDS = 60.0
 _KEPT_LOCALLY = 3
 _logger = logging.getLogger("drivetrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The progress of a run: steps done, the current pass, batches of that pass consumed."""
-
-    step: int = 0
-    epoch: int = 0
-    batches: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Staged:
-    """One rank's copy of its state, which training no longer changes."""
+    """One rank's state for one save."""
 
     number: int
     directory: str
     moment: Moment
-    state: dict[str, Any]
+    state: str  # JSON
     extras: dict[str, Any]  # changes without the training state changing
     metrics: dict[str, float]
     blocked_seconds: float
-    tensors: tree.Tensors = field(repr=False)
+    tensors: TensorFile = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The content of this rank's last save that is complete."""
+
+    step: int
+    metrics: dict[str, float]
+    state: str
+    sha256: str  # of the tensors
 
 
 class Checkpointer:
@@ -72,18 +72,19 @@ class Checkpointer:
         self._reporter = reporter
         self._storage = storage
         self._nonce = int(world.share(time.time_ns() // 1000))
-        self._things: dict[str, Any] = {}
+        self._held = HeldState(world.rank)
         self._number = 0
         self._writer: threading.Thread | None = None
-        # Step, digest and metrics of the last save.
-        self._committed: tuple[int, str, dict[str, float]] | None = None
+        self._written: Written | None = None
         self._reported: tuple[int, SaveFailure] | None = None
+        self._finish_by = math.inf
+        self._is_checked = False
         self.failed_save = 0
         self.failed_save_anywhere = 0
 
     @property
     def holds_anything(self) -> bool:
-        return bool(self._things)
+        return bool(self._held)
 
     @property
     def is_saving(self) -> bool:
@@ -91,17 +92,17 @@ class Checkpointer:
 
     def hold(self, things: Mapping[str, Any]) -> None:
         """Name what checkpoints hold. State that cannot be stored is refused before training."""
-        for name, thing in things.items():
-            if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
-                raise TypeError(f"{name}: it has no state_dict and load_state_dict")
-            self._things[name] = thing = unwrap(thing)
-            if self._world.rank == 0 or not _is_replicated(thing):
-                with suppress(ValueError):  # lazy modules have no shapes before their first batch
-                    tree.encode(thing.state_dict(), name, {})
+        self._held.hold(things)
+
+    def check_once(self) -> None:
+        """The same after the first step, which creates the state of most optimizers."""
+        if not self._is_checked:
+            self._is_checked = True
+            self._held.check()
 
     def begin(self, moment: Moment) -> None:
         """Stage now, write in the background. No save may be going on."""
-        staged = self._stage(moment)
+        staged = self._stage(moment, is_final=False)
         self._writer = threading.Thread(
             target=self._write_in_background, args=(staged,), name="drivetrain-save", daemon=True
         )
@@ -113,15 +114,14 @@ class Checkpointer:
         Called by all ranks at the same step. Tried again until the time is over; raises
         CheckpointWriteFailed then.
         """
-        deadline = time.monotonic() + seconds
-        self._end_background_save(seconds)
-        staged = self._stage(moment)
-        digest = self._digest(staged, self._serialize(staged))
-        if self._world.all_agree(self._committed == (moment.step, digest, staged.metrics)):
+        self._finish_by = time.monotonic() + seconds
+        self._end_background_save()
+        staged = self._stage(moment, is_final=True)
+        if self._world.all_agree(self._is_written(staged)):
             return
         pause = 0.2
         while not self._commit_together(staged):
-            if self._world.largest([int(time.monotonic() + pause > deadline)]) != [0]:
+            if self._world.largest([int(time.monotonic() + pause > self._finish_by)]) != [0]:
                 raise CheckpointWriteFailed(
                     f"the checkpoint of step {moment.step} could not be written in {seconds:.0f} s"
                 )
@@ -133,32 +133,24 @@ class Checkpointer:
     def restore(self) -> Moment | None:
         """Restore the newest undamaged checkpoint; None where there is none."""
         started = time.monotonic()
-        choice = self._choose() if self._world.rank == 0 else None
-        directory, text, rejected = self._world.share(choice)
+        choice = restoring.choose(self._storage) if self._world.rank == 0 else None
+        choice = self._world.share(choice)
         moment = None
-        if text is not None:
-            moment = self._load(directory, Manifest.model_validate_json(text))
+        if choice.manifest is not None:
+            moment = self._load(choice.directory, choice.manifest)
         if self._world.rank == 0:
-            self._report_resumed(directory, moment, time.monotonic() - started, rejected)
+            self._report_resumed(choice, moment, time.monotonic() - started)
         return moment
 
     # Saving
 
-    def _stage(self, moment: Moment) -> Staged:
+    def _stage(self, moment: Moment, is_final: bool) -> Staged:
+        """The final state does not change any more, so it is not copied."""
         started = time.monotonic()
         self._number += 1
-        tensors: tree.Tensors = {}
-        state = {
-            "step": moment.step,
-            "epoch": moment.epoch,
-            "batches": moment.batches,
-            "rng": tree.encode(rng.get_state(), "rng", tensors),
-            "things": {
-                name: tree.encode(thing.state_dict(), name, tensors)
-                for name, thing in self._things.items()
-                if self._world.rank == 0 or not _is_replicated(thing)
-            },
-        }
+        state, tensors = self._held.encode(moment)
+        if not is_final:
+            tensors = tree.copied(tensors)
         extras: dict[str, Any] = {}
         if self._world.rank == 0:
             extras["samples"] = self._reporter.unacknowledged()
@@ -167,41 +159,36 @@ class Checkpointer:
             number=self._number,
             directory=self._directory_of(moment.step),
             moment=moment,
-            state=state,
+            state=json.dumps(state),
             extras=extras,
             metrics=self._reporter.last_and_best.values_at(moment.step),
             blocked_seconds=time.monotonic() - started,
-            tensors=tensors,
+            tensors=TensorFile(tensors),
         )
 
     def _directory_of(self, step: int) -> str:
         return directory_name(self._environment.fence, step, self._number, self._nonce)
 
-    def _serialize(self, staged: Staged) -> bytes:
-        from safetensors.torch import save
+    def _is_written(self, staged: Staged) -> bool:
+        """Whether the last save has the same content. The state is only hashed, and only if a save
+        of this very step is complete: a script may change its weights after the loop."""
+        last = self._written
+        if last is None or last.step != staged.moment.step or last.metrics != staged.metrics:
+            return False
+        return last.state == staged.state and last.sha256 == manifests.hash_of(staged.tensors)
 
-        return save(staged.tensors)
-
-    def _digest(self, staged: Staged, data: bytes) -> str:
-        return manifests.sha256(data + json.dumps(staged.state).encode())
-
-    def _write_shard(self, staged: Staged, data: bytes) -> tuple[Shard, Shard]:
+    def _write_shard(self, staged: Staged) -> tuple[Shard, Shard]:
         rank = self._world.rank
-        tensors = manifests.make_shard(f"rank-{rank}.safetensors", data, rank)
-        document = json.dumps(
-            {
-                "format": 1,
-                "tensors": tensors.model_dump(),
-                **staged.state,
-                **staged.extras,
-            }
-        ).encode()
+        key = f"rank-{rank}.safetensors"
+        hashed = Hashed(staged.tensors)
         try:
-            self._storage.put(f"{staged.directory}/{tensors.key}", data)
+            self._storage.put_pieces(f"{staged.directory}/{key}", hashed, staged.tensors.size_bytes)
+            tensors = Shard(key=key, size_bytes=hashed.num_bytes, sha256=hashed.sha256, rank=rank)
+            document = _document(staged, tensors)
             self._storage.put(f"{staged.directory}/rank-{rank}.json", document)
         except StorageError:
             with suppress(StorageError):  # a full store gets its space back
-                self._storage.delete(f"{staged.directory}/{tensors.key}")
+                self._storage.delete(f"{staged.directory}/{key}")
             raise
         return tensors, manifests.make_shard(f"rank-{rank}.json", document, rank)
 
@@ -238,11 +225,12 @@ class Checkpointer:
             self._delete_old()
 
     def _wait_for_shard(self, staged: Staged, rank: int) -> tuple[Shard, Shard]:
-        deadline = time.monotonic() + _SHARD_WAIT_SECONDS
+        give_up_at = time.monotonic() + _SHARD_WAIT_SECONDS
         pause = 0.01
         key = f"rank-{rank}.json"
         while (data := self._storage.get(f"{staged.directory}/{key}")) is None:
-            if self.failed_save_anywhere >= staged.number or time.monotonic() > deadline:
+            is_late = time.monotonic() > min(give_up_at, self._finish_by)
+            if is_late or self.failed_save_anywhere >= staged.number:
                 raise RankMissing(f"{staged.directory}/{key}: rank {rank} has not written it")
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
@@ -252,28 +240,30 @@ class Checkpointer:
     def _write_in_background(self, staged: Staged) -> None:
         started = time.monotonic()
         try:
-            data = self._serialize(staged)
-            own = self._write_shard(staged, data)
+            own = self._write_shard(staged)
             if self._world.rank == 0:
                 self._write_manifest(staged, own, started)
-            self._committed = (staged.moment.step, self._digest(staged, data), staged.metrics)
+            self._written = Written(staged.moment.step, staged.metrics, staged.state, own[0].sha256)
         except Exception as error:  # training goes on, whatever it is
             self.failed_save = staged.number
             self._report_failure(staged, error)
 
-    def _end_background_save(self, seconds: float) -> None:
+    def _end_background_save(self) -> None:
         """Rank 0 goes last, because it may wait for a shard that will not come."""
-        if self._writer is not None and self._world.rank != 0:
-            self._writer.join(seconds)
+        if self._world.rank != 0:
+            self._join_writer()
         (self.failed_save_anywhere,) = self._world.largest([self.failed_save])
+        self._join_writer()
+
+    def _join_writer(self) -> None:
         if self._writer is not None:
-            self._writer.join(seconds)
+            self._writer.join(max(0.0, self._finish_by - time.monotonic()))
 
     def _commit_together(self, staged: Staged) -> bool:
         started = time.monotonic()
         own = None
         try:
-            own = self._write_shard(staged, self._serialize(staged))
+            own = self._write_shard(staged)
         except StorageError as error:
             self._report_failure(staged, error)
         if not self._world.all_agree(own is not None):
@@ -313,99 +303,37 @@ class Checkpointer:
 
     # Restoring
 
-    def _choose(self) -> tuple[str, str | None, tuple[str, ...]]:
-        """The newest undamaged checkpoint, its manifest, and the newer ones that have a flaw.
-
-        A store that does not answer must not look like one that holds nothing, so this retries for
-        a while, and then the run fails.
-        """
-        deadline = time.monotonic() + _STORE_WAIT_SECONDS
-        pause = 0.2
-        while True:
-            try:
-                return self._look_for_newest()
-            except StorageError as error:
-                if time.monotonic() + pause > deadline:
-                    raise
-                _logger.warning("looking for checkpoints: %s", error)
-            time.sleep(pause)
-            pause = min(2 * pause, 5.0)
-
-    def _look_for_newest(self) -> tuple[str, str | None, tuple[str, ...]]:
-        rejected: list[str] = []
-        for name in (one.name for one in manifests.newest_first(self._storage.list())):
-            text = self._storage.get(f"{name}/{MANIFEST}")
-            flaw = manifests.first_flaw(
-                manifests.read_manifest(text),
-                lambda key, name=name: self._storage.get(f"{name}/{key}"),  # type: ignore[misc]
-            )
-            if flaw is None and text is not None:
-                return name, text.decode(), tuple(rejected)
-            _logger.warning("checkpoint %s is not used: %s", name, flaw)
-            rejected.append(f"{name}: {flaw}")
-        return "", None, tuple(rejected)
-
     def _load(self, directory: str, manifest: Manifest) -> Moment:
-        first, first_tensors = self._read(directory, manifest, 0)
-        own, own_tensors = first, first_tensors
-        if 0 < self._world.rank < manifest.world_size:
-            own, own_tensors = self._read(directory, manifest, self._world.rank)
-        for name, thing in self._things.items():
-            source, tensors = (
-                (first, first_tensors) if _is_replicated(thing) else (own, own_tensors)
-            )
-            if name not in source["things"]:
-                raise CheckpointMismatch(
-                    f"run.resume({name}=...): the checkpoint of step {manifest.step} holds "
-                    f"{', '.join(source['things'])}. Name the same objects as the run before."
-                )
-            thing.load_state_dict(tree.decode(source["things"][name], tensors))
-        if forgotten := first["things"].keys() - self._things.keys():
-            _logger.warning("the checkpoint also holds %s", ", ".join(sorted(forgotten)))
-        if self._world.rank < manifest.world_size:
-            rng.set_state(tree.decode(own["rng"], own_tensors))
-        if self._world.rank == 0:
-            self._reporter.last_and_best.restore(first["standing"])
-            self._reporter.resend(first["samples"])
-        return Moment(first["step"], first["epoch"], first["batches"])
-
-    def _read(
-        self, directory: str, manifest: Manifest, rank: int
-    ) -> tuple[dict[str, Any], tree.Tensors]:
-        from safetensors.torch import load
-
-        files: dict[str, bytes] = {}
-        for shard in manifest.shards:
-            if shard.rank == rank:
-                data = self._storage.get(f"{directory}/{shard.key}")
-                if flaw := manifests.flaw_of(shard, data):
-                    raise StorageError(f"{directory}/{shard.key}: {flaw.value} since it was chosen")
-                files[shard.key] = data or b""
-        document = json.loads(files[f"rank-{rank}.json"])
-        return document, load(files[f"rank-{rank}.safetensors"])
+        rank = self._world.rank
+        own = first = restoring.read_rank(self._storage, directory, manifest, 0)
+        has_own = rank < manifest.world_size
+        if rank > 0 and has_own:
+            own = restoring.read_rank(self._storage, directory, manifest, rank)
+        moment = self._held.load(first, own, has_own)
+        if rank == 0:
+            self._reporter.last_and_best.restore(first.document["standing"])
+            self._reporter.resend(first.document["samples"])
+        return moment
 
     def _report_resumed(
-        self, directory: str, moment: Moment | None, seconds: float, rejected: tuple[str, ...]
+        self, choice: restoring.Choice, moment: Moment | None, seconds: float
     ) -> None:
-        if moment is None and not rejected:
+        if moment is None and not choice.rejected:
             return
         if moment is not None:
-            _logger.info("resumed at step %d from checkpoint %s", moment.step, directory)
-        key = f"{self._environment.manifest_prefix}{directory}/{MANIFEST}"
+            _logger.info("resumed at step %d from checkpoint %s", moment.step, choice.directory)
+        key = f"{self._environment.manifest_prefix}{choice.directory}/{MANIFEST}"
         self._reporter.send(
             Resumed(
                 step=0 if moment is None else moment.step,
                 manifest_key=None if moment is None else key,
                 load_seconds=seconds,
-                rejected=list(rejected)[:100],
+                rejected=list(choice.rejected)[:100],
             )
         )
 
 
-def _is_replicated(thing: Any) -> bool:
-    """Whether data parallelism keeps this state equal on all ranks, so that one copy is enough."""
-    from torch.nn import Module
-    from torch.optim import Optimizer
-    from torch.optim.lr_scheduler import LRScheduler
-
-    return isinstance(thing, Module | Optimizer | LRScheduler)
+def _document(staged: Staged, tensors: Shard) -> bytes:
+    """The state is JSON already; the rest is put around it."""
+    rest = json.dumps({"format": 1, "tensors": tensors.model_dump(), **staged.extras})
+    return f"{rest[:-1]}, {staged.state[1:]}".encode()

@@ -8,13 +8,16 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from drivetrain.errors import StorageError
 from drivetrain_schemas.object_store import failure_of_errno
 
 _WRITE_TRIES = 3
+_PIECE_BYTES = 4 * 1024 * 1024
+
+Piece = bytes | memoryview
 
 
 class DirectoryStorage:
@@ -28,15 +31,25 @@ class DirectoryStorage:
             _make_directories(self._root, Path(self._root.anchor))
 
     def put(self, key: str, data: bytes) -> None:
-        self._write(key, data, replace=True)
+        self._write(key, (data,), replace=True)
+
+    def put_pieces(self, key: str, pieces: Iterable[Piece], size_bytes: int) -> None:
+        self._write(key, pieces, replace=True)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        return self._write(key, data, replace=False)
+        return self._write(key, (data,), replace=False)
 
     def get(self, key: str, max_bytes: int | None = None) -> bytes | None:
         with _as_storage_error(key):
             try:
                 return _read_regular(self._root / key, max_bytes)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def get_pieces(self, key: str) -> Iterator[bytes] | None:
+        with _as_storage_error(key):
+            try:
+                return _read_pieces(key, _open_regular(self._root / key))
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
@@ -61,20 +74,21 @@ class DirectoryStorage:
     def close(self) -> None:
         return None
 
-    def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+    def _write(self, key: str, pieces: Iterable[Piece], *, replace: bool) -> bool:
         with _as_storage_error(key):
             for _ in range(_WRITE_TRIES - 1):
                 # A concurrent deletion may have just removed the directory, which was empty.
                 with contextlib.suppress(FileNotFoundError):
-                    return self._write_once(self._root / key, data, replace=replace)
-            return self._write_once(self._root / key, data, replace=replace)
+                    return self._write_once(self._root / key, pieces, replace=replace)
+            return self._write_once(self._root / key, pieces, replace=replace)
 
-    def _write_once(self, target: Path, data: bytes, *, replace: bool) -> bool:
+    def _write_once(self, target: Path, pieces: Iterable[Piece], *, replace: bool) -> bool:
         _make_directories(target.parent, self._root)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with temporary.open("xb") as file:
-                file.write(data)
+                for piece in pieces:
+                    file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
             if replace:
@@ -88,19 +102,29 @@ class DirectoryStorage:
                 temporary.unlink()
 
 
-def _read_regular(path: Path, max_bytes: int | None) -> bytes:
-    """A pipe would block forever, and a device has no end."""
+def _open_regular(path: Path) -> int:
+    """A descriptor. A pipe would block forever, and a device has no end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise StorageError(f"{path} is not a regular file")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise StorageError(f"{path} is not a regular file")
+    return descriptor
+
+
+def _read_regular(path: Path, max_bytes: int | None) -> bytes:
+    with open(descriptor := _open_regular(path), "rb") as file:
         if max_bytes is None:
             return file.read()
-        data = file.read(max_bytes + 1) if status.st_size <= max_bytes else None
+        data = file.read(max_bytes + 1) if os.fstat(descriptor).st_size <= max_bytes else None
         if data is None or len(data) > max_bytes:
             raise StorageError(f"{path} has more than {max_bytes:,} bytes")
         return data
+
+
+def _read_pieces(key: str, descriptor: int) -> Iterator[bytes]:
+    with open(descriptor, "rb", buffering=0) as file, _as_storage_error(key):
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 def _walk(start: Path) -> Iterator[Path]:

@@ -3,11 +3,12 @@
 A directory without `manifest.json` is an unfinished save and is ignored.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from pydantic import ValidationError
 
+from drivetrain.hashing import Hashed, sha256
 from drivetrain_schemas.checkpoint_names import (
     MANIFEST,
     CheckpointOrder,
@@ -38,10 +39,6 @@ def make_shard(key: str, data: bytes, rank: int) -> Shard:
     return Shard(key=key, size_bytes=len(data), sha256=sha256(data), rank=rank)
 
 
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def read_manifest(data: bytes | None) -> Manifest | None:
     try:
         return None if data is None else Manifest.model_validate_json(data)
@@ -49,18 +46,27 @@ def read_manifest(data: bytes | None) -> Manifest | None:
         return None
 
 
-def flaw_of(shard: Shard, data: bytes | None) -> RejectedReason | None:
-    """Why these bytes do not match that shard; None if they do."""
-    if data is None:
+def flaw_of(shard: Shard, pieces: Iterable[bytes] | None) -> RejectedReason | None:
+    """Why these bytes do not match that shard; None if they do. Reads to the end."""
+    if pieces is None:
         return RejectedReason.SHARD_MISSING
-    if len(data) != shard.size_bytes:
+    return difference(shard, _read_through(pieces))
+
+
+def hash_of(pieces: Iterable[Any]) -> str:
+    return _read_through(pieces).sha256
+
+
+def difference(shard: Shard, hashed: Hashed) -> RejectedReason | None:
+    """Why the bytes that were read do not match that shard; None if they do."""
+    if hashed.num_bytes != shard.size_bytes:
         return RejectedReason.SIZE_DIFFERS
-    if sha256(data) != shard.sha256:
-        return RejectedReason.HASH_DIFFERS
-    return None
+    return RejectedReason.HASH_DIFFERS if hashed.sha256 != shard.sha256 else None
 
 
-def first_flaw(manifest: Manifest | None, read: Callable[[str], bytes | None]) -> str | None:
+def first_flaw(
+    manifest: Manifest | None, read: Callable[[str], Iterable[bytes] | None]
+) -> str | None:
     """Why a checkpoint cannot be used, read shard by shard; None if it is undamaged."""
     if manifest is None:
         return RejectedReason.MANIFEST_UNREADABLE.value
@@ -69,3 +75,10 @@ def first_flaw(manifest: Manifest | None, read: Callable[[str], bytes | None]) -
         if flaw is not None:
             return f"{flaw.value} {shard.key}"
     return None
+
+
+def _read_through(pieces: Iterable[Any]) -> Hashed:
+    hashed = Hashed(pieces)
+    for _ in hashed:
+        continue
+    return hashed

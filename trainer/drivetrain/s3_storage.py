@@ -2,10 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
+from drivetrain.directory_storage import Piece
 from drivetrain.errors import StorageError
 from drivetrain_schemas.object_store import StoreFailure, failure_of_code
+
+_PART_BYTES = 16 * 1024 * 1024  # at least 5 MiB in S3
+_MAX_PARTS = 10_000
 
 
 class S3Storage:
@@ -21,6 +27,29 @@ class S3Storage:
 
     def put(self, key: str, data: bytes) -> None:
         self._call(key, "put_object", Key=self._prefix + key, Body=data)
+
+    def put_pieces(self, key: str, pieces: Iterable[Piece], size_bytes: int) -> None:
+        """In parts where it is large: one request takes at most 5 GiB, and stays in memory.
+
+        What a killed process had uploaded stays until a lifecycle rule of the bucket aborts it.
+        """
+        part_bytes = max(_PART_BYTES, -(-size_bytes // _MAX_PARTS))
+        if size_bytes <= part_bytes:
+            self.put(key, b"".join(pieces))
+            return
+        place: dict[str, Any] = {"Key": self._prefix + key}
+        place["UploadId"] = self._call(key, "create_multipart_upload", **place)["UploadId"]
+        try:
+            parts: list[dict[str, Any]] = []
+            for number, part in enumerate(_in_parts(pieces, part_bytes), start=1):
+                answer = self._call(key, "upload_part", PartNumber=number, Body=part, **place)
+                parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+            done = {"Parts": parts}
+            self._call(key, "complete_multipart_upload", MultipartUpload=done, **place)
+        except BaseException:
+            with suppress(StorageError):
+                self._call(key, "abort_multipart_upload", **place)
+            raise
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         name = self._prefix + key
@@ -43,6 +72,12 @@ class S3Storage:
             raise StorageError(f"{key} has more than {max_bytes:,} bytes")
         return bytes(answer["Body"])
 
+    def get_pieces(self, key: str) -> Iterator[bytes] | None:
+        first = self._get_part(key, 0)
+        if first is None:  # missing, or empty: an empty object has no range
+            return None if self.get(key) is None else iter(())
+        return self._continue(key, first)
+
     def list(self, prefix: str = "") -> list[str]:
         keys: list[str] = []
         page: dict[str, Any] = {}
@@ -61,6 +96,23 @@ class S3Storage:
         if self._client is not None:
             self._loop.run_until_complete(self._client.__aexit__(None, None, None))
         self._loop.close()
+
+    def _continue(self, key: str, part: bytes | None) -> Iterator[bytes]:
+        position = 0
+        while part:
+            yield part
+            position += len(part)
+            part = self._get_part(key, position) if len(part) == _PART_BYTES else None
+
+    def _get_part(self, key: str, start: int) -> bytes | None:
+        answer = self._call(
+            key,
+            "get_object",
+            but=("NoSuchKey", "404", "InvalidRange"),
+            Key=self._prefix + key,
+            Range=f"bytes={start}-{start + _PART_BYTES - 1}",
+        )
+        return None if answer is None else bytes(answer["Body"])
 
     def _call(self, key: str, operation: str, but: tuple[str, ...] = (), **arguments: Any) -> Any:
         """The response; None if it is an error with one of the codes `but`."""
@@ -101,3 +153,15 @@ class S3Storage:
             async with answer["Body"] as stream:
                 answer["Body"] = await stream.read()
         return answer
+
+
+def _in_parts(pieces: Iterable[Piece], part_bytes: int) -> Iterator[bytes]:
+    """The same bytes in parts of this size; the last one is smaller."""
+    part = bytearray()
+    for piece in pieces:
+        part += piece
+        while len(part) >= part_bytes:
+            yield bytes(part[:part_bytes])
+            del part[:part_bytes]
+    if part:
+        yield bytes(part)

@@ -9,11 +9,12 @@ call raises, so that a directory which was moved away is never taken for an empt
 """
 
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from drivetrain.directory_storage import DirectoryStorage
+from drivetrain.directory_storage import DirectoryStorage, Piece
 from drivetrain.errors import StorageError
 from drivetrain.s3_storage import S3Storage
 from drivetrain_schemas.object_store import (
@@ -29,12 +30,15 @@ _TRUSTED_SECONDS = 10.0
 class Storage(Protocol):
     """Bytes by key. `get` finds None where nothing is, `put_if_absent` False where something is.
 
-    `get` reads regular files only, and fails for more than `max_bytes`.
+    `get` reads regular files only, and fails for more than `max_bytes`. What is large is written
+    and read in pieces, of which few are in memory; those to write may be iterated again.
     """
 
     def put(self, key: str, data: bytes) -> None: ...
+    def put_pieces(self, key: str, pieces: Iterable[Piece], size_bytes: int) -> None: ...
     def put_if_absent(self, key: str, data: bytes) -> bool: ...
     def get(self, key: str, max_bytes: int | None = None) -> bytes | None: ...
+    def get_pieces(self, key: str) -> Iterator[bytes] | None: ...
     def list(self, prefix: str = "") -> list[str]: ...
     def delete(self, key: str) -> None: ...
 
@@ -91,6 +95,10 @@ class MarkedStorage:
         self._check()
         self._inner.put(self._prefix + key, data)
 
+    def put_pieces(self, key: str, pieces: Iterable[Piece], size_bytes: int) -> None:
+        self._check()
+        self._inner.put_pieces(self._prefix + key, pieces, size_bytes)
+
     def put_if_absent(self, key: str, data: bytes) -> bool:
         self._check()
         return self._inner.put_if_absent(self._prefix + key, data)
@@ -101,6 +109,13 @@ class MarkedStorage:
         if data is None:
             self._check(is_absent=True)
         return data
+
+    def get_pieces(self, key: str) -> Iterator[bytes] | None:
+        self._check()
+        pieces = self._inner.get_pieces(self._prefix + key)
+        if pieces is None:
+            self._check(is_absent=True)
+        return pieces
 
     def list(self, prefix: str = "") -> list[str]:
         self._check()

@@ -32,7 +32,6 @@ _PRELOADED = (
     "torch.optim.lr_scheduler",
     "torch.utils.data",
     "torch.utils.data.distributed",
-    "safetensors.torch",
     "numpy",
     "aiokafka",
     "drivetrain.training",

@@ -21,9 +21,10 @@ from drivetrain import environment as environments
 from drivetrain import hyperparameters as hyper
 from drivetrain import preparation, results, rng, signals
 from drivetrain.agreement import Wish, next_multiple, steps_between_looks
-from drivetrain.checkpointing import Checkpointer, Moment
+from drivetrain.checkpointing import Checkpointer
 from drivetrain.environment import Environment
 from drivetrain.errors import EXIT_INTERRUPTED, DrivetrainError, Interrupted
+from drivetrain.held_state import Moment
 from drivetrain.loading import BatchSource
 from drivetrain.messages import StepProgress
 from drivetrain.parallel import Accumulation, World
@@ -310,6 +311,7 @@ class Run(AbstractContextManager["Run"]):
         self._checkpointer.failed_save_anywhere = agreed.failed_save
         if agreed.stop:
             raise Interrupted(self._stop_reason or "stopped with another rank", self.step)
+        self._checkpointer.check_once()
         if self.step == self._next_save_step and self._policy.every_steps:
             self._next_save_step = next_multiple(self.step, self._policy.every_steps)
             self._save_is_due = True

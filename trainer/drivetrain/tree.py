@@ -2,7 +2,8 @@
 
 Input: nested dicts, lists, tuples and scalars with tensors and arrays as leaves. Output: a JSON
 tree in which every tensor is named by its path (`model.conv.weight`), and the tensors by these
-names. A value that cannot be written in this form is refused with its path.
+names: not copies, but the memory of the state itself. A value that cannot be written in this form
+is refused with its path.
 """
 
 import base64
@@ -12,15 +13,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import NotStorable
+from drivetrain.tensor_files import Tensors, dtype_name
 
 if TYPE_CHECKING:
+    import numpy
     import torch
-
-Tensors = dict[str, "torch.Tensor"]
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:
-    """The JSON tree of `value`; copies of its tensors are added to `tensors`."""
+    """The JSON tree of `value`; its tensors are added to `tensors`.
+
+    Raises NotStorable, and ValueError for a lazy module that has not seen a batch yet.
+    """
     if value is None or isinstance(value, bool | str):
         return value
     if type(value) is int:
@@ -36,6 +40,16 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
     if type(value) is tuple:
         return {"$tuple": [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]}
     return _encode_leaf(value, path, tensors)
+
+
+def copied(tensors: Tensors) -> Tensors:
+    """Copies on the CPU, so that training may change the originals."""
+    import torch
+
+    return {
+        name: tensor.to("cpu", copy=True, memory_format=torch.contiguous_format).contiguous()
+        for name, tensor in tensors.items()
+    }
 
 
 def decode(tree: Any, tensors: Tensors) -> Any:
@@ -74,27 +88,53 @@ def _encode_leaf(value: Any, path: str, tensors: Tensors) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
-        if value.layout != torch.strided or value.is_complex():
-            raise _refusal(value, path)
+        if flaw := _flaw_of(value):
+            raise NotStorable(f"{path}: {flaw}")
         return {"$tensor": _keep(value, path, tensors)}
-    if isinstance(value, numpy.ndarray) and value.dtype.kind in "biuf":
-        return {"$array": _keep(torch.from_numpy(value.copy()), path, tensors)}
-    if isinstance(value, numpy.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, numpy.ndarray) and _is_numeric(value.dtype):
+        # Torch wants writable memory without negative strides.
+        is_usable = value.flags.c_contiguous and value.flags.writeable
+        array = torch.from_numpy(value if is_usable else value.copy())
+        return {"$array": _keep(array, path, tensors)}
+    if isinstance(value, numpy.generic) and _is_numeric(value.dtype):
         array = torch.from_numpy(numpy.asarray(value).reshape(1).copy())
         return {"$scalar": _keep(array, path, tensors)}
     raise _refusal(value, path)
 
 
-def _keep(tensor: "torch.Tensor", path: str, tensors: Tensors) -> str:
-    """Stage a copy, so that training may change the original while the copy is written."""
-    import torch
+def _is_numeric(dtype: "numpy.dtype[Any]") -> bool:
+    return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
 
+
+def _flaw_of(tensor: "torch.Tensor") -> str | None:
+    """Why this tensor cannot be stored, with the fix; None if it can."""
+    kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    if type(tensor).__name__ == "DTensor":
+        return (
+            "it is a DTensor, whose parts are on several ranks (FSDP2, tensor parallelism). "
+            "Checkpoints cannot hold these yet: train with run.parallel(model), which uses DDP, or "
+            "leave it out of run.resume(...) and save it with torch.distributed.checkpoint."
+        )
+    if hasattr(type(tensor), "__tensor_flatten__"):
+        return f"a checkpoint cannot hold a {kind}. Keep its plain tensors in the state."
+    if tensor.is_meta:
+        return "it is on the meta device and has no values: give it values before run.resume(...)"
+    if str(tensor.layout) != "torch.strided":
+        return f"a checkpoint cannot hold a {kind} of {tensor.layout}. Store tensor.to_dense()."
+    if dtype_name(tensor.dtype) is None:
+        return (
+            f"a checkpoint cannot hold a {kind} of {tensor.dtype}. Store tensor.view(torch.uint8), "
+            "its bytes, in state_dict and view them as this type in load_state_dict."
+        )
+    return None
+
+
+def _keep(tensor: "torch.Tensor", path: str, tensors: Tensors) -> str:
     name, number = path, 1
     while name in tensors:
         number += 1
         name = f"{path}#{number}"
-    staged = tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-    tensors[name] = staged.contiguous()
+    tensors[name] = tensor.detach().resolve_neg()
     return name
 
 

@@ -14,6 +14,16 @@ JOB = job_id_for("default", "test")
 DATA = {"rank-0.safetensors": b"weights", "rank-0.json": b"{}"}
 
 
+def read(files):
+    """A reader of these files, in two pieces each."""
+
+    def pieces_of(key):
+        data = files[key]
+        return None if data is None else [data[:3], data[3:]]
+
+    return pieces_of
+
+
 def make_manifest() -> Manifest:
     return Manifest(
         job_id=JOB,
@@ -48,7 +58,7 @@ def test_a_save_without_a_manifest_does_not_count() -> None:
 
 
 def test_a_valid_checkpoint_has_no_flaw() -> None:
-    assert manifests.first_flaw(make_manifest(), DATA.get) is None
+    assert manifests.first_flaw(make_manifest(), read(DATA)) is None
 
 
 @pytest.mark.parametrize(
@@ -62,12 +72,12 @@ def test_a_valid_checkpoint_has_no_flaw() -> None:
     ],
 )
 def test_the_first_flaw_is_named(changed, want) -> None:
-    assert manifests.first_flaw(make_manifest(), (DATA | changed).get) == want
+    assert manifests.first_flaw(make_manifest(), read(DATA | changed)) == want
 
 
 @pytest.mark.parametrize("text", [None, b"", b"{}", b"\xff"])
 def test_an_invalid_manifest_is_unreadable(text) -> None:
-    assert manifests.first_flaw(manifests.read_manifest(text), DATA.get) == "manifest_unreadable"
+    assert manifests.first_flaw(manifests.read_manifest(text), read(DATA)) == "manifest_unreadable"
 
 
 def test_a_shard_is_checked_by_size_and_hash() -> None:

@@ -1,0 +1,110 @@
+"""What checkpoints hold of one rank: the named objects, random numbers, the position in the data.
+
+Output: a JSON tree, and tensors that are the memory of the objects themselves. Input, on a resume:
+the same, as it was stored. Data parallelism keeps modules, optimizers and schedules equal on all
+ranks, so they are stored by rank 0 alone.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from drivetrain import rng, tree
+from drivetrain.errors import CheckpointMismatch
+from drivetrain.parallel import unwrap
+from drivetrain.tensor_files import Tensors
+
+_logger = logging.getLogger("drivetrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The progress of a run: steps done, the current pass, batches of that pass consumed."""
+
+    step: int = 0
+    epoch: int = 0
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What one rank has stored: its document, and its tensors by name."""
+
+    document: dict[str, Any]
+    tensors: Tensors
+
+
+class HeldState:
+    """The objects that one rank's checkpoints hold, by name."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._things: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._things)
+
+    def hold(self, things: Mapping[str, Any]) -> None:
+        """Add these. Raises NotStorable for state that cannot be stored."""
+        for name, thing in things.items():
+            if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
+                raise TypeError(f"{name}: it has no state_dict and load_state_dict")
+            thing = unwrap(thing)
+            _refuse_unstorable(name, thing)
+            self._things[name] = thing
+
+    def check(self) -> None:
+        """Refuse now what a save would refuse later. Copies nothing."""
+        for name, thing in self._things.items():
+            _refuse_unstorable(name, thing)
+
+    def encode(self, moment: Moment) -> tuple[dict[str, Any], Tensors]:
+        tensors: Tensors = {}
+        state = {
+            "step": moment.step,
+            "epoch": moment.epoch,
+            "batches": moment.batches,
+            "rng": tree.encode(rng.get_state(), "rng", tensors),
+            "things": {
+                name: tree.encode(thing.state_dict(), name, tensors)
+                for name, thing in self._things.items()
+                if self._rank == 0 or not is_replicated(thing)
+            },
+        }
+        return state, tensors
+
+    def load(self, first: Stored, own: Stored, has_own: bool) -> Moment:
+        """Restore everything from what rank 0 and this rank have stored.
+
+        `has_own`: false for a rank that the stored run did not have; its random numbers stay.
+        """
+        for name, thing in self._things.items():
+            source = first if is_replicated(thing) else own
+            stored = source.document["things"]
+            if name not in stored:
+                raise CheckpointMismatch(
+                    f"run.resume({name}=...): the checkpoint of step {source.document['step']} "
+                    f"holds {', '.join(stored)}. Name the same objects as the run before."
+                )
+            thing.load_state_dict(tree.decode(stored[name], source.tensors))
+        if forgotten := first.document["things"].keys() - self._things.keys():
+            _logger.warning("the checkpoint also holds %s", ", ".join(sorted(forgotten)))
+        if has_own:
+            rng.set_state(tree.decode(own.document["rng"], own.tensors))
+        return Moment(*(first.document[name] for name in ("step", "epoch", "batches")))
+
+
+def _refuse_unstorable(name: str, thing: Any) -> None:
+    with suppress(ValueError):  # lazy modules have no shapes before their first batch
+        tree.encode(thing.state_dict(), name, {})
+
+
+def is_replicated(thing: Any) -> bool:
+    """Whether data parallelism keeps this state equal on all ranks, so that one copy is enough."""
+    from torch.nn import Module
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
+    return isinstance(thing, Module | Optimizer | LRScheduler)

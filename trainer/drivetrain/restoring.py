@@ -1,0 +1,84 @@
+"""Which checkpoint a run resumes from, and what each rank reads of it.
+
+The newest one whose every byte verifies is chosen, by rank 0. Shards are read in pieces that are
+hashed as they pass, and each tensor is filled in place.
+"""
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+
+from drivetrain import manifests, tensor_files
+from drivetrain.errors import StorageError
+from drivetrain.hashing import Hashed
+from drivetrain.held_state import Stored
+from drivetrain.storage import Storage
+from drivetrain_schemas.checkpoint_names import MANIFEST
+from drivetrain_schemas.checkpoints import Manifest
+
+_STORE_WAIT_SECONDS = 60.0
+_logger = logging.getLogger("drivetrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The directory and manifest to resume from, or none; `rejected`: newer ones with a flaw."""
+
+    directory: str
+    manifest: Manifest | None
+    rejected: tuple[str, ...]
+
+
+def choose(storage: Storage) -> Choice:
+    """The newest undamaged checkpoint.
+
+    A store that does not answer must not look like one that holds nothing, so this retries for
+    a while, and then the run fails.
+    """
+    deadline = time.monotonic() + _STORE_WAIT_SECONDS
+    pause = 0.2
+    while True:
+        try:
+            return _look_for_newest(storage)
+        except StorageError as error:
+            if time.monotonic() + pause > deadline:
+                raise
+            _logger.warning("looking for checkpoints: %s", error)
+        time.sleep(pause)
+        pause = min(2 * pause, 5.0)
+
+
+def _look_for_newest(storage: Storage) -> Choice:
+    rejected: list[str] = []
+    for name in (one.name for one in manifests.newest_first(storage.list())):
+        manifest = manifests.read_manifest(storage.get(f"{name}/{MANIFEST}"))
+        flaw = manifests.first_flaw(
+            manifest,
+            lambda key, name=name: storage.get_pieces(f"{name}/{key}"),  # type: ignore[misc]
+        )
+        if flaw is None:
+            return Choice(name, manifest, tuple(rejected))
+        _logger.warning("checkpoint %s is not used: %s", name, flaw)
+        rejected.append(f"{name}: {flaw}")
+    return Choice("", None, tuple(rejected))
+
+
+def read_rank(storage: Storage, directory: str, manifest: Manifest, rank: int) -> Stored:
+    """What this rank has stored. Raises StorageError if it changed since it was chosen."""
+    shards = {shard.key: shard for shard in manifest.shards if shard.rank == rank}
+    document = b""
+    tensors: tensor_files.Tensors = {}
+    for key, shard in shards.items():
+        place = f"{directory}/{key}"
+        pieces = storage.get_pieces(place)
+        if pieces is None:
+            raise StorageError(f"{place}: it is missing since it was chosen")
+        hashed = Hashed(pieces)
+        if key.endswith(".safetensors"):
+            tensors = tensor_files.read(hashed)
+        else:
+            document = b"".join(hashed)
+        if flaw := manifests.difference(shard, hashed):
+            raise StorageError(f"{place}: {flaw.value} since it was chosen")
+    return Stored(json.loads(document), tensors)
