@@ -151,7 +151,7 @@ class Live:
                 self._cursor = head
             while self._cursor < head:
                 rows = await queries.timeline.after_cursor(
-                    connection, self._cursor, head, None, PAGE_ROWS
+                    connection, self._cursor, head, PAGE_ROWS
                 )
                 for row in rows:
                     self._hand_out(timeline_message(row))
@@ -197,10 +197,7 @@ async def messages(
     elif resume is not None:
         cursor = resume[1]
         while cursor < caught_up:
-            async with platform.database.connection() as connection:
-                rows = await queries.timeline.after_cursor(
-                    connection, cursor, caught_up, listener.job_id, PAGE_ROWS
-                )
+            rows = await _missed(platform, listener.job_id, cursor, caught_up)
             for row in rows:
                 yield timeline_message(row)
             cursor = rows[-1]["cursor"] if len(rows) == PAGE_ROWS else caught_up
@@ -209,6 +206,17 @@ async def messages(
         if message is None or (listener.is_dropped and listener.queue.empty()):
             return
         yield message
+
+
+async def _missed(
+    platform: Platform, job_id: str | None, cursor: int, until: int
+) -> list[dict[str, Any]]:
+    """The next page of rows after `cursor`, of one job or of all."""
+    timeline = queries.timeline
+    async with platform.database.connection() as connection:
+        if job_id is None:
+            return await timeline.after_cursor(connection, cursor, until, PAGE_ROWS)
+        return await timeline.of_job_after_cursor(connection, job_id, cursor, until, PAGE_ROWS)
 
 
 def reset_message(generation: str, cursor: int, job_id: str | None) -> Message:

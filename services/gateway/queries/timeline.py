@@ -5,6 +5,7 @@ from typing import Literal
 from services.gateway.queries.rows import Connection, Moment, Row, as_rows
 
 Subject = Literal["job_id", "study_id"]
+_STREAMED = "cursor, type, event_id, tenant_id, job_id, study_id, node_id, occurred_at, payload"
 # As in the predicate of the index made for it.
 _NOTABLE = "and type not in ('checkpoint.committed', 'checkpoint.deleted')"
 
@@ -15,20 +16,32 @@ async def head(connection: Connection) -> tuple[str, int]:
     return ("", 0) if row is None else (row["generation"], row["last_cursor"])
 
 
-async def after_cursor(
-    connection: Connection, cursor: int, until: int, job_id: str | None, limit: int
-) -> list[Row]:
+async def after_cursor(connection: Connection, cursor: int, until: int, limit: int) -> list[Row]:
     """Rows after `cursor` up to `until`, in the order of their commits."""
     rows = await connection.fetch(
-        """
-        select cursor, type, event_id, tenant_id, job_id, study_id, node_id, occurred_at, payload
-        from timeline
-        where cursor > $1 and cursor <= $2 and ($3::text is null or job_id = $3)
-        order by cursor limit $4
+        f"""
+        select {_STREAMED} from timeline
+        where cursor > $1 and cursor <= $2 order by cursor limit $3
         """,
         cursor,
         until,
+        limit,
+    )
+    return as_rows(rows)
+
+
+async def of_job_after_cursor(
+    connection: Connection, job_id: str, cursor: int, until: int, limit: int
+) -> list[Row]:
+    """The same of one job. Reads that job's events only, however old `cursor` is."""
+    rows = await connection.fetch(
+        f"""
+        with of_job as materialized (select {_STREAMED} from timeline where job_id = $1)
+        select * from of_job where cursor > $2 and cursor <= $3 order by cursor limit $4
+        """,
         job_id,
+        cursor,
+        until,
         limit,
     )
     return as_rows(rows)

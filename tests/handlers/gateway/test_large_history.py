@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from asyncpg.pool import PoolConnectionProxy
 
+from services.gateway.queries import timeline
 from services.gateway.rest.positions import position_text
 from services.runtime.database import Database
 from services.runtime.transaction import Origin
@@ -170,6 +171,17 @@ async def test_no_statement_reads_the_history(
     assert len(statements) >= 1
     for statement, rows in (await visits(server, statements)).items():
         assert rows <= MAX_ROWS_VISITED, statement
+
+
+async def test_a_job_is_followed_from_long_ago_by_its_own_events(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recorded(monkeypatch) as statements:
+        async with server.platform.database.connection() as connection:
+            rows = await timeline.of_job_after_cursor(connection, JOB_ID, 0, NUM_JOBS * 5 + 4, 500)
+    assert [row["cursor"] for row in rows] == list(range(NUM_JOBS * 5, NUM_JOBS * 5 + 5))
+    (visited,) = (await visits(server, statements)).values()
+    assert visited <= 2 * len(rows)
 
 
 @pytest.mark.parametrize("at", ["2026-05-19T21:00:00+00:00", "2026-01-02T02:00:00+00:00"])
