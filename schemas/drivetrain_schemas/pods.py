@@ -4,6 +4,7 @@ They are in the pod's directory, never on a topic. `PodExit` alone says how a po
 """
 
 import hashlib
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from drivetrain_schemas.base import UtcTime, Value
 from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
 from drivetrain_schemas.jobs import JobSpec, Result
 from drivetrain_schemas.text import AS_PRINTED
-from drivetrain_schemas.units import Attempt, Fence, Rank, Seconds
+from drivetrain_schemas.units import Attempt, Fence, Rank, Seconds, Step
 
 # The environment variable that identifies every process of a pod, in /proc/PID/environ.
 MARKER = "DRIVETRAIN_POD_MARKER"
@@ -98,6 +99,28 @@ class RankExit(Value):
     signal: Annotated[int, Field(ge=1, le=127)] | None = None
 
 
+class FailureKind(StrEnum):
+    """What kind of failure it was, as far as the rank's output tells."""
+
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    EXCEPTION = "exception"
+    OUTSIDE = "outside"  # an exception that names a network, a store or a device
+    OUT_OF_MEMORY = "out_of_memory"
+    INVALID = "invalid"  # the program cannot run as it is: a retry cannot help
+
+
+class Failure(Value):
+    """The failure of the first rank that failed; `PodExit.detail` describes it.
+
+    `step`: the last that the run reported. `has_saved`: this run wrote a checkpoint.
+    """
+
+    kind: FailureKind
+    step: Step | None = None
+    has_saved: bool = False
+
+
 class PodExit(Value):
     """`exit.json`, renamed into place after the last descendant has ended."""
 
@@ -108,4 +131,5 @@ class PodExit(Value):
     detail: Annotated[str, StringConstraints(max_length=4096), AS_PRINTED] = ""
     last_log: Annotated[str, StringConstraints(max_length=8192), AS_PRINTED] = ""
     result: Result | None = None
+    failure: Failure | None = None
     ended_at: UtcTime

@@ -79,12 +79,16 @@ class RunSucceeded(_OfRun):
 
 @event("run.failed", topic=EVENTS_JOBS, producer="scheduler")
 class RunFailed(_OfRun):
-    """A rank ended with another code or by a signal; `last_log` is the end of its output."""
+    """A rank ended with another code or by a signal; `last_log` is the end of its output.
+
+    `detail` is the exception, the signal with the last frame, or whatever else tells the cause.
+    """
 
     exit_code: int | None = None
     signal: int | None = None
     rank: int | None = None
     last_log: Annotated[str, StringConstraints(max_length=8192), AS_PRINTED]
+    detail: Annotated[str, StringConstraints(max_length=1000), AS_PRINTED] | None = None
     ended_at: UtcTime
 
 

@@ -133,4 +133,5 @@ def _exit(end: PodExit) -> Exit:
         rank=end.first_failed_rank,
         detail=end.detail,
         last_log=end.last_log,
+        failure=end.failure,
     )

@@ -315,6 +315,7 @@ async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
                 signal=cause.exit.signal,
                 rank=cause.exit.rank,
                 last_log=cause.exit.last_log,
+                detail=explain(outcome),
             )
         case _:
             raise ForbiddenMove(f"a run cannot end {outcome.state}")
@@ -385,7 +386,7 @@ async def _emit_finished(
             event = JobFailed(
                 job_id=job_id,
                 attempts=job.num_runs,
-                detail=explain(ending.outcome) if ending else "",
+                detail=_explain_end(ending) if ending else "",
                 finished_at=finished_at,
                 trial=trial,
             )
@@ -409,6 +410,12 @@ def explain(outcome: Outcome) -> str:
         return end.detail[:MAX_DETAIL]
     how = f"by signal {end.signal}" if end.signal else f"with code {end.exit_code}"
     return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
+
+
+def _explain_end(ending: Ending) -> str:
+    """Why the job failed, and why a retry that was left is not used."""
+    why_not = after(ending.outcome, ending.live.job.tries).why_not
+    return explain(ending.outcome) + (f" (not tried again: {why_not})" if why_not else "")
 
 
 def identity(run: RunRow) -> dict[str, Any]:

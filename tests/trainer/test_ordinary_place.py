@@ -29,6 +29,15 @@ COMMANDS = {
     "a raising script": ["raising.py"],
     "a syntax error": ["invalid.py"],
     "an interrupt": ["interrupted.py"],
+    "a segmentation fault": ["faulty.py"],
+}
+REASONS = {
+    "a module that is not there": "No module named not_there",
+    "a script that is not there": "can't open file",
+    "a raising script": "ValueError: the loss is not finite",
+    "a syntax error": "SyntaxError: '(' was never closed",
+    "an interrupt": "was killed by signal 2 (SIGINT)",
+    "a segmentation fault": "was killed by signal 11 (SIGSEGV) in crash (faulty.py:5)",
 }
 PLACES = ("cold", "warm")
 
@@ -38,6 +47,7 @@ class Ran:
     status: int
     output: str
     seen: Mapping[str, Any]
+    detail: str = ""
 
 
 def variables_of(directory: Path) -> dict[str, str]:
@@ -77,8 +87,10 @@ def packed(files: Path, path: Path) -> dict[str, str]:
     return {"uri": path.as_uri(), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def without_directory(output: str) -> str:
-    """The job's files are in another directory than the plain script."""
+def comparable(output: str) -> str:
+    """The job's files are in another directory; faulthandler shows addresses, and our frames."""
+    if "Fatal Python error" in output:
+        output = output.partition("\n\n")[0]
     return re.sub(r"(?:/[\w.-]+)*/(?=\w+\.py|pkg)", "<code>/", output)
 
 
@@ -114,9 +126,10 @@ def runs(
             for number, (name, arguments) in enumerate(COMMANDS.items())
         }
         for key, (pod, directory) in pods.items():
-            (end,) = pod.wait_for_exit().ranks
-            status = -end.signal if end.signal else end.exit_code
-            found[key] = Ran(status, pod.log, seen_in(directory / "seen0"))
+            end = pod.wait_for_exit()
+            (rank,) = end.ranks
+            status = -rank.signal if rank.signal else rank.exit_code
+            found[key] = Ran(status, pod.log, seen_in(directory / "seen0"), end.detail)
         yield found
     finally:
         for pod, _ in pods.values():
@@ -132,7 +145,15 @@ def test_a_command_ends_and_prints_as_with_plain_python(
 ) -> None:
     plain, ran = runs["plain", name], runs[place, name]
     assert ran.status == plain.status
-    assert without_directory(ran.output) == without_directory(plain.output)
+    assert comparable(ran.output) == comparable(plain.output)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", REASONS)
+def test_the_cause_of_a_failure_is_the_pods_reason(
+    runs: dict[tuple[str, str], Ran], name: str, place: str
+) -> None:
+    assert REASONS[name] in runs[place, name].detail
 
 
 @pytest.mark.parametrize("place", PLACES)

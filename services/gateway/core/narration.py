@@ -114,6 +114,12 @@ def _run_succeeded(p: Fields) -> Sentence:
 
 
 def _run_failed(p: Fields) -> Sentence:
+    text = f"Attempt {p['attempt']} failed: {p.get('detail') or _how_ended(p)}"
+    return Sentence(text, Tone.BAD, p.get("last_log", "").strip())
+
+
+def _how_ended(p: Fields) -> str:
+    """For events from before the field `detail`."""
     who = f"rank {p['rank']}" if p.get("rank") is not None else "a rank"
     if p.get("signal") is not None:
         how = f"was killed by {_signal_name(p['signal'])}"
@@ -121,9 +127,7 @@ def _run_failed(p: Fields) -> Sentence:
         how = f"ended with exit code {p['exit_code']}"
     else:
         how = "ended without success"
-    return Sentence(
-        f"Attempt {p['attempt']} failed: {who} {how}", Tone.BAD, p.get("last_log", "").strip()
-    )
+    return f"{who} {how}"
 
 
 def _run_lost(p: Fields) -> Sentence:

@@ -61,7 +61,7 @@ RUNS = Noun(
         runs.RunSuspected: _moves_to("suspect"),
         runs.RunHeard: _moves_to("running"),
         runs.RunSucceeded: _moves_to("succeeded", "ended_at"),
-        runs.RunFailed: _moves_to("failed", "ended_at", "exit_code", "signal", "rank"),
+        runs.RunFailed: _moves_to("failed", "ended_at", "exit_code", "signal", "rank", "detail"),
         runs.RunLost: _moves_to("lost", "ended_at", "detail"),
         runs.RunCancelled: _moves_to("cancelled", "ended_at"),
         runs.RunInterrupted: _moves_to("interrupted", "ended_at"),

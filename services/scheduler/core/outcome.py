@@ -8,6 +8,7 @@ the cause, then the first pod that failed or was lost; else the run stopped at a
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from drivetrain_schemas.pods import Failure
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.pods import PodView, RunView
 
@@ -21,6 +22,10 @@ class Outcome:
     state: RunState
     cause: PodView | None = None
     is_asked: bool = False
+
+    @property
+    def failure(self) -> Failure | None:
+        return None if self.cause is None or self.cause.exit is None else self.cause.exit.failure
 
 
 def conclude(run: RunView) -> Outcome:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from drivetrain_schemas.pods import Failure
 from drivetrain_schemas.runs import RunState
 
 
@@ -39,6 +40,7 @@ class Exit:
     rank: int | None = None
     detail: str = ""
     last_log: str = ""
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,25 +3,36 @@
 A failed or lost run uses one retry, and each wait is twice the last one, up to the job's limit. An
 interrupted run uses none: requested by the platform, it returns to the queue immediately; a program
 that interrupts itself backs off as well, and counts as failed after `MAX_SELF_INTERRUPTIONS`.
+
+What cannot pass is not tried again: a program that cannot run as it is, and an exception that ended
+two runs in a row at the same step while the second one wrote no checkpoint.
 """
 
+import re
 from dataclasses import dataclass, replace
 
+from drivetrain_schemas.pods import FailureKind
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.outcome import Outcome
 
 MAX_SELF_INTERRUPTIONS = 20
+_REPEATABLE = (FailureKind.EXCEPTION, FailureKind.OUT_OF_MEMORY)
+_RANK = re.compile(r"^rank \d+: ")
 
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """The retries that the job may use, and those it has used."""
+    """The retries that the job may use, and those it has used.
+
+    `last_failure` identifies the last run's exception and its step; empty where it had none.
+    """
 
     limit: int
     backoff_seconds: float
     backoff_limit_seconds: float
     num_failures: int = 0
     num_self_interruptions: int = 0
+    last_failure: str = ""
 
     @property
     def num_left(self) -> int:
@@ -30,10 +41,11 @@ class Tries:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """`backoff_seconds` None: there is no further run."""
+    """`backoff_seconds` None: there is no further run; `why_not`, where retries were left."""
 
     tries: Tries
     backoff_seconds: float | None
+    why_not: str = ""
 
 
 def after(outcome: Outcome, tries: Tries) -> Next:
@@ -46,8 +58,33 @@ def after(outcome: Outcome, tries: Tries) -> Next:
             return Next(used, _backoff(used, used.num_self_interruptions))
     if tries.num_left == 0:
         return Next(tries, None)
-    used = replace(tries, num_failures=tries.num_failures + 1)
+    if why_not := _why_hopeless(outcome, tries):
+        return Next(tries, None, why_not)
+    used = replace(tries, num_failures=tries.num_failures + 1, last_failure=_identify(outcome))
     return Next(used, _backoff(used, used.num_failures))
+
+
+def _why_hopeless(outcome: Outcome, tries: Tries) -> str:
+    failure = outcome.failure
+    if failure is None:
+        return ""
+    if failure.kind is FailureKind.INVALID:
+        return "a retry cannot help"
+    identity = _identify(outcome)
+    if identity and identity == tries.last_failure and not failure.has_saved:
+        where = "" if failure.step is None else f" at step {failure.step}"
+        return f"it ended two runs in a row{where}, without a new checkpoint"
+    return ""
+
+
+def _identify(outcome: Outcome) -> str:
+    failure = outcome.failure
+    if failure is None or failure.kind not in _REPEATABLE:
+        return ""
+    assert outcome.cause is not None
+    assert outcome.cause.exit is not None
+    # Whichever rank was the first: all of them run the same program.
+    return f"{failure.step} {_RANK.sub('', outcome.cause.exit.detail)}"
 
 
 def _backoff(tries: Tries, number: int) -> float:

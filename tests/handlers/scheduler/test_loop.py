@@ -67,6 +67,25 @@ async def test_a_gang_is_one_pod_per_node_and_starts_when_all_are_seen(world: Wo
     assert (await world.job(JOB)).state is JobState.RUNNING
 
 
+async def test_a_repeated_exception_and_a_broken_program_are_not_tried_again(world: World):
+    for request_id, kind, num_runs in (("repeats", "exception", 2), ("broken", "invalid", 1)):
+        job_id = job_id_for("default", request_id)
+        await start(world, request_id=request_id, retries={"limit": 9, "backoff_seconds": 0})
+        failure = {"failure": {"kind": kind, "step": 7}, "detail": f"{kind}: it failed"}
+        for attempt in range(1, num_runs + 1):
+            world.launcher.end(pod_id_for(job_id, attempt, 0), "failed", **failure)
+            await world.rounds()
+
+        sent = await world.emitted()
+        assert [payload.kind.type for payload in sent if "job." in payload.kind.type] == [
+            *["job.retrying"] * (num_runs - 1),
+            "job.failed",
+        ]
+        failed = next(payload for payload in sent if payload.kind.type == "run.failed")
+        assert failed.detail == f"{kind}: it failed"
+        assert sent[-1].detail.startswith(f"{kind}: it failed (not tried again: ")
+
+
 async def test_a_failed_run_is_retried_with_a_higher_fence_until_no_retry_is_left(world: World):
     await start(world, **AT_ONCE)
     world.launcher.end(POD, "failed", last_log="boom")

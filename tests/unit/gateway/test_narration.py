@@ -43,3 +43,10 @@ def test_a_day_of_events_as_sentences() -> None:
     )
     assert sentences["allocation.granted"].text == "Holds 1 slot: node-1 slot 0"
     assert sentences["job.succeeded"].tone is Tone.GOOD
+
+
+def test_a_failure_is_told_by_its_cause() -> None:
+    record = json.loads((GOLDEN / "run.failed.v1.json").read_text())
+    assert narrate("run.failed", record["value"]).text == (
+        "Attempt 2 failed: RuntimeError: out of memory"
+    )

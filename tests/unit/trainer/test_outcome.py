@@ -2,7 +2,8 @@
 
 import pytest
 
-from drivetrain.pod.outcome import Outcome, decide, rank_exit
+from drivetrain.pod.failures import describe
+from drivetrain.pod.outcome import Outcome, decide, first_failed, rank_exit
 from drivetrain_schemas.pods import RankExit
 
 
@@ -40,7 +41,9 @@ def ended(rank: int, exit_code: int | None = None, signal: int | None = None) ->
     ],
 )
 def test_outcome(ends, has_notice, want) -> None:
-    assert decide(ends, 2, has_notice) == want
+    failed = first_failed(ends)
+    reason = "" if failed is None else describe(failed)
+    assert decide(ends, 2, has_notice, reason) == want
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ program ends then does not matter. Otherwise the first rank that failed is the c
 others fail in consequence.
 """
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -40,23 +39,17 @@ def has_failed(end: RankExit) -> bool:
     return end.exit_code not in (0, EXIT_INTERRUPTED)
 
 
-def decide(ends: Sequence[RankExit], world_size: int, has_notice: bool) -> Outcome:
-    """`ends` in the order in which the ranks ended; `world_size` counts this pod's ranks only."""
-    if len(ends) == world_size and all(end.exit_code == 0 for end in ends):
+def first_failed(ends: Sequence[RankExit]) -> RankExit | None:
+    return next((end for end in ends if has_failed(end)), None)
+
+
+def decide(ends: Sequence[RankExit], num_ranks: int, has_notice: bool, reason: str) -> Outcome:
+    """`ends` in the order in which the ranks ended; `reason` explains the first that failed."""
+    if len(ends) == num_ranks and all(end.exit_code == 0 for end in ends):
         return Outcome("succeeded")
-    failed = next((end for end in ends if has_failed(end)), None)
+    failed = first_failed(ends)
     if has_notice:
-        return Outcome("interrupted", detail="" if failed is None else describe(failed))
+        return Outcome("interrupted", detail="" if failed is None else reason)
     if failed is not None:
-        return Outcome("failed", failed.rank, describe(failed))
+        return Outcome("failed", failed.rank, reason)
     return Outcome("interrupted")
-
-
-def describe(end: RankExit) -> str:
-    if end.signal is None:
-        return f"rank {end.rank} ended with exit code {end.exit_code}"
-    try:
-        name = signal.Signals(end.signal).name
-    except ValueError:
-        name = "unknown"
-    return f"rank {end.rank} was killed by signal {end.signal} ({name})"

@@ -108,7 +108,11 @@ def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice:
 
 
 def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
-    decided = outcome.decide(seen.ends, spec.num_ranks, seen.notice is not None)
+    failed = outcome.first_failed(seen.ends)
+    why = None if failed is None else seen.explain(failed, spec.world_size)
+    decided = outcome.decide(
+        seen.ends, spec.num_ranks, seen.notice is not None, "" if why is None else why.reason
+    )
     if seen.flaw:
         decided = outcome.Outcome("failed", decided.first_failed_rank, seen.flaw)
     result, flaw = _result_of(directory, seen)
@@ -122,6 +126,7 @@ def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
         detail=decided.detail or flaw,
         last_log=seen.tail(decided.first_failed_rank),
         result=result,
+        failure=None if why is None else seen.failure(why.kind),
         ended_at=datetime.now(UTC),
     )
 

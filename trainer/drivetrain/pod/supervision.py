@@ -29,7 +29,7 @@ from drivetrain.messages import (
     decoder,
     encode_line,
 )
-from drivetrain.pod import outcome, processes
+from drivetrain.pod import failures, memory, outcome, processes
 from drivetrain.pod.events import Events
 from drivetrain.pod.files import open_to_append, read_bounded
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
@@ -37,7 +37,7 @@ from drivetrain.pod.ranks import Rank
 from drivetrain.pod.telemetry import Telemetry
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
-from drivetrain_schemas.pods import PodSpec, RankExit, StopNotice
+from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
 
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
@@ -73,6 +73,9 @@ class Supervision:
         self._kill_at: float | None = None
         self._is_gone = asyncio.Event()
         self._num_heartbeats = 0
+        self._num_killed = memory.num_killed()
+        self._peak_bytes: dict[int, int] = {}  # by rank
+        self._has_saved = False
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
         self._is_notified = asyncio.Event()
@@ -150,19 +153,33 @@ class Supervision:
         log = self._logs.get(rank if rank is not None else min(self._logs))
         return "" if log is None else log.tail.decode("utf-8", "replace")[-8192:]
 
+    def explain(self, end: RankExit, world_size: int) -> failures.Explained:
+        """Why this rank failed. To be called when the pod's output is complete."""
+        used = failures.Memory(
+            self._peak_bytes.get(end.rank, 0),
+            memory.limit_bytes(),
+            memory.num_killed() > self._num_killed,
+        )
+        return failures.explain(end, self.tail(end.rank), used, world_size=world_size)
+
+    def failure(self, kind: FailureKind) -> Failure:
+        return Failure(kind=kind, step=self._progress.step, has_saved=self._has_saved)
+
     # Processes
 
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:  # no child is left, so no descendant is
                 self._is_gone.set()
                 return
             if pid == 0:
                 return
             if pid in self._ranks and not self._has_ended(self._ranks[pid].rank):
-                self._on_rank_end(outcome.rank_exit(self._ranks[pid].rank, status))
+                rank = self._ranks[pid].rank
+                self._peak_bytes[rank] = usage.ru_maxrss * 1024
+                self._on_rank_end(outcome.rank_exit(rank, status))
 
     def _has_ended(self, rank: int) -> bool:
         return any(end.rank == rank for end in self.ends)
@@ -281,6 +298,7 @@ class Supervision:
         elif isinstance(message, StepProgress):
             self._take_progress(message, writer)
         elif isinstance(message, CheckpointSaved):
+            self._has_saved = True
             self._telemetry.put(self._events.checkpoint(message))
         elif isinstance(message, SaveFailed):
             self._telemetry.put(self._events.save_failed(message))

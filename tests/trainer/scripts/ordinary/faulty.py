@@ -1,0 +1,8 @@
+import faulthandler
+
+
+def crash() -> None:
+    faulthandler._sigsegv()
+
+
+crash()
