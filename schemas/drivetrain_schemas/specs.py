@@ -154,6 +154,8 @@ class JobSpec(Strict):
     """What to run, on which resources, and its main metric. Immutable once accepted.
 
     `command` is a list, or one line that is split as a shell splits it; no shell runs it.
+    `{name}` in it stands for the hyperparameter of this name, `{{name}}` for the text `{name}`.
+    Ranks also find each hyperparameter in a variable, such as DRIVETRAIN_HP_LEARNING_RATE.
     """
 
     name: Name

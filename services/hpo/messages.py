@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from drivetrain_schemas import placeholders
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
@@ -71,7 +72,14 @@ def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
     if spec_bytes(job) > MAX_SPEC_BYTES:
         message = f"has {spec_bytes(job)} bytes as JSON with the hyperparameters of a trial"
         return (FieldError(field="job", message=message, fix=SPEC_BYTES_FIX),)
-    return ()
+    return tuple(
+        FieldError(
+            field="job.command",
+            message=placeholders.no_hyperparameter(name),
+            fix=placeholders.fix(name),
+        )
+        for name in placeholders.unknown(job.command, job.hyperparameters)
+    )
 
 
 def is_too_large(command: StudySubmit) -> bool:

@@ -208,3 +208,20 @@ def test_a_warm_rank_is_named_by_its_job(
         "test rank 0: python ",
         "test rank 1: python ",
     ]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_hyperparameters_reach_any_program(
+    template: Path, make_pod: Callable[..., Pod], tmp_path: Path, place: str
+) -> None:
+    script = tmp_path / "says.py"
+    script.write_text("import os, sys; print(sys.argv[1:], os.environ['DRIVETRAIN_HP_LR'])")
+    pod = make_pod(
+        command=["python", str(script), "--lr={lr}", "{{lr}}"], hyperparameters={"lr": 0.1}
+    )
+    if place == "cold":
+        pod.start_cold()
+    else:
+        pod.start_warm(template)
+    pod.wait_for_exit()
+    assert pod.log == "['--lr=0.1', '{lr}'] 0.1\n"

@@ -363,6 +363,17 @@ async def test_a_study_whose_jobs_the_scheduler_would_refuse_is_refused_itself(
     assert [error.field for error in rejected.errors] == ["job"]
 
 
+async def test_a_command_may_name_what_is_searched_and_nothing_else(hpo: Database) -> None:
+    job = make_spec().job.model_dump()
+    known = [f"--{name}={{{name}}}" for name in make_spec().space]
+    [rejected] = await handle(hpo, HANDLERS, make_request(job=job | {"command": ["t", "{depth}"]}))
+    assert [(error.field, error.fix) for error in rejected.errors] == [
+        ("job.command", "give a value for depth, or write {{depth}} for the text {depth}")
+    ]
+    accepted = await handle(hpo, HANDLERS, make_request(job=job | {"command": ["t", *known]}))
+    assert isinstance(accepted[0], StudyStarted)
+
+
 async def test_a_study_fails_after_ten_refusals_in_a_row(hpo: Database) -> None:
     await handle(hpo, HANDLERS, make_request(max_trials=100_000, max_parallel_trials=1))
     for number in range(10):

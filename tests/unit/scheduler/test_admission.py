@@ -33,6 +33,13 @@ CASES = {
         make_request(pool="other"),
         (RejectionReason.NO_SUCH_POOL, "name one of: default"),
     ),
+    "a name in the command that is no hyperparameter": (
+        make_request(unknown_placeholders=("lr", "wd")),
+        (
+            RejectionReason.INVALID_SPEC,
+            "give a value for lr, or write {{lr}} for the text {lr}",
+        ),
+    ),
     "an image": (
         make_request(has_image=True),
         (RejectionReason.UNSUPPORTED, "give code instead of image"),

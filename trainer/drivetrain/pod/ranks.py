@@ -16,6 +16,7 @@ from pathlib import Path
 
 from drivetrain.pod.interpreter import run_python, runs_in_process
 from drivetrain.pod.title import set_title
+from drivetrain_schemas import placeholders
 from drivetrain_schemas.checkpoint_names import job_directory
 from drivetrain_schemas.pods import MARKER, PodSpec, marker_of
 
@@ -50,6 +51,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_JOB_SPEC": spec.job.model_dump_json(
             exclude_unset=True, exclude={"environment"}
         ),
+        **placeholders.variables(spec.job.hyperparameters),
         "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
         "DRIVETRAIN_OBJECT_STORE_URL": store_url,
         "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/{job_directory(spec.tenant_id, spec.job_id)}",
@@ -128,7 +130,7 @@ def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
     variables = rank_environment(spec, index, directory)
     os.environ.clear()
     os.environ.update(inherited | variables)
-    command = list(spec.job.command)
+    command = list(placeholders.fill(spec.job.command, spec.job.hyperparameters))
     if is_warm and runs_in_process(command, spec.job.environment, place):
         set_title(f"{spec.job.name} rank {spec.first_rank + index}: {shlex.join(command)}")
         return run_python(command[1:])
