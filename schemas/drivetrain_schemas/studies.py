@@ -18,6 +18,7 @@ from drivetrain_schemas.jobs import (
     Scalar,
     VariableName,
 )
+from drivetrain_schemas.text import free_text
 from drivetrain_schemas.topics import COMMANDS_STUDIES, EVENTS_STUDIES
 
 
@@ -156,6 +157,24 @@ class StudySubmit(Payload):
         return study_id_for(tenant_id, self.request_id)
 
 
+@event("study.cancel", topic=COMMANDS_STUDIES, producer="any")
+class StudyCancel(Payload):
+    """End this study: no more trials, and the jobs of the running ones are cancelled."""
+
+    study_id: StudyId
+    reason: Annotated[str, free_text(512)] = ""
+
+
+@event("study.cancel_rejected", topic=EVENTS_STUDIES, producer="hpo")
+class StudyCancelRejected(Payload):
+    """The study does not exist, or has ended."""
+
+    study_id: StudyId
+    command_event_id: str
+    reason: Literal["no_such_study", "already_finished"]
+    detail: str
+
+
 @event("study_request.rejected", topic=EVENTS_STUDIES, producer="hpo")
 class StudyRequestRejected(Payload):
     """A command about a study was refused; nothing was changed."""
@@ -188,6 +207,30 @@ class StudyFailed(Payload):
     detail: str
     num_completed: int
     num_failed: int
+    finished_at: UtcTime
+
+
+@event("study.cancelling", topic=EVENTS_STUDIES, producer="hpo")
+class StudyCancelling(Payload):
+    """The owner cancelled the study; the jobs of its running trials are being cancelled."""
+
+    study_id: StudyId
+    reason: str
+
+
+@event("study.cancelled", topic=EVENTS_STUDIES, producer="hpo")
+class StudyCancelled(Payload):
+    """The study was cancelled, and none of its trials runs. The best is of those that ended."""
+
+    study_id: StudyId
+    reason: str
+    num_completed: int
+    num_failed: int
+    best_number: int | None = None
+    best_job_id: JobId | None = None
+    best_value: float | None = None
+    best_hyperparameters: dict[str, Scalar] | None = None
+    metric: Metric
     finished_at: UtcTime
 
 

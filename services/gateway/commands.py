@@ -15,7 +15,7 @@ from drivetrain_schemas.checkpoints import CheckpointPin
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
-from drivetrain_schemas.studies import StudySpec, StudySubmit
+from drivetrain_schemas.studies import StudyCancel, StudySpec, StudySubmit
 from services.gateway import queries
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
@@ -106,6 +106,22 @@ async def cancel_job(
     return bool(await confirmed(gateway, command, answer))
 
 
+async def cancel_study(
+    gateway: Gateway, tenant_id: str, study_id: str, reason: str, key: str | None
+) -> bool:
+    """True once the search has accepted it; False without an answer yet. Raises Problem."""
+    event_id = _event_id_of_key("study.cancel", tenant_id, study_id, key)
+    command = StudyCancel(study_id=study_id, reason=reason)
+    await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
+
+    async def answer() -> bool | None:
+        await _raise_refusal(gateway, event_id, study_id)
+        study = await _read(gateway, queries.studies.find, tenant_id, study_id)
+        return True if study is not None and study["cancel_requested"] else None
+
+    return bool(await confirmed(gateway, command, answer))
+
+
 async def pin_checkpoint(
     gateway: Gateway, tenant_id: str, checkpoint: Row, key: str | None
 ) -> bool:
@@ -184,6 +200,7 @@ async def _raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> No
         "id_conflict": 409,
         "already_finished": 409,
         "no_such_job": 404,
+        "no_such_study": 404,
         "no_such_checkpoint": 404,
         "too_large": 413,
     }

@@ -1,8 +1,11 @@
 """Carries out the search's actions in the handler's transaction: rows, events, job commands."""
 
+from typing import Any
+
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import (
+    StudyCancelled,
     StudyCompleted,
     StudyFailed,
     StudySpec,
@@ -20,6 +23,8 @@ log = logs.get()
 
 async def take(tx: Tx, study: store.StudyRow, cause: Event[Payload]) -> bool:
     """Decide once and carry it out; False when there was nothing to do. The study is locked."""
+    if study.is_finished:
+        return False
     spec = messages.read_spec(study.spec)
     metric = messages.metric_of(spec)
     ended = [
@@ -39,6 +44,8 @@ async def take(tx: Tx, study: store.StudyRow, cause: Event[Payload]) -> bool:
                 await _finish(tx, study, spec, action, cause)
             case search.FailStudy():
                 await _give_up(tx, study, action, cause)
+            case search.CancelStudy():
+                await _cancel(tx, study, spec, action, cause)
     if decision.actions:
         await store.save_progress(tx.connection, study.study_id, decision.progress)
     return bool(decision.actions)
@@ -109,22 +116,43 @@ async def _finish(
     action: search.FinishStudy,
     cause: Event[Payload],
 ) -> None:
-    best = action.best
-    trial = await store.get_trial(tx.connection, study.study_id, best.number) if best else None
-    completed = StudyCompleted(
-        study_id=study.study_id,
-        num_completed=action.num_completed,
-        num_failed=action.num_failed,
-        best_number=best.number if best else None,
-        best_job_id=trial.job_id if trial else None,
-        best_value=best.value if best else None,
-        best_hyperparameters=messages.load_point(trial.hyperparameters) if trial else None,
-        metric=messages.metric_of(spec),
-        finished_at=await store.finish_study(tx.connection, study.study_id),
-    )
+    completed = StudyCompleted.model_validate(await _end(tx, study, spec, action))
     await tx.emit(completed, tenant_id=study.tenant_id, cause=cause)
     tx.after_commit(instruments.STUDIES_COMPLETED.inc)
     log.info("study completed", study_id=study.study_id, best_number=completed.best_number)
+
+
+async def _cancel(
+    tx: Tx,
+    study: store.StudyRow,
+    spec: StudySpec,
+    action: search.CancelStudy,
+    cause: Event[Payload],
+) -> None:
+    end = await _end(tx, study, spec, action)
+    cancelled = StudyCancelled.model_validate({**end, "reason": study.cancel_reason})
+    await tx.emit(cancelled, tenant_id=study.tenant_id, cause=cause)
+    tx.after_commit(instruments.STUDIES_CANCELLED.inc)
+    log.info("study cancelled", study_id=study.study_id, best_number=cancelled.best_number)
+
+
+async def _end(
+    tx: Tx, study: store.StudyRow, spec: StudySpec, action: search.FinishStudy | search.CancelStudy
+) -> dict[str, Any]:
+    """What both ends of a study say; the study is marked as ended."""
+    best = action.best
+    trial = await store.get_trial(tx.connection, study.study_id, best.number) if best else None
+    return {
+        "study_id": study.study_id,
+        "num_completed": action.num_completed,
+        "num_failed": action.num_failed,
+        "best_number": best.number if best else None,
+        "best_job_id": trial.job_id if trial else None,
+        "best_value": best.value if best else None,
+        "best_hyperparameters": messages.load_point(trial.hyperparameters) if trial else None,
+        "metric": messages.metric_of(spec),
+        "finished_at": await store.finish_study(tx.connection, study.study_id),
+    }
 
 
 async def _give_up(

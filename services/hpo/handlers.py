@@ -14,13 +14,21 @@ from drivetrain_schemas.envelope import Event, InvalidPayload
 from drivetrain_schemas.ids import RequestId, study_id_for
 from drivetrain_schemas.jobs import (
     FieldError,
+    JobCancel,
     JobCancelled,
     JobFailed,
     JobRequestRejected,
     JobSucceeded,
     TrialOf,
 )
-from drivetrain_schemas.studies import StudyRequestRejected, StudyStarted, StudySubmit
+from drivetrain_schemas.studies import (
+    StudyCancel,
+    StudyCancelling,
+    StudyCancelRejected,
+    StudyRequestRejected,
+    StudyStarted,
+    StudySubmit,
+)
 from services.hpo import actions, instruments, messages, store
 from services.hpo.core.search import Progress
 from services.runtime import logs
@@ -63,6 +71,31 @@ async def on_study_submit(tx: Tx, event: Event[StudySubmit]) -> None:
     _count_request(tx, "started")
     log.info("study started", study_id=study_id, tenant_id=event.tenant_id)
     await _advance(tx, study_id, event)
+
+
+async def on_study_cancel(tx: Tx, event: Event[StudyCancel]) -> None:
+    """Cancel the jobs of the running trials; the study ends when the last of them has ended."""
+    command = event.payload
+    study = await store.lock_study(tx.connection, command.study_id)
+    if study is None or study.tenant_id != event.tenant_id:
+        detail = f"there is no study {command.study_id}"
+        await _reject_cancel(tx, event, "no_such_study", detail)
+        return
+    if study.is_finished:
+        await _reject_cancel(tx, event, "already_finished", "the study has ended")
+        return
+    if study.progress.is_cancelled:
+        tx.after_commit(instruments.STUDY_CANCELS.labels("repeated").inc)
+        return
+    await store.cancel_study(tx.connection, study.study_id, command.reason)
+    cancelling = StudyCancelling(study_id=study.study_id, reason=command.reason)
+    await tx.emit(cancelling, tenant_id=event.tenant_id, cause=event)
+    for job_id in await store.running_jobs(tx.connection, study.study_id):
+        stop = JobCancel(job_id=job_id, reason="its study was cancelled")
+        await tx.emit(stop, tenant_id=event.tenant_id, cause=event)
+    tx.after_commit(instruments.STUDY_CANCELS.labels("accepted").inc)
+    log.info("study is being cancelled", study_id=study.study_id, reason=command.reason)
+    await _advance(tx, study.study_id, event)
 
 
 async def on_job_succeeded(tx: Tx, event: Event[JobSucceeded]) -> None:
@@ -164,6 +197,23 @@ async def _reject(
     _note_rejection(tx, rejected)
 
 
+async def _reject_cancel(
+    tx: Tx,
+    event: Event[StudyCancel],
+    reason: Literal["no_such_study", "already_finished"],
+    detail: str,
+) -> None:
+    rejected = StudyCancelRejected(
+        study_id=event.payload.study_id,
+        command_event_id=event.event_id,
+        reason=reason,
+        detail=detail,
+    )
+    await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
+    tx.after_commit(instruments.STUDY_CANCELS.labels(reason).inc)
+    log.info("study cancel rejected", study_id=rejected.study_id, reason=reason)
+
+
 async def _on_job_end(
     tx: Tx,
     event: Event[Payload],
@@ -204,6 +254,7 @@ def _count_request(tx: Tx, answer: str) -> None:
 
 HANDLERS: HandlerTable = {
     StudySubmit: on_study_submit,
+    StudyCancel: on_study_cancel,
     JobSucceeded: on_job_succeeded,
     JobFailed: on_job_failed,
     JobCancelled: on_job_cancelled,

@@ -17,6 +17,8 @@ class StudyRow:
     spec: str
     num_trials: int
     progress: Progress
+    cancel_reason: str | None = None
+    is_finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,10 @@ async def lock_study(connection: asyncpg.Connection, study_id: str) -> StudyRow 
             num_failed=row["num_failed"],
             num_refused_in_row=row["num_refused_in_row"],
             best=None if best is None else Ranked(best, row["best_value"]),
+            is_cancelled=row["cancel_reason"] is not None,
         ),
+        cancel_reason=row["cancel_reason"],
+        is_finished=row["finished_at"] is not None,
     )
 
 
@@ -96,6 +101,25 @@ async def save_progress(connection: asyncpg.Connection, study_id: str, progress:
         progress.best.value if progress.best else None,
         progress.num_refused_in_row,
     )
+
+
+async def cancel_study(connection: asyncpg.Connection, study_id: str, reason: str) -> None:
+    await connection.execute(
+        "update studies set cancel_reason = $2 where study_id = $1", study_id, reason
+    )
+
+
+async def running_jobs(connection: asyncpg.Connection, study_id: str) -> list[str]:
+    """The jobs of trials that have not ended, in order of their numbers."""
+    rows = await connection.fetch(
+        """
+        select job_id from trials left join job_ends using (job_id)
+        where trials.study_id = $1 and state = 'running' and job_ends.job_id is null
+        order by trials.number
+        """,
+        study_id,
+    )
+    return [row["job_id"] for row in rows]
 
 
 async def finish_study(connection: asyncpg.Connection, study_id: str) -> datetime:

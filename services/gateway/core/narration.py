@@ -258,6 +258,15 @@ def _study_failed(p: Fields) -> Sentence:
     return Sentence(f"The study failed: {p['detail']}", Tone.BAD)
 
 
+def _study_cancelling(p: Fields) -> Sentence:
+    return Sentence(_with_reason("Cancel requested", p["reason"]), Tone.WARNING)
+
+
+def _study_cancelled(p: Fields) -> Sentence:
+    ended = count(p["num_completed"] + p["num_failed"], "trial")
+    return Sentence(_with_reason(f"Cancelled after {ended}", p["reason"]), Tone.WARNING)
+
+
 def _study_completed(p: Fields) -> Sentence:
     if p.get("best_number") is None:
         return Sentence("Study complete: no trial has a value", Tone.BAD)
@@ -347,4 +356,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "trial.failed": _trial_failed,
     "study.completed": _study_completed,
     "study.failed": _study_failed,
+    "study.cancelling": _study_cancelling,
+    "study.cancelled": _study_cancelled,
+    "study.cancel_rejected": _request_rejected,
 }

@@ -8,12 +8,13 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import CheckpointPinRejected
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobRequestRejected
-from drivetrain_schemas.studies import StudyRequestRejected
+from drivetrain_schemas.studies import StudyCancelRejected, StudyRequestRejected
 from services.gateway.core.noun import NEVER, Key, Noun, given, newest
 
 _SUBJECTS: Mapping[type[Payload], str] = {
     JobRequestRejected: "job_id",
     StudyRequestRejected: "study_id",
+    StudyCancelRejected: "study_id",
     CheckpointPinRejected: "checkpoint_id",
 }
 
@@ -29,8 +30,8 @@ class Rejection:
 
 
 def _rejected(rejection: Rejection, event: Event[Any]) -> Rejection:
-    is_pin = isinstance(event.payload, CheckpointPinRejected)
-    names = ("detail",) if is_pin else ("detail", "reason", "errors")
+    known = type(event.payload).model_fields
+    names = [name for name in ("detail", "reason", "errors") if name in known]
     return newest(rejection, "seq", event, **given(event, *names))
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import (
+    StudyCancelled,
+    StudyCancelling,
     StudyCompleted,
     StudyFailed,
     StudyRequestRejected,
@@ -29,7 +31,7 @@ from services.gateway.core.noun import (
 from services.gateway.core.requests import subject_of
 
 # A study only moves to the right.
-STATES = ("submitted", "rejected", "running", "completed", "failed")
+STATES = ("submitted", "rejected", "running", "completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Study:
     best_number: int | None = None
     best_value: float | None = None
     failure: str | None = None
+    cancel_requested: bool = False
     refused_seq: int = NEVER
     refused_reason: str | None = None
     refused_detail: str | None = None
@@ -91,6 +94,14 @@ def _failed(study: Study, event: Event[StudyFailed]) -> Study:
     return _forward(study, "failed", failure=event.payload.detail, **given(event, "finished_at"))
 
 
+def _cancelling(study: Study, _event: Event[StudyCancelling]) -> Study:
+    return changed(study, cancel_requested=True)
+
+
+def _cancelled(study: Study, event: Event[StudyCancelled]) -> Study:
+    return _forward(study, "cancelled", **given(event, "finished_at", "best_number", "best_value"))
+
+
 def _moves_to(state: str, fact: str | None = None) -> Rule:
     def move(trial: Trial, event: Event[Any]) -> Trial:
         facts = {"value": None, "detail": None, **(given(event, fact) if fact else {})}
@@ -116,6 +127,8 @@ STUDIES = Noun(
         StudyStarted: _started,
         StudyCompleted: _completed,
         StudyFailed: _failed,
+        StudyCancelling: _cancelling,
+        StudyCancelled: _cancelled,
         **dict.fromkeys((TrialProposed, TrialCompleted, TrialFailed), as_it_is),
     },
 )

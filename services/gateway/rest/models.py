@@ -364,7 +364,7 @@ class IdList(BaseModel):
 
 
 class StudySummary(BaseModel):
-    """`state` is submitted, rejected, running, completed, or failed because of `failure`."""
+    """`state` is submitted, rejected, running, completed, cancelled, or failed for `failure`."""
 
     study_id: str
     name: str | None
@@ -380,6 +380,7 @@ class StudySummary(BaseModel):
     best_number: int | None
     best_value: float | None
     failure: str | None
+    is_cancelling: bool
     started_at: datetime | None
     finished_at: datetime | None
 

@@ -12,7 +12,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core.studies import STATES
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
-from services.gateway.rest.jobs import IdempotencyKey, Limit
+from services.gateway.rest.jobs import CancelJob, IdempotencyKey, Limit
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
@@ -93,6 +93,23 @@ async def get_study(
 ) -> models.Study:
     """The study with its trials, ranked."""
     return await find_study(gateway, caller.tenant_id, study_id, base_url(request))
+
+
+@router.post("/{study_id}/cancel", status_code=202, responses=answers(400, 404, 409, 413, 415, 422))
+async def cancel(
+    study_id: StudyId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    body: CancelJob | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> models.Accepted:
+    """Cancel the study and the jobs of its running trials. Refused (409) once it has ended."""
+    await find_study(gateway, caller.tenant_id, study_id, base_url(request))
+    is_confirmed = await commands.cancel_study(
+        gateway, caller.tenant_id, study_id, body.reason if body else "", idempotency_key
+    )
+    return models.Accepted(is_confirmed=is_confirmed)
 
 
 async def find_study(gateway: Gateway, tenant_id: str, study_id: str, base: str) -> models.Study:

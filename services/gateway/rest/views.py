@@ -282,6 +282,7 @@ def study_fields(row: Row, base_url: str) -> dict[str, Any]:
         "best_number": row["shown_best_number"],
         "best_value": row["shown_best_value"],
         "failure": row["failure"],
+        "is_cancelling": row["is_cancelling"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
     }
@@ -329,6 +330,7 @@ def submitted_study(submission: Submission, base_url: str) -> models.Study:
         "metric": metric.name if metric else None,
         "goal": metric.goal.value if metric else None,
         "state": "submitted",
+        "is_cancelling": False,
     }
     return study(row, (), base_url)
 

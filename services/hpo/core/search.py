@@ -2,8 +2,9 @@
 
 `decide` settles the trials that ended, proposes as many new ones as may run in parallel, and
 finishes the study when none is left. A study whose jobs are refused again and again proposes no
-more and fails. It keeps three invariants: a number is proposed once and in
-order, never more than `max_parallel_trials` run, and every proposed trial is settled once.
+more and fails; one that its owner cancelled proposes no more and ends when none of its trials runs.
+It keeps three invariants: a number is proposed once and in order, never more than
+`max_parallel_trials` run, and every proposed trial is settled once.
 """
 
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ class Progress:
     num_failed: int = 0
     num_refused_in_row: int = 0
     best: Ranked | None = None
+    is_cancelled: bool = False
 
     @property
     def num_running(self) -> int:
@@ -97,7 +99,16 @@ class FailStudy:
     detail: str
 
 
-Action = CompleteTrial | FailTrial | ProposeTrial | FinishStudy | FailStudy
+@dataclass(frozen=True, slots=True)
+class CancelStudy:
+    """The owner cancelled the study, and the last running trial has ended."""
+
+    num_completed: int
+    num_failed: int
+    best: Ranked | None
+
+
+Action = CompleteTrial | FailTrial | ProposeTrial | FinishStudy | FailStudy | CancelStudy
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,10 @@ def num_trials(sampler: str, space: Space, max_trials: int) -> int:
 
 
 def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decision:
-    """The next actions. `ended` are running trials, each once; deciding again yields nothing."""
+    """The next actions. `ended` are running trials, each once; deciding again yields nothing.
+
+    A study that has ended is not decided about again.
+    """
     actions: list[Action] = []
     for trial in sorted(ended, key=lambda trial: trial.number):
         action, progress = _settle(search, progress, trial)
@@ -121,7 +135,9 @@ def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decisi
         point = SAMPLERS[search.sampler].propose(search.space, search.seed, number)
         actions.append(ProposeTrial(number, point))
         progress = replace(progress, num_proposed=number + 1)
-    if ended and progress.is_given_up and not progress.num_running:
+    if progress.is_cancelled and not progress.num_running:
+        actions.append(CancelStudy(progress.num_completed, progress.num_failed, progress.best))
+    elif ended and progress.is_given_up and not progress.num_running:
         detail = max(ended, key=lambda trial: trial.number).detail
         actions.append(FailStudy(progress.num_completed, progress.num_failed, detail))
     elif ended and progress.num_completed + progress.num_failed == search.num_trials:
@@ -147,7 +163,7 @@ def _settle(search: Search, progress: Progress, trial: Ended) -> tuple[Action, P
 
 
 def _proposed_after(search: Search, progress: Progress) -> int:
-    if progress.is_given_up:
+    if progress.is_given_up or progress.is_cancelled:
         return progress.num_proposed
     free = search.max_parallel_trials - progress.num_running
     return min(search.num_trials, progress.num_proposed + max(free, 0))

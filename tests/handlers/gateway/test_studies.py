@@ -7,6 +7,10 @@ import pytest
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for, study_id_for
 from drivetrain_schemas.studies import (
+    StudyCancel,
+    StudyCancelled,
+    StudyCancelling,
+    StudyCancelRejected,
     StudyFailed,
     StudyRequestRejected,
     StudySpec,
@@ -120,3 +124,49 @@ async def test_a_failed_study_says_why(model: Model) -> None:
         assert (study["state"], study["failure"]) == ("failed", "there is no pool h200")
         page = (await server.client.get(f"/studies/{study_id}")).text
         assert "The study failed: there is no pool h200" in page
+
+
+async def test_a_study_is_cancelled_by_its_owner(model: Model) -> None:
+    story = Story()
+    study_id = search(story)
+    await model.tell(*story.events)
+
+    def answer(command: Event[Any]) -> list[Event[Any]]:
+        assert isinstance(command.payload, StudyCancel)
+        reason = command.payload.reason
+        if reason == "late":
+            rejected = StudyCancelRejected(
+                study_id=study_id,
+                command_event_id=command.event_id,
+                reason="already_finished",
+                detail="the study has ended",
+            )
+            return [story.tell(rejected)]
+        return [story.tell(StudyCancelling(study_id=study_id, reason=reason))]
+
+    async with serving(model, answer=answer) as server:
+        path = f"/v1/studies/{study_id}"
+        accepted = await server.client.post(f"{path}/cancel", json={"reason": "enough"})
+        assert (accepted.status_code, accepted.json()) == (202, {"is_confirmed": True})
+        (command,) = server.bus.commands("commands.studies")
+        assert command.payload == StudyCancel(study_id=study_id, reason="enough")
+        study = (await server.client.get(path)).json()
+        assert (study["state"], study["is_cancelling"]) == ("running", True)
+        cancelled = StudyCancelled(
+            study_id=study_id,
+            reason="enough",
+            num_completed=5,
+            num_failed=1,
+            best_number=4,
+            best_value=0.9,
+            metric=SPEC.job.metric,
+            finished_at=story.now,
+        )
+        await model.tell(story.tell(cancelled))
+        study = (await server.client.get(path)).json()
+        assert (study["state"], study["is_cancelling"]) == ("cancelled", False)
+        assert "Cancelled after 6 trials: enough" in (await server.client.get(path[3:])).text
+        late = await server.client.post(f"{path}/cancel", json={"reason": "late"})
+        assert (late.status_code, late.json()["code"]) == (409, "already_finished")
+        unknown = study_id_for(TENANT, "unknown")
+        assert (await server.client.post(f"/v1/studies/{unknown}/cancel")).status_code == 404

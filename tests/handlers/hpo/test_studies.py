@@ -11,6 +11,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import study_id_for
 from drivetrain_schemas.jobs import (
+    JobCancel,
     JobCancelled,
     JobFailed,
     JobRequestRejected,
@@ -19,6 +20,10 @@ from drivetrain_schemas.jobs import (
     RejectionReason,
 )
 from drivetrain_schemas.studies import (
+    StudyCancel,
+    StudyCancelled,
+    StudyCancelling,
+    StudyCancelRejected,
     StudyCompleted,
     StudyFailed,
     StudyRequestRejected,
@@ -433,3 +438,66 @@ async def everything_but_parked(hpo: Database) -> list[Payload]:
     async with hpo.connection() as connection:
         count = await connection.fetchval("select count(*) from outbox where topic like '%parked%'")
     return [] if count else await everything(hpo)
+
+
+def cancel_request(study_id: str = STUDY_ID, tenant_id: str = "default") -> Event[StudyCancel]:
+    return make_event(StudyCancel(study_id=study_id, reason="enough"), tenant_id=tenant_id)
+
+
+def cancelled(command: JobSubmit) -> Event[JobCancelled]:
+    document = {
+        "job_id": command.job_id,
+        "reason": "its study was cancelled",
+        "finished_at": FINISHED_AT,
+        "trial": command.trial,
+    }
+    return make_event(JobCancelled.model_validate(document))
+
+
+async def test_a_cancelled_study_cancels_its_jobs_and_ends_with_the_last_of_them(
+    hpo: Database,
+) -> None:
+    first, second = of_type(await handle(hpo, HANDLERS, make_request(max_trials=9)), JobSubmit)
+    (third,) = of_type(await handle(hpo, HANDLERS, succeeded(first, 0.5)), JobSubmit)
+    cancelling, *stops = await handle(hpo, HANDLERS, cancel_request())
+    assert isinstance(cancelling, StudyCancelling)
+    assert stops == [
+        JobCancel(job_id=str(command.job_id), reason="its study was cancelled")
+        for command in (second, third)
+    ]
+    assert await handle(hpo, HANDLERS, cancel_request()) == [], "a repeated request does nothing"
+    (settled,) = await handle(hpo, HANDLERS, cancelled(third))
+    assert isinstance(settled, TrialFailed)
+    settled, ended = await handle(hpo, HANDLERS, succeeded(second, 0.25))
+    assert isinstance(settled, TrialCompleted), "a result that came before the cancel counts"
+    assert isinstance(ended, StudyCancelled)
+    assert (ended.num_completed, ended.num_failed, ended.reason) == (2, 1, "enough")
+    assert (ended.best_number, ended.best_value) == (1, 0.25)
+    (late,) = await handle(hpo, HANDLERS, cancel_request())
+    assert isinstance(late, StudyCancelRejected)
+    assert late.reason == "already_finished"
+
+
+async def test_a_study_of_nobody_and_of_another_tenant_is_not_cancelled(hpo: Database) -> None:
+    await handle(hpo, HANDLERS, make_request())
+    for request in (cancel_request(study_id_for("default", "x")), cancel_request(tenant_id="b")):
+        (rejected,) = await handle(hpo, HANDLERS, request)
+        assert isinstance(rejected, StudyCancelRejected)
+        assert (rejected.reason, rejected.command_event_id) == ("no_such_study", request.event_id)
+
+
+async def test_the_refusal_of_a_cancel_of_ours_ends_no_trial(hpo: Database) -> None:
+    """The job succeeded before the scheduler read the command."""
+    (command,) = of_type(
+        await handle(hpo, HANDLERS, make_request(max_parallel_trials=1)), JobSubmit
+    )
+    await handle(hpo, HANDLERS, cancel_request())
+    refusal = JobRequestRejected(
+        job_id=str(command.job_id),
+        command_event_id="of-our-cancel",
+        reason=RejectionReason.ALREADY_FINISHED,
+        detail="the job has ended",
+    )
+    assert await handle(hpo, HANDLERS, make_event(refusal)) == []
+    payloads = await handle(hpo, HANDLERS, succeeded(command, 0.5))
+    assert [type(payload) for payload in payloads] == [TrialCompleted, StudyCancelled]

@@ -374,3 +374,16 @@ def test_a_wrong_space_is_named_with_its_line(
     assert ran.code == 2
     assert "job.yaml:8: space.learning_rate.high is not above low" in ran.err
     assert platform.requests == []
+
+
+def test_waiting_ends_when_the_study_was_cancelled(
+    cli: RunCli, platform: FakePlatform, job_file: Path
+) -> None:
+    job_file.write_text(STUDY)
+    platform.on("POST", "/v1/code", UPLOADED)
+    platform.on("POST", "/v1/studies", make_study("running"))
+    path = f"/v1/studies/{STUDY_ID}"
+    platform.on("GET", path, make_study("running", is_cancelling=True), make_study("cancelled"))
+    ran = cli("study", "submit", str(job_file), "--wait")
+    assert ran.code == 1
+    assert "running: trial 0/2, being cancelled\nerror: the study was cancelled" in ran.err

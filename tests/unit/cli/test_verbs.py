@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.cli.conftest import FakePlatform, RunCli
-from tests.unit.cli.test_submit import JOB_ID, make_job
+from tests.unit.cli.test_submit import JOB_ID, STUDY_ID, make_job
 
 CHECKPOINT_ID = "ckpt_" + "c" * 26
 
@@ -154,9 +154,17 @@ def test_a_job_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
     assert platform.bodies(f"/v1/jobs/{JOB_ID}/cancel") == [{"reason": "enough"}]
 
 
+def test_a_study_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("POST", f"/v1/studies/{STUDY_ID}/cancel", {"is_confirmed": True})
+    ran = cli("study", "cancel", STUDY_ID, "--reason", "enough")
+    assert (ran.code, ran.out) == (0, f"{STUDY_ID} is being cancelled\n")
+    assert platform.bodies(f"/v1/studies/{STUDY_ID}/cancel") == [{"reason": "enough"}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "path"),
     [
+        (("study", "cancel", STUDY_ID), f"/v1/studies/{STUDY_ID}/cancel"),
         (("job", "cancel", JOB_ID), f"/v1/jobs/{JOB_ID}/cancel"),
         (("checkpoint", "pin", CHECKPOINT_ID), f"/v1/checkpoints/{CHECKPOINT_ID}/pin"),
     ],

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from services.hpo.core.ranking import Ranked
 from services.hpo.core.search import (
+    CancelStudy,
     CompleteTrial,
     Ended,
     FailStudy,
@@ -153,3 +154,19 @@ def test_whatever_the_order_every_trial_is_proposed_and_settled_once(
     bests = [action for action in actions if isinstance(action, CompleteTrial) and action.is_best]
     if actions[-1].best is not None:
         assert actions[-1].best.number == bests[-1].number
+
+
+@given(st.integers(0, 4), st.integers(1, 3))
+def test_a_cancelled_study_proposes_no_more_and_ends_once(num_ended: int, parallel: int) -> None:
+    search = make_search(6, parallel)
+    decision = decide(search, Progress(), ())
+    for number in range(num_ended):
+        decision = decide(search, decision.progress, [Ended(number, float(number))])
+    decision = decide(search, replace(decision.progress, is_cancelled=True), ())
+    actions: list[object] = list(decision.actions)
+    for number in range(num_ended, decision.progress.num_proposed):
+        assert actions == [], "it ends with its last trial"
+        decision = decide(search, decision.progress, [Ended(number, None, "cancelled")])
+        actions += [one for one in decision.actions if not isinstance(one, FailTrial)]
+    best = Ranked(0, 0.0) if num_ended else None
+    assert actions == [CancelStudy(num_ended, decision.progress.num_failed, best)]

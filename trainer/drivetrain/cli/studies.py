@@ -1,4 +1,4 @@
-"""`drivetrain study`: submit, list, show."""
+"""`drivetrain study`: submit, list, show, cancel."""
 
 import uuid
 from itertools import islice
@@ -23,6 +23,7 @@ from drivetrain.cli.output import (
 )
 from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
+    UNCONFIRMED,
     FileArgument,
     LimitOption,
     OutputOption,
@@ -118,6 +119,23 @@ def show(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
         write_list(found["trials"], TRIAL_COLUMNS, output, "no trials yet")
 
 
+@app.command()
+def cancel(
+    study: StudyArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown with the study.")] = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Cancel a study and the jobs of its running trials. Results are kept."""
+    with session.connect() as gateway:
+        study_id = find_study(gateway, study, to_change=True)
+        answer = gateway.post(f"/v1/studies/{segment(study_id)}/cancel", {"reason": reason})
+    if output is Format.TABLE:
+        done = " is being cancelled" if answer["is_confirmed"] else f": {UNCONFIRMED}"
+        write_line(f"{study_id}{done}")
+    else:
+        write_value(answer, output)
+
+
 def as_text(hyperparameters: Item) -> str:
     """'learning_rate=0.1 width=8'."""
     return " ".join(f"{name}={text_of(value)}" for name, value in sorted(hyperparameters.items()))
@@ -128,6 +146,9 @@ def _finish(study: Item) -> None:
         refusal = study["refusal"]
         problems = field_problems(refusal["errors"])
         raise Refused(f"{refusal['reason']}: {refusal['detail']}", problems=problems)
+    if study["state"] == "cancelled":
+        fix = f"see: drivetrain study show {study['study_id']}"
+        raise JobFailed("the study was cancelled", fix=fix)
     if study["state"] == "failed":
         fix = f"see: drivetrain study show {study['study_id']}"
         raise JobFailed(f"the study failed: {study['failure']}", fix=fix)

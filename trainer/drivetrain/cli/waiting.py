@@ -24,7 +24,7 @@ GIVE_UP_SECONDS = 15 * 60.0
 LINES_PER_RUN = 10
 
 FINAL_JOB_STATES = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
-FINAL_STUDY_STATES = frozenset({"completed", "failed", "rejected"})
+FINAL_STUDY_STATES = frozenset({"completed", "failed", "cancelled", "rejected"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,14 @@ def status_of_job(job: Item) -> Status:
 
 def status_of_study(study: Item) -> Status:
     best = study.get("best_value")
+    notes = [] if best is None else [f"best {study.get('metric')} {best:.6g}"]
+    notes += ["being cancelled"] if study.get("is_cancelling") else []
     return Status(
         state=study["state"],
         done=study["num_completed"] + study["num_failed"],
         total=study.get("num_trials"),
         unit="trial",
-        note="" if best is None else f"best {study.get('metric')} {best:.6g}",
+        note="; ".join(notes),
     )
 
 
