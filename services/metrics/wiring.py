@@ -6,7 +6,6 @@ from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.retention import RULES
-from services.metrics.rolling import roll
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
 from services.runtime.service import Platform, Service
@@ -22,7 +21,6 @@ def build(settings: MetricsSettings) -> Service:
         package="services.metrics",
         handlers=HANDLERS,
         streams={METRICS: take_samples, LOGS: take_logs, REPORTS: take_reports},
-        tasks=(roll,),
         http=http,
         retention=RULES,
     )

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
+from drivetrain import seeding
 from tests.trainer.pods import Pod, wait_for
+
+
+@pytest.fixture(autouse=True)
+def unseeded() -> None:
+    """Random number generators as in a new process, whatever other tests have done to them."""
+    seeding.renew()
 
 
 @pytest.fixture(scope="session")

@@ -303,7 +303,7 @@ def test_a_stop_after_the_last_step_of_an_epoch_leaves_what_follows_to_the_next_
 @pytest.mark.parametrize(("options", "minutes"), [({}, 5), ({"checkpoint_every_minutes": 4.0}, 4)])
 def test_a_checkpoint_is_saved_every_so_many_minutes(options, minutes, monkeypatch) -> None:
     clock = Mock(monotonic=Mock(return_value=0.0))
-    monkeypatch.setattr("drivetrain.training.time", clock)
+    monkeypatch.setattr("drivetrain.boundary.time", clock)
     with drivetrain.run(max_steps=2 * minutes + 1, **options) as run:
         run.resume(state=State())
         for number in run.steps():

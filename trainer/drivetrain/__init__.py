@@ -6,6 +6,7 @@ because the command line and the shim are part of the package too. The names bel
 
 from typing import TYPE_CHECKING
 
+from drivetrain import seeding as _seeding  # noqa: F401 - sees the generators before the script
 from drivetrain.errors import (
     CheckpointMismatch,
     CheckpointWriteFailed,
@@ -33,10 +34,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from drivetrain.epoch import Epoch
     from drivetrain.reporting import report
-    from drivetrain.training import Epoch, Run, run
+    from drivetrain.training import Run, run
 else:
-    _MODULES = {"Epoch": "training", "Run": "training", "run": "training", "report": "reporting"}
+    _MODULES = {"Epoch": "epoch", "Run": "training", "run": "training", "report": "reporting"}
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:

@@ -8,7 +8,7 @@ ranks, so they are stored by rank 0 alone.
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from drivetrain import rng, tree
@@ -21,11 +21,15 @@ _logger = logging.getLogger("drivetrain")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The progress of a run: steps done, the current pass, batches of that pass consumed."""
+    """The progress of a run: steps done, the current pass, batches of that pass consumed.
+
+    `loop` is what the loop itself needs to continue from here on this rank. It is stored as it is.
+    """
 
     step: int = 0
     epoch: int = 0
     batches: int = 0
+    loop: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class HeldState:
             "step": moment.step,
             "epoch": moment.epoch,
             "batches": moment.batches,
+            "loop": tree.encode(moment.loop, "loop", tensors),
             "rng": tree.encode(rng.get_state(), "rng", tensors),
             "things": {
                 name: tree.encode(thing.state_dict(), name, tensors)
@@ -93,7 +98,9 @@ class HeldState:
             _logger.warning("the checkpoint also holds %s", ", ".join(sorted(forgotten)))
         if has_own:
             rng.set_state(tree.decode(own.document["rng"], own.tensors))
-        return Moment(*(first.document[name] for name in ("step", "epoch", "batches")))
+        document = first.document
+        loop = tree.decode(own.document.get("loop", {}), own.tensors)
+        return Moment(document["step"], document["epoch"], document["batches"], loop)
 
 
 def _refuse_unstorable(name: str, thing: Any) -> None:

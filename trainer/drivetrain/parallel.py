@@ -4,7 +4,7 @@ torch is imported only when it is needed: a run of one rank that trains without 
 it. Collectives about the run itself use gloo on the CPU, whatever the model uses.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +40,18 @@ class World:
                 torch.cuda.set_device(self._device)
         return self._device
 
-    def wrap(self, module: "torch.nn.Module") -> "torch.nn.Module":
-        """The module on this rank's device, its gradients averaged over the ranks."""
+    def wrap(self, module: "torch.nn.Module", options: Mapping[str, Any]) -> "torch.nn.Module":
+        """The module on this rank's device, its gradients averaged over the ranks.
+
+        `options` are arguments of DistributedDataParallel.
+        """
         module = module.to(self.device)
         if self.size == 1 or not any(p.requires_grad for p in module.parameters()):
             return module
         from torch.nn.parallel import DistributedDataParallel
 
         devices = [self.device] if self.device.type == "cuda" else None
-        replica = DistributedDataParallel(module, device_ids=devices)
+        replica = DistributedDataParallel(module, **{"device_ids": devices, **options})
         self.replicas.append(replica)
         return replica
 

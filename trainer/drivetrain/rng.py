@@ -5,16 +5,17 @@ numpy and torch are included only if the script has imported them.
 
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 
-def seed_all(seed: int) -> None:
-    """Seed all generators from one seed."""
-    random.seed(seed)
-    if (numpy := sys.modules.get("numpy")) is not None:
+def seed_all(seed: int, left_out: Container[str] = ()) -> None:
+    """Seed all generators but those left out (python, numpy, torch) from one seed."""
+    if "python" not in left_out:
+        random.seed(seed)
+    if "numpy" not in left_out and (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
-    if (torch := sys.modules.get("torch")) is not None:
+    if "torch" not in left_out and (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)
 
 

@@ -8,36 +8,40 @@ loop runs only when training is complete.
 
 import logging
 import os
-import signal
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
-from itertools import islice
-from types import FrameType, TracebackType
+from contextlib import AbstractContextManager
+from itertools import chain, islice
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivetrain import environment as environments
 from drivetrain import hyperparameters as hyper
-from drivetrain import preparation, results, rng, signals
-from drivetrain.agreement import Wish, next_multiple, steps_between_looks
+from drivetrain import preparation, results, rng
+from drivetrain.attribution import Attribution
+from drivetrain.boundary import AfterSteps, Boundary
 from drivetrain.checkpointing import Checkpointer
 from drivetrain.environment import Environment
-from drivetrain.errors import EXIT_INTERRUPTED, DrivetrainError, Interrupted
+from drivetrain.epoch import Epoch
+from drivetrain.errors import (
+    EXIT_INTERRUPTED,
+    CheckpointWriteFailed,
+    DrivetrainError,
+    Interrupted,
+)
 from drivetrain.held_state import Moment
 from drivetrain.loading import BatchSource
 from drivetrain.messages import StepProgress
 from drivetrain.parallel import Accumulation, World
 from drivetrain.reporting import Reporter
+from drivetrain.seeding import Seeds
+from drivetrain.stopping import StopRequest
 from drivetrain.storage import open_storage
 from drivetrain_schemas.jobs import CheckpointPolicy
-from drivetrain_schemas.pods import StopNotice
 
 if TYPE_CHECKING:
     import torch
 
 _FINAL_SAVE_SECONDS = 120.0
-_STOP_SAVE_SECONDS = 20.0
 _FLUSH_SECONDS = 5.0
 _logger = logging.getLogger("drivetrain")
 
@@ -49,13 +53,15 @@ def run(
     *,
     max_steps: int | None = None,
     hyperparameters: Mapping[str, hyper.Scalar] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     checkpoint_every_steps: int | None = None,
     checkpoint_every_minutes: float | None = None,
 ) -> "Run":
     """Start a run; use it as a context manager. The job's spec overrides the arguments.
 
-    Outside the platform this is a local run in `./runs`, with the same checkpoints and resume.
+    Random number generators that the script seeds itself keep its seed; the others get `seed`, or
+    else the seed that the script gave to torch, or 0. Outside the platform this is a local run in
+    `./runs`, with the same checkpoints and resume.
     """
     environment = environments.read(os.environ)
     policy = preparation.make_policy(checkpoint_every_steps, checkpoint_every_minutes)
@@ -73,33 +79,45 @@ def run(
 
 
 class Run(AbstractContextManager["Run"]):
-    """One run on one rank. Created by `drivetrain.run`."""
+    """One run on one rank. Created by `drivetrain.run`.
+
+    The end of the `with` block, and `sys.exit(0)` in it, mean that training is complete: the final
+    checkpoint and the result are written. Any other exception is an error, and writes neither.
+
+    Attributes: `step` is the number of optimizer steps begun (in a loop that calls `advance()`:
+    ended), over all attempts; `max_steps` and `hyperparameters` are those of the job where it has
+    them; `seed` decides the order of the data.
+    """
 
     def __init__(
         self,
         environment: Environment,
         hyperparameters: Mapping[str, hyper.Scalar],
         max_steps: int | None,
-        seed: int,
+        seed: int | None,
         policy: CheckpointPolicy,
     ) -> None:
         self.hyperparameters: Mapping[str, Any] = hyperparameters
         self.max_steps = max_steps
-        self.seed = seed
         self.step = 0
-        self._policy = policy
         self._epoch = 0
         self._batches = 0
+        self._position = 0  # batches of this pass before the current ones
         self._total_steps = max_steps  # may become known later; for progress only
         self._state = "training"
+        self._is_entered = False
+        self._has_begun = False
         self._has_parted = False
         self._rng_to_restore: dict[str, Any] | None = None
-        self._stop_reason: str | None = None
+        self._rng_of_pass: dict[str, Any] | None = None  # at the top of the current epoch
         preparation.log_to_stderr()
-        rng.seed_all(seed)
         self._world = World(environment)
+        self._seeds = Seeds(seed, self._world.share)
+        self.seed = self._seeds.seed
         self._environment = environment = preparation.settle_local(environment, self._world)
         self._rank = environment.rank
+        if self._rank == 0:
+            _logger.info(self._seeds.describe())
         self._reporter = Reporter(
             environment,
             preparation.open_sink(environment),
@@ -117,12 +135,12 @@ class Run(AbstractContextManager["Run"]):
                 store_id=environment.store_id,
             ),
         )
-        self._save_is_due = False
-        self._steps_between = 1
-        self._next_look = 1
-        self._next_save_step = policy.every_steps
-        self._looked_at = (0, time.monotonic())
-        self._saved_at = time.monotonic()
+        self._stop = StopRequest(environment.directory, environment.is_local, self._hurry)
+        self._boundary = Boundary(self._world, self._checkpointer, policy, self._stop, self._moment)
+        # Where the step of a value is not simply `step`: before the loop, and in a script's own.
+        self._attribution: Attribution | None = Attribution(
+            self._reporter.log, self._warn_of_no_step
+        )
 
     @property
     def rank(self) -> int:
@@ -141,9 +159,12 @@ class Run(AbstractContextManager["Run"]):
         """The number of this rank's samples that could not be sent."""
         return self._reporter.num_dropped
 
-    def parallel(self, module: M) -> M:
-        """The module on this rank's device and, with several ranks, trained data-parallel."""
-        return self._world.wrap(module)  # type: ignore[return-value]
+    def parallel(self, module: M, **options: Any) -> M:
+        """The module on this rank's device and, with several ranks, trained data-parallel.
+
+        `options` are arguments of DistributedDataParallel, such as `find_unused_parameters=True`.
+        """
+        return self._world.wrap(module, options)  # type: ignore[return-value]
 
     def resume(self, **things: Any) -> bool:
         """Name the state to save, and restore the newest checkpoint. False if there is none."""
@@ -153,13 +174,11 @@ class Run(AbstractContextManager["Run"]):
             self._part_random_numbers()
             return False
         self.step, self._epoch, self._batches = moment.step, moment.epoch, moment.batches
+        self._rng_of_pass = moment.loop.get("rng_of_pass")
         self._has_parted = True
         # Set again when the loop starts, so that draws of the script until then change nothing.
         self._rng_to_restore = rng.get_state()
-        self._next_look = self.step + 1
-        if self._policy.every_steps:
-            self._next_save_step = next_multiple(self.step, self._policy.every_steps)
-        self._looked_at = (self.step, time.monotonic())
+        self._boundary.start_at(self.step)
         return True
 
     def log(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -172,31 +191,44 @@ class Run(AbstractContextManager["Run"]):
             return
         if values:
             named = {**values, **named}
-        self._reporter.log(self.step, named)
+        if self._attribution is None:
+            self._reporter.log(self.step, named)
+        else:
+            self._require_block()
+            self._attribution.log(self.step, named)
 
     def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
         """Batches of the loader, repeated until max_steps; without a loader, step numbers."""
+        self._require_block()
         if self.max_steps is None:
             raise DrivetrainError("steps() ends at max_steps: set it in drivetrain.run or the job")
-        return self._count() if loader is None else self._rounds(loader)
+        steps = self._count() if loader is None else self._rounds(loader)
+        return chain(steps, AfterSteps(self._boundary))
 
-    def epochs(self, count: int) -> Iterator["Epoch"]:
+    def epochs(self, count: int) -> Iterator[Epoch]:
         """The remaining passes over the data, out of `count`."""
-        while self._epoch < count and not self._is_finished():
-            yield Epoch(self, self._epoch, count)
-            self._epoch, self._batches = self._epoch + 1, 0
-            if self._save_is_due:  # including what was logged after the pass
-                self._look()
+        self._require_block()
+        return chain(self._passes(count), AfterSteps(self._boundary))
 
     def advance(self) -> None:
         """Mark the end of one optimizer step, in a loop of the script's own.
 
         Such a loop starts at `resume`, which has already restored the random numbers.
         """
+        self._boundary.raise_again()
+        if not self._has_begun:
+            self._begin()
         self._rng_to_restore = None
-        self._part_random_numbers()
         self.step += 1
-        self._boundary()
+        if self._attribution is not None:
+            self._attribution.advanced(self.step)
+        self._pass_boundary()
+
+    def __enter__(self) -> "Run":
+        self._is_entered = True
+        self._stop.install()
+        self._reporter.start()
+        return self
 
     def __exit__(
         self,
@@ -204,27 +236,23 @@ class Run(AbstractContextManager["Run"]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        interrupted = self._interruption(error)
+        is_complete = interrupted is None and (error is None or _is_clean_exit(error))
         try:
-            if error is None:
-                self._finish(_FINAL_SAVE_SECONDS, is_complete=True)
-                _logger.info("complete after step %d", self.step)
-            elif isinstance(error, Interrupted):
-                self._finish(self._seconds_to_stop(), is_complete=False)
-                _logger.info("interrupted: %s", error)
-            if error is None or isinstance(error, Interrupted):
+            if self._attribution is not None:
+                self._attribution.end(self.step)
+            if is_complete:
+                self._complete()
+            elif interrupted is not None:
+                self._stop_here(interrupted, error)
+            if is_complete or interrupted is not None:
                 self._world.leave()  # not after an error: it would wait for ranks that exited
         finally:
+            self._is_entered = False
             self._reporter.close(_FLUSH_SECONDS)
-            signals.restore()
-        if isinstance(error, Interrupted):
+            self._stop.restore()
+        if interrupted is not None:
             raise SystemExit(EXIT_INTERRUPTED) from None
-
-    def __enter__(self) -> "Run":
-        if threading.current_thread() is threading.main_thread():
-            numbers = [signal.SIGTERM] + [signal.SIGINT] * self._environment.is_local
-            signals.handle(numbers, self._on_signal)
-        self._reporter.start()
-        return self
 
     # The loop
 
@@ -233,7 +261,7 @@ class Run(AbstractContextManager["Run"]):
         while not self._is_finished():
             self.step += 1
             yield self.step
-            self._boundary()
+            self._pass_boundary()
 
     def _rounds(self, loader: Iterable[Any]) -> Iterator[Any]:
         source = BatchSource(loader, self._world.size, self.seed, self._rank)
@@ -246,14 +274,51 @@ class Run(AbstractContextManager["Run"]):
                 return
             self._epoch, self._batches = self._epoch + 1, 0
 
+    def _passes(self, count: int) -> Iterator[Epoch]:
+        while self._epoch < count and not self._is_finished():
+            self._boundary.raise_again()
+            self._start_epoch()
+            yield Epoch(self, self._epoch, count)
+            self._boundary.raise_again()
+            self._epoch, self._batches, self._rng_of_pass = self._epoch + 1, 0, None
+            if self._boundary.save_is_due:  # including what was logged after the pass
+                self._boundary.look()
+            else:
+                self._pass_boundary()  # of a step that `break` has ended
+
+    def _start_epoch(self) -> None:
+        """What the script draws before it begins the pass is the same after a resume within it."""
+        if not self._has_begun:
+            self._begin()
+        self._position = self._batches
+        if self._rng_to_restore is None:
+            self._rng_of_pass = rng.get_state()
+        elif self._batches and self._rng_of_pass is not None:
+            rng.set_state(self._rng_of_pass)
+        else:
+            self._restore_random_numbers()
+            self._rng_of_pass = rng.get_state()
+
+    def _epoch_steps(
+        self, source: BatchSource, accumulate: int | None, num_epochs: int
+    ) -> Iterator[Any]:
+        if self.max_steps is None and source.num_batches is not None:
+            self._total_steps = -(-source.num_batches // (accumulate or 1)) * num_epochs
+        if accumulate is None:
+            steps = self._pass(source)
+        else:
+            steps = self._pass_accumulated(source, accumulate)
+        return chain(steps, AfterSteps(self._boundary))
+
     def _pass(self, source: BatchSource, is_epoch: bool = True) -> Iterator[Any]:
         batches = source.start_pass(self._epoch, self._batches)
         self._start_loop()
         for batch in () if self._is_finished() else batches:
             self.step += 1
+            self._position = self._batches
             self._batches += 1
             yield batch
-            self._boundary(may_save=not (is_epoch and self._batches == source.num_batches))
+            self._pass_boundary(may_save=not (is_epoch and self._batches == source.num_batches))
             if self._is_finished():
                 return
 
@@ -265,130 +330,119 @@ class Run(AbstractContextManager["Run"]):
             if not len(chunk):
                 return
             self.step += 1
+            self._position = self._batches
             self._batches += len(chunk)
             yield chunk
-            self._boundary(may_save=self._batches != source.num_batches)
+            self._pass_boundary(may_save=self._batches != source.num_batches)
 
     def _start_loop(self) -> None:
-        if self._rng_to_restore is not None:
-            rng.set_state(self._rng_to_restore)
-            self._rng_to_restore = None
+        self._boundary.raise_again()
+        self._pass_boundary()  # of a step that `break` has ended
+        if not self._has_begun:
+            self._begin()
+        if self._attribution is not None:
+            self._attribution.release(self.step)
+            self._attribution = None
+        self._restore_random_numbers()
+
+    def _begin(self) -> None:
+        """Before the first step of this attempt."""
+        self._require_block()
+        self._has_begun = True
         self._part_random_numbers()
+        if not self._checkpointer.holds_anything and self._rank == 0:
+            _logger.warning(
+                "no checkpoint will be written, and a restart begins at step 0: name the state to"
+                " save before the loop, as in run.resume(model=model, optimizer=optimizer)"
+            )
+
+    def _require_block(self) -> None:
+        if not self._is_entered:
+            raise DrivetrainError(
+                "outside of its block a run saves and reports nothing: write"
+                " `with drivetrain.run(...) as run:` around the loop"
+            )
 
     def _part_random_numbers(self) -> None:
         """Until here all ranks draw the same, to build the same model; then they differ."""
-        if not self._has_parted and self._world.size > 1 and self.step == 0:
-            rng.seed_all(rng.mix(self.seed, self._rank))
+        if not self._has_parted and self._world.size > 1:
+            self._seeds.part(self._rank)
         self._has_parted = True
+
+    def _restore_random_numbers(self) -> None:
+        if self._rng_to_restore is not None:
+            rng.set_state(self._rng_to_restore)
+            self._rng_to_restore = None
 
     def _is_finished(self) -> bool:
         return self.max_steps is not None and self.step >= self.max_steps
 
-    def _boundary(self, may_save: bool = True) -> None:
-        if self.step >= self._next_look or self.step == self._next_save_step:
-            self._look(may_save)
+    def _pass_boundary(self, may_save: bool = True) -> None:
+        if self.step >= self._boundary.due_at:
+            self._boundary.look(may_save)
 
-    def _look(self, may_save: bool = True) -> None:
-        """Agree with the other ranks on what happens after this step, and do it.
-
-        The save after the last step of an epoch is delayed until the script has finished that
-        epoch, because the values it logs there belong to these weights.
-        """
-        now = time.monotonic()
-        steps, seconds = self.step - self._looked_at[0], now - self._looked_at[1]
-        minutes = self._policy.every_minutes
-        agreed = self._agree(
-            Wish(
-                stop=self._stop_reason is not None,
-                save=minutes is not None and now - self._saved_at >= 60 * minutes,
-                is_saving=self._checkpointer.is_saving,
-                failed_save=self._checkpointer.failed_save,
-                steps_between=steps_between_looks(self._steps_between, seconds, steps),
-            )
-        )
-        self._steps_between = agreed.steps_between
-        self._next_look = self.step + agreed.steps_between
-        self._checkpointer.failed_save_anywhere = agreed.failed_save
-        if agreed.stop:
-            raise Interrupted(self._stop_reason or "stopped with another rank", self.step)
-        self._checkpointer.check_once()
-        if self.step == self._next_save_step and self._policy.every_steps:
-            self._next_save_step = next_multiple(self.step, self._policy.every_steps)
-            self._save_is_due = True
-        self._save_is_due = self._save_is_due or agreed.save
-        can_save = may_save and not agreed.is_saving and self._checkpointer.holds_anything
-        if self._save_is_due and can_save:
-            self._save_is_due = False
-            self._saved_at = time.monotonic()
-            self._checkpointer.begin(self._moment())
-        self._looked_at = (self.step, time.monotonic())
-
-    def _agree(self, wish: Wish) -> Wish:
-        return Wish.from_vector(self._world.largest(wish.to_vector()))
+    def _hurry(self) -> None:
+        self._boundary.hurry()
 
     def _moment(self) -> Moment:
-        return Moment(self.step, self._epoch, self._batches)
+        loop = {
+            "rng_of_pass": self._rng_of_pass if self._batches else None,
+            "world_size": self._world.size,
+        }
+        return Moment(self.step, self._epoch, self._batches, loop)
 
     # The end
 
-    def _finish(self, seconds: float, is_complete: bool) -> None:
-        self._state = "checkpointing" if is_complete else "stopping"
+    def _interruption(self, error: BaseException | None) -> Interrupted | None:
+        """Whether the run ends as interrupted, even if the script swallowed the exception."""
+        if isinstance(error, CheckpointWriteFailed | KeyboardInterrupt):
+            return None
+        return error if isinstance(error, Interrupted) else self._boundary.interrupted
+
+    def _complete(self) -> None:
+        self._state = "checkpointing"
         if self._checkpointer.holds_anything:
-            self._checkpointer.finish(self._moment(), seconds)
+            self._checkpointer.finish(self._moment(), _FINAL_SAVE_SECONDS)
         self._reporter.settle()
-        if self._rank == 0 and (is_complete or not self._environment.is_local):
+        if self._rank == 0:
+            _logger.info("complete after step %d", self.step)
             results.write(self._environment.directory, self.step, self._reporter.last_and_best)
 
-    def _seconds_to_stop(self) -> float:
-        """How long the final checkpoint may take: most of the time until the notice's deadline."""
-        with suppress(OSError, ValueError):
-            notice = StopNotice.model_validate_json(
-                (self._environment.directory / "stop.json").read_bytes()
+    def _stop_here(self, interrupted: Interrupted, error: BaseException | None) -> None:
+        if error is not interrupted:
+            _logger.warning(
+                "the script caught the request to stop and went on%s; the checkpoint is of"
+                " step %d, where it was made",
+                f" to {type(error).__name__}: {error}" if error else "",
+                interrupted.step,
             )
-            return 0.8 * notice.deadline_seconds
-        return _STOP_SAVE_SECONDS
+        self._boundary.save_interrupted(self._moment())
+        self._reporter.settle()
+        if self._rank == 0 and not self._environment.is_local:
+            results.write(self._environment.directory, self.step, self._reporter.last_and_best)
+        _logger.info("interrupted: %s", interrupted)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._stop_reason is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self._stop_reason = signal.Signals(number).name
-        if self._world.size == 1:
-            self._next_look = 0  # no other ranks: stop after this step
+    def _warn_of_no_step(self) -> None:
+        _logger.warning(
+            "run.log was called again and again at step 0, and of each name only the last value is"
+            " kept: loop over run.steps(...), or call run.advance() after each optimizer step"
+        )
 
     def _progress(self) -> StepProgress:
-        is_saving = self._state == "training" and self._checkpointer.is_saving
+        state = self._state
+        if self._boundary.interrupted is not None:
+            state = "stopping"
+        elif state == "training" and self._checkpointer.is_saving:
+            state = "checkpointing"
         return StepProgress(
             step=self.step,
             max_steps=self._total_steps,
             epoch=self._epoch,
-            state="checkpointing" if is_saving else self._state,
+            state=state,
             num_dropped=self._reporter.num_dropped,
         )
 
 
-class Epoch:
-    """One pass over the data. `index` counts from 0."""
-
-    def __init__(self, run_: Run, index: int, count: int) -> None:
-        self.index = index
-        self._run = run_
-        self._count = count
-        self._has_begun = False
-
-    def steps(self, loader: Iterable[Any], accumulate: int | None = None) -> Iterator[Any]:
-        """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""
-        if self._has_begun:
-            raise DrivetrainError(
-                "epoch.steps() can be called once per epoch, because a checkpoint stores one "
-                "position in the data: chain the loaders into one, or use one epoch for each pass"
-            )
-        if accumulate is not None and accumulate < 1:
-            raise ValueError("accumulate: write at least 1")
-        self._has_begun = True
-        run_ = self._run
-        source = BatchSource(loader, run_.world_size, run_.seed, run_.rank)
-        if run_.max_steps is None and source.num_batches is not None:
-            run_._total_steps = -(-source.num_batches // (accumulate or 1)) * self._count
-        if accumulate is None:
-            return run_._pass(source)
-        return run_._pass_accumulated(source, accumulate)
+def _is_clean_exit(error: BaseException) -> bool:
+    """`sys.exit()` and `sys.exit(0)`: the script ends early, and is content."""
+    return isinstance(error, SystemExit) and error.code in (None, 0)

@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from drivetrain import seeding
+
 # Variables that the interpreter, the loader or a preloaded library reads when it starts.
 _READ_AT_START = (
     *("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG"),
@@ -51,7 +53,7 @@ def runs_in_process(command: Sequence[str], variables: Mapping[str, str], direct
 def run_python(arguments: Sequence[str]) -> int:
     """Do what the interpreter would do with these arguments. Returns the exit code."""
     _forget_the_shim()
-    _part_from_other_ranks()
+    seeding.renew()  # the template's would be the same in each rank of each job
     code = 0
     try:
         _run_main(arguments)
@@ -95,17 +97,6 @@ def _unbuffered(descriptor: int, stream: TextIO) -> TextIO:
     raw = io.FileIO(descriptor, "w", closefd=False)
     raw.name = stream.name
     return io.TextIOWrapper(raw, stream.encoding, stream.errors, newline="\n", write_through=True)
-
-
-def _part_from_other_ranks() -> None:
-    """The template's random numbers would be the same in each rank of each job.
-
-    Python's own generator is seeded again by each fork.
-    """
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed()
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.seed()
 
 
 def _run_main(arguments: Sequence[str]) -> None:
