@@ -3,8 +3,8 @@
 Binary mode is written (attributes in `ce_*` headers, the payload alone as value); structured mode
 (`content-type: application/cloudevents+json`, any case, parameters allowed) is read as well.
 `parse` turns a record into an `Event` or raises `InvalidEvent` with a machine-readable reason; it
-never guesses, and raises nothing else for any bytes. The extension attribute `runtoken` is reserved
-for a token that will prove which run a pod belongs to.
+never guesses, and raises nothing else for any bytes. The extension attribute `runtoken` proves
+which run the pod that sent a report belongs to.
 """
 
 import base64
@@ -50,6 +50,7 @@ class Event(Generic[P]):
     causation_id: str | None = None
     traceparent: str | None = None
     subject: str | None = None
+    run_token: str | None = None
 
     @property
     def type(self) -> str:
@@ -130,6 +131,7 @@ class Attributes:
     causation_id: str | None = None
     traceparent: str | None = None
     subject: str | None = None
+    run_token: str | None = None
     raw: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -158,6 +160,7 @@ def encode_headers(event: Event[Payload]) -> list[tuple[str, bytes]]:
         "correlationid": event.correlation_id,
         "causationid": event.causation_id,
         "traceparent": event.traceparent,
+        "runtoken": event.run_token,
     }
     headers = [(f"ce_{name}", text.encode()) for name, text in attributes.items() if text]
     return [("content-type", b"application/json"), *headers]
@@ -209,6 +212,7 @@ def _parse(headers: Headers, value: bytes | None, timestamp_ms: int) -> Event[Pa
         causation_id=attributes.causation_id,
         traceparent=attributes.traceparent,
         subject=attributes.subject,
+        run_token=attributes.run_token,
     )
 
 
@@ -247,6 +251,7 @@ def _attributes(event: Event[Payload]) -> Attributes:
         causation_id=event.causation_id,
         traceparent=event.traceparent,
         subject=event.subject,
+        run_token=event.run_token,
     )
 
 
@@ -357,7 +362,7 @@ _FIRST_MS = (datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milli
 _LAST_MS = (datetime(LAST_YEAR, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _REQUIRED = ("specversion", "id", "source", "type")
 _TEXTS = frozenset({*_REQUIRED, "subject", "time", "dataschema", "datacontenttype"})
-_SHORT = (*_REQUIRED, "subject", "dataschema", "correlationid", "causationid")
+_SHORT = (*_REQUIRED, "subject", "dataschema", "correlationid", "causationid", "runtoken")
 MAX_ATTRIBUTE_CHARACTERS = 512
 # What CloudEvents forbids in an attribute's text.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -391,6 +396,7 @@ def _check_attributes(raw: Mapping[str, str], timestamp_ms: int) -> Attributes:
         causation_id=raw.get("causationid"),
         traceparent=_traceparent(raw.get("traceparent")),
         subject=raw.get("subject"),
+        run_token=raw.get("runtoken"),
         raw=dict(raw),
     )
 

@@ -49,7 +49,8 @@ class PodSpec(Value):
 
     `devices` are the indices on the machine of the devices that the pod was granted, one for each
     of its ranks; a pod sees no others. CPUs are shared and have none. `code_urls` are the locations
-    besides the object store from which the job's code may be fetched.
+    besides the object store from which the job's code may be fetched. `run_token` proves in reports
+    which run the pod belongs to.
     """
 
     pod_id: PodId
@@ -74,6 +75,7 @@ class PodSpec(Value):
     object_store_id: str | None = None
     devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
     code_urls: tuple[str, ...] = ()
+    run_token: str | None = None
 
 
 class StopNotice(Value):

@@ -20,7 +20,8 @@ from services.checkpoints.store import Run
 from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
-from services.runtime.processing import BatchHandler, read_event
+from services.runtime.processing import BatchHandler
+from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
 log = logs.get()
@@ -28,11 +29,11 @@ log = logs.get()
 MAX_REJECTED = 100
 
 
-def report_handler(wake: Callable[[], None]) -> BatchHandler:
+def report_handler(tokens: RunTokens, wake: Callable[[], None]) -> BatchHandler:
     """`wake` is called once there is something to do."""
 
     async def take(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
-        reports = [report for record in records if (report := _read(record)) is not None]
+        reports = [report for record in records if (report := _read(tokens, record)) is not None]
         await _note_steps(tx, [one for one in reports if isinstance(one, PodHeartbeat)])
         await _look(tx, [one for one in reports if isinstance(one, CheckpointWritten)])
         for resumed in {one.run_id: one for one in reports if isinstance(one, RunResumed)}.values():
@@ -45,11 +46,12 @@ def report_handler(wake: Callable[[], None]) -> BatchHandler:
     return take
 
 
-def _read(record: Record) -> Payload | None:
+def _read(tokens: RunTokens, record: Record) -> Payload | None:
     try:
-        return read_event(record).payload
+        event = tokens.read(record)
     except InvalidEvent:
         return None
+    return None if event is None else event.payload
 
 
 async def _note_steps(tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:

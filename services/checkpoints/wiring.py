@@ -5,6 +5,7 @@ from services.checkpoints.handlers import handlers
 from services.checkpoints.reports import report_handler
 from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.worker import Worker
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform, Service
 
 
@@ -25,6 +26,6 @@ def build(settings: CheckpointsSettings) -> Service:
         settings=settings,
         package="services.checkpoints",
         handlers=handlers(wake),
-        streams={REPORTS: report_handler(wake)},
+        streams={REPORTS: report_handler(RunTokens(settings.run_token_key), wake)},
         tasks=(work,),
     )

@@ -15,6 +15,7 @@ from services.gateway.core import counters, model
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
 from services.runtime.processing import BatchHandler, EventBatchHandler, HandlerTable, read_event
+from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
 Notify = Callable[[], None]
@@ -44,7 +45,7 @@ def events_handler(on_commit: Notify) -> EventBatchHandler:
 
 
 def stream_handlers(
-    announce: Callable[[str], None], on_commit: Notify
+    announce: Callable[[str], None], on_commit: Notify, tokens: RunTokens
 ) -> Mapping[Topic, BatchHandler]:
     """Handles commands, reports and parked records, which are not in the timeline.
 
@@ -52,12 +53,12 @@ def stream_handlers(
     """
 
     async def commands(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
-        await _project_records(tx, records)
+        await _project_records(tx, records, read_event)
         tx.after_commit(lambda: announce("submitted"))
         return ()
 
     async def reports(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
-        await _project_records(tx, records)
+        await _project_records(tx, records, tokens.read)
         tx.after_commit(on_commit)
         return ()
 
@@ -75,13 +76,17 @@ def stream_handlers(
     }
 
 
-async def _project_records(tx: Tx, records: Sequence[Record]) -> None:
+async def _project_records(
+    tx: Tx, records: Sequence[Record], read: Callable[[Record], Event[Any] | None]
+) -> None:
     events = []
     for record in records:
         try:
-            events.append(read_event(record))
+            event = read(record)
         except InvalidEvent:
             continue
+        if event is not None:
+            events.append(event)
     if model.touched(events):
         await store.advance(tx.connection, 0)
         await _project(tx, events)

@@ -7,6 +7,7 @@ from services.gateway.handlers import event_handlers, events_handler, stream_han
 from services.gateway.live import Live
 from services.gateway.model_age import ModelAge
 from services.gateway.settings import GatewaySettings
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Service
 
 
@@ -20,7 +21,7 @@ def build(settings: GatewaySettings) -> Service:
         package="services.gateway",
         handlers=event_handlers(handle_batch),
         handle_batch=handle_batch,
-        streams=stream_handlers(live.announce, live.wake),
+        streams=stream_handlers(live.announce, live.wake, RunTokens(settings.run_token_key)),
         tasks=(live.follow, model_age.follow),
         http=partial(http_app, live, model_age),
         http_guards_itself=True,

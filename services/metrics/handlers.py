@@ -8,7 +8,7 @@ RUNNING; only those raise alerts, and an alert about a stall is cleared when the
 from collections.abc import Sequence
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.envelope import Event, InvalidEvent, header, parse
+from drivetrain_schemas.envelope import Event, InvalidEvent, header
 from drivetrain_schemas.metrics import AlertRaised
 from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import (
@@ -28,6 +28,7 @@ from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_l
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
 from services.runtime.processing import HandlerTable
+from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
 RunEvent = (
@@ -71,16 +72,19 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
 HANDLERS: HandlerTable = dict.fromkeys(_STATES, on_run_moved)
 
 
-async def take_reports(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
+async def take_reports(
+    tokens: RunTokens, tx: Tx, records: Sequence[Record]
+) -> Sequence[InvalidRecord]:
     """Update the pace of runs by their heartbeats. Other reports are not for this service."""
     by_run: dict[str, list[PodHeartbeat]] = {}
     for record in records:
         if header(record.headers, "ce_type") not in (None, PodHeartbeat.kind.type):
             continue
         try:
-            payload = parse(record.headers, record.value).payload
+            event = tokens.read(record)
         except InvalidEvent:
             continue  # the scheduler parks the unreadable records of this topic
+        payload = None if event is None else event.payload
         if isinstance(payload, PodHeartbeat):
             by_run.setdefault(payload.run_id, []).append(payload)
     received_at = await store.now(tx.connection)

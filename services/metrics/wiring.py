@@ -1,5 +1,7 @@
 """Builds the metrics service."""
 
+from functools import partial
+
 from starlette.applications import Starlette
 
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
@@ -8,6 +10,7 @@ from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.retention import RULES
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform, Service
 
 
@@ -15,12 +18,13 @@ def build(settings: MetricsSettings) -> Service:
     def http(platform: Platform) -> Starlette:
         return read_api(platform.database, settings)
 
+    tokens = RunTokens(settings.run_token_key)
     return Service(
         name="metrics",
         settings=settings,
         package="services.metrics",
         handlers=HANDLERS,
-        streams={METRICS: take_samples, LOGS: take_logs, REPORTS: take_reports},
+        streams={METRICS: take_samples, LOGS: take_logs, REPORTS: partial(take_reports, tokens)},
         http=http,
         retention=RULES,
     )

@@ -48,6 +48,11 @@ class Settings(BaseSettings):
     read_token: SecretStr | None = Field(
         default=None, min_length=16, description="bearer token of the services' read ports"
     )
+    run_token_key: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="signs and checks pods' reports, one for all services; none: not checked",
+    )
     shutdown_seconds: float = Field(default=20.0, gt=0)
 
 

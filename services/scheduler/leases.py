@@ -1,10 +1,10 @@
 """Leases of runs: heartbeats of their pods, and beacons of the scheduler itself, on `reports`.
 
-A heartbeat is accepted when its pod belongs to a live run and it names that run and its fence; all
-others are counted and ignored. The newest of each pod is stored, at most once a second, until its
-run ends. Beacons are published to every partition of the topic and received by the same consumer:
-missing heartbeats are only counted while beacons arrive (`core.leases`). Everything else is in
-memory and starts empty with the process.
+A heartbeat is accepted when its token is that of the run it names, its pod belongs to this run, and
+the run is live under that fence; all others are counted and ignored. The newest of each pod is
+stored, at most once a second, until its run ends. Beacons are published to every partition of the
+topic and received by the same consumer: missing heartbeats are only counted while beacons arrive
+(`core.leases`). Everything else is in memory and starts empty with the process.
 """
 
 import uuid
@@ -21,7 +21,7 @@ from services.runtime import logs
 from services.runtime.bus import OutRecord, PublishFailed, Record
 from services.runtime.clock import Clock
 from services.runtime.parking import InvalidRecord
-from services.runtime.processing import read_event
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store_runs
@@ -32,8 +32,9 @@ log = logs.get()
 
 
 class Leases:
-    def __init__(self, clock: Clock, *, lease: float, interval: float) -> None:
+    def __init__(self, clock: Clock, tokens: RunTokens, *, lease: float, interval: float) -> None:
         self._clock = clock
+        self._tokens = tokens
         self._lease = lease
         self._interval = interval
         # Beacons of other or earlier processes do not count.
@@ -84,10 +85,11 @@ class Leases:
         rejected: list[InvalidRecord] = []
         for record in records:
             try:
-                payload = read_event(record).payload
+                event = self._tokens.read(record)
             except InvalidEvent as invalid:
                 rejected.append(InvalidRecord(record, str(invalid.reason), invalid.detail))
                 continue
+            payload = None if event is None else event.payload
             if isinstance(payload, SchedulerBeacon):
                 self._on_beacon(record.partition, payload)
             elif isinstance(payload, PodHeartbeat):

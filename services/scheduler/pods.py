@@ -12,6 +12,7 @@ from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
 from services.runtime import logs
 from services.runtime.clock import Clock
+from services.runtime.run_tokens import RunTokens
 from services.scheduler import instruments
 from services.scheduler.core.pods import RunView
 from services.scheduler.core.reconcile import Acts, Limits, acts
@@ -180,6 +181,7 @@ def pod_spec(
         object_store_id=settings.object_store_id,
         rendezvous_file=launcher.rendezvous_file(run.job_id, run.attempt),
         master_port=run.master_port,
+        run_token=RunTokens(settings.run_token_key).of(run.run_id, run.fence),
     )
 
 

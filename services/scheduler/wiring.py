@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.clock import SystemClock
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Service
 from services.scheduler import cancels, retention
 from services.scheduler.api import read_api
@@ -26,7 +27,8 @@ def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
 def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
     """The service on this launcher."""
     clock = SystemClock()
-    leases = Leases(clock, lease=settings.lease_seconds, interval=settings.beacon_seconds)
+    tokens = RunTokens(settings.run_token_key)
+    leases = Leases(clock, tokens, lease=settings.lease_seconds, interval=settings.beacon_seconds)
     pods = Pods(launcher, settings, clock)
     loop = Loop(settings, pods, leases)
     commands = Commands(loop.wake, loop.registered, can_run_images=launcher.can_run_images)

@@ -41,6 +41,11 @@ class Credentials:
         """For the services' read ports. Derived, so that the file of an older release is enough."""
         return hmac.digest(self.api_token.encode(), b"read ports", "sha256").hex()
 
+    @property
+    def run_token_key(self) -> str:
+        """For services: signs and checks the reports of pods."""
+        return hmac.digest(self.api_token.encode(), b"run tokens", "sha256").hex()
+
 
 def load_or_create(path: Path) -> Credentials:
     try:

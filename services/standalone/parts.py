@@ -16,7 +16,8 @@ from enum import IntEnum
 from pathlib import Path
 
 import services
-from drivetrain_schemas.access import POD
+from drivetrain_schemas.access import ACCESS, POD
+from drivetrain_schemas.topics import REPORTS
 from services.standalone import jars, kafka, postgres
 from services.standalone.child import ChildSpec, Launch, Probe
 from services.standalone.core.restarts import RestartPolicy
@@ -204,6 +205,8 @@ def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan:
             "DRIVETRAIN_HTTP_PORT": str(plan.ports[f"{name}.http"]),
             "DRIVETRAIN_READ_TOKEN": plan.credentials.read_token,
         }
+        if REPORTS in ACCESS[name].reads:
+            variables["DRIVETRAIN_RUN_TOKEN_KEY"] = plan.credentials.run_token_key
         return _python(
             name,
             (f"services.{name}",),

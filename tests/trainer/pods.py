@@ -60,6 +60,7 @@ class Pod:
         # Of this test only: markers are looked for on the whole machine.
         job_id = job_id_for("default", f"{os.getpid()} {root}"[-120:])
         kafka = options.pop("kafka", NO_KAFKA)
+        run_token = options.pop("run_token", None)
         environment = {name: str(v) for name, v in options.pop("environment", {}).items()}
         job = JobSpec.model_validate(
             {"name": "test", "environment": environment, "resources": {"devices": num_ranks}}
@@ -78,6 +79,7 @@ class Pod:
             tenant_id="default",
             job_id=job_id,
             run_id=run_id_for(job_id, attempt),
+            run_token=run_token,
             attempt=attempt,
             fence=100 + attempt,
             node_id="node-0",

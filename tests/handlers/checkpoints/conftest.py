@@ -16,6 +16,7 @@ from services.runtime.database import Database
 from services.runtime.directory_store import DirectoryStore
 from services.runtime.errors import StoreError
 from services.runtime.marked_store import MarkedStore
+from services.runtime.run_tokens import RunTokens
 from services.runtime.stores import initialise
 from tests.conftest import OpenDatabase
 from tests.events import emitted, handle, handle_batch, make_event
@@ -69,7 +70,7 @@ class Catalogue:
         self.database = database
         self.object_store = object_store
         self._handlers = handlers(lambda: None)
-        self._on_reports = report_handler(lambda: None)
+        self._on_reports = report_handler(RunTokens(None), lambda: None)
         self._worker = Worker(database, MarkedStore(object_store, "test", None), SETTINGS)
         self._seen = 0
 

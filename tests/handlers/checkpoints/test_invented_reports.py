@@ -6,6 +6,7 @@ from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.topics import REPORTS
 from services.checkpoints.reports import report_handler
 from services.runtime.bus import Record
+from services.runtime.run_tokens import RunTokens
 from tests.events import handle_batch, make_event
 from tests.handlers.checkpoints.builders import (
     JOB,
@@ -33,7 +34,7 @@ async def num_rows(catalogue: Catalogue) -> dict[str, int]:
 async def send(catalogue: Catalogue, *payloads: Payload) -> None:
     """As one batch, without the worker."""
     events = [make_event(payload) for payload in payloads]
-    await handle_batch(catalogue.database, report_handler(lambda: None), *events)
+    await handle_batch(catalogue.database, report_handler(RunTokens(None), lambda: None), *events)
 
 
 async def test_checkpoints_that_were_never_written_leave_no_event_and_no_row(
@@ -94,4 +95,4 @@ async def test_an_unreadable_report_is_left_to_the_service_that_parks_it(
 ) -> None:
     record = Record(f"drivetrain.{REPORTS.name}", 0, 0, 0, b"key", b"{", ())
     async with running.database.transaction() as tx:
-        assert await report_handler(lambda: None)(tx, [record]) == ()
+        assert await report_handler(RunTokens(None), lambda: None)(tx, [record]) == ()

@@ -29,6 +29,7 @@ from services.runtime.clock import Clock, SystemClock
 from services.runtime.database import Database
 from services.runtime.parking import InvalidRecord, parked_headers
 from services.runtime.processing import BatchProcessor, EventProcessor
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.runtime.testing import InMemoryBus, InMemoryObjectStore
 from tests.events import make_record
@@ -50,7 +51,7 @@ class Model:
         self.live = Live()
         self._offset = 0
         handle_batch = events_handler(self.live.wake)
-        streams = stream_handlers(self.live.announce, self.live.wake)
+        streams = stream_handlers(self.live.announce, self.live.wake, RunTokens(None))
         self._events = EventProcessor(
             "gateway", PREFIX, event_handlers(handle_batch), {}, handle_batch=handle_batch
         )

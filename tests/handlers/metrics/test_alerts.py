@@ -1,6 +1,7 @@
 """Stalls and dropped samples, from heartbeats and the events of runs to alerts."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest_asyncio
@@ -11,6 +12,7 @@ from drivetrain_schemas.metrics import AlertCleared, AlertRaised
 from drivetrain_schemas.runs import RunFailed, RunHeard, RunStarted, RunSuspected
 from services.metrics.handlers import HANDLERS, take_reports
 from services.runtime.database import Database
+from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
 from tests.events import handle, handle_batch, make_event
 from tests.handlers.metrics.builders import JOB, make_heartbeat
@@ -22,6 +24,9 @@ RUN: dict[str, Any] = {"job_id": JOB, "run_id": run_id_for(JOB, 1), "attempt": 1
 @pytest_asyncio.fixture(loop_scope="session")
 async def metrics(database: OpenDatabase) -> Database:
     return await database("metrics")
+
+
+TAKE_REPORTS = partial(take_reports, RunTokens(None))
 
 
 async def start(metrics: Database) -> None:
@@ -36,7 +41,7 @@ async def beat(metrics: Database, seconds: int, **fields: Any) -> list[Payload]:
             await tx.connection.execute(
                 "update runs set heard_at = heard_at - 5, moved_at = moved_at - 5"
             )
-        emitted += await handle_batch(metrics, take_reports, make_event(make_heartbeat(**fields)))
+        emitted += await handle_batch(metrics, TAKE_REPORTS, make_event(make_heartbeat(**fields)))
     return emitted
 
 
@@ -98,5 +103,5 @@ async def test_dropped_samples_are_alerted_once_per_run(metrics: Database) -> No
 
 
 async def test_other_reports_are_left_alone(metrics: Database) -> None:
-    emitted = await handle_batch(metrics, take_reports, make_event(RunHeard(**RUN)))
+    emitted = await handle_batch(metrics, TAKE_REPORTS, make_event(RunHeard(**RUN)))
     assert emitted == []

@@ -1,9 +1,11 @@
 """Heartbeats and beacons: suspicion, and that nothing is killed for it."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import SecretStr
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobCancel
@@ -12,8 +14,9 @@ from drivetrain_schemas.runs import RunState
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.bus import Record
 from services.scheduler import instruments, store_runs
+from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event, make_record
-from tests.handlers.scheduler.world import World, make_submit
+from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
 
 JOB = job_id_for("default", "r1")
 RUN = run_id_for(JOB, 1)
@@ -243,3 +246,22 @@ async def test_heartbeats_and_the_end_of_their_runs_cannot_deadlock(world: World
                 await asyncio.sleep(0.01)
         await other.execute("select from heartbeats where pod_id = $1 for update nowait", pods[0])
     await writing
+
+
+async def test_only_a_pod_with_the_token_of_its_run_can_send_a_heartbeat(
+    database: OpenDatabase,
+):
+    key = SecretStr("a-key-that-only-services-have")
+    world = World(await database("scheduler"), FakeLauncher(), run_token_key=key)
+    await running(await world.register())
+    token = world.launcher.specs[POD].run_token
+    assert token is not None
+
+    for invented in (None, "0" * len(token)):
+        event = replace(make_event(beat(1)), run_token=invented)
+        await handle_batch(world.database, world.leases.on_reports, event)
+    assert await rows(world) == []
+
+    event = replace(make_event(beat(2)), run_token=token)
+    await handle_batch(world.database, world.leases.on_reports, event)
+    assert await rows(world) == [(POD, 2)]

@@ -10,6 +10,7 @@ from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.pods import PodExit, PodSpec, RankExit, StopNotice
 from services.runtime.database import Database
+from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.runtime.testing import InMemoryBus, InMemoryObjectStore, ManualClock
 from services.scheduler import fleet, store
@@ -144,7 +145,8 @@ class World:
 
     def restart(self) -> None:
         """The process died; a new one knows only what is in the database and what it sees."""
-        self.leases = Leases(self.clock, lease=self.settings.lease_seconds, interval=2)
+        tokens = RunTokens(self.settings.run_token_key)
+        self.leases = Leases(self.clock, tokens, lease=self.settings.lease_seconds, interval=2)
         self.pods = Pods(self.launcher, self.settings, self.clock)
         self.loop = Loop(self.settings, self.pods, self.leases)
         self.loop.registered.set()

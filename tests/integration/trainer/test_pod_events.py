@@ -29,6 +29,9 @@ __all__ = ["make_pod", "template"]
 TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
 
 
+RUN_TOKEN = "a" * 32
+
+
 async def read_to_its_end(kafka: KafkaAccess, prefix: str, topic: Topic) -> list[Event[Payload]]:
     """Everything that is on the topic now, in the order of each key."""
     partitions = [TopicPartition(prefix + topic.name, n) for n in range(topic.partitions)]
@@ -62,7 +65,7 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     await create_topics(kafka, topic_prefix)
     access = access_to(kafka, topic_prefix)
     variables = {"WEIGHTS": tmp_path / "weights", "PAUSE": 0.05}
-    options = {"command": TRAIN, "num_ranks": 2, "kafka": access}
+    options = {"command": TRAIN, "num_ranks": 2, "kafka": access, "run_token": RUN_TOKEN}
     struck = make_pod(environment=variables | {"KILL_AT": 37, "KILL_RANK": 1}, **options)
     struck.start_warm(template)
     end = await asyncio.to_thread(struck.wait_for_exit)
@@ -86,7 +89,9 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     for numbers in batches.values():
         assert list(dict.fromkeys(numbers)) == list(range(len(set(numbers))))
 
-    reports = [event.payload for event in await read_to_its_end(kafka, topic_prefix, REPORTS)]
+    events = await read_to_its_end(kafka, topic_prefix, REPORTS)
+    assert {event.run_token for event in events} == {RUN_TOKEN}
+    reports = [event.payload for event in events]
     resumed = [report for report in reports if isinstance(report, RunResumed)]
     assert [report.attempt for report in resumed] == [2]
     assert resumed[0].step in (10, 20, 30)

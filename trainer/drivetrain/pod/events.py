@@ -57,6 +57,7 @@ class Events:
         self._tenant_id = spec.tenant_id
         self._job_id = spec.job_id
         self._pod_id = spec.pod_id
+        self._run_token = spec.run_token
         self._run: dict[str, Any] = {
             "tenant_id": spec.tenant_id,
             "job_id": spec.job_id,
@@ -145,6 +146,7 @@ class Events:
             tenant_id=self._tenant_id,
             payload=payload,
             correlation_id=self._job_id,
+            run_token=self._run_token,
         )
 
 
