@@ -13,7 +13,7 @@ from typing import Any, Literal
 import asyncpg
 import msgspec
 
-from services.metrics import series_store
+from services.metrics import chart_reading, series_store
 from services.metrics.chart_json import encode
 from services.metrics.core import charts
 from services.metrics.core.buckets import Bucket
@@ -114,7 +114,9 @@ async def chart(connection: asyncpg.Connection, query: ChartQuery, max_samples: 
     """
     plan = await _planned(connection, query)
     chunk = await series_store.newest_chunk(connection, plan.wanted)
-    found = await _read(connection, plan, max_samples)
+    found = await chart_reading.read(
+        connection, plan.wanted, plan.extents, plan.from_steps, plan.width, max_samples
+    )
     return await asyncio.to_thread(_answer, plan, chunk, found)
 
 
@@ -159,23 +161,6 @@ def _width(extents: tuple[Extent, ...], wanted: Range, max_points: int) -> int:
 
 def _num_samples(plan: _Plan, name: str) -> int:
     return sum(one.num_samples for one in plan.extents if one.name == name)
-
-
-async def _read(
-    connection: asyncpg.Connection, plan: _Plan, max_samples: int
-) -> dict[str, Series | list[Bucket]]:
-    wanted = replace(plan.wanted, names=tuple(plan.from_steps))
-    first = await series_store.first_readable_step(connection, wanted, max_samples)
-    from_steps = [max(wanted.from_step, first, one) for one in plan.from_steps.values()]
-    chunks = await series_store.chunks_of_series(connection, wanted, from_steps)
-
-    def merged() -> dict[str, Series | list[Bucket]]:
-        return {
-            name: merge(chunks[name], from_step, wanted.to_step)
-            for name, from_step in zip(wanted.names, from_steps, strict=True)
-        }
-
-    return await asyncio.to_thread(merged)
 
 
 def _answer(plan: _Plan, chunk: int, found: Mapping[str, Series | list[Bucket]]) -> bytes:

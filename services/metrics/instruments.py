@@ -11,3 +11,9 @@ ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", [
 READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."
 )
+CHUNKS_ADDED = Counter(
+    "drivetrain_metrics_chunks_added_total", "Chunks of samples added to the levels of charts."
+)
+CHUNKS_MERGED = Counter(
+    "drivetrain_metrics_chunks_merged_total", "Chunks of samples merged into the next one."
+)

@@ -6,8 +6,7 @@
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
 
-`chunks`, `series`, `log_chunks` and `log_heads` hold what people read; their retention comes with
-roll-ups.
+`chunks`, `series`, `levels`, `log_chunks` and `log_heads` hold what people read, and are kept.
 """
 
 from datetime import timedelta

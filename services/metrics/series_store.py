@@ -24,13 +24,24 @@ class SeriesOfJob:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The samples of one series of one run."""
+    """The samples of one series of one run; `base_width` is that of its levels, if it has any."""
 
     name: str
+    run_id: str
     attempt: int
     num_samples: int
     first_step: int
     last_step: int
+    base_width: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """A chunk without its samples."""
+
+    chunk_id: int
+    num_samples: int
+    max_step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,7 @@ async def names_of_job(
 async def extents(connection: asyncpg.Connection, wanted: Range) -> list[Extent]:
     rows = await connection.fetch(
         """
-        select name, attempt, num_samples, first_step, last_step from series
+        select name, run_id, attempt, num_samples, first_step, last_step, base_width from series
         where job_id = $1 and rank = $2 and name = any($3)
             and ($4::integer is null or attempt = $4)
         order by name, attempt
@@ -140,32 +151,88 @@ async def first_readable_step(
     return int(found)
 
 
-async def chunks_of_series(
-    connection: asyncpg.Connection, wanted: Range, from_steps: Sequence[int] | None = None
-) -> dict[str, list[Chunk]]:
-    """The chunks of each series that overlap the range, in the order they arrived.
-
-    `from_steps`: of each series, where its range begins instead.
-    """
+async def chunks_of_series(connection: asyncpg.Connection, wanted: Range) -> dict[str, list[Chunk]]:
+    """The chunks of each series that overlap the range, in the order they arrived."""
     rows = await connection.fetch(
         """
-        select series, attempt, steps, values
-        from unnest($3::text[], $4::bigint[]) as wanted (name, from_step)
-        join chunks on job_id = $1 and rank = $2 and series = wanted.name
-            and max_step >= wanted.from_step and min_step <= $5
-            and ($6::integer is null or attempt = $6)
+        select series, attempt, steps, values from chunks
+        where job_id = $1 and rank = $2 and series = any($3)
+            and max_step >= $4 and min_step <= $5 and ($6::integer is null or attempt = $6)
         order by id
         """,
-        wanted.job_id,
-        wanted.rank,
-        wanted.names,
-        from_steps or [wanted.from_step] * len(wanted.names),
-        wanted.to_step,
-        wanted.attempt,
+        *_arguments(wanted),
     )
     chunks: dict[str, list[Chunk]] = {name: [] for name in wanted.names}
     for row in rows:
         chunks[row["series"]].append(Chunk(row["attempt"], row["steps"], row["values"]))
+    return chunks
+
+
+async def facts_of_all(
+    connection: asyncpg.Connection, wanted: Range, parts: Sequence[tuple[Extent, int]]
+) -> list[ChunkFacts]:
+    """The chunks of these series of runs that overlap the steps from the one given."""
+    return await _facts(
+        connection,
+        """
+        join chunks on chunks.job_id = $1 and chunks.rank = $2 and chunks.series = part.name
+            and chunks.run_id = part.run_id
+        """,
+        wanted,
+        parts,
+    )
+
+
+async def facts_of_new(
+    connection: asyncpg.Connection, wanted: Range, parts: Sequence[tuple[Extent, int]]
+) -> list[ChunkFacts]:
+    """As `facts_of_all`, only chunks that are not in the levels yet."""
+    return await _facts(
+        connection,
+        """
+        join chunks on chunks.job_id = $1 and chunks.rank = $2 and chunks.series = part.name
+            and chunks.run_id = part.run_id and chunks.is_new
+        """,
+        wanted,
+        parts,
+    )
+
+
+async def _facts(
+    connection: asyncpg.Connection,
+    join: str,
+    wanted: Range,
+    parts: Sequence[tuple[Extent, int]],
+) -> list[ChunkFacts]:
+    if not parts:
+        return []
+    rows = await connection.fetch(
+        f"""
+        select id, num_samples, max_step
+        from unnest($3::text[], $4::text[], $5::bigint[]) as part (run_id, name, from_step)
+        {join} and chunks.max_step >= part.from_step and chunks.min_step <= $6
+        """,
+        wanted.job_id,
+        wanted.rank,
+        [extent.run_id for extent, _ in parts],
+        [extent.name for extent, _ in parts],
+        [from_step for _, from_step in parts],
+        wanted.to_step,
+    )
+    return [ChunkFacts(*row) for row in rows]
+
+
+async def chunks_by_id(
+    connection: asyncpg.Connection, chunk_ids: Sequence[int]
+) -> dict[tuple[str, int], list[Chunk]]:
+    """By series and attempt, in the order they arrived."""
+    rows = await connection.fetch(
+        "select series, attempt, steps, values from chunks where id = any($1) order by id",
+        chunk_ids,
+    )
+    chunks: dict[tuple[str, int], list[Chunk]] = {}
+    for row in rows:
+        chunks.setdefault((row[0], row[1]), []).append(Chunk(*row[1:]))
     return chunks
 
 

@@ -8,6 +8,7 @@ from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.retention import RULES
+from services.metrics.rolling import roll
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
 from services.runtime.run_tokens import RunTokens
@@ -25,6 +26,7 @@ def build(settings: MetricsSettings) -> Service:
         package="services.metrics",
         handlers=HANDLERS,
         streams={METRICS: take_samples, LOGS: take_logs, REPORTS: partial(take_reports, tokens)},
+        tasks=(roll,),
         http=http,
         retention=RULES,
     )

@@ -5,6 +5,7 @@ highest attempt that logged it, because a resumed run repeats the steps after it
 one attempt the last value counts. Non-finite values are treated like others.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -43,12 +44,11 @@ def merge(chunks: Iterable[Chunk], from_step: int = 0, to_step: int | None = Non
     merged: dict[int, float] = {}
     for chunk in sorted(chunks, key=lambda chunk: chunk.attempt):
         merged.update(zip(chunk.steps, chunk.values, strict=True))
-    steps = tuple(
-        step
-        for step in sorted(merged)
-        if step >= from_step and (to_step is None or step <= to_step)
-    )
-    return Series(steps, tuple(merged[step] for step in steps))
+    ordered = sorted(merged)
+    start = bisect_left(ordered, from_step)
+    stop = len(ordered) if to_step is None else bisect_right(ordered, to_step)
+    steps = tuple(ordered[start:stop])
+    return Series(steps, tuple(map(merged.__getitem__, steps)))
 
 
 def summarize(steps: Sequence[int], values: Sequence[float]) -> Summary:

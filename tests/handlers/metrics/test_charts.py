@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from random import Random
 from typing import Any
 
 import httpx
@@ -10,9 +12,13 @@ import pytest_asyncio
 
 from services.metrics import api, curves
 from services.metrics.api import read_api
+from services.metrics.core import levels
+from services.metrics.core.buckets import cut
 from services.metrics.core.charts import MAX_BYTES
+from services.metrics.rolling import Roller
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_samples
+from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event
@@ -34,21 +40,30 @@ async def client(metrics: Database) -> AsyncIterator[httpx.AsyncClient]:
 
 
 class Writer:
-    """Sends batches of one run after the other, each with the next number."""
+    """Sends batches one after the other, each with the next number."""
 
-    def __init__(self, metrics: Database) -> None:
+    def __init__(self, metrics: Database, roller: Roller | None) -> None:
         self._metrics = metrics
+        self._roller = roller
         self._batch = 0
 
     async def __call__(self, columns: dict[str, dict[int, Any]], **fields: Any) -> None:
         self._batch += 1
         batch = make_samples(columns, batch=self._batch, **fields)
         await handle_batch(self._metrics, take_samples, make_event(batch))
+        if self._roller is not None:
+            await self._roller.roll_all()
 
 
-@pytest.fixture
-def write(metrics: Database) -> Writer:
-    return Writer(metrics)
+@pytest.fixture(params=["as it arrives", "in levels"])
+def write(
+    metrics: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Writer:
+    """What a chart shows does not depend on whether its samples are in levels yet."""
+    monkeypatch.setattr(levels, "MIN_SAMPLES", 150)
+    monkeypatch.setattr(levels, "MAX_CHUNK_SAMPLES", 100)
+    roller = Roller(metrics, SystemClock(), max_age=timedelta(0))
+    return Writer(metrics, roller if request.param == "in levels" else None)
 
 
 async def chart(client: httpx.AsyncClient, *names: str, **query: Any) -> Any:
@@ -230,3 +245,86 @@ async def test_a_wrong_query_of_a_chart_names_the_field(
     response = await client.get("/chart", params={"job_id": JOB, **query})
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] in ("name", "max_points")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_chart_from_levels_is_that_of_the_samples(
+    metrics: Database, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Batches of any size, out of order, of several attempts, added to levels now and then."""
+    monkeypatch.setattr(levels, "MIN_SAMPLES", 64)
+    monkeypatch.setattr(levels, "MAX_CHUNK_SAMPLES", 100)
+    random = Random(seed)
+    write = Writer(metrics, None)
+    roller = Roller(metrics, SystemClock(), max_age=timedelta(0))
+    shown: dict[int, float] = {}
+    for attempt in (1, 2, 3):
+        first = max(0, len(shown) - random.randrange(400))
+        samples = {step: random.gauss(0, 1) for step in range(first, first + 1500)}
+        steps = list(samples)
+        while steps:
+            size = random.choice((1, 7, 300))
+            part = [steps.pop(random.randrange(min(3, len(steps)))) for _ in steps[:size]]
+            await write({"loss": {step: samples[step] for step in part}}, attempt=attempt)
+            if random.random() < 0.3:
+                await roller.roll_all()
+        shown |= samples
+    answer = await chart(client, "loss", max_points=100)
+    assert await metrics.pool.fetchval("select count(*) from levels") > 0
+    assert await metrics.pool.fetchval("select count(*) from chunks") < 200, "small ones are merged"
+    width, loss = answer["width"], answer["series"]["loss"]
+    ordered = sorted(shown)
+    expected = cut(ordered, [shown[step] for step in ordered], width)
+    assert answer["steps"][0] == [one.first_step // width * width for one in expected]
+    for name, wanted in (("lows", "low"), ("highs", "high"), ("values", "mean")):
+        values = [getattr(one, wanted) for one in expected]
+        differing = [
+            number
+            for number, value in enumerate(values)
+            if loss[name][number] != pytest.approx(value, rel=1e-5, abs=1e-5)
+        ]
+        assert len(differing) <= 2, "only where an attempt begins"
+    zoomed = await chart(client, "loss", max_points=100, from_step=1000, to_step=1050)
+    assert points(zoomed, "loss") == [(step, shown[step]) for step in range(1000, 1051)]
+
+
+async def test_a_superseded_peak_is_not_shown_where_an_attempt_began(
+    write: Writer, client: httpx.AsyncClient
+) -> None:
+    """The buckets of the chart are far wider than the steps between the attempts."""
+    await write({"loss": line(range(20_000)) | {19_990: 1e9}})
+    await write({"loss": line(range(19_700, 20_500), 0.25)}, attempt=2)
+    answer = await chart(client, "loss", max_points=16)
+    assert answer["width"] == 2048
+    assert max(answer["series"]["loss"]["highs"]) == 0.5
+    assert answer["series"]["loss"]["lows"][-1] == 0.25
+
+
+async def test_adding_to_levels_is_done_once_and_in_steps(
+    metrics: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(levels, "MIN_SAMPLES", 64)
+    monkeypatch.setattr(levels, "MAX_NEW_SAMPLES", 100)
+    write = Writer(metrics, None)
+    for part in range(10):
+        await write({"loss": line(range(part * 60, part * 60 + 60))})
+    roller = Roller(metrics, SystemClock(), max_age=timedelta(hours=1))
+    for _ in range(3):
+        await roller.roll_all()
+    rows = await metrics.pool.fetch(
+        "select level, sum(one) from levels, unnest(num_finite) as one group by level"
+    )
+    assert {row["sum"] for row in rows} == {600}
+    assert await metrics.pool.fetchval("select count(*) from chunks where is_new") == 0
+
+
+async def test_a_series_waits_until_it_has_enough_new_chunks_or_an_old_one(
+    metrics: Database,
+) -> None:
+    write = Writer(metrics, None)
+    await write({"loss": {1: 0.5}})
+    new = "select count(*) from chunks where is_new"
+    await Roller(metrics, SystemClock(), max_age=timedelta(hours=1)).roll_all()
+    assert await metrics.pool.fetchval(new) == 1
+    await Roller(metrics, SystemClock(), max_age=timedelta(0)).roll_all()
+    assert await metrics.pool.fetchval(new) == 0

@@ -1,0 +1,223 @@
+"""Every statement about levels and new chunks, one function each; no rules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import asyncpg
+
+from services.metrics.core.buckets import Bucket
+from services.metrics.core.levels import TileKey
+from services.metrics.core.series import Chunk, Series
+
+
+class SeriesKey(NamedTuple):
+    """One series of one rank of one run."""
+
+    run_id: str
+    rank: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunks:
+    """How much of a series is not in the levels yet; `is_old`: some of it for a while."""
+
+    key: SeriesKey
+    num_chunks: int
+    num_samples: int
+    is_old: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LockedSeries:
+    job_id: str
+    attempt: int
+    base_width: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    chunk_id: int
+    chunk: Chunk
+
+
+class Tiles(NamedTuple):
+    """Which tiles of one series of one run to read."""
+
+    run_id: str
+    name: str
+    level: int
+    first_tile: int
+    last_tile: int
+
+
+async def new_chunks(
+    connection: asyncpg.Connection, after: SeriesKey, limit: int, old: timedelta
+) -> tuple[list[NewChunks], bool]:
+    """Of the next `limit` new chunks in the order of their series; True where there are more."""
+    rows = await connection.fetch(
+        """
+        select run_id, rank, series, count(*)::integer as num_chunks,
+            sum(num_samples)::bigint as num_samples,
+            min(received_at) < clock_timestamp() - $5::interval as is_old
+        from (
+            select run_id, rank, series, num_samples, received_at from chunks
+            where is_new and (run_id, rank, series) > ($1, $2, $3)
+            order by run_id, rank, series limit $4
+        ) as chunk
+        group by run_id, rank, series order by run_id, rank, series
+        """,
+        *after,
+        limit,
+        old,
+    )
+    found = [NewChunks(SeriesKey(*row[:3]), row[3], row[4], row[5]) for row in rows]
+    return found, sum(one.num_chunks for one in found) >= limit
+
+
+async def lock_series(connection: asyncpg.Connection, key: SeriesKey) -> LockedSeries | None:
+    row = await connection.fetchrow(
+        """
+        select job_id, attempt, base_width from series
+        where run_id = $1 and rank = $2 and name = $3 for update
+        """,
+        *key,
+    )
+    return LockedSeries(*row) if row else None
+
+
+async def take_new(
+    connection: asyncpg.Connection, key: SeriesKey, max_samples: int
+) -> list[StoredChunk]:
+    """New chunks in the order they arrived, until they hold so many samples; at least one."""
+    rows = await connection.fetch(
+        """
+        select id, attempt, steps, values from (
+            select *, sum(num_samples) over (order by id) - num_samples as num_before
+            from chunks where run_id = $1 and rank = $2 and series = $3 and is_new
+            order by id limit 1000
+        ) as chunk
+        where num_before < $4 order by id
+        """,
+        *key,
+        max_samples,
+    )
+    return [StoredChunk(row[0], Chunk(*row[1:])) for row in rows]
+
+
+async def chunk_before(
+    connection: asyncpg.Connection, key: SeriesKey, job_id: str, chunk_id: int, max_samples: int
+) -> StoredChunk | None:
+    """The last chunk before this one that is in the levels, if it holds at most so many samples."""
+    row = await connection.fetchrow(
+        """
+        select id, attempt, steps, values from (
+            select * from chunks
+            where job_id = $4 and rank = $2 and series = $3 and id < $5
+                and run_id = $1 and not is_new
+            order by id desc limit 1
+        ) as chunk
+        where num_samples <= $6
+        """,
+        *key,
+        job_id,
+        chunk_id,
+        max_samples,
+    )
+    return StoredChunk(row[0], Chunk(*row[1:])) if row else None
+
+
+async def keep_as_they_are(connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> None:
+    await connection.execute("update chunks set is_new = false where id = any($1)", chunk_ids)
+
+
+async def replace_chunks(
+    connection: asyncpg.Connection, chunk_ids: Sequence[int], merged: Series
+) -> None:
+    """One chunk instead of these. It has the last one's number: the order of arrival stays."""
+    await connection.execute("delete from chunks where id = any($1)", chunk_ids[:-1])
+    await connection.execute(
+        """
+        update chunks set is_new = false, num_samples = $2, min_step = $3, max_step = $4,
+            steps = $5, values = $6
+        where id = $1
+        """,
+        chunk_ids[-1],
+        len(merged.steps),
+        merged.steps[0],
+        merged.steps[-1],
+        merged.steps,
+        merged.values,
+    )
+
+
+async def set_base_width(connection: asyncpg.Connection, key: SeriesKey, base_width: int) -> None:
+    await connection.execute(
+        "update series set base_width = $4 where run_id = $1 and rank = $2 and name = $3",
+        *key,
+        base_width,
+    )
+
+
+_BUCKETS = "first_steps, last_steps, num_finite, lows, highs, means, not_finite_steps"
+
+
+async def tiles_of(
+    connection: asyncpg.Connection, key: SeriesKey, wanted: Sequence[TileKey]
+) -> dict[TileKey, list[Bucket]]:
+    rows = await connection.fetch(
+        f"""
+        select level, tile, {_BUCKETS}
+        from unnest($4::smallint[], $5::bigint[]) as wanted (level, tile)
+        join levels using (level, tile)
+        where run_id = $1 and rank = $2 and series = $3
+        """,
+        *key,
+        [level for level, _ in wanted],
+        [tile for _, tile in wanted],
+    )
+    return {(row[0], row[1]): _buckets(row[2:]) for row in rows}
+
+
+async def save_tiles(
+    connection: asyncpg.Connection, key: SeriesKey, tiles: Mapping[TileKey, Sequence[Bucket]]
+) -> None:
+    await connection.executemany(
+        f"""
+        insert into levels (run_id, rank, series, level, tile, {_BUCKETS})
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        on conflict (run_id, rank, series, level, tile) do update set
+            first_steps = excluded.first_steps, last_steps = excluded.last_steps,
+            num_finite = excluded.num_finite, lows = excluded.lows, highs = excluded.highs,
+            means = excluded.means, not_finite_steps = excluded.not_finite_steps
+        """,
+        [(*key, *tile, *map(list, zip(*buckets, strict=True))) for tile, buckets in tiles.items()],
+    )
+
+
+async def read_tiles(
+    connection: asyncpg.Connection, rank: int, wanted: Sequence[Tiles]
+) -> dict[tuple[str, str], list[Bucket]]:
+    """By run and series, the buckets in the order of their steps."""
+    rows = await connection.fetch(
+        f"""
+        select run_id, series, {_BUCKETS}
+        from unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[])
+            as wanted (run_id, series, level, first_tile, last_tile)
+        join levels using (run_id, series, level)
+        where rank = $1 and tile between first_tile and last_tile
+        order by tile
+        """,
+        rank,
+        *(list(column) for column in zip(*wanted, strict=True)),
+    )
+    found: dict[tuple[str, str], list[Bucket]] = {}
+    for row in rows:
+        found.setdefault((row[0], row[1]), []).extend(_buckets(row[2:]))
+    return found
+
+
+def _buckets(columns: Sequence[Sequence[float]]) -> list[Bucket]:
+    return list(map(Bucket._make, zip(*columns, strict=True)))

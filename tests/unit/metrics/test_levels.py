@@ -1,0 +1,95 @@
+"""Levels of buckets: which there are, how samples are added, whose steps count."""
+
+from math import isfinite
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.metrics.core import levels
+from services.metrics.core.buckets import Bucket, cut
+from services.metrics.core.levels import BUCKETS_PER_TILE, NUM_LEVELS, add, level_for, width_of
+from services.metrics.core.series import Series
+
+
+def line(*steps: int) -> Series:
+    return Series(steps, tuple(float(step % 11) for step in steps))
+
+
+def test_a_short_series_has_no_levels_and_one_chunk() -> None:
+    step = add(line(10, 11), 2, line(7, 8), None)
+    assert (step.merged, step.base_width, step.tiles) == (line(7, 8, 10, 11), None, {})
+
+
+def test_a_step_logged_again_has_the_new_value() -> None:
+    step = add(Series((2, 3), (0.2, 0.3)), 1, Series((1, 2), (9.0, 9.0)), None)
+    assert step.merged == Series((1, 2, 3), (9.0, 0.2, 0.3))
+
+
+@pytest.mark.parametrize(("gap", "base_width"), [(1, 16), (2, 32), (100, 16 * 128)])
+def test_level_0_has_about_16_samples_to_a_bucket(gap: int, base_width: int) -> None:
+    steps = range(0, gap * levels.MIN_SAMPLES, gap)
+    step = add(line(*steps[1000:]), 1, line(*steps[:1000]), None)
+    assert step.base_width == base_width
+    summed = [bucket for (level, _), tile in step.tiles.items() if level == 0 for bucket in tile]
+    assert sum(bucket.num_finite for bucket in summed) == levels.MIN_SAMPLES, "with the old ones"
+
+
+def test_only_small_chunks_are_merged() -> None:
+    large = line(*range(5000, 5000 + 2 * levels.MIN_CHUNK_SAMPLES))
+    assert add(large, 2, line(1), 16).merged is None
+    assert add(large, 3, line(1), 16).merged is not None
+
+
+@given(
+    parts=st.lists(
+        st.dictionaries(st.integers(0, 40_000), st.floats(width=32), min_size=1, max_size=50),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_tiles_hold_what_was_added_whatever_the_order(parts: list[dict[int, float]]) -> None:
+    """Each part logs steps of its own."""
+    tiles: dict[levels.TileKey, list[Bucket]] = {}
+    all_samples: dict[int, float] = {}
+    for part in parts:
+        samples = {step: part[step] for step in sorted(part) if step not in all_samples}
+        all_samples |= samples
+        if samples:
+            series = Series(tuple(samples), tuple(samples.values()))
+            for (level, tile), buckets in add(series, 1, None, 16).tiles.items():
+                old = tiles.get((level, tile), [])
+                width = width_of(16, level)
+                tiles[(level, tile)] = levels.merge_tiles(old, buckets, width)
+    ordered = sorted(all_samples)
+    for level in range(NUM_LEVELS):
+        width = width_of(16, level)
+        found = [one for key in sorted(tiles) if key[0] == level for one in tiles[key]]
+        direct = cut(ordered, [all_samples[step] for step in ordered], width)
+        assert [one[:3] for one in found] == [one[:3] for one in direct]
+        for one, other in zip(found, direct, strict=True):
+            assert not one.num_finite or (one.low, one.high) == (other.low, other.high)
+            assert one.not_finite_step == other.not_finite_step
+            assert isfinite(one.mean) == isfinite(other.mean)
+    assert max(map(len, tiles.values())) <= BUCKETS_PER_TILE
+
+
+def test_the_level_is_the_widest_that_fits() -> None:
+    assert [level_for(16, width) for width in (8, 16, 32, 64, 512)] == [None, 0, 0, 1, 2]
+    assert level_for(16, 2**40) == NUM_LEVELS - 1
+
+
+def test_where_attempts_overlap_the_higher_one_counts() -> None:
+    first = cut(range(0, 64), [1.0] * 64, 16)
+    second = cut(range(32, 64), [2.0] * 32, 16)
+    buckets, mixed = levels.resolve({1: first, 2: second}, 16)
+    assert [buckets[number].mean for number in sorted(buckets)] == [1.0, 1.0, 2.0, 2.0]
+    assert mixed == set()
+
+
+def test_a_bucket_in_which_attempts_meet_is_mixed() -> None:
+    first, second = cut(range(0, 40), [1.0] * 40, 16), cut(range(24, 40), [2.0] * 16, 16)
+    buckets, mixed = levels.resolve({1: first, 2: second}, 16)
+    assert mixed == {1}
+    assert (buckets[1].low, buckets[1].high) == (1.0, 2.0)
+    assert buckets[2].low == 2.0
