@@ -35,6 +35,8 @@ class Job:
     state_seq: int = NEVER
     submitted_at: datetime | None = None
     queued_at: datetime | None = None
+    # The study whose trial it is.
+    group_id: str | None = None
     started_at: datetime | None = None
     cancel_requested: bool = False
     run_id: str | None = None
@@ -83,9 +85,10 @@ def _rejected(job: Job, event: Event[JobRequestRejected]) -> Job:
 
 def _queued(job: Job, event: Event[JobQueued]) -> Job:
     """The latest possible time of submission, for a command that its topic no longer has."""
-    at = event.payload.queued_at
+    at, trial = event.payload.queued_at, event.payload.trial
     return changed(
         _move(job, event, "queued"),
+        group_id=trial.study_id if trial else None,
         queued_at=earliest(job.queued_at, at),
         submitted_at=earliest(job.submitted_at, at),
     )

@@ -35,6 +35,7 @@ class Request:
     sampler: str | None = None
     metric: str | None = None
     goal: str | None = None
+    tags: list[str] | None = None
 
 
 def subject_of(event: Event[Any]) -> str:
@@ -73,6 +74,7 @@ def _request(event: Event[Any]) -> Request:
         sampler=None if is_job else payload.spec.sampler.value,
         metric=job.metric.name if job.metric else None,
         goal=job.metric.goal.value if job.metric else None,
+        tags=list(payload.spec.tags) if is_job else [],
     )
 
 

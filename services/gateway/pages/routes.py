@@ -20,20 +20,18 @@ from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import failures, sessions
-from services.gateway.pages import log_file, parked
+from services.gateway.pages import compare, job_list, log_file, parked
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import models, views
-from services.gateway.rest.jobs import STATES, find_job, with_queue_position
+from services.gateway.rest.jobs import find_job, with_queue_position
 from services.gateway.rest.platform import find_nodes
-from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import TITLES
 from services.gateway.rest.requests import base_url
 from services.gateway.rest.studies import find_study
 
 router = APIRouter(include_in_schema=False)
 
-JOBS_PER_PAGE = 50
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
@@ -52,6 +50,8 @@ class Static(StaticFiles):
 
 def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(router)
+    app.include_router(compare.router)
+    app.include_router(job_list.router)
     app.include_router(parked.router)
     app.include_router(log_file.router)
     app.mount("/static", Static(directory=FOLDER / "static"))
@@ -63,47 +63,6 @@ def problem_page(request: Request, problem: Problem) -> Response:
     """A refusal for people."""
     title = TITLES.get(problem.status, "The request failed")
     return page(request, "problem.html", problem.status, problem=problem, title=title)
-
-
-@router.get("/")
-async def jobs(
-    request: Request,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    state: str | None = None,
-    after: Annotated[str | None, Query(max_length=512)] = None,
-) -> HTMLResponse:
-    state = state if state in STATES else None
-    position = read_position(after, 2)
-    async with gateway.platform.database.connection() as connection:
-        stream = await queries.timeline.head(connection)
-        rows = await queries.jobs.page(
-            connection,
-            caller.tenant_id,
-            state,
-            (position[0], position[1][0]) if position else None,
-            JOBS_PER_PAGE + 1,
-        )
-        counts = await queries.jobs.count(connection, caller.tenant_id)
-        num_held, num_slots = await queries.nodes.slots_in_use(connection)
-        num_parked = await parked_queries.count_open(connection)
-    more = None
-    if len(rows) > JOBS_PER_PAGE:
-        last = rows[JOBS_PER_PAGE - 1]
-        more = position_text(last["listed_at"], last["job_id"])
-    return page(
-        request,
-        "jobs.html",
-        position=stream_position(stream),
-        jobs=[views.job_summary(row, base_url(request)) for row in rows[:JOBS_PER_PAGE]],
-        explain=views.explain,
-        counts=counts,
-        state=state,
-        more=more,
-        num_held=num_held,
-        num_slots=num_slots,
-        num_parked=num_parked,
-    )
 
 
 @router.get("/jobs/{job_id}")

@@ -6,6 +6,7 @@ Each costs what it returns, not what was ever projected (docs/architecture.md, r
 from services.gateway.queries import (
     checkpoints,
     costs,
+    job_list,
     jobs,
     names,
     nodes,
@@ -14,4 +15,14 @@ from services.gateway.queries import (
     timeline,
 )
 
-__all__ = ["checkpoints", "costs", "jobs", "names", "nodes", "rejections", "studies", "timeline"]
+__all__ = [
+    "checkpoints",
+    "costs",
+    "job_list",
+    "jobs",
+    "names",
+    "nodes",
+    "rejections",
+    "studies",
+    "timeline",
+]

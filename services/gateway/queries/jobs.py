@@ -1,33 +1,9 @@
 """Jobs with their runs and alerts, and how many there are."""
 
 import json
-from typing import Any
 
 from services.gateway.core.alerts import NO_CHECKPOINTS
-from services.gateway.queries.rows import Connection, Position, Row, as_row, as_rows
-
-
-async def page(
-    connection: Connection, tenant_id: str, state: str | None, after: Position | None, limit: int
-) -> list[Row]:
-    """The tenant's jobs, newest first, after a position; without their specs."""
-    # Only the conditions that are given, so that each plan uses the index made for it.
-    arguments: list[Any] = [tenant_id, limit]
-    conditions = ""
-    if state is not None:
-        arguments.append(state)
-        conditions += f" and state = ${len(arguments)}"
-    if after is not None:
-        arguments += after
-        conditions += f" and (listed_at, job_id) < (${len(arguments) - 1}, ${len(arguments)})"
-    rows = await connection.fetch(
-        f"""
-        select * from shown_jobs where tenant_id = $1{conditions}
-        order by listed_at desc, job_id desc limit $2
-        """,
-        *arguments,
-    )
-    return as_rows(rows)
+from services.gateway.queries.rows import Connection, Row, as_row, as_rows
 
 
 async def count(connection: Connection, tenant_id: str) -> dict[str, int]:

@@ -69,35 +69,6 @@ async def submit(
     return await _whole(gateway, row, base_url(request))
 
 
-@router.get("", responses=answers(422))
-async def list_jobs(
-    gateway: GatewayDep,
-    caller: CallerDep,
-    request: Request,
-    state: str | None = None,
-    limit: Limit = 50,
-    after: str | None = None,
-) -> models.JobList:
-    """Newest first."""
-    if state is not None and state not in STATES:
-        raise invalid("state", f"there is no state {state[:40]!r}", f"one of {', '.join(STATES)}")
-    position = read_position(after, 2)
-    async with gateway.platform.database.connection() as connection:
-        rows = await queries.jobs.page(
-            connection,
-            caller.tenant_id,
-            state,
-            (position[0], position[1][0]) if position else None,
-            limit + 1,
-        )
-    more = None
-    if len(rows) > limit:
-        more = position_text(rows[limit - 1]["listed_at"], rows[limit - 1]["job_id"])
-    return models.JobList(
-        jobs=[views.job_summary(row, base_url(request)) for row in rows[:limit]], next=more
-    )
-
-
 @router.get("/{job_id}", responses=answers(404, 422))
 async def get_job(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request

@@ -54,8 +54,15 @@ class Best(BaseModel):
     step: int | None
 
 
+class MetricValue(BaseModel):
+    """The best value so far of the job's metric; in a list by metric, that one's."""
+
+    name: str
+    value: float
+
+
 class JobSummary(BaseModel):
-    """`state` is submitted, rejected, or a state of the scheduler."""
+    """`state` is submitted, rejected, or a state of the scheduler. `value` stands in lists only."""
 
     job_id: str
     tenant_id: str
@@ -75,6 +82,8 @@ class JobSummary(BaseModel):
     charged_micro_usd: int
     study_id: str | None
     trial_number: int | None
+    tags: list[str] = []
+    value: MetricValue | None = None
     submitted_at: datetime | None
     queued_at: datetime | None
     started_at: datetime | None
@@ -121,10 +130,14 @@ class Job(JobSummary):
 
 
 class JobList(BaseModel):
-    """`next` is the `after` of the following page, None at the end."""
+    """`next` is the `after` of the following page, None at the end.
+
+    `num_searched`: where a search has looked at only so many jobs and found fewer than asked for.
+    """
 
     jobs: list[JobSummary]
     next: str | None
+    num_searched: int | None = None
 
 
 class TimelineItem(BaseModel):

@@ -37,6 +37,7 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
         "charged_micro_usd": row["charged_micro_usd"],
         "study_id": row["study_id"],
         "trial_number": row["trial_number"],
+        "tags": row["tags"] or [],
         "submitted_at": row["submitted_at"],
         "queued_at": row["queued_at"],
         "started_at": row["started_at"],
@@ -46,7 +47,10 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
 
 
 def job_summary(row: Row, base_url: str) -> models.JobSummary:
-    return models.JobSummary(**job_fields(row, base_url))
+    value = None
+    if row.get("value") is not None:
+        value = models.MetricValue(name=row["value_name"], value=row["value"])
+    return models.JobSummary(**job_fields(row, base_url), value=value)
 
 
 def job(
@@ -87,6 +91,7 @@ def submitted_job(submission: Submission, tenant_id: str, base_url: str) -> mode
         "pool": resources.pool,
         "devices": resources.devices,
         "priority": submission.spec.priority,
+        "tags": list(submission.spec.tags),
         "state": "submitted",
         "is_cancelling": False,
         "charged_micro_usd": 0,

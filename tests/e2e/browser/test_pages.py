@@ -37,7 +37,7 @@ async def test_the_list_of_jobs_follows_a_job(site: Site, browser: Browser) -> N
 
     job = story.job("digits")
     await site.model.tell(story.events[-1])
-    row = page.get_by_role("listitem").filter(has_text="digits")
+    row = page.get_by_role("row").filter(has_text="digits")
     await expect(row.get_by_text("queued")).to_be_visible()
 
     job.starts()
@@ -52,6 +52,7 @@ async def test_the_list_of_jobs_follows_a_job(site: Site, browser: Browser) -> N
     job.succeeds()
     await site.model.tell(*story.events[-4:])
     await expect(row.get_by_text("succeeded")).to_be_visible()
+    await expect(row.get_by_text("0.981")).to_be_visible()
     assert await page.evaluate(KEPT)
     assert complaints == []
     await context.close()

@@ -4,60 +4,60 @@ from tests.handlers.gateway.model import Server, serving
 from tests.handlers.gateway.story import Story
 
 
-async def test_deleted_checkpoints_are_shown_only_on_demand(quiet_server: Server) -> None:
+async def test_deleted_checkpoints_are_shown_only_on_demand(server: Server) -> None:
     story = Story()
     job = story.job("digits")
     job.starts()
     for step in range(1, 30):
         job.loses(job.saves(step), step)
     job.saves(123)
-    await quiet_server.model.tell(*story.events)
-    page = (await quiet_server.client.get(f"/jobs/{job.job_id}")).text
+    await server.model.tell(*story.events)
+    page = (await server.client.get(f"/jobs/{job.job_id}")).text
     assert page.count("Pin the checkpoint") == 1
     assert "deleted</span>" not in page
     assert "is complete and verified" not in page
     assert "Attempt 1 is running" in page
-    everything = (await quiet_server.client.get(f"/jobs/{job.job_id}?events=all")).text
+    everything = (await server.client.get(f"/jobs/{job.job_id}?events=all")).text
     assert everything.count("deleted</span>") == 29
     assert everything.count("was removed: older") == 29
 
 
 async def test_a_job_that_waits_for_its_next_attempt_has_no_time_left(
-    quiet_server: Server,
+    server: Server,
 ) -> None:
     story = Story()
     job = story.job("digits")
     job.starts()
     job.beats(0, 100, 200)
-    await quiet_server.model.tell(*story.events)
-    assert "s left" in (await quiet_server.client.get(f"/jobs/{job.job_id}")).text
+    await server.model.tell(*story.events)
+    assert "s left" in (await server.client.get(f"/jobs/{job.job_id}")).text
     told = len(story.events)
     job.fails("RuntimeError: the last line")
     job.retries()
-    await quiet_server.model.tell(*story.events[told:])
-    page = (await quiet_server.client.get(f"/jobs/{job.job_id}")).text
+    await server.model.tell(*story.events[told:])
+    page = (await server.client.get(f"/jobs/{job.job_id}")).text
     assert "s left" not in page
     assert "RuntimeError: the last line" in page.partition("Timeline")[0]
-    answer = (await quiet_server.client.get(f"/v1/jobs/{job.job_id}")).json()
+    answer = (await server.client.get(f"/v1/jobs/{job.job_id}")).json()
     assert answer["progress"]["eta_seconds"] is None
 
 
-async def test_an_ended_job_without_a_planned_end_has_no_empty_bar(quiet_server: Server) -> None:
+async def test_an_ended_job_without_a_planned_end_has_no_empty_bar(server: Server) -> None:
     story = Story()
     job = story.job("endless", max_steps=None)
     job.starts()
     job.beats(0, 100)
-    await quiet_server.model.tell(*story.events)
-    assert "<progress" in (await quiet_server.client.get(f"/jobs/{job.job_id}")).text
+    await server.model.tell(*story.events)
+    assert "<progress" in (await server.client.get(f"/jobs/{job.job_id}")).text
     told = len(story.events)
     job.succeeds(step=100)
-    await quiet_server.model.tell(*story.events[told:])
-    page = (await quiet_server.client.get(f"/jobs/{job.job_id}")).text
+    await server.model.tell(*story.events[told:])
+    page = (await server.client.get(f"/jobs/{job.job_id}")).text
     assert 'class="bar bar-succeeded"' in page
     assert 'value="1.0000"' in page
 
 
-async def test_a_log_is_downloaded_whole(quiet_server: Server) -> None:
+async def test_a_log_is_downloaded_whole(server: Server) -> None:
     lines = [f"line {number}" for number in range(12_000)]
 
     async def forward(part: str, path: str, given: dict[str, int]) -> object:
@@ -71,9 +71,9 @@ async def test_a_log_is_downloaded_whole(quiet_server: Server) -> None:
 
     story = Story()
     job = story.job("digits")
-    await quiet_server.model.tell(*story.events)
-    async with serving(quiet_server.model, forward=forward) as server:
-        answer = await server.client.get(f"/jobs/{job.job_id}/log.txt")
+    await server.model.tell(*story.events)
+    async with serving(server.model, forward=forward) as forwarding:
+        answer = await forwarding.client.get(f"/jobs/{job.job_id}/log.txt")
     assert answer.headers["content-disposition"] == f'attachment; filename="{job.job_id}.log"'
     assert answer.text.splitlines() == [f"a1 r0 | {line}" for line in lines]
-    assert (await quiet_server.client.get(f"/jobs/{job.job_id}/log.txt")).status_code == 503
+    assert (await server.client.get(f"/jobs/{job.job_id}/log.txt")).status_code == 503

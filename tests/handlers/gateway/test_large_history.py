@@ -15,6 +15,7 @@ import pytest_asyncio
 from asyncpg.pool import PoolConnectionProxy
 
 from services.gateway.queries import timeline
+from services.gateway.queries.job_list import WINDOW
 from services.gateway.rest.positions import position_text
 from services.runtime.database import Database
 from services.runtime.transaction import Origin
@@ -43,6 +44,10 @@ from numbers;
 insert into requests (subject_id, request_id, name, spec, is_accepted, asked_at, event_id, sampler)
 select {STUDY}, 's' || n, 'search', '{{}}', true, {DAY}, 's' || n, 'grid'
 from numbers where n <= 20000;
+update jobs set group_id = 'study_' || substr(job_id, 5)
+    where job_id <= 'job_' || {ID.format(20_000)};
+update jobs set result = jsonb_build_object('best',
+    jsonb_build_object('name', 'accuracy', 'goal', 'maximize', 'value', 0.5, 'step', 1));
 insert into job_progress
 select {JOB}, n, 1, 1, 'training', 5, 10, null, 0, 0, 1, {DAY}, {DAY}, {DAY}
 from numbers;
@@ -81,6 +86,9 @@ STUDY_ID = "study_" + "20000".zfill(26).translate(str.maketrans("0189", "abcd"))
 PATHS = (
     "/",
     "/?state=failed",
+    "/?group=no",
+    "/?metric=accuracy&sort=highest",
+    f"/?study_id={STUDY_ID}",
     f"/jobs/{JOB_ID}",
     "/studies",
     f"/studies/{STUDY_ID}",
@@ -182,6 +190,17 @@ async def test_a_job_is_followed_from_long_ago_by_its_own_events(
     assert [row["cursor"] for row in rows] == list(range(NUM_JOBS * 5, NUM_JOBS * 5 + 5))
     (visited,) = (await visits(server, statements)).values()
     assert visited <= 2 * len(rows)
+
+
+@pytest.mark.parametrize("query", ["search=nowhere", "tag=nowhere", "metric=nowhere"])
+async def test_a_search_without_a_match_reads_its_window_and_no_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    with recorded(monkeypatch) as statements:
+        answer = await server.client.get(f"/v1/jobs?{query}")
+    assert answer.json()["num_searched"] == WINDOW
+    for statement, rows in (await visits(server, statements)).items():
+        assert rows <= 5 * WINDOW, statement
 
 
 @pytest.mark.parametrize("at", ["2026-05-19T21:00:00+00:00", "2026-01-02T02:00:00+00:00"])

@@ -14,6 +14,7 @@ from drivetrain_schemas.jobs import (
 )
 from drivetrain_schemas.runs import RunStarted
 from services.gateway import queries, store
+from services.gateway.queries.job_list import Wanted
 from services.gateway.rest import views
 from services.runtime.bus import Record
 from tests.conftest import OpenDatabase
@@ -192,7 +193,8 @@ async def test_a_refusal_without_a_readable_request_is_listed_at_its_time(model:
     )
     await model.tell(*story.events)
     async with model.database.connection() as connection:
-        newest, _ = await queries.jobs.page(connection, TENANT, None, None, 10)
+        found = await queries.job_list.page(connection, TENANT, Wanted(), None, 10)
+    newest, _ = found.rows
     assert (newest["state"], newest["submitted_at"]) == ("rejected", rejected.occurred_at)
 
 

@@ -12,7 +12,7 @@ const listeners = [];
 export const listen = (listener) => listeners.push(listener);
 const tell = (type) => { for (const listener of listeners) listener(type); };
 
-// The parts of the page that the server renders again. Open details stay open.
+// The parts of the page that the server renders again. Open details and what is chosen stay.
 let pending = false, again = false, timer = null;
 async function renew() {
   if (pending) { again = true; return; }
@@ -26,6 +26,8 @@ async function renew() {
       if (!next || part.contains(document.activeElement)) continue;
       for (const details of part.querySelectorAll("details[open][data-key]"))
         next.querySelector(`details[data-key="${CSS.escape(details.dataset.key)}"]`)?.setAttribute("open", "");
+      for (const box of part.querySelectorAll("input:checked[name]"))
+        next.querySelector(`input[name="${CSS.escape(box.name)}"][value="${CSS.escape(box.value)}"]`)?.setAttribute("checked", "");
       times(next);
       if (part.innerHTML !== next.innerHTML) part.replaceChildren(...next.childNodes);
       Object.assign(part.dataset, next.dataset);
