@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drivetrain.cli import amounts, session
+from drivetrain.cli import amounts, completing, session
 from drivetrain.cli.errors import InvalidInput, NotFound
 from drivetrain.cli.names import find_checkpoint, find_job
 from drivetrain.cli.output import (
@@ -18,7 +18,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
-from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, segment
+from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, example, segment
 
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
@@ -28,7 +28,9 @@ app = session.make_group("List, show and pin checkpoints.")
 CheckpointArgument = Annotated[
     str,
     typer.Argument(
-        metavar="CHECKPOINT", help="A checkpoint: its id or the beginning of it; or a job."
+        metavar="CHECKPOINT",
+        help="A checkpoint: its id or the beginning of it; or a job.",
+        autocompletion=completing.jobs,
     ),
 ]
 WHICH_HELP = "Of a job: latest, best, a step, or the beginning of a checkpoint's id."
@@ -44,7 +46,7 @@ CHECKPOINT_COLUMNS = (
 )
 
 
-@app.command(name="list")
+@app.command(name="list", epilog=example("drivetrain checkpoint list digits"))
 def list_checkpoints(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """List a job's checkpoints, newest first."""
     with session.connect() as gateway:
@@ -52,7 +54,7 @@ def list_checkpoints(job: JobArgument, output: OutputOption = Format.TABLE) -> N
     write_list(answer["checkpoints"], CHECKPOINT_COLUMNS, output, "no checkpoints yet")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain checkpoint show digits best"))
 def show(
     job: JobArgument,
     which: Annotated[str, typer.Argument(metavar="WHICH", help=WHICH_HELP)] = "latest",
@@ -77,7 +79,7 @@ def show(
     write_record(one, output, rows)
 
 
-@app.command()
+@app.command(epilog=example("drivetrain checkpoint pin digits best"))
 def pin(
     checkpoint: CheckpointArgument,
     which: Annotated[str | None, typer.Argument(metavar="WHICH", help=WHICH_HELP)] = None,

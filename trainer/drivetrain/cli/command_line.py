@@ -13,6 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+DEFAULT_FILE = "job.yaml"
+
 _META = "drivetrain.command"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ._-]+")
 _PROGRAMS = re.compile(r"(?:.*/)?(?:python|bash|sh|torchrun|accelerate)[0-9.]*")

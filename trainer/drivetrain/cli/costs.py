@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drivetrain.cli import amounts, session
+from drivetrain.cli import amounts, completing, session
 from drivetrain.cli.names import find_job
 from drivetrain.cli.output import (
     Column,
@@ -16,7 +16,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
-from drivetrain.cli.session import JOB_HELP, OutputOption, segment
+from drivetrain.cli.session import JOB_HELP, OutputOption, example, segment
 
 app = session.make_group("Show what jobs cost.")
 
@@ -32,10 +32,13 @@ def cost() -> None:
     """Keeps `show` a subcommand, although it is the only one so far."""
 
 
-@app.command()
+@app.command(epilog=example("drivetrain cost show digits"))
 def show(
     job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help=f"{JOB_HELP} Without it, all jobs.")
+        str | None,
+        typer.Argument(
+            metavar="JOB", help=f"{JOB_HELP} Without it, all jobs.", autocompletion=completing.jobs
+        ),
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drivetrain.cli import amounts, session, waiting
+from drivetrain.cli import amounts, completing, session, waiting
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, progress_of, rows_of
@@ -33,6 +33,7 @@ from drivetrain.cli.session import (
     RequestIdOption,
     SetOption,
     address,
+    example,
     segment,
 )
 
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
 app = session.make_group("Submit jobs and look at them.")
 
 
-@app.command(cls=CommandAfterDashes)
+@app.command(
+    cls=CommandAfterDashes,
+    epilog=example("drivetrain job submit --wait -- python train.py --lr 0.1"),
+)
 def submit(
     context: typer.Context,
     file: Annotated[
@@ -80,9 +84,14 @@ def submit(
             _finish(job)
 
 
-@app.command(name="list")
+@app.command(name="list", epilog=example("drivetrain job list --state running"))
 def list_jobs(
-    state: Annotated[str | None, typer.Option("--state", help="Only jobs in this state.")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state", help="Only jobs in this state.", autocompletion=completing.job_states
+        ),
+    ] = None,
     limit: LimitOption = 20,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -92,7 +101,7 @@ def list_jobs(
     write_list(jobs, JOB_COLUMNS, output, "no jobs")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain job show latest"))
 def show(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Show one job: its state, its runs, its result."""
     with session.connect() as gateway:
@@ -100,7 +109,7 @@ def show(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         write_record(found, output, rows_of(found, address(gateway, found["job_url"])))
 
 
-@app.command()
+@app.command(epilog=example("drivetrain job logs digits --follow --rank 0"))
 def logs(
     job: JobArgument,
     follow: Annotated[
@@ -120,7 +129,7 @@ def logs(
             show_logs(gateway, job_id, rank, tail)
 
 
-@app.command()
+@app.command(epilog=example("drivetrain job metrics latest --name loss --output json"))
 def metrics(
     job: JobArgument,
     names: Annotated[
@@ -154,7 +163,7 @@ def metrics(
         write_note(f"{left_out} more series are not shown: select with --name")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain job explain latest"))
 def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Explain the job's state: why it waits, or why it failed."""
     with session.connect() as gateway:
@@ -169,7 +178,7 @@ def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         write_line(f"  alert {alert['alert']}: {alert['detail']}")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain job cancel digits --reason enough"))
 def cancel(
     job: JobArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; shown with the job.")] = "",
@@ -186,7 +195,7 @@ def cancel(
         write_value(answer, output)
 
 
-@app.command()
+@app.command(epilog=example("drivetrain job estimate job.yaml --seconds 3600"))
 def estimate(
     file: FileArgument,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="Run time to estimate for.")],

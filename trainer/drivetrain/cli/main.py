@@ -24,6 +24,7 @@ from drivetrain.cli import (
 )
 from drivetrain.cli.errors import CliError, ExitCode, Interrupted
 from drivetrain.cli.output import write_error
+from drivetrain.cli.session import example
 
 EPILOG = (
     "Connection: DRIVETRAIN_URL and DRIVETRAIN_TOKEN, else connection.json in DRIVETRAIN_HOME "
@@ -32,7 +33,9 @@ EPILOG = (
     "3 the platform is unavailable, 4 not found, 5 refused."
 )
 
-app = session.make_group("Train on Drivetrain: submit jobs and studies, and inspect them.")
+app = session.make_group(
+    "Train on Drivetrain: submit jobs and studies, and inspect them.", has_completion=True
+)
 app.info.epilog = EPILOG
 app.add_typer(jobs.app, name="job")
 app.add_typer(studies.app, name="study")
@@ -40,9 +43,9 @@ app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(costs.app, name="cost")
 app.add_typer(nodes.app, name="node")
 app.add_typer(parked.app, name="parked")
-app.command(name="init")(starting.init)
-app.command(name="open")(pages.open_page)
-app.command(name="report")(reports.report)
+app.command(name="init", epilog=example("drivetrain init train.py"))(starting.init)
+app.command(name="open", epilog=example("drivetrain open digits"))(pages.open_page)
+app.command(name="report", epilog=example("drivetrain report loss=0.3 --step 100"))(reports.report)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -2,7 +2,7 @@
 
 from drivetrain.cli import session
 from drivetrain.cli.output import Column, Format, Item, field_column, text_of, write_list
-from drivetrain.cli.session import OutputOption
+from drivetrain.cli.session import OutputOption, example
 
 app = session.make_group("List the machines and the jobs on them.")
 
@@ -20,7 +20,7 @@ def node() -> None:
     """Keeps `list` a subcommand, although it is the only one so far."""
 
 
-@app.command(name="list")
+@app.command(name="list", epilog=example("drivetrain node list"))
 def list_nodes(output: OutputOption = Format.TABLE) -> None:
     """List nodes, their free slots, and the jobs that hold the others."""
     with session.connect() as gateway:

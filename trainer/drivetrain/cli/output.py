@@ -6,6 +6,8 @@ program printed, so control characters are never written to a terminal.
 """
 
 import json
+import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,9 @@ from enum import StrEnum
 from typing import Any, TextIO
 
 from drivetrain.cli.errors import CliError
+
+GAP = 2
+_ID = re.compile(r"\b((?:job|study|ckpt)_[a-z2-7]{8})[a-z2-7]{18}\b")
 
 
 class Format(StrEnum):
@@ -117,13 +122,22 @@ def is_lively(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def _write_table(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
-    """Aligned columns, never truncated: ids must be complete when copied."""
+    """Aligned columns. Where they are wider than the terminal, ids are cut to what is accepted as
+    their beginning; nothing else is cut, and nothing at all in a pipe."""
     shown = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in cells]
     table = [[column.title for column in columns], *shown]
-    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    widths = _widths(table)
+    is_wide = sum(widths) + GAP * (len(widths) - 1) > shutil.get_terminal_size().columns
+    if is_wide and sys.stdout.isatty():
+        table = [[_ID.sub(r"\1", cell) for cell in row] for row in table]
+        widths = _widths(table)
     for row in table:
         parts = [
             text.rjust(width) if column.is_number else text.ljust(width)
             for text, width, column in zip(row, widths, columns, strict=True)
         ]
-        write_line("  ".join(parts).rstrip(), is_clean=True)
+        write_line((" " * GAP).join(parts).rstrip(), is_clean=True)
+
+
+def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*table, strict=True)]

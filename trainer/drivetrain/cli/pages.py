@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from drivetrain.cli import session
+from drivetrain.cli import completing, session
 from drivetrain.cli.errors import CliError, NotFound
 from drivetrain.cli.names import find_job, find_study
 from drivetrain.cli.output import write_line, write_note
@@ -26,7 +26,11 @@ HOME_PAGE = "/"
 def open_page(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="JOB", help="A job or a study; without it, the list of jobs."),
+        typer.Argument(
+            metavar="JOB",
+            help="A job or a study; without it, the list of jobs.",
+            autocompletion=completing.jobs,
+        ),
     ] = None,
 ) -> None:
     """Open a page in the browser, signed in; prints the link."""

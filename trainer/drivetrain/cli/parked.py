@@ -18,7 +18,7 @@ from drivetrain.cli.output import (
     write_record,
     write_value,
 )
-from drivetrain.cli.session import LimitOption, OutputOption, segment
+from drivetrain.cli.session import LimitOption, OutputOption, example, segment
 
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
@@ -81,7 +81,7 @@ GROUP_COLUMNS = (
 )
 
 
-@app.command(name="list")
+@app.command(name="list", epilog=example("drivetrain parked list --reason not_json"))
 def list_parked(
     service: ServiceOption = None,
     topic: TopicOption = None,
@@ -110,7 +110,7 @@ def list_parked(
         write_note(f"there are more: --after {after}")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain parked groups"))
 def groups(state: StateOption = "open", output: OutputOption = Format.TABLE) -> None:
     """Count parked records by reason, topic, service and event type."""
     with session.connect() as gateway:
@@ -118,7 +118,7 @@ def groups(state: StateOption = "open", output: OutputOption = Format.TABLE) -> 
     write_list(found, GROUP_COLUMNS, output, "no parked records")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain parked show parked_abc"))
 def show(parked_id: ParkedArgument, output: OutputOption = Format.TABLE) -> None:
     """Show one record with its original bytes."""
     with session.connect() as gateway:
@@ -140,7 +140,7 @@ def show(parked_id: ParkedArgument, output: OutputOption = Format.TABLE) -> None
     write_record(record, output, rows)
 
 
-@app.command()
+@app.command(epilog=example("drivetrain parked replay --all --reason not_json"))
 def replay(
     parked_id: OneOrAll = None,
     is_all: AllOption = False,
@@ -157,7 +157,7 @@ def replay(
     _decide("replay", "replayed", _one_or_all(parked_id, is_all, chosen), {}, output)
 
 
-@app.command()
+@app.command(epilog=example("drivetrain parked discard --all --topic logs --note noise"))
 def discard(
     parked_id: OneOrAll = None,
     is_all: AllOption = False,

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import typer
 
+from drivetrain.cli import completing
 from drivetrain.cli.connection import find_connection
 from drivetrain.cli.output import Format
 
@@ -14,8 +15,22 @@ if TYPE_CHECKING:
 
 JOB_HELP = "A job: its id, the beginning of it, its name, or latest."
 STUDY_HELP = "A study: its id, the beginning of it, its name, or latest."
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help=STUDY_HELP)]
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help=JOB_HELP,
+        autocompletion=completing.jobs,
+    ),
+]
+StudyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help=STUDY_HELP,
+        autocompletion=completing.studies,
+    ),
+]
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A YAML file, or - for standard input.")
 ]
@@ -57,8 +72,16 @@ def address(gateway: "Gateway", url: str) -> str:
     return gateway.url + url if url.startswith("/") else url
 
 
-def make_group(help_text: str) -> typer.Typer:
+def example(command: str) -> str:
+    """The end of a verb's help."""
+    return f"Example: {command}"
+
+
+def make_group(help_text: str, *, has_completion: bool = False) -> typer.Typer:
     """A group of verbs. Plain help: rich's panels would cost a tenth of a second each time."""
     return typer.Typer(
-        help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        add_completion=has_completion,
     )

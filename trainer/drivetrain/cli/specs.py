@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from drivetrain.cli.command_line import as_spec
+from drivetrain.cli.command_line import DEFAULT_FILE, as_spec
 from drivetrain.cli.documents import MAX_BYTES, Document, read_document
 from drivetrain.cli.errors import FieldProblem, InvalidInput
 from drivetrain.cli.gateway import Gateway
@@ -23,7 +23,6 @@ from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.studies import StudySpec
 
-DEFAULT_FILE = "job.yaml"
 COMMAND_LINE = "the command line"
 # In place of the code that is not uploaded yet, while the rest is checked.
 _PENDING_CODE = {"uri": "file:///pending", "sha256": "0" * 64}

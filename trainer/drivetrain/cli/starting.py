@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from drivetrain.cli import looking
+from drivetrain.cli.command_line import DEFAULT_FILE
 from drivetrain.cli.errors import InvalidInput
 from drivetrain.cli.output import write_line, write_note
-from drivetrain.cli.specs import DEFAULT_FILE
 
 MAX_SOURCE_BYTES = 1024 * 1024
 MAX_SOURCES = 200

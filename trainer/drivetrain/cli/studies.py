@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from drivetrain.cli import amounts, session, waiting
+from drivetrain.cli import amounts, completing, session, waiting
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.names import find_study
 from drivetrain.cli.output import (
@@ -30,6 +30,7 @@ from drivetrain.cli.session import (
     RequestIdOption,
     SetOption,
     StudyArgument,
+    example,
     segment,
 )
 
@@ -61,7 +62,7 @@ TRIAL_COLUMNS = (
 )
 
 
-@app.command()
+@app.command(epilog=example("drivetrain study submit study.yaml --wait"))
 def submit(
     file: FileArgument,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the study has ended.")] = False,
@@ -92,10 +93,13 @@ def submit(
             _finish(study)
 
 
-@app.command(name="list")
+@app.command(name="list", epilog=example("drivetrain study list --state running"))
 def list_studies(
     state: Annotated[
-        str | None, typer.Option("--state", help="Only studies in this state.")
+        str | None,
+        typer.Option(
+            "--state", help="Only studies in this state.", autocompletion=completing.study_states
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Only studies of this name.")] = None,
     limit: LimitOption = 20,
@@ -108,7 +112,7 @@ def list_studies(
     write_list(studies, STUDY_COLUMNS, output, "no studies")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain study show latest"))
 def show(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
     """Show one study and its trials, the best first."""
     with session.connect() as gateway:
@@ -119,7 +123,7 @@ def show(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
         write_list(found["trials"], TRIAL_COLUMNS, output, "no trials yet")
 
 
-@app.command()
+@app.command(epilog=example("drivetrain study cancel latest --reason enough"))
 def cancel(
     study: StudyArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; shown with the study.")] = "",
