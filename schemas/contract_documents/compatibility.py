@@ -4,12 +4,14 @@
 wider and narrower types, since old readers read new events and new readers read old ones. The value
 of a default may change too: every writer includes default values, so no stored record depends on
 one. An enum of a command may gain values, there and in the events that repeat the request (both:
-docs/decisions/0009-defaults.md). The relation is transitive, so a comparison with the last release
-covers all earlier ones.
+docs/decisions/0009-defaults.md), and a pattern may accept more where `form` names the earlier one.
+The relation is transitive, so a comparison with the last release covers all earlier ones.
 """
 
 from collections.abc import Collection, Iterable
 from typing import Any
+
+from drivetrain_schemas.text import WIDENED
 
 Schema = dict[str, Any]
 Words = tuple[str, ...]
@@ -73,6 +75,8 @@ def _compare(old: Any, new: Any, path: str, of_requests: Collection[Words]) -> l
         if key == "default" and key in old and key in new:
             continue
         if key == "enum" and _only_gained_words(old.get(key), new.get(key), of_requests):
+            continue
+        if key == "pattern" and (old.get(key), new.get(key)) in WIDENED:
             continue
         if key in _INNER and key in old and key in new:
             inner = f"{path}[]" if key != "propertyNames" else path

@@ -12,7 +12,10 @@ from drivetrain_schemas.units import Attempt, Fence, Step
 
 @event("pod.heartbeat", topic=REPORTS, producer="pod")
 class PodHeartbeat(Payload):
-    """The pod is alive. `step`: the highest step of rank 0, or of any rank of this pod."""
+    """The pod is alive. `step`: the highest step of rank 0, or of any rank of this pod.
+
+    Dropped samples did not fit the pod's buffer; refused ones were not numbers, or misnamed.
+    """
 
     tenant_id: TenantId
     job_id: JobId
@@ -25,6 +28,7 @@ class PodHeartbeat(Payload):
     max_steps: Step | None = None
     epoch: int | None = None
     num_dropped_samples: Annotated[int, Field(ge=0)] = 0
+    num_refused_samples: Annotated[int, Field(ge=0)] = 0
     num_dropped_log_bytes: Annotated[int, Field(ge=0)] = 0
     sent_at: UtcTime
 

@@ -6,6 +6,7 @@ turns a refusal into fields, messages and fixes.
 """
 
 import math
+import re
 import shlex
 from enum import StrEnum
 from typing import Annotated, Any
@@ -48,14 +49,34 @@ Tag = Annotated[
 ]
 # The number of series in a result or a checkpoint; an event has at most 256 KiB.
 MAX_LAST_VALUES = 256
+MAX_METRIC_NAME_CHARACTERS = 128
+# Anything printable on one line, such as "mAP@0.5" or "val loss". Refused are control characters,
+# and those that change the direction of text and so could make one name look like another.
+_UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+_PRINTABLE = rf"[^{_UNPRINTABLE}\x20\xa0]([^{_UNPRINTABLE}]*[^{_UNPRINTABLE}\x20\xa0])?"
+METRIC_NAME_WORDS = "printable characters, with no space at either end"
 MetricName = Annotated[
     str,
     form(
-        "[A-Za-z_][A-Za-z0-9_./-]*",
-        "letters, digits and _./- with a letter in front",
-        max_length=128,
+        _PRINTABLE,
+        METRIC_NAME_WORDS,
+        max_length=MAX_METRIC_NAME_CHARACTERS,
+        was="[A-Za-z_][A-Za-z0-9_./-]*",
     ),
 ]
+METRIC_NAME = re.compile(_PRINTABLE)
+
+
+def is_metric_name(name: object) -> bool:
+    """True for what `MetricName` accepts; for code that is too busy for a model."""
+    return (
+        isinstance(name, str)
+        and len(name) <= MAX_METRIC_NAME_CHARACTERS
+        and METRIC_NAME.fullmatch(name) is not None
+        and UNSTORABLE.search(name) is None
+    )
+
+
 LastValues = Annotated[dict[MetricName, float], Field(max_length=MAX_LAST_VALUES)]
 PoolName = Annotated[
     str, form("[a-z0-9][a-z0-9-]*", "small letters, digits and -, no - in front", max_length=63)

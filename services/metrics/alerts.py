@@ -15,10 +15,13 @@ from services.runtime.transaction import Tx
 log = logs.get()
 
 
-async def raise_once(tx: Tx, alert: AlertRaised, *, again: bool = False) -> None:
-    """Emit the alert unless it was raised before; `again`: also after it was cleared."""
+async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool = False) -> None:
+    """Emit the alert unless it was raised before; `again`: also after it was cleared.
+
+    `about` tells apart alerts of one kind that are not about a series.
+    """
     if not await store.raise_alert(
-        tx.connection, alert.run_id, alert.alert, alert.series or "", again=again
+        tx.connection, alert.run_id, alert.alert, alert.series or about, again=again
     ):
         return
     await tx.emit(alert, tenant_id=alert.tenant_id)

@@ -127,3 +127,10 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
     if num_dropped:
         detail = f"{num_dropped} samples did not fit the pod's buffer; training was not delayed"
         await alerts.raise_once(tx, alert("samples_dropped", detail))
+    num_refused = max(heartbeat.num_refused_samples for heartbeat in heartbeats)
+    if num_refused:
+        detail = (
+            f"{num_refused} samples were left out: their values are not numbers, or their names "
+            "are not valid; the log names them, with the fix"
+        )
+        await alerts.raise_once(tx, alert("samples_dropped", detail), about="refused")

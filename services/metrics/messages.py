@@ -16,6 +16,7 @@ import msgspec
 
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, InvalidEvent, InvalidReason, parse
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
+from drivetrain_schemas.specs import MAX_METRIC_NAME_CHARACTERS, METRIC_NAME
 from services.runtime.bus import Record
 
 # The bound of the contract for counts; for dropped bytes the contract itself allows more.
@@ -26,7 +27,10 @@ _TenantId = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z")]
 _JobId = Annotated[str, msgspec.Meta(pattern=r"^job_[a-z2-7]{26}\Z")]
 _RunId = Annotated[str, msgspec.Meta(pattern=r"^run_[a-z2-7]{26}_[1-9][0-9]{0,5}\Z")]
 _Session = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]{1,32}\Z")]
-_SeriesName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]{0,127}\Z")]
+_SeriesName = Annotated[
+    str,
+    msgspec.Meta(pattern=rf"^(?:{METRIC_NAME.pattern})\Z", max_length=MAX_METRIC_NAME_CHARACTERS),
+]
 _SentAt = Annotated[
     str,
     msgspec.Meta(

@@ -44,7 +44,9 @@ async def test_each_sample_of_a_batch_counts(tmp_path: Path, monkeypatch) -> Non
         writer.is_closing.return_value = False
         for line in sink.lines:
             supervision._take(decoder.decode(line), writer)
+        supervision._take(StepProgress(step=1, num_dropped=3, num_refused=4), writer)
         supervision._beat("training")
         supervision._log_file.close()
     heartbeat = json.loads(supervision._telemetry._heartbeat.value)
-    assert heartbeat["num_dropped_samples"] == 100
+    assert heartbeat["num_dropped_samples"] == 103
+    assert heartbeat["num_refused_samples"] == 4

@@ -35,6 +35,7 @@ class StepProgress(msgspec.Struct, tag_field="t", tag="progress"):
     epoch: Ordinal | None = None
     state: str = "training"
     num_dropped: Ordinal = 0
+    num_refused: Ordinal = 0
 
 
 class CheckpointSaved(msgspec.Struct, tag_field="t", tag="checkpoint"):

@@ -2,8 +2,9 @@
 
 `Reporter.log` only appends to a bounded queue. One background thread sorts the samples into
 batches, sends them, handles acknowledgements, and reports progress once a second. Nothing here
-blocks or fails training: samples that do not fit are counted as dropped. At most 4 MiB are in
-flight at a time; a checkpoint saves them (`unacknowledged`), and a resumed run sends them again
+blocks or fails training: samples that do not fit are counted as dropped, and those that are not
+numbers or have no valid name as refused, with a warning per name. At most 4 MiB are in flight at a
+time; a checkpoint saves them (`unacknowledged`), and a resumed run sends them again
 under their old numbers, which makes duplicates harmless.
 """
 
@@ -33,11 +34,19 @@ from drivetrain.messages import (
     decoder,
     encode_line,
 )
-from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, Columns, Flat, LastAndBest, num_samples_of
+from drivetrain.samples import (
+    MAX_SAMPLES_PER_CHUNK,
+    NOT_A_NAME,
+    Columns,
+    Flat,
+    LastAndBest,
+    num_samples_of,
+)
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 MAX_WAITING_SAMPLES = 200_000
 MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
+MAX_WARNINGS = 20
 _PERIOD_SECONDS = 0.25
 _PROGRESS_SECONDS = 1.0
 _samples_decoder: msgspec.json.Decoder[Samples] = msgspec.json.Decoder(Samples)
@@ -84,6 +93,8 @@ class Reporter:
         self._progress = progress
         self.last_and_best = last_and_best
         self.num_dropped = 0
+        self.num_refused = 0
+        self._refused_names: set[Any] = set()
         self._has_failed = False
         self._has_said_left_out = False
         self._sent_at, self._sent_step = -math.inf, 0
@@ -186,12 +197,20 @@ class Reporter:
                 self.num_dropped += len(chunk) // 3
                 continue
             self._warn_once_of(self.last_and_best.take(columns.series))
-            self.num_dropped += columns.num_refused
+            self.num_refused += columns.num_refused
+            self._warn_of(columns.refusals)
             if self._num_sorted + columns.num_samples > MAX_WAITING_SAMPLES:
                 self.num_dropped += columns.num_samples
             elif columns.num_samples:
                 self._sorted.append(columns)
                 self._num_sorted += columns.num_samples
+
+    def _warn_of(self, refusals: Mapping[Any, str]) -> None:
+        for name, reason in refusals.items():
+            if name not in self._refused_names and len(self._refused_names) < MAX_WARNINGS:
+                self._refused_names.add(name)
+                what = f"{name!r:.200}" if reason == NOT_A_NAME else f"a value of {name!r:.200}"
+                _logger.warning("%s %s; such values are left out", what, reason)
 
     def _warn_once_of(self, left_out: list[str]) -> None:
         if left_out and not self._has_said_left_out:

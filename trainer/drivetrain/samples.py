@@ -1,22 +1,30 @@
 """Metric samples between `run.log` and the wire: columns, last values, and the best so far.
 
 Pure. Samples are sorted in whole chunks, because this work is done for every logged value. Values
-that are not numbers are left out and counted, never raised: reporting must not stop training.
+that are not numbers are refused and counted, never raised: reporting must not stop training.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from drivetrain_schemas.specs import MAX_LAST_VALUES
+from drivetrain_schemas.specs import (
+    MAX_LAST_VALUES,
+    MAX_METRIC_NAME_CHARACTERS,
+    METRIC_NAME_WORDS,
+    is_metric_name,
+)
 
 MAX_SAMPLES_PER_CHUNK = 2000
 # One more series of a whole chunk may follow: about 180 KB of JSON; an event may have 256 KiB.
 MAX_SAMPLES_PER_BATCH = 4000
 MAX_SERIES_PER_BATCH = 500
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,127}")
+NOT_A_NUMBER = "is not a number: log a number, or a tensor or an array of one element"
+NOT_A_NAME = (
+    "is not the name of a metric: write a string of at most "
+    f"{MAX_METRIC_NAME_CHARACTERS} {METRIC_NAME_WORDS}"
+)
 
 # step, name, value, step, name, value ...: no container per sample, because thousands of new
 # containers make Python's garbage collector scan all objects of the process.
@@ -26,11 +34,15 @@ Series = dict[str, tuple[list[int], list[float]]]
 
 @dataclass(slots=True)
 class Columns:
-    """Samples of several series, each a list of steps and a list of values."""
+    """Samples of several series, each a list of steps and a list of values.
+
+    `refusals`: of each name with refused samples, the reason with its fix.
+    """
 
     series: Series = field(default_factory=dict)
     num_samples: int = 0
     num_refused: int = 0
+    refusals: dict[Any, str] = field(default_factory=dict)
 
     @staticmethod
     def of(logged: Flat) -> "Columns":
@@ -42,14 +54,16 @@ class Columns:
                 value = to_number(value)
                 if value is None:
                     columns.num_refused += 1
+                    columns.refusals[name] = NOT_A_NUMBER
                     continue
             column = series.get(name)
             if column is None:
                 column = series[name] = ([], [])
             column[0].append(step)
             column[1].append(value)
-        for name in [name for name in series if not _is_name(name)]:
+        for name in [name for name in series if not is_metric_name(name)]:
             columns.num_refused += len(series.pop(name)[0])
+            columns.refusals[name] = NOT_A_NAME
         columns.num_samples = sum(len(steps) for steps, _ in series.values())
         return columns
 
@@ -69,10 +83,6 @@ class Columns:
 
 def num_samples_of(piece: Mapping[str, Mapping[str, list[Any]]]) -> int:
     return sum(len(column["steps"]) for column in piece.values())
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def _spelt(values: list[float]) -> list[Any]:

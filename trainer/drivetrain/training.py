@@ -440,6 +440,7 @@ class Run(AbstractContextManager["Run"]):
             epoch=self._epoch,
             state=state,
             num_dropped=self._reporter.num_dropped,
+            num_refused=self._reporter.num_refused,
         )
 
 

@@ -59,6 +59,20 @@ async def test_a_running_run_that_makes_no_step_is_alerted_once(metrics: Databas
     assert (alert.step, alert.series) == (7, None)
 
 
+async def test_samples_that_did_not_fit_and_those_that_were_refused_are_told_apart(
+    metrics: Database,
+) -> None:
+    await start(metrics)
+    (refused,) = await beat(metrics, 5, step=1, num_refused_samples=120)
+    assert isinstance(refused, AlertRaised)
+    assert refused.alert == "samples_dropped"
+    assert "120 samples were left out: their values are not numbers" in refused.detail
+    (dropped,) = await beat(metrics, 5, step=2, num_refused_samples=130, num_dropped_samples=7)
+    assert isinstance(dropped, AlertRaised)
+    assert dropped.detail == "7 samples did not fit the pod's buffer; training was not delayed"
+    assert await beat(metrics, 5, step=3, num_refused_samples=140, num_dropped_samples=9) == []
+
+
 async def test_the_alert_is_cleared_by_a_step_and_can_come_again(metrics: Database) -> None:
     await start(metrics)
     await beat(metrics, 90, step=7)

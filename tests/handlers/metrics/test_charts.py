@@ -84,8 +84,8 @@ def line(steps: range, value: float = 0.5) -> dict[int, float]:
 async def test_one_answer_has_dense_series_in_points_and_sparse_ones_exactly(
     write: Writer, client: httpx.AsyncClient
 ) -> None:
-    await write({"loss": line(range(1000)) | {777: 99.0}, "val_loss": {0: 0.3, 501: 0.1}})
-    answer = await chart(client, "loss", "val_loss", "unknown", max_points=100)
+    await write({"loss": line(range(1000)) | {777: 99.0}, "val loss, mAP@0.5": {0: 0.3, 501: 0.1}})
+    answer = await chart(client, "loss", "val loss, mAP@0.5", "unknown", max_points=100)
     assert (answer["width"], answer["is_whole"]) == (16, True)
     loss = answer["series"]["loss"]
     steps = answer["steps"][loss["steps"]]
@@ -93,7 +93,7 @@ async def test_one_answer_has_dense_series_in_points_and_sparse_ones_exactly(
     assert max(loss["highs"]) == 99.0, "the peak is seen"
     assert steps[loss["highs"].index(99.0)] == 777 // 16 * 16
     assert loss["values"][0] == 0.5
-    assert points(answer, "val_loss") == [(0, 0.3), (501, 0.1)]
+    assert points(answer, "val loss, mAP@0.5") == [(0, 0.3), (501, 0.1)]
     assert points(answer, "unknown") == []
 
 
@@ -193,7 +193,7 @@ async def test_an_answer_that_would_be_too_large_has_fewer_points(
 async def test_series_are_listed_by_page_and_by_a_part_of_the_name(
     write: Writer, client: httpx.AsyncClient
 ) -> None:
-    await write({"val_loss": {5: 0.5}, "accuracy": {1: 0.1}, "loss": {3: 1.0, 4: 0.9}})
+    await write({"val loss, mAP@0.5": {5: 0.5}, "accuracy": {1: 0.1}, "loss": {3: 1.0, 4: 0.9}})
     await write({"loss": {4: 0.8}}, attempt=2)
     first = (await client.get("/series", params={"job_id": JOB, "limit": 2})).json()
     assert [one["name"] for one in first["series"]] == ["accuracy", "loss"]
@@ -207,9 +207,9 @@ async def test_series_are_listed_by_page_and_by_a_part_of_the_name(
     }
     query = {"job_id": JOB, "limit": 2, "after": first["next"]}
     rest = (await client.get("/series", params=query)).json()
-    assert ([one["name"] for one in rest["series"]], rest["next"]) == (["val_loss"], None)
+    assert ([one["name"] for one in rest["series"]], rest["next"]) == (["val loss, mAP@0.5"], None)
     found = (await client.get("/series", params={"job_id": JOB, "search": "LOSS"})).json()
-    assert [one["name"] for one in found["series"]] == ["loss", "val_loss"]
+    assert [one["name"] for one in found["series"]] == ["loss", "val loss, mAP@0.5"]
     assert found["num_series"] == 2
 
 

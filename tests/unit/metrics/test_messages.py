@@ -250,7 +250,7 @@ def test_any_cut_of_the_text_is_read_alike(data: st.DataObject) -> None:
 
 @given(
     st.dictionaries(
-        st.from_regex(r"[A-Za-z_][A-Za-z0-9_./-]{0,10}", fullmatch=True),
+        st.from_regex(r"[A-Za-z_@%é][ A-Za-z0-9_./@%-]{0,9}[a-z0-9%]", fullmatch=True),
         st.lists(st.tuples(st.integers(0, 2**53), st.floats()), max_size=20),
         min_size=1,
         max_size=5,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from contract_documents import compatibility
 from contract_documents.compatibility import is_the_same, violations, words_of_requests
 
 RELEASED: dict[str, Any] = {
@@ -180,3 +181,16 @@ def test_only_what_is_for_people_leaves_a_schema_the_same() -> None:
     grown["properties"]["new"] = {"type": "string"}
     assert is_the_same(RELEASED, described)
     assert not is_the_same(RELEASED, grown)
+
+
+def test_a_pattern_may_accept_more_where_the_contract_names_the_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    current = copy.deepcopy(RELEASED)
+    current["properties"]["id"]["pattern"] = "^x+$"
+    current["properties"]["named"]["propertyNames"]["pattern"] = "^x+$"
+    monkeypatch.setattr(compatibility, "WIDENED", {("^x$", "^x+$")})
+    assert violations(RELEASED, current) == ["named: pattern '^y$' became '^x+$'"], (
+        "only that one, and only from that one"
+    )
+    assert violations(current, RELEASED) != []

@@ -79,9 +79,25 @@ def test_invalid_values_are_counted_and_later_ones_arrive(
     reporter.settle()
     reporter.log(2, {"loss": 0.5})
     reporter.close(60)
-    assert reporter.num_dropped == 1
+    assert (reporter.num_refused, reporter.num_dropped) == (1, 0)
     assert sink.steps == [2]
     assert reporter.last_and_best.last == {"loss": (0.5, 2)}
+
+
+def test_what_is_refused_is_told_once_by_name_with_the_fix(
+    make_reporter: Callable[[], Reporter], caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter = make_reporter()
+    for step in range(3):
+        reporter.log(step, {"accuracy": "high", "val\nloss": 0.5})
+        reporter.settle()
+    assert reporter.num_refused == 6
+    assert [record.getMessage() for record in caplog.records] == [
+        "a value of 'accuracy' is not a number: log a number, or a tensor or an array of one "
+        "element; such values are left out",
+        "'val\\nloss' is not the name of a metric: write a string of at most 128 printable "
+        "characters, with no space at either end; such values are left out",
+    ]
 
 
 def test_the_thread_survives_a_failure(

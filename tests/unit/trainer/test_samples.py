@@ -55,13 +55,22 @@ def test_nan_and_infinity_arrive_by_name() -> None:
         pytest.param({"loss": 10**400}, id="too large for a float"),
         pytest.param({"loss": Array(KeyError("x"))}, id="any exception"),
         pytest.param({0: 1.0}, id="a name that is not a string"),
-        pytest.param({"la perte": 1.0}, id="an invalid name"),
+        pytest.param({"two\nlines": 1.0}, id="a name of two lines"),
+        pytest.param({" loss": 1.0}, id="a space in front of a name"),
+        pytest.param({"": 1.0}, id="no name"),
+        pytest.param({"\ud800": 1.0}, id="a name that is not Unicode"),
         pytest.param({"x" * 129: 1.0}, id="a name too long"),
     ],
 )
 def test_what_cannot_be_sent_is_counted(values) -> None:
     columns = sort((1, values))
     assert (columns.num_samples, columns.num_refused) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["mAP@0.5", "val loss", "top5%", "a,b", "précision", "損失", "5"])
+def test_names_are_sent_as_they_were_written(name: str) -> None:
+    (piece,) = sort((1, {name: 0.5})).to_json()
+    assert list(piece) == [name]
 
 
 def test_many_series_are_split() -> None:

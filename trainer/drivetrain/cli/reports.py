@@ -29,7 +29,7 @@ def report(
 
 
 def _metric(text: str) -> tuple[str, float]:
-    name, equals, number = text.partition("=")
+    name, equals, number = text.rpartition("=")
     fix = "write NAME=NUMBER, such as loss=0.3"
     if not equals or not name:
         raise InvalidInput(f"{text!r:.200} is not a metric", fix=fix)

@@ -70,6 +70,7 @@ class Supervision:
         self._connections: set[asyncio.Task[None]] = set()
         self._progress = StepProgress(state="starting")
         self._num_dropped: dict[object, int] = {}
+        self._num_refused: dict[object, int] = {}
         self._kill_at: float | None = None
         self._is_gone = asyncio.Event()
         self._num_heartbeats = 0
@@ -263,6 +264,7 @@ class Supervision:
             max_steps=self._progress.max_steps,
             epoch=self._progress.epoch,
             num_dropped_samples=sum(self._num_dropped.values()),
+            num_refused_samples=sum(self._num_refused.values()),
             num_dropped_log_bytes=sum(log.num_dropped_bytes for log in self._logs.values()),
         )
         self._telemetry.put_heartbeat(record)
@@ -325,6 +327,8 @@ class Supervision:
     def _take_progress(self, message: StepProgress, writer: asyncio.StreamWriter) -> None:
         if message.num_dropped:
             self._num_dropped[writer] = message.num_dropped
+        if message.num_refused:
+            self._num_refused[writer] = message.num_refused
         if message.state not in _PHASES or (message.step or 0) < (self._progress.step or 0):
             return
         was_starting = self._progress.state == "starting"
