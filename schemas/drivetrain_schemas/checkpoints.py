@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import CheckpointId, JobId, RunId, TenantId
+from drivetrain_schemas.job_files import FilesSummary
 from drivetrain_schemas.specs import LastValues
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_CHECKPOINTS, REPORTS
@@ -43,6 +44,7 @@ class Manifest(Value):
     world_size: Annotated[int, Field(ge=1, le=100_000)]
     shards: Annotated[tuple[Shard, ...], Field(min_length=1)]
     metrics: LastValues = {}
+    files: FilesSummary | None = None  # of the job's files, which `files.json` lists
     written_at: UtcTime
 
 

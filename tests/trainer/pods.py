@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from drivetrain.files.places import work_directory
 from drivetrain.storage import create_storage
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
@@ -71,7 +72,9 @@ class Pod:
         self.directory.mkdir(parents=True, mode=0o700)
         objects = root / "objects"
         create_storage(objects)
+        self.work = work_directory(self.directory)
         self.checkpoints = objects / "checkpoints" / "default" / job_id
+        self.files = objects / "files" / "default" / job_id
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.spec = PodSpec(

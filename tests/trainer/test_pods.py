@@ -49,7 +49,7 @@ def test_any_program_is_a_job(make_pod: MakePod) -> None:
     assert [rank.exit_code for rank in end.ranks] == [0, 0]
     assert "rank 0 of 2" in pod.log
     assert "rank 1 of 2" in pod.log
-    assert pod.log.count(str(pod.directory / "code")) == 2
+    assert pod.log.count(str(pod.work)) == 2
     pod.end_shim()
 
 
@@ -178,7 +178,7 @@ def test_what_a_rank_leaves_running_is_ended_and_reaped(make_pod: MakePod) -> No
     )
     pod.start_cold()
     assert pod.wait_for_exit().outcome == "succeeded"
-    orphan = int((pod.directory / "code" / "orphan").read_text())
+    orphan = int((pod.work / "orphan").read_text())
     assert not Path(f"/proc/{orphan}").exists()
 
 
@@ -212,7 +212,7 @@ def test_python_is_this_interpreter_with_the_jobs_files(
     else:
         pod.start_cold()
     end = pod.wait_for_exit()
-    where = pod.directory / "code"
+    where = pod.work
     wanted = f"{sys.executable} ['train.py', '--fast'] near {where}\nat exit\n"
     assert end.last_log == wanted
     assert end.detail == "rank 0 ended with exit code 4"

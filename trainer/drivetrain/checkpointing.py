@@ -22,6 +22,8 @@ from typing import Any
 from drivetrain import manifests, restoring, tree
 from drivetrain.environment import Environment
 from drivetrain.errors import CheckpointWriteFailed, RankMissing, StorageError
+from drivetrain.files.saving import Captured
+from drivetrain.files.with_checkpoints import digest_of, open_checkpoint_files
 from drivetrain.hashing import Hashed
 from drivetrain.held_state import HeldState, Moment
 from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
@@ -48,6 +50,7 @@ class Staged:
     extras: dict[str, Any]  # changes without the training state changing
     metrics: dict[str, float]
     blocked_seconds: float
+    files: Captured | StorageError | None  # of rank 0 in a pod
     tensors: TensorFile = field(repr=False)
 
 
@@ -59,6 +62,7 @@ class Written:
     metrics: dict[str, float]
     state: str
     sha256: str  # of the tensors
+    files: str
 
 
 class Checkpointer:
@@ -73,6 +77,7 @@ class Checkpointer:
         self._storage = storage
         self._nonce = int(world.share(time.time_ns() // 1000))
         self._held = HeldState(world.rank)
+        self._files = open_checkpoint_files(environment)
         self._number = 0
         self._writer: threading.Thread | None = None
         self._written: Written | None = None
@@ -93,6 +98,8 @@ class Checkpointer:
     def hold(self, things: Mapping[str, Any]) -> None:
         """Name what checkpoints hold. State that cannot be stored is refused before training."""
         self._held.hold(things)
+        if self._files is not None:
+            self._files.take_over()
 
     def check_once(self) -> None:
         """The same after the first step, which creates the state of most optimizers."""
@@ -129,11 +136,17 @@ class Checkpointer:
             pause = min(2 * pause, 5.0)
             self._number += 1
             staged = replace(staged, number=self._number, directory=self._directory_of(moment.step))
+            if isinstance(staged.files, StorageError) and self._files is not None:
+                staged = replace(staged, files=self._files.capture())
 
     def restore(self) -> Moment | None:
         """Restore the newest undamaged checkpoint; None where there is none."""
         started = time.monotonic()
-        choice = restoring.choose(self._storage) if self._world.rank == 0 else None
+        choice = None
+        if self._world.rank == 0:
+            choice = restoring.choose(self._storage)
+            if self._files is not None and choice.manifest is not None:
+                self._files.agree_with(self._storage, choice.directory, choice.manifest)
         choice = self._world.share(choice)
         moment = None
         if choice.manifest is not None:
@@ -162,6 +175,7 @@ class Checkpointer:
             state=json.dumps(state),
             extras=extras,
             metrics=self._reporter.last_and_best.values_at(moment.step),
+            files=None if self._files is None else self._files.capture(),
             blocked_seconds=time.monotonic() - started,
             tensors=TensorFile(tensors),
         )
@@ -174,6 +188,8 @@ class Checkpointer:
         of this very step is complete: a script may change its weights after the loop."""
         last = self._written
         if last is None or last.step != staged.moment.step or last.metrics != staged.metrics:
+            return False
+        if last.files != digest_of(staged.files):
             return False
         return last.state == staged.state and last.sha256 == manifests.hash_of(staged.tensors)
 
@@ -196,6 +212,10 @@ class Checkpointer:
         shards = list(own)
         for rank in range(1, self._world.size):
             shards += self._wait_for_shard(staged, rank)
+        stored = None
+        if self._files is not None and staged.files is not None:
+            shard, stored = self._files.store(staged.files, self._storage, staged.directory)
+            shards.append(shard)
         environment = self._environment
         manifest = Manifest(
             job_id=environment.job_id,
@@ -208,11 +228,14 @@ class Checkpointer:
             world_size=self._world.size,
             shards=tuple(shards),
             metrics=staged.metrics,
+            files=None if stored is None else stored.summary,
             written_at=datetime.now(UTC),
         )
         key = f"{staged.directory}/{MANIFEST}"
         if not self._storage.put_if_absent(key, manifest.model_dump_json().encode()):
             raise StorageError(f"{key}: it exists already")
+        if self._files is not None and staged.files is not None and stored is not None:
+            self._files.written(staged.files, stored)
         self._reporter.send(
             CheckpointSaved(
                 step=staged.moment.step,
@@ -243,7 +266,13 @@ class Checkpointer:
             own = self._write_shard(staged)
             if self._world.rank == 0:
                 self._write_manifest(staged, own, started)
-            self._written = Written(staged.moment.step, staged.metrics, staged.state, own[0].sha256)
+            self._written = Written(
+                step=staged.moment.step,
+                metrics=staged.metrics,
+                state=staged.state,
+                sha256=own[0].sha256,
+                files=digest_of(staged.files),
+            )
         except Exception as error:  # training goes on, whatever it is
             self.failed_save = staged.number
             self._report_failure(staged, error)

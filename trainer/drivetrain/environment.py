@@ -14,6 +14,7 @@ from pathlib import Path
 from drivetrain_schemas.ids import DEFAULT_TENANT, job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 
+JOB_DIRECTORY = "DRIVETRAIN_JOB_DIRECTORY"
 LOCAL_ROOT = Path("runs")
 _taken: dict[Path, int] = {}  # open locks of local runs; closing one releases it
 
@@ -23,6 +24,7 @@ class Environment:
     """One rank of a run, and where its checkpoints, result and samples go.
 
     `directory` holds `result.json`; `store_url` is the root that manifest keys are relative to.
+    `job_directory` is where the program was started: in a pod the job's own directory.
     """
 
     tenant_id: str
@@ -36,6 +38,7 @@ class Environment:
     init_method: str = "env://"
     job: JobSpec | None = None
     directory: Path = Path()
+    job_directory: Path = Path()
     checkpoint_url: str = ""
     store_url: str = ""
     store_endpoint_url: str | None = None
@@ -65,6 +68,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         rank=int(variables.get("RANK", "0")),
         world_size=int(variables.get("WORLD_SIZE", "1")),
         local_rank=int(variables.get("LOCAL_RANK", "0")),
+        job_directory=Path(variables.get(JOB_DIRECTORY, ".")).absolute(),
     )
     if "DRIVETRAIN_RUN_ID" not in variables:
         return ranks

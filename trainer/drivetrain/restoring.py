@@ -70,6 +70,8 @@ def read_rank(storage: Storage, directory: str, manifest: Manifest, rank: int) -
     document = b""
     tensors: tensor_files.Tensors = {}
     for key, shard in shards.items():
+        if key not in (f"rank-{rank}.safetensors", f"rank-{rank}.json"):
+            continue  # of the job's files, which are put back by then
         place = f"{directory}/{key}"
         pieces = storage.get_pieces(place)
         if pieces is None:

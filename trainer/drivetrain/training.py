@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import chain, islice
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -153,6 +154,14 @@ class Run(AbstractContextManager["Run"]):
     @property
     def device(self) -> "torch.device":
         return self._world.device
+
+    @property
+    def directory(self) -> Path:
+        """The directory that the program was started in, the same in every attempt.
+
+        On the platform its files are saved with each checkpoint and put back with it.
+        """
+        return self._environment.job_directory
 
     @property
     def num_dropped(self) -> int:

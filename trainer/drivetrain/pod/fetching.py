@@ -1,4 +1,4 @@
-"""Fetching a job's code before its ranks start: in a child, with a timeout, with heartbeats.
+"""Fetching a job's code and files before its ranks start: in a child, with heartbeats.
 
 In a child, because a client of an object store starts threads, which do not survive a fork, and
 ranks are forked from this process. While a fetch takes longer than a moment, heartbeats are sent;
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from drivetrain.errors import StorageError
-from drivetrain.pod import code, outcome
+from drivetrain.pod import code, outcome, working_directory
 from drivetrain_schemas.pods import PodSpec
 
 FETCH_SECONDS = 600.0
@@ -27,10 +27,12 @@ _MAX_DETAIL_BYTES = 4096
 
 
 def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> str:
-    """Why the code is missing; empty when it was fetched, or is no longer needed."""
+    """Fetch, and make the working directory. Why it failed; empty also when told to stop."""
     target.mkdir(exist_ok=True)
-    if spec.job.code is None or must_stop():
+    if must_stop():
         return ""
+    if spec.job.code is None and spec.attempt == 1:
+        return _prepare(spec, target)  # nothing is to be fetched
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -71,15 +73,24 @@ def _be_the_child(spec: PodSpec, target: Path, writer: int) -> NoReturn:
 def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
     """Ends the process with the result."""
     detail = ""
-    assert spec.job.code is not None
     try:
-        code.fetch(spec.job.code, spec, target)
+        if spec.job.code is not None:
+            code.fetch(spec.job.code, spec, target)
+        detail = _prepare(spec, target)
     except (code.InvalidCode, StorageError) as error:
         detail = str(error)
     except BaseException as error:
         detail = f"code: {error!r}"
     os.write(writer, detail.encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
     os._exit(1 if detail else 0)
+
+
+def _prepare(spec: PodSpec, target: Path) -> str:
+    try:
+        working_directory.prepare(spec, target.parent)
+    except (OSError, StorageError) as error:
+        return f"the job's directory cannot be made: {error}"
+    return ""
 
 
 async def _beat(spec: PodSpec) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.files.places import work_directory
 from drivetrain.pod.interpreter import run_python, runs_in_process
 from drivetrain.pod.title import set_title
 from drivetrain_schemas import placeholders
@@ -46,6 +47,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_FENCE": str(spec.fence),
         "DRIVETRAIN_POD_ID": spec.pod_id,
         "DRIVETRAIN_POD_DIRECTORY": str(directory),
+        "DRIVETRAIN_JOB_DIRECTORY": str(work_directory(directory)),
         "DRIVETRAIN_CONTROL_SOCKET": str(directory / "control.sock"),
         # Without its environment, which is set already: one variable holds 128 KiB at most.
         "DRIVETRAIN_JOB_SPEC": spec.job.model_dump_json(
@@ -124,7 +126,7 @@ def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
-    place = directory / "code"
+    place = work_directory(directory)
     os.chdir(place)
     inherited = {n: v for n, v in os.environ.items() if not n.startswith("DRIVETRAIN_")}
     variables = rank_environment(spec, index, directory)

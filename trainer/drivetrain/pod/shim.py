@@ -26,6 +26,7 @@ from drivetrain.pod.fetching import fetch_code
 from drivetrain.pod.files import read_bounded
 from drivetrain.pod.ranks import Rank, start_rank
 from drivetrain.pod.title import set_title
+from drivetrain.pod.working_directory import PodFiles
 from drivetrain.results import make_result, write_atomically
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import Result
@@ -100,7 +101,9 @@ def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice:
 
     async def live() -> None:
         supervision = Supervision(spec, directory, ranks, listener)
-        await supervision.watch(notice.is_given())
+        files = PodFiles(spec, directory, supervision.say)
+        files.start()
+        await supervision.watch(notice.is_given(), files)
         await write_end_once_there_is_room(directory, _end_of(spec, directory, supervision))
         await supervision.send_the_rest()
 

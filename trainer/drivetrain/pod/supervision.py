@@ -1,4 +1,4 @@
-"""The supervision of a pod from its started ranks to its last process: one event loop, no threads.
+"""The supervision of a pod from its started ranks to its last process: one event loop.
 
 Reaps, forwards output, serves the ranks' socket, sends heartbeats, and decides when to kill: at the
 deadline of a stop notice, some seconds after a rank has failed, and when all ranks have ended but
@@ -35,6 +35,7 @@ from drivetrain.pod.files import open_to_append, read_bounded
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.telemetry import Telemetry
+from drivetrain.pod.working_directory import PodFiles
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
@@ -42,6 +43,8 @@ from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, Sto
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
+# The launcher allows a shim more than this past the deadline of a notice.
+SAVE_AFTER_DEADLINE_SECONDS = 3.0
 MIN_LINGER_SECONDS = 60.0
 MAX_LINGER_SECONDS = 600.0
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
@@ -82,12 +85,13 @@ class Supervision:
         self._is_notified = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self._started_at = time.monotonic()
+        self._loop = asyncio.get_running_loop()
         self.reported = _standing(spec)
         self.reported_step = 0
         # The internal error because of which the pod had to be ended.
         self.flaw = ""
 
-    async def watch(self, has_notice: bool) -> None:
+    async def watch(self, has_notice: bool, files: PodFiles) -> None:
         """Return when no process of the pod is left; most of its telemetry has been sent then."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
@@ -109,6 +113,7 @@ class Supervision:
             while self._read(rank):
                 continue
             loop.remove_reader(rank.output)
+        await files.save_last(self._save_by, lambda: self._beat("ending"))
         try:
             self._forward_logs(is_last=True)
             self._beat("ending")
@@ -165,6 +170,26 @@ class Supervision:
 
     def failure(self, kind: FailureKind) -> Failure:
         return Failure(kind=kind, step=self._progress.step, has_saved=self._has_saved)
+
+    def say(self, text: str) -> None:
+        """Add a line to the output of the pod's first rank. From any thread."""
+        line = f"drivetrain: {text}\n".encode("utf-8", "replace")
+        _logger.info("said to the owner: %s", text)
+        self._loop.call_soon_threadsafe(self._add_own_line, line)
+
+    def _add_own_line(self, line: bytes) -> None:
+        rank = min(self._logs)
+        tail = self._logs[rank].tail  # the last words of a failed rank are its own
+        self._add_output(rank, line)
+        self._logs[rank].tail = tail
+
+    def _save_by(self) -> float:
+        """Until when the files may be saved, by the monotonic clock: a notice has a deadline."""
+        if self._is_notified.is_set():
+            return 0.0
+        if self.notice is None or self._kill_at is None:
+            return float("inf")
+        return self._kill_at + SAVE_AFTER_DEADLINE_SECONDS
 
     # Processes
 
@@ -239,11 +264,14 @@ class Supervision:
         if not data:
             asyncio.get_running_loop().remove_reader(rank.output)
             return False
+        self._add_output(rank.rank, data)
+        return True
+
+    def _add_output(self, rank: int, data: bytes) -> None:
         with suppress(OSError):  # a full disk must not end the pod
             if self._log_file is not None and self._log_file.tell() < MAX_LOG_FILE_BYTES:
                 self._log_file.write(data)
-        self._logs[rank.rank].feed(data, time.monotonic())
-        return True
+        self._logs[rank].feed(data, time.monotonic())
 
     def _forward_logs(self, is_last: bool = False) -> None:
         for log in self._logs.values():

@@ -1,0 +1,121 @@
+"""What a program writes beside its code is there again in the next attempt, on any machine."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from drivetrain_schemas.job_files import FileList, newest_lists_first
+from drivetrain_schemas.pods import StopNotice
+from tests.trainer.pods import Pod, wait_for
+from tests.trainer.ranks import SCRIPTS
+from tests.trainer.test_pods import code_of, shell
+
+MakePod = Callable[..., Pod]
+
+
+def lists(pod: Pod) -> list[FileList]:
+    """The lists that belong to no checkpoint, the newest first."""
+    root = pod.files
+    keys = [path.relative_to(root).as_posix() for path in root.glob("lists/*.json")]
+    return [
+        FileList.model_validate_json((root / order.name).read_bytes())
+        for order in newest_lists_first(keys)
+    ]
+
+
+def lose_the_machine(pod: Pod) -> None:
+    """Nothing of the attempt is left but what is in the object store."""
+    pod.kill_all()
+    shutil.rmtree(pod.directory.parents[1])
+
+
+def test_files_of_any_program_outlive_a_kill(make_pod: MakePod, tmp_path: Path) -> None:
+    code = code_of(tmp_path, data__csv="1,2\n", notes__txt="as packed", unused__txt="")
+    write = (
+        "test $(cat data.csv) = 1,2 && mkdir -p out && echo weights > out/model.pt"
+        " && echo more >> notes.txt && rm unused.txt && ln -s out/model.pt best.pt"
+        " && chmod 700 out/model.pt && touch -d 2020-01-01 out/model.pt && kill -9 $$"
+    )
+    first = make_pod(command=shell(write), code=code)
+    first.start_cold()
+    assert first.wait_for_exit().outcome == "failed", first.log
+    assert (first.directory / "code" / "notes.txt").read_text() == "as packed"
+    lose_the_machine(first)
+
+    read = "cat best.pt notes.txt; stat -c '%a %Y' out/model.pt; ls; echo $DRIVETRAIN_JOB_DIRECTORY"
+    again = make_pod(command=shell(read), code=code, attempt=2)
+    again.start_cold()
+    assert again.wait_for_exit().outcome == "succeeded", again.log
+    assert again.work == first.work
+    assert again.log == (
+        f"weights\nas packedmore\n700 1577836800\nbest.pt\ndata.csv\nnotes.txt\nout\n{again.work}\n"
+    )
+
+
+def test_files_are_those_of_the_checkpoint_that_training_resumes_from(
+    make_pod: MakePod, template: Path, tmp_path: Path
+) -> None:
+    command = ["python", str(SCRIPTS / "keeps_files.py")]
+    first = make_pod(command=command, environment={"KILL_AT": 27})
+    first.start_warm(template)
+    assert first.wait_for_exit().outcome == "failed", first.log
+    # What was there at the end can be read, but training does not continue from it.
+    assert [file.path for file in lists(first)[0].files] == ["log.csv", "model.pt"]
+    lose_the_machine(first)
+
+    again = make_pod(command=command, attempt=2)
+    again.start_warm(template)
+    assert again.wait_for_exit().outcome == "succeeded", again.log
+    assert "resumed at step 20" in again.log
+    steps = (again.work / "log.csv").read_text().split()
+    assert steps == [str(step) for step in range(1, 31)]
+    assert torch.load(again.work / "model.pt")["step"] == 30
+    assert [file.path for file in lists(again)[0].files] == ["log.csv", "model.pt", "report.txt"]
+
+
+def test_files_are_saved_while_a_program_runs(make_pod: MakePod) -> None:
+    pod = make_pod(
+        command=shell("echo early > state; echo up; sleep 600"),
+        checkpoint={"every_minutes": 0.01},
+    )
+    pod.start_cold()
+    pod.wait_for_log("up")
+    wait_for(lambda: lists(pod), "a list")
+    lose_the_machine(pod)
+    again = make_pod(command=shell("cat state"), attempt=2)
+    again.start_cold()
+    assert again.wait_for_exit().outcome == "succeeded", again.log
+    assert again.log == "early\n"
+
+
+def test_files_are_saved_at_a_stop(make_pod: MakePod) -> None:
+    pod = make_pod(
+        command=shell("trap 'echo saved > state; exit 75' TERM; echo up; sleep 600 & wait")
+    )
+    pod.start_cold()
+    pod.wait_for_log("up")
+    pod.stop(StopNotice(reason="preempt", deadline_seconds=20))
+    assert pod.wait_for_exit().outcome == "interrupted"
+    assert [file.path for file in lists(pod)[0].files] == ["state"]
+
+
+def test_ranks_share_the_directory(make_pod: MakePod) -> None:
+    command = "if [ $RANK = 0 ]; then echo ready > flag; fi; until [ -e flag ]; do sleep 0.1; done"
+    pod = make_pod(command=shell(command), num_ranks=2)
+    pod.start_cold()
+    assert pod.wait_for_exit().outcome == "succeeded"
+
+
+def test_files_that_cannot_be_saved_are_reported_and_the_pod_ends(
+    make_pod: MakePod, tmp_path: Path
+) -> None:
+    objects = tmp_path / "objects"
+    pod = make_pod(command=shell("echo x > state; echo up; exec sleep 600"))
+    pod.start_cold()
+    pod.wait_for_log("up")
+    objects.rename(tmp_path / "away")
+    pod.stop(StopNotice(reason="cancel", deadline_seconds=1))
+    assert pod.wait_for_exit().outcome == "interrupted"
+    assert "files are not saved" in pod.log

@@ -1,0 +1,1 @@
+"""The files of a job: its working directory, saved and put back over all attempts."""

@@ -1,0 +1,180 @@
+"""Laying out the working directory of an attempt: the job's code, then the job's files over it.
+
+The directory is made anew for each attempt, so what a program finds depends on what was saved and
+not on which machine it runs. Nothing is written through a link. A blob that is missing or damaged
+costs its file, which is said, and not the run.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivetrain.files import scanning
+from drivetrain.files.record import Record, write_record
+from drivetrain.files.scanning import Signature
+from drivetrain.storage import Storage
+from drivetrain_schemas.job_files import (
+    PART_BYTES,
+    FileList,
+    JobFile,
+    JobLink,
+    blob_key,
+    stays_inside,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files that are put back: the name of the checkpoint or list, and the list itself."""
+
+    name: str
+    files: FileList
+
+
+class FileDamaged(Exception):
+    """The stored content of a file is missing or is another one."""
+
+
+@contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """Wait for the other pods of this attempt that share the directory."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lay_out(
+    code: Path, work: Path, record: Path, find: Callable[[], tuple[Source, Storage] | None]
+) -> None:
+    """Make the working directory and record what is in it. Raises OSError, StorageError.
+
+    `find` is asked for the files to put back, and where their blobs are.
+    """
+    _move_away(work, record.parent)
+    shutil.copytree(code, work, symlinks=True)
+    found = scanning.scan(work)
+    restored: dict[str, tuple[Signature, JobFile]] = {}
+    notes: list[str] = []
+    sought = find()
+    if sought is not None:
+        source, storage = sought
+        restored = put_back(work, source.files, storage, notes)
+    write_record(
+        record,
+        Record(
+            source=None if sought is None else sought[0].name,
+            code={path: seen.signature for path, seen in found.files.items()},
+            code_links=found.links,
+            restored=restored,
+            notes=tuple(notes),
+        ),
+    )
+
+
+def put_back(
+    work: Path, files: FileList, storage: Storage, notes: list[str]
+) -> dict[str, tuple[Signature, JobFile]]:
+    """Write the files of a list over what is there. Returns those that were written.
+
+    A file that cannot be read from the store is named in `notes`. Raises OSError, StorageError.
+    """
+    for path in files.removed:
+        with suppress(OSError):
+            if _is_below_real_directories(work, path):
+                (work / path).unlink()
+    written: dict[str, tuple[Signature, JobFile]] = {}
+    for file in files.files:
+        try:
+            status = _write_file(work, file, storage)
+        except FileDamaged as error:
+            notes.append(f"{file.path} is not put back: {error}")
+            continue
+        written[file.path] = (scanning.see(file.path, status).signature, file)
+    for link in files.links:
+        _write_link(work, link)
+    return written
+
+
+def read_part(storage: Storage, name: str) -> bytes:
+    """The content of a blob, verified. Raises FileDamaged, StorageError."""
+    data = storage.get(blob_key(name), PART_BYTES)
+    if data is None:
+        raise FileDamaged(f"the store does not hold its part {name}")
+    if hashlib.sha256(data).hexdigest() != name[:64]:
+        raise FileDamaged(f"its part {name} has another SHA-256")
+    return data
+
+
+def _write_file(work: Path, file: JobFile, storage: Storage) -> os.stat_result:
+    target = work / file.path
+    _make_parents(work, file.path)
+    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        whole = hashlib.sha256()
+        with partial.open("xb") as output:
+            for name in file.parts:
+                data = read_part(storage, name)
+                whole.update(data)
+                output.write(data)
+        if whole.hexdigest() != file.sha256:
+            raise FileDamaged("its parts do not make up its SHA-256")
+        partial.chmod(file.mode)
+        os.utime(partial, ns=(file.modified_at_ns, file.modified_at_ns))
+        _clear(target)
+        partial.rename(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target.lstat()
+
+
+def _write_link(work: Path, link: JobLink) -> None:
+    if not stays_inside(link.path, link.target):
+        return
+    _make_parents(work, link.path)
+    _clear(work / link.path)
+    (work / link.path).symlink_to(link.target)
+
+
+def _clear(target: Path) -> None:
+    """Nothing is at this path."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+
+
+def _make_parents(work: Path, path: str) -> None:
+    """Real directories down to this path: a link or a file in its place is replaced."""
+    directory = work
+    for part in path.split("/")[:-1]:
+        directory = directory / part
+        try:
+            if stat.S_ISDIR(directory.lstat().st_mode):
+                continue
+            directory.unlink()
+        except FileNotFoundError:
+            pass
+        directory.mkdir()
+
+
+def _is_below_real_directories(work: Path, path: str) -> bool:
+    parents = [work / Path(*path.split("/")[:number]) for number in range(1, path.count("/") + 1)]
+    return all(stat.S_ISDIR(parent.lstat().st_mode) for parent in parents)
+
+
+def _move_away(work: Path, attempt: Path) -> None:
+    """The directory of the attempt before. What cannot be removed goes with the job's pods."""
+    old = attempt / f".work-{secrets.token_hex(8)}"
+    with suppress(FileNotFoundError):
+        work.rename(old)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,297 @@
+"""Saving a job's files: `capture` takes those of this moment, `write` stores them.
+
+`capture` is called between two steps and costs what has changed: an unchanged file is not read, a
+changed one is copied aside. A file that is written to at that moment is copied again; one that is
+written to all the time is left out, or kept as it was saved last. `write` may run in the background
+and may be repeated. A blob is uploaded under a new name unless the previous list of this session
+names it: the platform deletes what no list has named for an hour, and never what the newest list
+names.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from drivetrain.errors import StorageError
+from drivetrain.files import scanning
+from drivetrain.files.record import Record
+from drivetrain.files.scanning import LeftOut, Limits, Seen, Signature
+from drivetrain.storage import Storage
+from drivetrain_schemas.job_files import (
+    MAX_FILES,
+    PART_BYTES,
+    FileList,
+    FilesSummary,
+    JobFile,
+    JobLink,
+    blob_key,
+)
+
+_TRIES = 3
+_TRY_AGAIN_SECONDS = 0.05
+# A change within one tick of the file system's clock does not change a signature.
+_SETTLED_NS = 2_000_000_000
+# Half of the time after which the platform may delete a blob that no list names.
+_NAMED_WITHIN_SECONDS = 1800.0
+_NOT_COPIED_BY_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The files of one moment. `copies`: changed ones, beside their copies."""
+
+    unchanged: tuple[JobFile, ...]
+    copies: tuple[tuple[Seen, Path, bool], ...]
+    links: tuple[JobLink, ...]
+    removed: tuple[str, ...]
+    left_out: LeftOut
+    kept: dict[str, Signature]
+    digest: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing differs from the code."""
+        return not (self.unchanged or self.copies or self.links or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The run that saves."""
+
+    tenant_id: str
+    job_id: str
+    run_id: str
+    attempt: int
+    fence: int
+
+
+@dataclass(slots=True)
+class _Uploads:
+    """Blobs that no list names yet, by SHA-256, with the time of their upload."""
+
+    names: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    def find(self, sha256: str) -> str | None:
+        name, uploaded_at = self.names.get(sha256, ("", 0.0))
+        return name if name and _now() - uploaded_at < _NAMED_WITHIN_SECONDS / 2 else None
+
+
+class FileSaver:
+    """Saves the files of one job from one process. `storage` is the job's directory of files."""
+
+    def __init__(
+        self,
+        root: Path,
+        spool: Path,
+        storage: Storage,
+        record: Record,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        self._root = root
+        self._spool = spool
+        self._storage = storage
+        self._record = record
+        self._limits = limits
+        # What the newest list names, and which files were unchanged since.
+        self._known: dict[str, tuple[Signature, JobFile]] = dict(record.restored)
+        self._blobs = _blobs_of(file for _, file in self._known.values())
+        self._uploads = _Uploads()
+
+    @property
+    def record(self) -> Record:
+        """What the newest list holds."""
+        return replace(self._record, restored=self._known)
+
+    def capture(self) -> Captured:
+        """Raises OSError if the directory cannot be read or there is no room for copies."""
+        shutil.rmtree(self._spool, ignore_errors=True)
+        self._spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = scanning.scan(self._root, self._limits)
+        left_out = found.left_out
+        chosen = scanning.choose(found.files, self._record.code, self._limits, left_out)
+        unchanged: list[JobFile] = []
+        copies: list[tuple[Seen, Path, bool]] = []
+        kept: dict[str, Signature] = {}
+        for seen in chosen:
+            known = self._known.get(seen.path)
+            if known is not None and known[0] == seen.signature:
+                unchanged.append(known[1])
+                kept[seen.path] = seen.signature
+                continue
+            target = self._spool / str(len(copies))
+            is_settled = time.time_ns() - seen.changed_at_ns > _SETTLED_NS
+            with suppress(FileNotFoundError):  # removed meanwhile
+                copied = self._copy(seen.path, target, left_out)
+                if copied is not None:
+                    copies.append((copied, target, is_settled))
+                elif known is not None:
+                    unchanged.append(known[1])
+                    kept[seen.path] = known[0]
+        links = {
+            path: target
+            for path, target in found.links.items()
+            if self._record.code_links.get(path) != target
+        }
+        code = self._record.code.keys() | self._record.code_links.keys()
+        removed = tuple(sorted(code - found.files.keys() - found.links.keys()))
+        described = [[seen.path, *seen.signature] for seen in chosen]
+        digest = hashlib.sha256(json.dumps([described, links, removed]).encode()).hexdigest()
+        return Captured(
+            unchanged=tuple(unchanged),
+            copies=tuple(copies),
+            links=tuple(JobLink(path=path, target=to) for path, to in sorted(links.items()))[
+                :MAX_FILES
+            ],
+            removed=removed,
+            left_out=left_out,
+            kept=kept,
+            digest=digest,
+        )
+
+    def write(self, captured: Captured, by: Saved, *, is_resumable: bool = True) -> FileList:
+        """Upload what changed. The list is for the caller to store; `written` follows that.
+
+        Raises StorageError; the same call may succeed later.
+        """
+        nonce = secrets.token_hex(4)
+        files = list(captured.unchanged)
+        for seen, copy, _ in captured.copies:
+            files.append(self._upload(seen, copy, nonce))
+        self._check_age(files)
+        return FileList(
+            tenant_id=by.tenant_id,
+            job_id=by.job_id,
+            run_id=by.run_id,
+            attempt=by.attempt,
+            fence=by.fence,
+            is_resumable=is_resumable,
+            files=tuple(sorted(files, key=lambda file: file.path)),
+            links=captured.links,
+            removed=captured.removed,
+            summary=FilesSummary(
+                num_files=len(files),
+                size_bytes=sum(file.size_bytes for file in files),
+                num_left_out=captured.left_out.total,
+                left_out=tuple(captured.left_out.examples),
+            ),
+            saved_at=datetime.now(UTC),
+        )
+
+    def written(self, captured: Captured, stored: FileList) -> None:
+        """The list is in the store: the next save builds on it."""
+        by_path = {file.path: file for file in stored.files}
+        known = {path: (signature, by_path[path]) for path, signature in captured.kept.items()}
+        for seen, _, is_settled in captured.copies:
+            if is_settled:
+                known[seen.path] = (seen.signature, by_path[seen.path])
+        self._known = known
+        self._blobs = _blobs_of(stored.files)
+        self._uploads = _Uploads()
+        shutil.rmtree(self._spool, ignore_errors=True)
+
+    # Copying
+
+    def _copy(self, path: str, target: Path, left_out: LeftOut) -> Seen | None:
+        """A copy that is whole: the file was the same before and after it was read.
+
+        None if there is none, with the reason in `left_out`. Raises FileNotFoundError.
+        """
+        for number in range(_TRIES):
+            if number:
+                time.sleep(_TRY_AGAIN_SECONDS)
+            try:
+                copied = self._copy_once(self._root / path, path, target)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of the copy
+                    raise
+                left_out.add(path, f"it cannot be read ({error.strerror})")
+                return None
+            if copied is not None:
+                return copied
+        left_out.add(path, "it was written to all the time")
+        return None
+
+    def _copy_once(self, source: Path, path: str, target: Path) -> Seen | None:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(source, flags)
+        with open(descriptor, "rb"):
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode):
+                raise FileNotFoundError(path)
+            if before.st_size > self._limits.file_bytes:
+                return None  # it grew since the scan
+            with target.open("wb") as copy:
+                _copy_bytes(descriptor, copy.fileno(), before.st_size)
+            first, last = scanning.see(path, before), scanning.see(path, os.fstat(descriptor))
+        return first if first.signature == last.signature else None
+
+    # Uploading
+
+    def _upload(self, seen: Seen, copy: Path, nonce: str) -> JobFile:
+        whole = hashlib.sha256()
+        parts: list[str] = []
+        size = 0
+        with copy.open("rb") as file:
+            while data := file.read(PART_BYTES):
+                whole.update(data)
+                size += len(data)
+                parts.append(self._upload_part(data, nonce))
+        return JobFile(
+            path=seen.path,
+            size_bytes=size,
+            mode=seen.mode,
+            modified_at_ns=seen.modified_at_ns,
+            sha256=whole.hexdigest(),
+            parts=tuple(parts),
+        )
+
+    def _upload_part(self, data: bytes, nonce: str) -> str:
+        sha256 = hashlib.sha256(data).hexdigest()
+        known = self._blobs.get(sha256) or self._uploads.find(sha256)
+        if known is not None:
+            return known
+        name = f"{sha256}-{nonce}"
+        self._storage.put(blob_key(name), data)
+        self._uploads.names[sha256] = (name, _now())
+        return name
+
+    def _check_age(self, files: list[JobFile]) -> None:
+        named = {part for file in files for part in file.parts}
+        for name, uploaded_at in self._uploads.names.values():
+            if name in named and _now() - uploaded_at > _NAMED_WITHIN_SECONDS:
+                raise StorageError("the files took too long to upload and are uploaded again")
+
+
+def _copy_bytes(source: int, target: int, size: int) -> None:
+    """By the kernel; file systems that can share blocks copy nothing."""
+    done = 0
+    try:
+        while done < size and (number := os.copy_file_range(source, target, size - done)):
+            done += number
+    except OSError as error:
+        if done or error.errno not in _NOT_COPIED_BY_KERNEL:
+            raise
+        while done < size and (number := os.sendfile(target, source, done, size - done)):
+            done += number
+
+
+def _blobs_of(files: Iterable[JobFile]) -> dict[str, str]:
+    """The names of blobs by the SHA-256 of their content."""
+    return {part[:64]: part for file in files for part in file.parts}
+
+
+def _now() -> float:
+    """Seconds that also pass while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,196 @@
+"""The working directory of a pod's ranks: made before they start, saved while they run and after.
+
+Programs that save checkpoints with the SDK save their files with them. For all others the shim
+saves every few minutes, at a stop and at the end; then the next attempt starts with the newest
+list. The last list of a job is there to be read, whoever saved before.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from drivetrain.errors import StorageError
+from drivetrain.files import choosing, layout, places
+from drivetrain.files.complaints import new_complaints
+from drivetrain.files.record import read_record
+from drivetrain.files.saving import FileSaver, Saved
+from drivetrain.storage import Storage, open_storage
+from drivetrain_schemas.checkpoint_names import job_directory
+from drivetrain_schemas.job_files import FileList, files_directory, list_key
+from drivetrain_schemas.pods import PodSpec
+
+DEFAULT_MINUTES = 3.0
+LAST_SECONDS = 120.0
+_MIN_SECONDS = 1.0
+_STORE_WAIT_SECONDS = 60.0
+_logger = logging.getLogger("drivetrain.pod")
+
+
+def prepare(spec: PodSpec, directory: Path) -> None:
+    """Make the working directory of this attempt; another pod of it may have done so.
+
+    Raises OSError, StorageError.
+    """
+    record = places.record_path(directory)
+    with layout.only_one(places.lock_path(directory)):
+        if not record.exists():
+            work = places.work_directory(directory)
+            layout.lay_out(directory / "code", work, record, lambda: _files_to_put_back(spec))
+
+
+def _files_to_put_back(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
+    """Nothing was saved before the first attempt, so a store is not asked then."""
+    if spec.attempt == 1:
+        return None
+    deadline = time.monotonic() + _STORE_WAIT_SECONDS
+    pause = 0.2
+    while True:
+        try:
+            files = _open(spec, files_directory(spec.tenant_id, spec.job_id))
+            checkpoints = _open(spec, job_directory(spec.tenant_id, spec.job_id))
+            source = choosing.choose(checkpoints, files)
+            return None if source is None else (source, files)
+        except StorageError:
+            if time.monotonic() + pause > deadline:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, 5.0)
+
+
+def _open(spec: PodSpec, directory: str) -> Storage:
+    return open_storage(
+        spec.object_store_url,
+        spec.object_store_endpoint_url,
+        directory=directory,
+        store_id=spec.object_store_id,
+    )
+
+
+class PodFiles:
+    """Saves the job's files from the shim of a run's first pod, in a thread.
+
+    `say` is called with lines for the owner of the job, from any thread.
+    """
+
+    def __init__(self, spec: PodSpec, directory: Path, say: Callable[[str], None]) -> None:
+        self._spec = spec
+        self._directory = directory
+        self._say = say
+        self._saver: FileSaver | None = None
+        self._number = 0
+        self._digest = ""
+        self._said: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        minutes = spec.job.checkpoint.every_minutes or DEFAULT_MINUTES
+        self._every_seconds = max(_MIN_SECONDS, 60 * minutes)
+
+    @property
+    def _is_ours(self) -> bool:
+        return self._spec.first_rank == 0
+
+    @property
+    def _is_owned_by_the_program(self) -> bool:
+        return places.owner_path(self._directory).exists()
+
+    def start(self) -> None:
+        """Save every few minutes from now on."""
+        if self._is_ours:
+            for note in read_record(places.record_path(self._directory)).notes:
+                self._say(note)
+            threading.Thread(target=self._repeat, name="files", daemon=True).start()
+
+    async def save_last(self, until: Callable[[], float], beat: Callable[[], None]) -> None:
+        """After the last process of the pod. `until`: the monotonic time; it may become earlier."""
+        self._is_over.set()
+        if not self._is_ours:
+            return
+        if self._is_owned_by_the_program:
+            self._saver = None  # of before it saved by itself
+        started = time.monotonic()
+        saving = threading.Thread(target=self._save_until, args=(until,), daemon=True)
+        saving.start()
+        next_beat = time.monotonic() + 1.0
+        while saving.is_alive():
+            now = time.monotonic()
+            if now > min(started + LAST_SECONDS, until()):
+                self._say(f"the job's files were not all saved within {now - started:.0f} s")
+                return
+            if now > next_beat:
+                beat()
+                next_beat += 1.0
+            await asyncio.sleep(0.02)
+
+    def _repeat(self) -> None:
+        while not self._is_over.wait(self._every_seconds):
+            if not self._is_owned_by_the_program:
+                try:
+                    self._save(is_resumable=True)
+                except Exception as error:  # the next one may succeed
+                    _logger.warning("the job's files were not saved: %r", error)
+
+    def _save_until(self, until: Callable[[], float]) -> None:
+        deadline = time.monotonic() + LAST_SECONDS
+        pause = 0.2
+        while True:
+            try:
+                self._save(is_resumable=not self._is_owned_by_the_program)
+                return
+            except StorageError as error:
+                if time.monotonic() + pause > min(deadline, until()):
+                    self._say(f"the job's files are not saved: {error}")
+                    return
+                _logger.warning("the job's files are not saved yet: %s", error)
+            except Exception as error:
+                self._say(f"the job's files are not saved: {error}")
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
+
+    def _save(self, *, is_resumable: bool) -> None:
+        """Nothing is stored where nothing differs from the code, or from the list before."""
+        with self._lock:
+            saver = self._open_saver()
+            captured = saver.capture()
+            for line in new_complaints(captured.left_out, self._said):
+                self._say(line)
+            is_first = self._number == 0
+            if captured.digest == self._digest or (is_first and captured.is_empty):
+                return
+            stored = saver.write(captured, self._saved_by(), is_resumable=is_resumable)
+            self._number += 1
+            key = list_key(self._spec.fence, self._number, time.time_ns())
+            self._storage().put(key, stored.model_dump_json().encode())
+            saver.written(captured, stored)
+            self._digest = captured.digest
+            self._note(stored)
+
+    def _open_saver(self) -> FileSaver:
+        """What the program saved with its last checkpoint need not be read again."""
+        if self._saver is None:
+            record = places.saved_path(self._directory)
+            if not record.exists():
+                record = places.record_path(self._directory)
+            self._saver = FileSaver(
+                places.work_directory(self._directory),
+                places.spool_directory(self._directory, "shim"),
+                self._storage(),
+                read_record(record),
+            )
+        return self._saver
+
+    def _storage(self) -> Storage:
+        spec = self._spec
+        return _open(spec, files_directory(spec.tenant_id, spec.job_id))
+
+    def _saved_by(self) -> Saved:
+        spec = self._spec
+        return Saved(spec.tenant_id, spec.job_id, spec.run_id, spec.attempt, spec.fence)
+
+    def _note(self, stored: FileList) -> None:
+        summary = stored.summary
+        _logger.info("files saved: number=%d bytes=%d", summary.num_files, summary.size_bytes)
