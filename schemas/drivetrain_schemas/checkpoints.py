@@ -95,6 +95,7 @@ class CheckpointCommitted(_OfCheckpoint):
     metrics: LastValues
     is_latest: bool
     is_best: bool
+    files: FilesSummary | None = None
     verified_by: Literal["read", "size"] = "read"
 
 

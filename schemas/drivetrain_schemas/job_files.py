@@ -12,9 +12,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from drivetrain_schemas.base import UtcTime, Value
+from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import JobId, RunId, TenantId
 from drivetrain_schemas.text import AS_PRINTED
+from drivetrain_schemas.topics import EVENTS_CHECKPOINTS
 from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal
 
 LIST = "files.json"  # in the directory of a checkpoint
@@ -107,6 +108,22 @@ class FileList(Value):
     removed: Annotated[tuple[FilePath, ...], Field(max_length=100_000)] = ()
     summary: FilesSummary
     saved_at: UtcTime
+
+
+@event("files.saved", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class FilesSaved(Payload):
+    """The newest files of a job that were saved without a checkpoint.
+
+    `list_key` is the key of their list in the object store.
+    """
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    list_key: Annotated[str, StringConstraints(max_length=512)]
+    files: FilesSummary
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,6 +6,7 @@ from drivetrain_schemas import (
     allocations,
     charges,
     checkpoints,
+    job_files,
     jobs,
     metrics,
     nodes,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from drivetrain_schemas.checkpoints import Manifest, RunResumed, SaveFailure
 from drivetrain_schemas.ids import checkpoint_id_for
-from services.checkpoints import messages, saving, store, store_checkpoints, store_intents
+from services.checkpoints import files, messages, saving, store, store_checkpoints, store_intents
 from services.checkpoints.core import catalogue, retention
 from services.checkpoints.core.location import Location, directory_of, job_prefix, locate
 from services.checkpoints.errors import Postponed
@@ -62,6 +62,8 @@ class Actions:
             await self._restore(intent, job.tenant_id)
         elif intent.kind == "delete":
             await self._delete(intent, job.tenant_id)
+        elif intent.kind == "files":
+            await files.look_after(self._database, self._object_store, intent, job.tenant_id)
         else:
             await tidy(self._database, self._object_store, intent, job.tenant_id)
 
@@ -86,7 +88,10 @@ class Actions:
             for key in sorted((manifests - known.keys()) | damaged):
                 await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
             await saving.note_overdue(tx, job)
-            if await store.live_run(tx.connection, intent.job_id) is not None:
+            is_live = await store.live_run(tx.connection, intent.job_id) is not None
+            seconds = files.LOOK_SECONDS if is_live else 0.0
+            await store_intents.want_in(tx.connection, "files", intent.job_id, "", seconds)
+            if is_live:
                 await store_intents.repeat(tx.connection, intent, self._settings.list_seconds)
             else:
                 await store_intents.finish(tx.connection, intent)

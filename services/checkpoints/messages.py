@@ -72,6 +72,7 @@ def committed(
         metrics=manifest.metrics,
         is_latest=is_latest,
         is_best=is_best,
+        files=manifest.files,
         verified_by="read" if row.is_read else "size",
     )
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import asyncpg
 
-Kind = Literal["list", "verify", "read", "restore", "delete", "tidy"]
+Kind = Literal["list", "verify", "read", "restore", "delete", "tidy", "files"]
 
 
 # A read that failed so often holds up nothing else.

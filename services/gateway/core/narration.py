@@ -169,9 +169,26 @@ def _checkpoint_committed(p: Fields) -> Sentence:
     best = ", the best so far" if p.get("is_best") else ""
     return Sentence(
         f"Checkpoint at step {p['step']:,} is complete and verified"
-        f" ({size(p['size_bytes'])}{best})",
-        Tone.GOOD,
+        f" ({size(p['size_bytes'])}{best}){_left_out(p.get('files'))}",
+        Tone.WARNING if _left_out(p.get("files")) else Tone.GOOD,
+        _examples(p.get("files")),
     )
+
+
+def _files_saved(p: Fields) -> Sentence:
+    files = p["files"]
+    text = f"{count(files['num_files'], 'file')} saved ({size(files['size_bytes'])})"
+    left_out = _left_out(files)
+    return Sentence(text + left_out, Tone.WARNING if left_out else Tone.PLAIN, _examples(files))
+
+
+def _left_out(files: Fields | None) -> str:
+    number = files.get("num_left_out", 0) if files else 0
+    return f"; {count(number, 'file')} of the job not saved" if number else ""
+
+
+def _examples(files: Fields | None) -> str:
+    return "\n".join(files.get("left_out", ())) if files else ""
 
 
 def _checkpoint_rejected(p: Fields) -> Sentence:
@@ -337,6 +354,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "charge.recorded": _charge_recorded,
     "checkpoint.committed": _checkpoint_committed,
     "checkpoint.rejected": _checkpoint_rejected,
+    "files.saved": _files_saved,
     "checkpoint.restored": _checkpoint_restored,
     "checkpoint.deleted": _checkpoint_deleted,
     "checkpoint.pinned": _checkpoint_pinned,

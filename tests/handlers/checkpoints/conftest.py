@@ -105,9 +105,11 @@ class Catalogue:
         return {row["manifest_key"]: row["state"] for row in rows}
 
     async def intents(self) -> set[str]:
-        """Kinds of what is still to be done, but for the tidying hours later."""
+        """Kinds of what is still to be done, but for the tidying minutes or hours later."""
         async with self.database.connection() as connection:
-            rows = await connection.fetch("select kind from intents where kind <> 'tidy'")
+            rows = await connection.fetch(
+                "select kind from intents where kind not in ('tidy', 'files')"
+            )
         return {row["kind"] for row in rows}
 
     async def good_steps(self, fence: int = 1) -> list[int]:
