@@ -162,6 +162,31 @@ def test_a_stop_notice_ends_in_a_checkpoint(
     assert int(newest[15:27]) == end.result.step
 
 
+@pytest.mark.parametrize(
+    "shell_line", ["python save.py", "trap true TERM; python save.py; exit 75"]
+)
+def test_a_notice_reaches_the_program_of_a_shell_and_its_deadline_holds(
+    make_pod: MakePod, tmp_path: Path, shell_line: str
+) -> None:
+    """The shell ends at once, or waits for its program; either way the program can save."""
+    save = """import signal, sys, time
+def save(number, frame):
+    time.sleep(2)  # longer than leftovers without a notice have
+    print("saved", flush=True)
+    sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+print("up", flush=True)
+signal.pause()
+"""
+    code = code_of(tmp_path, train__sh=shell_line, save__py=save)
+    pod = make_pod(command=["bash", "train.sh"], code=code)
+    pod.start_cold()
+    pod.wait_for_log("up")
+    pod.stop(StopNotice(reason="preempt", deadline_seconds=120))
+    assert pod.wait_for_exit().outcome == "interrupted"
+    assert pod.log == "up\nsaved\n"
+
+
 def test_a_program_that_does_not_stop_is_killed_at_the_deadline(make_pod: MakePod) -> None:
     pod = make_pod(command=shell("trap '' TERM; echo up; while true; do sleep 1; done"))
     pod.start_cold()

@@ -60,9 +60,9 @@ def test_a_reused_pid_is_not_killed(
     named: subprocess.Popen[bytes],
 ) -> None:
     ticks = processes.descendants(os.getpid())[named.pid]
-    processes._kill(named.pid, ticks - 1)
+    processes.signal_process(named.pid, ticks - 1, signal.SIGKILL)
     assert named.poll() is None
-    processes._kill(named.pid, ticks)
+    processes.signal_process(named.pid, ticks, signal.SIGKILL)
     assert named.wait() == -signal.SIGKILL
 
 

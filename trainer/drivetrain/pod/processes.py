@@ -9,6 +9,7 @@ import fcntl
 import os
 import signal
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain_schemas.pods import PodIdentity
@@ -38,24 +39,35 @@ def identify_self() -> PodIdentity:
     return PodIdentity(boot_id=boot_id, pid=os.getpid(), start_ticks=ticks)
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    parent: int
+    start_ticks: int
+
+
+def table() -> dict[int, Process]:
+    """All running processes of this machine, by id."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError, ValueError):
+                fields = stat_fields(name)
+                found[int(name)] = Process(int(fields[1]), int(fields[19]))
+    return found
+
+
 def descendants(root: int) -> dict[int, int]:
     """All running processes below `root`, parents first, each with its start time.
 
     Killed in this order, no parent can react to its child's end or start another.
     """
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError, ValueError):
-                fields = stat_fields(name)
-                parents[int(name)], ticks[int(name)] = int(fields[1]), int(fields[19])
+    running = table()
     found: dict[int, int] = {}
     level = {root}
     while level:
         known = {root, *found}
-        level = {pid for pid, parent in parents.items() if parent in level and pid not in known}
-        found |= {pid: ticks[pid] for pid in level}
+        level = {p for p, process in running.items() if process.parent in level and p not in known}
+        found |= {pid: running[pid].start_ticks for pid in level}
     return found
 
 
@@ -63,17 +75,26 @@ def kill_descendants() -> None:
     """Kill everything below this process once; the next call finds what was just forked."""
     for pid, start_ticks in descendants(os.getpid()).items():
         with suppress(OSError):  # gone meanwhile
-            _kill(pid, start_ticks)
+            signal_process(pid, start_ticks, signal.SIGKILL)
 
 
-def _kill(pid: int, start_ticks: int) -> None:
+def signal_process(pid: int, start_ticks: int, number: int) -> None:
+    """Send a signal to the process that was seen under this id. Raises OSError if it is gone."""
     handle = os.pidfd_open(pid)
     try:
         # The pid may belong to another process by now; the pidfd refers to the one seen here.
         if int(stat_fields(str(pid))[19]) == start_ticks:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            signal.pidfd_send_signal(handle, number)
     finally:
         os.close(handle)
+
+
+def program(pid: int) -> str:
+    """The name of its executable; empty where it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe").rpartition("/")[2]
+    except OSError:
+        return ""
 
 
 def stat_fields(process: str) -> list[bytes]:

@@ -34,6 +34,7 @@ from drivetrain.pod.events import Events
 from drivetrain.pod.files import open_to_append, read_bounded
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
 from drivetrain.pod.ranks import Rank
+from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
 from drivetrain.pod.working_directory import PodFiles
 from drivetrain.samples import LastAndBest
@@ -82,6 +83,7 @@ class Supervision:
         self._has_saved = False
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
+        self._stop_signal = StopSignal()
         self._is_notified = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self._started_at = time.monotonic()
@@ -213,6 +215,8 @@ class Supervision:
     def _on_rank_end(self, end: RankExit) -> None:
         self.ends.append(end)
         _logger.info("rank ended: rank=%d exit=%s signal=%s", end.rank, end.exit_code, end.signal)
+        if self.notice is not None:
+            return  # its deadline holds for what the ranks leave behind, too
         if outcome.has_failed(end):
             self._kill_in(GRACE_AFTER_FAILURE_SECONDS)
         if len(self.ends) == len(self._ranks):
@@ -232,10 +236,7 @@ class Supervision:
         self.notice = notice
         _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
         self._kill_in(self.notice.deadline_seconds)
-        for pid, rank in self._ranks.items():
-            if not self._has_ended(rank.rank):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+        self._stop_signal.send()
 
     async def _tick(self) -> None:
         """Find a notice, enforce deadlines, forward logs, send a heartbeat once a second."""
@@ -249,6 +250,8 @@ class Supervision:
             self._forward_logs()
             if now >= next_beat:
                 next_beat = now + 1.0
+                if self.notice is not None:
+                    self._stop_signal.send()
                 self._beat(self._phase)
             await asyncio.sleep(_TICK_SECONDS)
 
