@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from drivetrain_schemas.registry import all_kinds
 from services.gateway.context import Gateway
 from services.gateway.core import formats
+from services.gateway.core.study_outcome import outcome
 from services.gateway.disk import disk_warning
 from services.gateway.model_age import STALE_SECONDS
 
@@ -53,7 +54,8 @@ def _environment() -> Environment:
         time=_time,
     )
     types = [kind.kind.type for kind in all_kinds().values()]
-    environment.globals.update(count=formats.count, stream_types=" ".join((*types, *HINTS)))
+    stream_types = " ".join((*types, *HINTS))
+    environment.globals.update(count=formats.count, outcome=outcome, stream_types=stream_types)
     return environment
 
 

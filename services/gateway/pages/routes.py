@@ -35,6 +35,7 @@ router = APIRouter(include_in_schema=False)
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
+TRIAL_ROWS = 500
 # The path that a browser without a session asked for, in the scope of the sign-in page.
 WANTED = "drivetrain.wanted"
 
@@ -163,10 +164,20 @@ async def study(
         request,
         "study.html",
         position=stream_position(stream),
-        study=await find_study(gateway, caller.tenant_id, study_id, base_url(request)),
+        study=await find_study(gateway, caller.tenant_id, study_id, base_url(request), TRIAL_ROWS),
+        has_chart=gateway.settings.assets_directory is not None,
         timeline=[views.timeline_item(row) for row in history],
         num_parked=num_parked,
     )
+
+
+@router.post("/studies/{study_id}/cancel")
+async def cancel_study(
+    study_id: StudyId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> Response:
+    await find_study(gateway, caller.tenant_id, study_id, base_url(request), 1)
+    await commands.cancel_study(gateway, caller.tenant_id, study_id, "", None)
+    return RedirectResponse(f"/studies/{study_id}", 303)
 
 
 @router.get("/login")

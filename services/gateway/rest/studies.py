@@ -112,13 +112,18 @@ async def cancel(
     return models.Accepted(is_confirmed=is_confirmed)
 
 
-async def find_study(gateway: Gateway, tenant_id: str, study_id: str, base: str) -> models.Study:
-    """The study, or what is known of a request that was just sent. Raises Problem (404)."""
+async def find_study(
+    gateway: Gateway, tenant_id: str, study_id: str, base: str, max_trials: int | None = None
+) -> models.Study:
+    """The study with its best trials, or what is known of a request that was just sent.
+
+    Raises Problem (404).
+    """
     async with gateway.platform.database.connection() as connection:
         row = await queries.studies.find(connection, tenant_id, study_id)
         if row is not None:
             trials = await queries.studies.trials(
-                connection, study_id, MAX_TRIALS, is_maximized=views.is_maximized(row)
+                connection, study_id, max_trials or MAX_TRIALS, is_maximized=views.is_maximized(row)
             )
             return views.study(row, trials, base)
     submission = gateway.submissions.get(study_id)

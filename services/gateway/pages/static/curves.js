@@ -19,7 +19,7 @@ export function makeCurves(panel, jobs) {
   const find = (name) => panel.querySelector(`[data-part="${name}"]`);
   const charts = find("charts"), empty = find("empty"), picker = find("picker"), metric = panel.dataset.metric;
   const controls = { axis: find("axis"), smoothing: find("smoothing"), log: find("log"), reset: find("reset") };
-  const runs = jobs.map((job, index) => ({ ...job, index, isShown: true, samples: makeSamples(job.id) }));
+  let runs = [];
   const figures = new Map(), known = new Map();
   let chosen = null, range = null, isBusy = false, isPending = false, isAvailable = true, namesAt = -Infinity;
 
@@ -121,8 +121,7 @@ export function makeCurves(panel, jobs) {
 
   // The legend of several jobs; a click hides one.
   function describe() {
-    if (runs.length < 2) return;
-    find("legend").replaceChildren(...runs.map((run) => {
+    find("legend").replaceChildren(...(runs.length < 2 ? [] : runs).map((run) => {
       const swatch = element("i"), button = element("button", { type: "button", class: "key", "aria-pressed": String(run.isShown), title: run.id }, swatch, run.label);
       swatch.style.background = colorOf(run.index);
       button.addEventListener("click", () => { run.isShown = !run.isShown; button.setAttribute("aria-pressed", String(run.isShown)); draw(); });
@@ -154,6 +153,13 @@ export function makeCurves(panel, jobs) {
     describe();
     draw();
   });
-  describe();
-  return { read, restart: () => { namesAt = -Infinity; for (const run of runs) run.samples.restart(); read(); } };
+  // Other jobs in the place of these; what was read of those that stay is kept.
+  function setJobs(next) {
+    const old = new Map(runs.map((run) => [run.id, run]));
+    runs = next.map((job, index) => ({ samples: makeSamples(job.id), isShown: true, ...old.get(job.id), ...job, index }));
+    namesAt = -Infinity;
+    describe();
+  }
+  setJobs(jobs);
+  return { read, setJobs, restart: () => { namesAt = -Infinity; for (const run of runs) run.samples.restart(); read(); } };
 }

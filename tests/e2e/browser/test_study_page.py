@@ -1,0 +1,74 @@
+"""The page of a study in a real browser, and the comparison of jobs."""
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.browser.site import Site
+from tests.e2e.browser.test_pages import watch
+from tests.handlers.gateway.story import Story, search
+
+pytestmark = pytest.mark.browser
+
+
+async def test_a_study_draws_its_trials_sorts_them_and_overlays_their_curves(
+    site: Site, browser: Browser
+) -> None:
+    story = Story()
+    study_id = search(story, 8)
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/studies/{study_id}")
+    history = page.get_by_role("img", name="validation_accuracy by trial; the best is 0.954")
+    await expect(history).to_be_visible()
+    best = await page.evaluate(
+        "Chart.getChart(document.querySelector('#history canvas')).data.datasets[1].data"
+        ".map(({x, y}) => [x, y])"
+    )
+    assert best[0] == [0, 0.846]
+    assert best[-1] == [6, 0.954]
+    assert [y for _, y in best] == sorted(y for _, y in best)
+    over = "7 trials over learning_rate, momentum, validation_accuracy"
+    await expect(page.get_by_role("img", name=over)).to_be_visible()
+    await expect(page.get_by_role("img", name="against momentum")).to_be_visible()
+
+    firsts = page.locator("#trials tbody th")
+    await expect(firsts.first).to_contain_text("trial 4")
+    await page.get_by_role("button", name="learning_rate").click()
+    await expect(firsts.first).to_contain_text("trial 0")
+    await page.get_by_role("button", name="learning_rate").click()
+    await expect(firsts.first).to_contain_text("trial 7")
+    header = page.get_by_role("columnheader", name="learning_rate")
+    await expect(header).to_have_attribute("aria-sort", "descending")
+
+    keys = page.locator("#curves .key")
+    await expect(keys).to_have_count(5)
+    for number in (1, 2):
+        await page.get_by_role("checkbox", name=f"Choose trial {number}").check()
+    await expect(keys).to_have_count(2)
+    await expect(keys.first).to_contain_text("trial")
+    await expect(page.locator("#curves figure").first).to_be_visible()
+    await page.get_by_role("button", name="Compare the chosen trials").click()
+    await expect(page.get_by_role("heading", name="Comparison of 2 jobs")).to_be_visible()
+    await expect(page.get_by_role("img", name="loss by step")).to_be_visible()
+    lines = await page.evaluate(
+        "Chart.getChart(document.querySelector('#curves canvas')).data.datasets.length"
+    )
+    assert lines == 2
+    assert complaints == []
+    await context.close()
+
+
+async def test_a_study_fits_a_phone(site: Site, browser: Browser) -> None:
+    story = Story()
+    study_id = search(story, 8)
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser, viewport={"width": 390, "height": 844})
+    await page.goto(f"{site.url}/studies/{study_id}")
+    value = page.locator("#trials tbody tr").first.get_by_text("0.954")
+    await value.scroll_into_view_if_needed()
+    box = await value.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    assert await page.evaluate("document.documentElement.scrollWidth") == 390
+    await context.close()
