@@ -25,6 +25,7 @@ log = logs.get()
 
 KEPT = timedelta(seconds=30)
 MAX_KEPT = 10_000
+MAX_KEPT_OF_TENANT = 1_000
 EXPIRE_SECONDS = 5.0
 EXPIRE_BATCH = 500
 
@@ -36,7 +37,7 @@ async def handle(tx: Tx, event: Event[JobCancel]) -> None:
     job = await store.job(tx.connection, cancel.job_id)
     if job is not None:
         await _apply(tx, cancel, job)
-    elif await store_cancels.insert(tx.connection, cancel, MAX_KEPT):
+    elif await store_cancels.insert(tx.connection, cancel, MAX_KEPT, MAX_KEPT_OF_TENANT):
         _count(tx, "kept")
         log.info("cancel kept until its job arrives", job_id=cancel.job_id)
     else:

@@ -304,7 +304,8 @@ async def finish_jobs(
 ) -> Mapping[str, datetime]:
     """By job id: when it finished."""
     rows = await connection.fetch(
-        """update jobs set state = new.state, finished_at = clock_timestamp()
+        """update jobs set state = new.state, finished_at = clock_timestamp(),
+            pods_removed_at = case when num_runs = 0 then clock_timestamp() end
         from unnest($1::text[], $2::text[]) as new (job_id, state)
         where jobs.job_id = new.job_id returning jobs.job_id, finished_at""",
         list(states),

@@ -20,13 +20,17 @@ class EarlyCancel:
     reason: str
 
 
-async def insert(connection: asyncpg.Connection, cancel: EarlyCancel, limit: int) -> bool:
-    """Store the cancel; False, without storing it, where `limit` are stored already."""
+async def insert(
+    connection: asyncpg.Connection, cancel: EarlyCancel, limit: int, limit_of_tenant: int
+) -> bool:
+    """Store the cancel; False, without storing it, where as many are stored already."""
     number = await connection.fetchval(
         """insert into early_cancels
             (event_id, job_id, tenant_id, reason, correlation_id, traceparent)
         select $1, $2, $3, $4, $5, $6
         where (select count(*) from (select from early_cancels limit $7) as kept) < $7
+            and (select count(*) from (
+                select from early_cancels where tenant_id = $3 limit $8) as own) < $8
         returning number""",
         cancel.cause.event_id,
         cancel.job_id,
@@ -35,6 +39,7 @@ async def insert(connection: asyncpg.Connection, cancel: EarlyCancel, limit: int
         cancel.cause.correlation_id,
         cancel.cause.traceparent,
         limit,
+        limit_of_tenant,
     )
     return number is not None
 

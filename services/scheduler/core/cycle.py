@@ -7,8 +7,9 @@ enough; it waits behind others only while all of those are blocked. Two kinds of
 one that backs off after a failed run, and one that the pool is too small for.
 
 Jobs of one kind fit or do not fit alike, so the cost is that of the kinds and the grants, not of
-the queue's length. Every job of the snapshot is granted, in a `Waiting`, or left for the next cycle
-(`is_cut`, after `max_grants`).
+the queue's length. Once a job waits for every device type of every pool, the other kinds are not
+looked at one by one. Every job of the snapshot is granted, in a `Waiting`, or left for the next
+cycle (`is_cut`, after `max_grants`).
 """
 
 import heapq
@@ -91,13 +92,17 @@ class _Service:
         self._lines = lines
         self._free = {place: dict(nodes) for place, nodes in occupancy.free.items()}
         self._blockers: dict[tuple[str, str], QueuedJob] = {}
+        # The places that no job waits for. Without one, all that is left waits.
+        self._open = {(kind.pool, name) for kind in lines for name in occupancy.usable_types(kind)}
+        self._first: dict[tuple[str, tuple[str, ...]], QueuedJob] = {}
+        self._why: dict[tuple[str, bool], tuple[WaitingReason, str]] = {}
 
     def serve(self, max_grants: int) -> bool:
         """False when the limit of grants in one cycle was reached."""
         heads = [(line[0].order, 0, kind) for kind, line in self._lines.items() if line]
         # The order ends with the job's id, so no two entries compare their kinds.
         heapq.heapify(heads)
-        while heads:
+        while heads and self._open:
             _, number, kind = heads[0]
             line = self._lines[kind]
             placed = self._place(kind, line[number])
@@ -112,6 +117,8 @@ class _Service:
                 heapq.heapreplace(heads, (line[number + 1].order, number + 1, kind))
             else:
                 heapq.heappop(heads)
+        for _, number, kind in heads:
+            self._wait_behind(kind, self._lines[kind][number:])
         return True
 
     def _open_types(self, kind: Kind) -> tuple[str, ...]:
@@ -148,10 +155,22 @@ class _Service:
             self.waiting.append(Waiting((head,), *why_not_placed(kind, num_free)))
             for name in open_types:
                 self._blockers[kind.pool, name] = head
+                self._open.discard((kind.pool, name))
         if line:
-            places = [(kind.pool, name) for name in self._occupancy.usable_types(kind)]
-            blocker = min((self._blockers[place] for place in places), key=lambda job: job.order)
-            self.waiting.append(Waiting(line, *why_behind(kind, blocker)))
+            self._wait_behind(kind, line)
+
+    def _wait_behind(self, kind: Kind, line: tuple[QueuedJob, ...]) -> None:
+        """Every place that this kind could use is blocked: it waits behind the first blocker."""
+        types = self._occupancy.usable_types(kind)
+        blocker = self._first.get((kind.pool, types))
+        if blocker is None:
+            blockers = (self._blockers[kind.pool, name] for name in types)
+            blocker = self._first[kind.pool, types] = min(blockers, key=lambda job: job.order)
+        key = (blocker.job_id, blocker.kind.priority > kind.priority)
+        why = self._why.get(key)
+        if why is None:
+            why = self._why[key] = why_behind(kind, blocker)
+        self.waiting.append(Waiting(line, *why))
 
     def _num_free(self, pool: str, device_type: str) -> int:
         return sum(map(len, self._free.get((pool, device_type), {}).values()))

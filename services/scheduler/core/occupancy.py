@@ -45,14 +45,23 @@ class Occupancy:
 
     def usable_types(self, kind: Kind) -> tuple[str, ...]:
         """The device types of which the pool has enough for the gang, were all of them free."""
-        capacities = self.capacities.get(kind.pool, {})
-        return tuple(
-            sorted(
-                device_type
-                for device_type, num_slots in capacities.items()
-                if num_slots >= kind.devices and kind.device_type in (None, device_type)
+        need = (kind.pool, kind.device_type, kind.devices)
+        found = self._usable.get(need)
+        if found is None:
+            capacities = self.capacities.get(kind.pool, {})
+            found = self._usable[need] = tuple(
+                sorted(
+                    device_type
+                    for device_type, num_slots in capacities.items()
+                    if num_slots >= kind.devices and kind.device_type in (None, device_type)
+                )
             )
-        )
+        return found
+
+    @cached_property
+    def _usable(self) -> dict[tuple[str, str | None, int], tuple[str, ...]]:
+        """What `usable_types` has answered: thousands of kinds have few different needs."""
+        return {}
 
     def most_slots(self, kind: Kind) -> int:
         """The most slots of one device type that a job of this kind could hold."""

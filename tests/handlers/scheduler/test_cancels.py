@@ -83,6 +83,17 @@ async def test_their_number_is_bounded(world: World, monkeypatch: pytest.MonkeyP
     assert EARLY_CANCELS.labels("too_many")._value.get() == before + 1
 
 
+async def test_one_tenant_cannot_take_the_places_of_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cancels, "MAX_KEPT_OF_TENANT", 2)
+    ids = [job_id_for("default", f"r{number}") for number in range(3)]
+
+    assert [len(await world.cancel(job_id)) for job_id in ids] == [0, 0, 1]
+    other = make_event(JobCancel(job_id=job_id_for("other", "r1"), reason=""), tenant_id="other")
+    assert await handle(world.database, world.commands.handlers, other) == []
+
+
 async def test_two_of_one_job_cancel_it_once(world: World):
     await world.cancel(JOB)
     await world.cancel(JOB)

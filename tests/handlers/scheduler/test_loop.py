@@ -416,8 +416,17 @@ async def test_nodes_are_published_when_they_change(world: World):
     ]
 
 
+async def run_to_its_end(world: World, request_id: str) -> None:
+    await world.submit(make_submit(request_id))
+    await world.rounds()
+    world.launcher.end(pod_id_for(job_id_for("default", request_id), 1, 0))
+    await world.rounds()
+
+
 async def test_directories_of_old_jobs_are_removed_and_the_last_kept(world: World):
     for request_id in ("r1", "r2", "r3"):
+        await run_to_its_end(world, request_id)
+    for request_id in ("r4", "r5"):  # they never ran, so they leave no directories
         await world.submit(make_submit(request_id))
         await world.cancel(job_id_for("default", request_id))
     kept = KeptDirectories(world.launcher, max_jobs=1, max_bytes=10**9)
@@ -431,8 +440,7 @@ async def test_directories_of_old_jobs_are_removed_and_the_last_kept(world: Worl
 async def test_kept_directories_are_bounded_together_and_the_oldest_go_first(world: World):
     jobs = [job_id_for("default", f"r{number}") for number in range(5)]
     for number, job_id in enumerate(jobs):
-        await world.submit(make_submit(f"r{number}"))
-        await world.cancel(job_id)
+        await run_to_its_end(world, f"r{number}")
         world.launcher.sizes[job_id] = 400
     kept = KeptDirectories(world.launcher, max_jobs=50, max_bytes=1000)
 
@@ -479,9 +487,8 @@ async def test_rows_of_runs_that_ended_lately_are_kept(world: World):
 async def test_all_that_may_go_goes_and_what_cannot_is_tried_again(world: World, monkeypatch):
     monkeypatch.setattr("services.scheduler.kept_directories.BATCH", 2)
     jobs = [job_id_for("default", f"r{number}") for number in range(6)]
-    for number, job_id in enumerate(jobs):
-        await world.submit(make_submit(f"r{number}"))
-        await world.cancel(job_id)
+    for number in range(6):
+        await run_to_its_end(world, f"r{number}")
     kept = KeptDirectories(world.launcher, max_jobs=0, max_bytes=0)
     world.launcher.unremovable = set(jobs[2:5])
 

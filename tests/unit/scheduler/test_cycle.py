@@ -1,5 +1,7 @@
 """Which jobs start, and why the others wait."""
 
+from itertools import product
+
 import pytest
 
 from drivetrain_schemas.jobs import WaitingReason
@@ -249,3 +251,23 @@ def test_the_holder_of_devices_of_nodes_that_were_cut_again_is_named():
 
     assert waiting.reason is WaitingReason.GANG_INCOMPLETE
     assert holders(waiting.jobs[0].kind, snapshot.occupancy) == (HolderOf("job_h", 2),)
+
+
+def test_kinds_behind_a_blocked_one_are_not_looked_at_one_by_one(monkeypatch):
+    placed = []
+    monkeypatch.setattr(
+        "services.scheduler.core.cycle.place_job", lambda *asked: placed.append(asked)
+    )
+    nodes = [make_node("n1"), make_node("n2", device_type="gpu")]
+    waiting = [
+        make_job(f"{priority}-{devices}", devices, number, priority=priority)
+        for number, (priority, devices) in enumerate(product(range(100), (1, 2)))
+    ]
+
+    decision = decide(make_snapshot(nodes, waiting), NOW)
+
+    assert len(placed) == 1
+    assert {job for each in decision.waiting for job in each.jobs} == {*waiting}
+    last = next(each for each in decision.waiting if waiting[0] in each.jobs)
+    assert last.reason is WaitingReason.BEHIND_HIGHER_PRIORITY
+    assert last.detail == "job_99-1 has priority 99 and waits for devices"
