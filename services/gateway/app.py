@@ -15,6 +15,7 @@ from services.gateway.pages import routes as pages
 from services.gateway.pages.routes import WANTED
 from services.gateway.rest import (
     code,
+    files,
     job_list,
     jobs,
     names,
@@ -80,7 +81,7 @@ def build_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.problem_page = pages.problem_page
     problems.install(app)
-    for part in (job_list, jobs, series, studies, names, platform, parked, code, stream):
+    for part in (job_list, jobs, series, studies, names, platform, parked, code, files, stream):
         app.include_router(part.router, dependencies=[Depends(refuse_unknown_query)])
     pages.install(app, gateway.settings.assets_directory)
     clock = gateway.platform.clock

@@ -44,6 +44,13 @@ class Submissions:
         return self._by_id.get(subject_id)
 
 
+@dataclass(slots=True)
+class Downloads:
+    """How many are going on."""
+
+    number: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """Everything a route may use."""
@@ -54,6 +61,7 @@ class Gateway:
     backends: Backends
     model_age: ModelAge = field(default_factory=ModelAge)
     submissions: Submissions = field(default_factory=Submissions)
+    downloads: Downloads = field(default_factory=Downloads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,6 +286,44 @@ class CheckpointList(BaseModel):
     checkpoints: list[Checkpoint]
 
 
+class Shard(BaseModel):
+    key: str
+    size_bytes: int
+    sha256: str
+    rank: int
+
+
+class ShardList(BaseModel):
+    checkpoint_id: str
+    job_id: str
+    step: int
+    shards: list[Shard]
+
+
+class File(BaseModel):
+    """`mode`: its permissions, such as "644". `target`: of a symbolic link."""
+
+    path: str
+    size_bytes: int = 0
+    mode: str = "777"
+    modified_at: datetime | None = None
+    sha256: str | None = None
+    target: str | None = None
+
+
+class JobFiles(BaseModel):
+    """`checkpoint_id`: the files as of its step. Nothing was saved yet: no `saved_at`."""
+
+    job_id: str
+    checkpoint_id: str | None = None
+    attempt: int | None = None
+    saved_at: datetime | None = None
+    files: list[File] = []
+    size_bytes: int = 0
+    num_left_out: int = 0
+    left_out: list[str] = []
+
+
 class Unpriced(BaseModel):
     """Slots in use that no price covers."""
 

@@ -1,6 +1,7 @@
 """Rows of the read model as the models of the API's responses. Pure, one function per model."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from drivetrain_schemas.jobs import JobSpec
@@ -11,6 +12,7 @@ from services.gateway.core.narration import narrate
 from services.gateway.core.progress import eta_seconds, steps_per_second
 from services.gateway.rest import models
 from services.gateway.rest.problems import FieldProblem
+from services.gateway.stored_files import StoredFiles
 
 Row = Mapping[str, Any]
 M = TypeVar("M")
@@ -230,6 +232,41 @@ def checkpoint(row: Row) -> models.Checkpoint:
         metrics=row["metrics"] or {},
         detail=row["deleted_reason"] or row["rejected_detail"],
     )
+
+
+def job_files(job_id: str, stored: StoredFiles | None) -> models.JobFiles:
+    if stored is None:
+        return models.JobFiles(job_id=job_id)
+    listed = stored.files
+    files = [
+        models.File(
+            path=one.path,
+            size_bytes=one.size_bytes,
+            mode=f"{one.mode:03o}",
+            modified_at=_moment(one.modified_at_ns),
+            sha256=one.sha256,
+        )
+        for one in listed.files
+    ]
+    files += [models.File(path=one.path, target=one.target) for one in listed.links]
+    return models.JobFiles(
+        job_id=job_id,
+        checkpoint_id=stored.checkpoint_id,
+        attempt=listed.attempt,
+        saved_at=listed.saved_at,
+        files=sorted(files, key=lambda file: file.path),
+        size_bytes=sum(file.size_bytes for file in files),
+        num_left_out=listed.summary.num_left_out,
+        left_out=list(listed.summary.left_out),
+    )
+
+
+def _moment(at_ns: int) -> datetime | None:
+    """A program may have set any time; None where it has no date."""
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:

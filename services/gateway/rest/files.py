@@ -1,0 +1,174 @@
+"""Routes to what a job has stored: its files, and the shards of its checkpoints.
+
+Content is always an attachment of no type, so that no browser shows what a program of a job wrote
+as a page of this site.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from drivetrain_schemas.checkpoints import Manifest
+from drivetrain_schemas.ids import CheckpointId, JobId
+from services.gateway import queries, stored_files
+from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.problem import Problem, not_found
+from services.gateway.queries.rows import Row
+from services.gateway.rest import models, views
+from services.gateway.rest.jobs import find_job
+from services.gateway.rest.problems import answers
+from services.gateway.rest.requests import base_url
+from services.runtime.object_store import NoSuchObject
+
+router = APIRouter(prefix="/v1", tags=["files"])
+
+MAX_DOWNLOADS = 16
+MAX_CHECKPOINTS = 1000
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The content",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+AtCheckpoint = Annotated[CheckpointId | None, Query(description="as of this checkpoint")]
+
+
+@router.get("/jobs/{job_id}/files", responses=answers(404, 422))
+async def files(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    checkpoint: AtCheckpoint = None,
+) -> models.JobFiles:
+    """What the job's program wrote: as of its newest save, or of a checkpoint."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint)
+    return views.job_files(job_id, stored)
+
+
+@router.get(
+    "/jobs/{job_id}/files/content",
+    response_class=StreamingResponse,
+    responses={**_CONTENT, **answers(404, 422, 429)},
+)
+async def content(
+    job_id: JobId,
+    path: Annotated[str, Query(min_length=1, max_length=1024)],
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    checkpoint: AtCheckpoint = None,
+) -> StreamingResponse:
+    """One of these files."""
+    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
+    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint)
+    found = [file for file in stored.files.files if file.path == path] if stored else []
+    if not found:
+        raise not_found("file", path)
+    store = gateway.platform.object_store
+    parts = stored_files.parts_of(store, caller.tenant_id, job_id, found[0])
+    return await _attachment(gateway, parts, path.rpartition("/")[2], found[0].size_bytes)
+
+
+@router.get("/checkpoints/{checkpoint_id}/shards", responses=answers(404, 422))
+async def shards(
+    checkpoint_id: CheckpointId, gateway: GatewayDep, caller: CallerDep
+) -> models.ShardList:
+    """The stored files of a checkpoint."""
+    row = await _find_checkpoint(gateway, caller.tenant_id, checkpoint_id)
+    manifest = await _manifest(gateway, row)
+    return models.ShardList(
+        checkpoint_id=checkpoint_id,
+        job_id=row["job_id"],
+        step=manifest.step,
+        shards=[models.Shard(**shard.model_dump()) for shard in manifest.shards],
+    )
+
+
+@router.get(
+    "/checkpoints/{checkpoint_id}/shards/content",
+    response_class=StreamingResponse,
+    responses={**_CONTENT, **answers(404, 422, 429)},
+)
+async def shard_content(
+    checkpoint_id: CheckpointId,
+    key: Annotated[str, Query(min_length=1, max_length=512)],
+    gateway: GatewayDep,
+    caller: CallerDep,
+) -> StreamingResponse:
+    """One of these shards."""
+    row = await _find_checkpoint(gateway, caller.tenant_id, checkpoint_id)
+    found = [one for one in (await _manifest(gateway, row)).shards if one.key == key]
+    if not found:
+        raise not_found("shard", key)
+    directory = row["manifest_key"].rpartition("/")[0]
+    pieces = gateway.platform.object_store.stream(f"{directory}/{key}")
+    return await _attachment(gateway, pieces, key.rpartition("/")[2], found[0].size_bytes)
+
+
+async def find_stored(
+    gateway: Gateway, tenant_id: str, job_id: str, checkpoint_id: str | None
+) -> stored_files.StoredFiles | None:
+    """None where nothing was saved yet. Raises Problem (404) for a checkpoint without files."""
+    store = gateway.platform.object_store
+    if checkpoint_id is not None:
+        row = await _find_checkpoint(gateway, tenant_id, checkpoint_id)
+        found = await stored_files.at_checkpoint(store, row) if row["job_id"] == job_id else None
+        if found is None:
+            raise not_found("list of files with checkpoint", checkpoint_id)
+        return found
+    async with gateway.platform.database.connection() as connection:
+        rows = await queries.checkpoints.of_job(
+            connection, job_id, MAX_CHECKPOINTS, with_deleted=False
+        )
+    usable = [row for row in rows if row["is_usable"] and row["manifest_key"]]
+    return await stored_files.newest(store, tenant_id, job_id, usable[:2])
+
+
+async def _find_checkpoint(gateway: Gateway, tenant_id: str, checkpoint_id: str) -> Row:
+    async with gateway.platform.database.connection() as connection:
+        row = await queries.checkpoints.find(connection, tenant_id, checkpoint_id)
+    if row is None or row["manifest_key"] is None:
+        raise not_found("checkpoint", checkpoint_id)
+    return row
+
+
+async def _manifest(gateway: Gateway, row: Row) -> Manifest:
+    try:
+        return await stored_files.manifest_of(gateway.platform.object_store, row)
+    except stored_files.Gone as error:
+        raise Problem(404, "not_found", str(error)) from error
+
+
+async def _attachment(
+    gateway: Gateway, pieces: AsyncIterator[bytes], name: str, size_bytes: int
+) -> StreamingResponse:
+    """Its first piece is read before the answer begins, so what is gone is a refusal."""
+    downloads = gateway.downloads
+    if downloads.number >= MAX_DOWNLOADS:
+        message = f"{MAX_DOWNLOADS} downloads are going on; try again when one has ended"
+        raise Problem(429, "too_many_downloads", message, headers={"Retry-After": "5"})
+    try:
+        first = await anext(pieces, b"")
+    except (stored_files.Gone, NoSuchObject) as error:
+        raise Problem(404, "not_found", f"{name[:120]} is no longer stored") from error
+
+    async def send() -> AsyncIterator[bytes]:
+        downloads.number += 1  # not before: an answer that nobody waits for is never begun
+        try:
+            yield first
+            async for piece in pieces:
+                yield piece
+        finally:
+            downloads.number -= 1
+
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Length": str(size_bytes),
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(send(), media_type="application/octet-stream", headers=headers)

@@ -1,0 +1,123 @@
+"""What pods have stored, for people: the files of a job, and the shards of a checkpoint.
+
+Read from the object store when somebody asks; nothing here decides anything. Keys are made from the
+ids of the caller's own job and from names that a list or a manifest holds. Every part of a file is
+verified before its first byte is sent.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from drivetrain_schemas.checkpoints import Manifest
+from drivetrain_schemas.job_files import (
+    LIST,
+    MAX_LIST_BYTES,
+    PART_BYTES,
+    FileList,
+    JobFile,
+    blob_key,
+    files_directory,
+    newest_lists_first,
+)
+from services.runtime.object_store import NoSuchObject, ObjectStore
+
+MAX_MANIFEST_BYTES = 16 * 1024**2
+D = TypeVar("D", bound=BaseModel)
+
+
+class Gone(Exception):
+    """It was deleted, or is not what its name says."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFiles:
+    """The files of one moment; of a checkpoint where one is named."""
+
+    files: FileList
+    checkpoint_id: str | None = None
+
+
+async def newest(
+    store: ObjectStore, tenant_id: str, job_id: str, checkpoints: Sequence[dict[str, Any]]
+) -> StoredFiles | None:
+    """`checkpoints`: the job's usable ones, newest first. None where nothing is stored.
+
+    The last list of a run may be newer than its last checkpoint.
+    """
+    prefix = f"{files_directory(tenant_id, job_id)}/"
+    found = await store.list(f"{prefix}lists/")
+    of_run = None
+    for order in newest_lists_first(item.key.removeprefix(prefix) for item in found):
+        of_run = await _read(store, prefix + order.name, FileList, MAX_LIST_BYTES)
+        if of_run is not None:
+            break
+    for row in checkpoints:
+        of_checkpoint = await at_checkpoint(store, row)
+        if of_checkpoint is not None:
+            is_newer = of_run is None or _order(of_checkpoint.files) > _order(of_run)
+            return of_checkpoint if is_newer or of_run is None else StoredFiles(of_run)
+    return None if of_run is None else StoredFiles(of_run)
+
+
+async def at_checkpoint(store: ObjectStore, row: dict[str, Any]) -> StoredFiles | None:
+    """The files that were saved with this checkpoint; None where there are none."""
+    directory = row["manifest_key"].rpartition("/")[0]
+    files = await _read(store, f"{directory}/{LIST}", FileList, MAX_LIST_BYTES)
+    return None if files is None else StoredFiles(files, row["checkpoint_id"])
+
+
+async def manifest_of(store: ObjectStore, row: dict[str, Any]) -> Manifest:
+    """Raises Gone."""
+    manifest = await _read(store, row["manifest_key"], Manifest, MAX_MANIFEST_BYTES)
+    if manifest is None:
+        raise Gone(f"the checkpoint {row['checkpoint_id']} is no longer stored")
+    return manifest
+
+
+async def parts_of(
+    store: ObjectStore, tenant_id: str, job_id: str, file: JobFile
+) -> AsyncIterator[bytes]:
+    """The content of a file. Raises Gone, before or between its parts."""
+    prefix = f"{files_directory(tenant_id, job_id)}/"
+    for name in file.parts:
+        data = await _read_bounded(store, prefix + blob_key(name), PART_BYTES)
+        if data is None or await asyncio.to_thread(_sha256, data) != name[:64]:
+            raise Gone(f"the content of {file.path} is no longer stored")
+        yield data
+
+
+def _order(files: FileList) -> tuple[int, Any]:
+    """Of one fence, both were written by the same machine."""
+    return files.fence, files.saved_at
+
+
+async def _read(store: ObjectStore, key: str, kind: type[D], max_bytes: int) -> D | None:
+    content = await _read_bounded(store, key, max_bytes)
+    if content is None:
+        return None
+    try:
+        return await asyncio.to_thread(kind.model_validate_json, content)
+    except ValidationError:
+        return None
+
+
+async def _read_bounded(store: ObjectStore, key: str, max_bytes: int) -> bytes | None:
+    """None where it does not exist or is too large: programs of a job can write anything here."""
+    content = bytearray()
+    try:
+        async for piece in store.stream(key):
+            content += piece
+            if len(content) > max_bytes:
+                return None
+    except NoSuchObject:
+        return None
+    return bytes(content)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,163 @@
+"""Downloads: what a job's program wrote, and the shards of its checkpoints."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.job_files import PART_BYTES, FileList, JobFile, JobLink, list_key
+from services.gateway.rest import files as routes
+from tests.handlers.gateway.model import Server
+from tests.handlers.gateway.story import JobStory, Story
+
+AT = "2026-01-01T00:00:00Z"
+
+
+async def started(server: Server) -> JobStory:
+    story = Story()
+    job = story.job("digits")
+    job.waits()
+    job.starts()
+    await server.model.tell(*story.events)
+    story.events.clear()
+    return job
+
+
+async def put_list(server: Server, job: JobStory, key: str, **contents: bytes) -> None:
+    """A list at this key, and the blobs that it names. Names of files begin with `dir/`."""
+    files = []
+    for name, content in contents.items():
+        parts = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
+        names = [f"{hashlib.sha256(part).hexdigest()}-00000001" for part in parts]
+        for part, blob in zip(parts, names, strict=True):
+            await server.objects.put(f"files/default/{job.job_id}/blobs/{blob}", part)
+        files.append(
+            JobFile(
+                path=f"dir/{name}",
+                size_bytes=len(content),
+                mode=0o640,
+                modified_at_ns=1_577_836_800 * 10**9,
+                sha256=hashlib.sha256(content).hexdigest(),
+                parts=tuple(names),
+            )
+        )
+    stored = FileList(
+        **{**job.run, "tenant_id": "default"},
+        files=tuple(files),
+        links=(JobLink(path="best", target="dir/model"),),
+        summary={"num_files": len(files), "size_bytes": 1, "num_left_out": 1, "left_out": ["x: y"]},
+        saved_at=AT,
+    )
+    await server.objects.put(key, stored.model_dump_json().encode())
+
+
+def newest_list(job: JobStory) -> str:
+    return f"files/default/{job.job_id}/{list_key(job.run['fence'], 1, 1)}"
+
+
+async def test_files_of_a_job_are_listed_and_downloaded(server: Server) -> None:
+    job = await started(server)
+    base = f"/v1/jobs/{job.job_id}/files"
+    assert (await server.client.get(base)).json()["files"] == []
+    large = bytes(PART_BYTES) + b"end"
+    await put_list(server, job, newest_list(job), model=large, empty=b"")
+    listed = (await server.client.get(base)).json()
+    assert [file["path"] for file in listed["files"]] == ["best", "dir/empty", "dir/model"]
+    assert listed["files"][0]["target"] == "dir/model"
+    assert listed["files"][2] == {
+        "path": "dir/model",
+        "size_bytes": len(large),
+        "mode": "640",
+        "modified_at": "2020-01-01T00:00:00Z",
+        "sha256": hashlib.sha256(large).hexdigest(),
+        "target": None,
+    }
+    assert (listed["num_left_out"], listed["left_out"]) == (1, ["x: y"])
+    answer = await server.client.get(f"{base}/content", params={"path": "dir/model"})
+    assert answer.content == large
+    assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''model"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    empty = await server.client.get(f"{base}/content", params={"path": "dir/empty"})
+    assert (empty.status_code, empty.content) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["nothing", "../../etc/passwd", "/etc/passwd", "dir", "best"])
+async def test_only_listed_files_are_read(server: Server, path: str) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"weights")
+    answer = await server.client.get(f"/v1/jobs/{job.job_id}/files/content", params={"path": path})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+async def test_a_part_that_is_gone_or_changed_is_not_sent(server: Server) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"weights")
+    (blob,) = [info.key for info in await server.objects.list("files/") if "/blobs/" in info.key]
+    await server.objects.put(blob, b"changed")
+    query = {"path": "dir/model"}
+    answer = await server.client.get(f"/v1/jobs/{job.job_id}/files/content", params=query)
+    assert answer.status_code == 404
+
+
+async def test_downloads_at_once_are_bounded(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"weights")
+    base = f"/v1/jobs/{job.job_id}/files/content"
+    for _ in range(routes.MAX_DOWNLOADS + 1):  # each ends before the next
+        assert (await server.client.get(base, params={"path": "dir/model"})).status_code == 200
+    monkeypatch.setattr(routes, "MAX_DOWNLOADS", 0)
+    refused = await server.client.get(base, params={"path": "dir/model"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_downloads")
+
+
+async def test_files_and_shards_of_a_checkpoint(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.waits()
+    job.starts()
+    checkpoint_id = job.saves(100)
+    await server.model.tell(*story.events)
+    (row,) = await server.model.rows("select manifest_key from checkpoints")
+    directory = row["manifest_key"].rpartition("/")[0]
+    shard = {"key": "rank-0.safetensors", "size_bytes": 7, "sha256": "a" * 64, "rank": 0}
+    manifest: dict[str, Any] = {
+        **{**job.run, "tenant_id": "default"},
+        "step": 100,
+        "world_size": 1,
+        "shards": [shard],
+        "written_at": AT,
+    }
+    await server.objects.put(row["manifest_key"], json.dumps(manifest).encode())
+    await server.objects.put(f"{directory}/rank-0.safetensors", b"weights")
+    await server.objects.put(f"{directory}/secret", b"not in the manifest")
+    base = f"/v1/checkpoints/{checkpoint_id}/shards"
+    listed = (await server.client.get(base)).json()
+    assert (listed["step"], listed["shards"]) == (100, [shard])
+    content = await server.client.get(f"{base}/content", params={"key": "rank-0.safetensors"})
+    assert content.content == b"weights"
+    hidden = await server.client.get(f"{base}/content", params={"key": "secret"})
+    assert hidden.status_code == 404
+
+    at_checkpoint = f"/v1/jobs/{job.job_id}/files?checkpoint={checkpoint_id}"
+    assert (await server.client.get(at_checkpoint)).status_code == 404
+    await put_list(server, job, f"{directory}/files.json", log=b"1\n")
+    assert (await server.client.get(at_checkpoint)).json()["checkpoint_id"] == checkpoint_id
+    newest = (await server.client.get(f"/v1/jobs/{job.job_id}/files")).json()
+    assert [file["path"] for file in newest["files"]] == ["best", "dir/log"]
+
+
+async def test_what_another_tenant_stored_is_not_found(server: Server) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"weights")
+    async with server.model.database.connection() as connection:
+        await connection.execute("update jobs set tenant_id = 'other'")
+    base = f"/v1/jobs/{job.job_id}/files"
+    for answer in (
+        await server.client.get(base),
+        await server.client.get(f"{base}/content", params={"path": "dir/model"}),
+    ):
+        assert answer.status_code == 404
