@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.e2e.browser.site import Site
 from tests.handlers.gateway.model import Model
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+AXE = "META-INF/resources/webjars/axe-core/4.6.3/axe.min.js"
 HAS_CHROMIUM = CHROMIUM.exists()
 # No requests to the vendor's hosts, which a closed network refuses.
 FLAGS = [
@@ -51,6 +53,15 @@ async def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     await asyncio.to_thread(jars.fetch_jars, jars.locked_jars("web"), cache)
     jars.unpack_web_assets(cache, directory)
     return directory
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def axe() -> str:
+    """The script of axe-core, which finds what keeps people from using a page."""
+    cache = jars.default_cache()
+    (archive,) = await asyncio.to_thread(jars.fetch_jars, jars.locked_jars("test"), cache)
+    with zipfile.ZipFile(archive) as opened:
+        return opened.read(AXE).decode()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

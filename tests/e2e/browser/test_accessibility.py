@@ -1,0 +1,99 @@
+"""Every page with axe-core: no serious finding, on a screen and on a phone, light and dark; and the
+charts by the keyboard alone."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from drivetrain_schemas.jobs import JobFailed
+from tests.e2e.browser.site import Site
+from tests.handlers.gateway.story import Story, recovery, search
+
+pytestmark = pytest.mark.browser
+
+LOOKS: tuple[dict[str, Any], ...] = (
+    {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
+)
+
+
+async def findings(page: Page, axe: str) -> list[str]:
+    """What axe-core finds serious or critical."""
+    await page.evaluate(axe)
+    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{one['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+async def filled(site: Site) -> list[str]:
+    """A site with something of everything. Returns its addresses."""
+    site.other_series = ("val_loss", "validation_accuracy")
+    site.log = ("step 1", "ValueError: no")
+    story = Story()
+    story.nodes("node-1", "node-2")
+    study_id = search(story, 6)
+    job = recovery(story)
+    failed = story.job("fails", tags=["vision"])
+    failed.starts()
+    failed.fails()
+    story.tell(JobFailed(job_id=failed.job_id, attempts=1, detail="no", finished_at=story.now))
+    story.job("waits", resources={"devices": 8}).waits()
+    await site.model.tell(*story.events)
+    parked_id = await site.model.park(b"{")
+    return [
+        "/",
+        f"/jobs/{job.job_id}",
+        f"/jobs/{failed.job_id}?events=all",
+        f"/compare?job={job.job_id}&job={failed.job_id}",
+        "/studies",
+        f"/studies/{study_id}",
+        "/nodes",
+        "/parked",
+        f"/parked/{parked_id}",
+        "/jobs/job_" + "a" * 26,
+    ]
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["screen", "dark phone"])
+async def test_no_page_has_a_serious_finding(
+    site: Site, browser: Browser, axe: str, look: dict[str, Any]
+) -> None:
+    addresses = await filled(site)
+    context, page = await site.sign_in(browser, **look)
+    found = {}
+    for address in addresses:
+        await page.goto(site.url + address)
+        curves = page.locator("#curves figure")
+        if await page.locator("#curves").count():
+            await expect(curves.first).to_be_visible()
+        serious = await findings(page, axe)
+        if serious:
+            found[address] = serious
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width <= look["viewport"]["width"], address
+    assert found == {}
+    await context.close()
+
+
+async def test_a_chart_is_chosen_and_zoomed_by_the_keyboard(site: Site, browser: Browser) -> None:
+    addresses = await filled(site)
+    context, page = await site.sign_in(browser)
+    await page.goto(site.url + addresses[1])
+    await expect(page.locator("#curves figure")).to_have_count(3)
+    await page.locator("#curves summary").focus()
+    await page.keyboard.press("Enter")
+    for _ in range(4):  # the filter, the button to clear, the first and the second box
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Space")
+    await expect(page.locator("#curves figure")).to_have_count(2)
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#curves summary")).to_be_focused()
+    await page.get_by_role("button", name="Zoom in").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Whole range")).to_be_enabled()
+    await context.close()
