@@ -297,3 +297,16 @@ def test_options_of_data_parallelism_are_passed_on(monkeypatch) -> None:
         monkeypatch.setattr(run._world, "size", 1)
     assert replica is not None
     assert replica["find_unused_parameters"] is True
+
+
+@pytest.mark.parametrize("accumulate", [None, 2])
+def test_a_generator_that_is_used_up_is_named(accumulate) -> None:
+    batches = (number for number in range(4))
+
+    def train() -> None:
+        with drivetrain.run() as run:
+            for epoch in run.epochs(2):
+                list(epoch.steps(batches, accumulate))
+
+    with pytest.raises(drivetrain.DrivetrainError, match=r"a generator .* can be read only once"):
+        train()

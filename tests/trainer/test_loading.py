@@ -8,16 +8,19 @@ import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
+    Dataset,
     DistributedSampler,
     IterableDataset,
     RandomSampler,
     Sampler,
     TensorDataset,
+    get_worker_info,
 )
 
 from drivetrain import rng
+from drivetrain.divided_data import fingerprint, require_divided
 from drivetrain.errors import MissingDistributedSampler
-from drivetrain.loading import BatchSource
+from drivetrain.loading import BatchSource, StoredPosition
 
 DATA = TensorDataset(torch.arange(50))
 
@@ -67,7 +70,51 @@ class ShuffledBatches(Shuffle):
         return 13
 
 
+class Augmented(Dataset):
+    """Draws from every global generator for every sample."""
+
+    def __len__(self):
+        return 50
+
+    def __getitem__(self, index):
+        return index + torch.tensor([random.random(), numpy.random.rand(), torch.rand(())])
+
+
+class Jitter:
+    def __init__(self) -> None:
+        self.numpy = numpy.random.default_rng(7)
+        self.old_numpy = numpy.random.RandomState(7)
+        self.python = random.Random(7)
+
+
+class AugmentedByItsOwn(Augmented):
+    """Draws from generators of its own and of its transform."""
+
+    def __init__(self) -> None:
+        self.torch = torch.Generator().manual_seed(7)
+        self.transforms = [Jitter()]
+
+    def __getitem__(self, index):
+        by = self.transforms[0]
+        drawn = [by.numpy.random(), by.old_numpy.rand(), by.python.random()]
+        return index + torch.tensor([*drawn, torch.rand((), generator=self.torch)])
+
+
 LOADERS = {
+    "augmented by workers": lambda: DataLoader(Augmented(), 4, num_workers=2),
+    "augmented by workers one by one": lambda: DataLoader(
+        Augmented(), batch_size=None, num_workers=1
+    ),
+    "augmented by workers that stay": lambda: DataLoader(
+        Augmented(), 4, shuffle=True, num_workers=2, persistent_workers=True
+    ),
+    "augmented by its own generators": lambda: DataLoader(AugmentedByItsOwn(), 4),
+    "augmented by its own generators in workers": lambda: DataLoader(
+        AugmentedByItsOwn(), 4, num_workers=2
+    ),
+    "a stream that draws in a worker that stays": lambda: DataLoader(
+        ShuffledStream(), 4, num_workers=1, persistent_workers=True
+    ),
     "in order": lambda: DataLoader(DATA, 4),
     "shuffled": lambda: DataLoader(DATA, 4, shuffle=True),
     "shuffled by the user's generator": lambda: DataLoader(
@@ -151,6 +198,28 @@ def test_the_script_may_iterate_over_its_loader_itself() -> None:
     assert len(numbers(loader)) == len(loader) == 13
 
 
+def test_a_loader_with_workers_that_stay_may_be_used_before() -> None:
+    make = LOADERS["augmented by workers that stay"]
+    want = numbers(BatchSource(make(), 1, seed=3).start_pass(1, 2))
+    loader = make()
+    next(iter(loader))
+    assert numbers(BatchSource(loader, 1, seed=3).start_pass(1, 2)) == want
+
+
+def test_worker_init_fn_may_set_up_the_data_set() -> None:
+    def set_up(_: int) -> None:
+        get_worker_info().dataset.offset = 100
+
+    class Offset(Augmented):
+        offset = 0
+
+        def __getitem__(self, index):
+            return torch.tensor([index + self.offset])
+
+    loader = DataLoader(Offset(), 50, num_workers=1, worker_init_fn=set_up)
+    assert numbers(BatchSource(loader, 1, seed=3).start_pass(0, 0)) == [list(range(100, 150))]
+
+
 def test_no_data_is_loaded_and_discarded() -> None:
     loaded = []
 
@@ -175,3 +244,47 @@ def test_several_ranks_without_a_distributed_sampler_are_refused(name: str) -> N
 )
 def test_several_ranks_may_divide_their_data_themselves(name: str) -> None:
     BatchSource(LOADERS[name](), 2, seed=3)
+
+
+class TwoRanks:
+    """This rank's view of a reduction with another rank, whose vector is known."""
+
+    size = 2
+
+    def __init__(self, other: object) -> None:
+        self._other = fingerprint(other)
+
+    def largest(self, vector: list[int]) -> list[int]:
+        return [max(vector[0], self._other), max(vector[1], -self._other)]
+
+
+def batch(*values: float) -> dict[str, object]:
+    return {"x": torch.tensor(values), "label": [numpy.arange(3), "text"]}
+
+
+def test_ranks_with_the_same_first_batch_are_refused() -> None:
+    with pytest.raises(MissingDistributedSampler, match=r"batches\[run.rank::run.world_size\]"):
+        next(require_divided(iter([batch(1, 2)]), TwoRanks(batch(1, 2))))
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [([batch(1), batch(2)], batch(2)), ([], batch(2)), ([1, 2], 1), ([None], None)],
+    ids=["divided", "nothing here", "numbers, by which a script divides", "nothing"],
+)
+def test_ranks_with_data_of_their_own_are_not_refused(own, other) -> None:
+    assert list(require_divided(iter(own), TwoRanks(other))) == own
+
+
+@pytest.mark.parametrize(
+    ("stored", "now", "batches"),
+    [
+        (StoredPosition(10, 16, 2), (16, 4), 5),
+        (StoredPosition(10, 16, 4), (16, 2), 20),
+        (StoredPosition(10, 16, 2), (8, 4), 10),
+        (StoredPosition(7, 16, 2), (16, 3), 4),  # 224 samples of 48 at once
+        (StoredPosition(7, None, 2), (None, 4), 3),
+    ],
+)
+def test_a_position_counts_samples_when_the_number_of_ranks_changes(stored, now, batches) -> None:
+    assert stored.in_batches(*now) == batches

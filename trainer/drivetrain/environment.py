@@ -4,9 +4,7 @@
 torchrun or on its own only the ranks are known, and the run is a local run in `./runs`.
 """
 
-import fcntl
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +13,6 @@ from drivetrain_schemas.ids import DEFAULT_TENANT, job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 
 JOB_DIRECTORY = "DRIVETRAIN_JOB_DIRECTORY"
-LOCAL_ROOT = Path("runs")
-_taken: dict[Path, int] = {}  # open locks of local runs; closing one releases it
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,49 +86,6 @@ def read(variables: Mapping[str, str]) -> Environment:
         control_socket=variables.get("DRIVETRAIN_CONTROL_SOCKET"),
         device_type=variables.get("DRIVETRAIN_DEVICE_TYPE"),
     )
-
-
-def choose_local_directory(root: Path) -> Path:
-    """The newest local run that is neither complete nor running, else a new one.
-
-    A run is complete when its `result.json` is there; there would be nothing to continue.
-    This process holds the directory until it exits.
-    """
-    script = Path(sys.argv[0]).stem or "interactive"
-    parent = root / script
-    numbers = sorted(int(path.name) for path in parent.glob("*") if path.name.isdigit())
-    for number in reversed(numbers):
-        directory = (parent / str(number)).absolute()
-        if _is_complete(directory):
-            break
-        if _take(directory):
-            return directory
-    number = numbers[-1] if numbers else 0
-    while True:
-        number += 1
-        directory = (parent / str(number)).absolute()
-        if not _is_complete(directory) and _take(directory):
-            return directory
-
-
-def _is_complete(directory: Path) -> bool:
-    return (directory / "result.json").exists()
-
-
-def _take(directory: Path) -> bool:
-    """False if another process holds it."""
-    if directory in _taken:
-        return True
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        # lockf belongs to this process only; workers that survive a killed run would keep an flock.
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        os.close(descriptor)
-        return False
-    _taken[directory] = descriptor
-    return True
 
 
 def in_directory(environment: Environment, directory: Path, attempt: int) -> Environment:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from drivetrain import environment as environments
-from drivetrain import manifests
+from drivetrain import local_runs, manifests
 from drivetrain.environment import Environment
 from drivetrain.errors import DrivetrainError
 from drivetrain.parallel import World
@@ -21,13 +21,15 @@ _DEFAULT_EVERY_MINUTES = 5.0
 _logger = logging.getLogger("drivetrain")
 
 
-def settle_local(environment: Environment, world: World) -> Environment:
+def settle_local(
+    environment: Environment, world: World, experiment: local_runs.Experiment
+) -> Environment:
     """A local run gets its directory from rank 0, and counts its attempts by its checkpoints."""
     if not environment.is_local:
         return environment
     choice = None
     if world.rank == 0:
-        directory = environments.choose_local_directory(environments.LOCAL_ROOT)
+        directory = local_runs.choose_directory(local_runs.LOCAL_ROOT, experiment)
         keys = create_storage(directory).list("checkpoints/")
         fence = manifests.highest_fence(key.removeprefix("checkpoints/") for key in keys)
         choice = (str(directory), fence + 1)

@@ -5,8 +5,13 @@ numpy and torch are included only if the script has imported them.
 
 import random
 import sys
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import islice
+from types import FunctionType, ModuleType
 from typing import Any
+
+_MOST_PARTS = 1000
+_MOST_ITEMS = 64
 
 
 def seed_all(seed: int, left_out: Container[str] = ()) -> None:
@@ -55,6 +60,53 @@ def set_state(state: dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"])
         if "cuda" in state and torch.cuda.is_available():
             torch.cuda.set_rng_state(state["cuda"])
+
+
+def hidden_generators(owner: Any) -> list[Any]:
+    """The generators that an object holds itself or in its parts, such as a data set's transforms.
+
+    Bounded: of long lists only the beginning is searched.
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting = [owner]
+    while waiting and len(seen) < _MOST_PARTS:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if _seeder_of(part) is not None:
+            found.append(part)
+        elif isinstance(part, list | tuple):
+            waiting += part[:_MOST_ITEMS]
+        elif isinstance(part, dict):
+            waiting += islice(part.values(), _MOST_ITEMS)
+        elif hasattr(part, "__dict__") and not isinstance(part, type | ModuleType | FunctionType):
+            waiting += vars(part).values()
+    return found
+
+
+def seed_hidden(generators: Iterable[Any], seed: int) -> None:
+    for number, generator in enumerate(generators):
+        seeder = _seeder_of(generator)
+        assert seeder is not None, generator
+        seeder(mix(seed, number))
+
+
+def _seeder_of(value: Any) -> Callable[[int], Any] | None:
+    """How to seed this generator; None if it is none."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if isinstance(value, random.Random):
+        return value.seed
+    if torch is not None and isinstance(value, torch.Generator):
+        manual_seed: Callable[[int], Any] = value.manual_seed
+        return manual_seed
+    if numpy is not None and isinstance(value, numpy.random.RandomState):
+        return lambda seed: value.seed(seed % 2**32)
+    if numpy is not None and isinstance(value, numpy.random.Generator):
+        bits = value.bit_generator
+        return lambda seed: setattr(bits, "state", type(bits)(seed).state)
+    return None
 
 
 class OwnNumbers(Iterator[Any]):

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivetrain import environment as environments
 from drivetrain import hyperparameters as hyper
-from drivetrain import preparation, results, rng
+from drivetrain import local_runs, preparation, results, rng
 from drivetrain.attribution import Attribution
 from drivetrain.boundary import AfterSteps, Boundary
 from drivetrain.checkpointing import Checkpointer
+from drivetrain.divided_data import require_divided
 from drivetrain.environment import Environment
 from drivetrain.epoch import Epoch
 from drivetrain.errors import (
@@ -30,7 +31,7 @@ from drivetrain.errors import (
     Interrupted,
 )
 from drivetrain.held_state import Moment
-from drivetrain.loading import BatchSource
+from drivetrain.loading import BatchSource, StoredPosition
 from drivetrain.messages import StepProgress
 from drivetrain.parallel import Accumulation, World
 from drivetrain.reporting import Reporter
@@ -110,12 +111,17 @@ class Run(AbstractContextManager["Run"]):
         self._has_begun = False
         self._has_parted = False
         self._rng_to_restore: dict[str, Any] | None = None
+        self._stored_position: StoredPosition | None = None  # of another number of ranks
+        self._batch_size: int | None = None
+        self._is_divided = False
         self._rng_of_pass: dict[str, Any] | None = None  # at the top of the current epoch
         preparation.log_to_stderr()
         self._world = World(environment)
         self._seeds = Seeds(seed, self._world.share)
         self.seed = self._seeds.seed
-        self._environment = environment = preparation.settle_local(environment, self._world)
+        self._environment = environment = preparation.settle_local(
+            environment, self._world, local_runs.this_experiment(hyperparameters, seed)
+        )
         self._rank = environment.rank
         if self._rank == 0:
             _logger.info(self._seeds.describe())
@@ -185,6 +191,9 @@ class Run(AbstractContextManager["Run"]):
         self.step, self._epoch, self._batches = moment.step, moment.epoch, moment.batches
         self._rng_of_pass = moment.loop.get("rng_of_pass")
         self._has_parted = True
+        stored_size = moment.loop.get("world_size", self._world.size)
+        if stored_size != self._world.size:
+            self._continue_with_other_ranks(moment, stored_size)
         # Set again when the loop starts, so that draws of the script until then change nothing.
         self._rng_to_restore = rng.get_state()
         self._boundary.start_at(self.step)
@@ -278,7 +287,7 @@ class Run(AbstractContextManager["Run"]):
             before, skipped = self.step, self._batches
             yield from self._pass(source, is_epoch=False)
             if self.step == before and not skipped:
-                raise DrivetrainError("the loader is empty")
+                raise DrivetrainError(_describe_no_batch(source))
             if self._is_finished():
                 return
             self._epoch, self._batches = self._epoch + 1, 0
@@ -320,8 +329,7 @@ class Run(AbstractContextManager["Run"]):
         return chain(steps, AfterSteps(self._boundary))
 
     def _pass(self, source: BatchSource, is_epoch: bool = True) -> Iterator[Any]:
-        batches = source.start_pass(self._epoch, self._batches)
-        self._start_loop()
+        batches = self._start_pass(source)
         for batch in () if self._is_finished() else batches:
             self.step += 1
             self._position = self._batches
@@ -330,19 +338,34 @@ class Run(AbstractContextManager["Run"]):
             self._pass_boundary(may_save=not (is_epoch and self._batches == source.num_batches))
             if self._is_finished():
                 return
+        if is_epoch and not self._batches and source.is_read_once:
+            raise DrivetrainError(_describe_no_batch(source))
 
     def _pass_accumulated(self, source: BatchSource, accumulate: int) -> Iterator[Accumulation]:
-        batches = source.start_pass(self._epoch, self._batches)
-        self._start_loop()
+        batches = self._start_pass(source)
         while not self._is_finished():
             chunk = Accumulation(islice(batches, accumulate), self._world.replicas)
             if not len(chunk):
+                if not self._batches and source.is_read_once:
+                    raise DrivetrainError(_describe_no_batch(source))
                 return
             self.step += 1
             self._position = self._batches
             self._batches += len(chunk)
             yield chunk
             self._pass_boundary(may_save=self._batches != source.num_batches)
+
+    def _start_pass(self, source: BatchSource) -> Iterator[Any]:
+        if self._stored_position is not None:
+            self._batches = self._stored_position.in_batches(source.batch_size, self._world.size)
+            self._position, self._stored_position = self._batches, None
+        self._batch_size = source.batch_size
+        batches = source.start_pass(self._epoch, self._batches)
+        self._start_loop()
+        if self._world.size > 1 and not self._is_divided:
+            self._is_divided = True
+            return require_divided(batches, self._world)
+        return batches
 
     def _start_loop(self) -> None:
         self._boundary.raise_again()
@@ -372,6 +395,16 @@ class Run(AbstractContextManager["Run"]):
                 " `with drivetrain.run(...) as run:` around the loop"
             )
 
+    def _continue_with_other_ranks(self, moment: Moment, stored_size: int) -> None:
+        """The position in the data is that of the samples; ranks that are new draw their own."""
+        if moment.batches:
+            self._stored_position = StoredPosition(
+                moment.batches, moment.loop.get("batch_size"), stored_size
+            )
+        if self._rank >= stored_size:
+            self._rng_of_pass = None
+            rng.seed_all(rng.mix(self.seed, self._rank, self.step))
+
     def _part_random_numbers(self) -> None:
         """Until here all ranks draw the same, to build the same model; then they differ."""
         if not self._has_parted and self._world.size > 1:
@@ -395,6 +428,7 @@ class Run(AbstractContextManager["Run"]):
 
     def _moment(self) -> Moment:
         loop = {
+            "batch_size": self._batch_size,
             "rng_of_pass": self._rng_of_pass if self._batches else None,
             "world_size": self._world.size,
         }
@@ -451,6 +485,15 @@ class Run(AbstractContextManager["Run"]):
             num_dropped=self._reporter.num_dropped,
             num_refused=self._reporter.num_refused,
         )
+
+
+def _describe_no_batch(source: BatchSource) -> str:
+    if source.is_read_once:
+        return (
+            "the loader gave no batch: a generator or another iterator can be read only once; pass"
+            " a list, a DataLoader, an object whose __iter__ starts again, or a new one each epoch"
+        )
+    return "the loader is empty"
 
 
 def _is_clean_exit(error: BaseException) -> bool:

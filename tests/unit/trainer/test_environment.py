@@ -1,11 +1,7 @@
 """The environment of a rank."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from drivetrain import environment
 from drivetrain_schemas.ids import job_id_for
@@ -57,57 +53,3 @@ def test_a_local_run_keeps_its_checkpoints_below_its_directory() -> None:
     assert placed.manifest_prefix == "checkpoints/"
     assert (placed.attempt, placed.fence) == (2, 2)
     assert placed.run_id.endswith("_2")
-
-
-@pytest.mark.parametrize(
-    ("existing", "complete", "want"),
-    [
-        ([], [], "1"),
-        (["1", "2"], ["1"], "2"),
-        (["1", "2"], ["1", "2"], "3"),
-        (["1", "2"], ["2"], "3"),
-        (["notes"], [], "1"),
-    ],
-    ids=[
-        "first",
-        "continues",
-        "a new one after a complete one",
-        "nothing before a complete one",
-        "other names do not count",
-    ],
-)
-def test_a_local_run_continues_until_it_is_complete(
-    tmp_path: Path, monkeypatch, existing, complete, want
-) -> None:
-    monkeypatch.setattr("sys.argv", ["dir/train.py"])
-    for name in existing:
-        (tmp_path / "train" / name).mkdir(parents=True)
-    for name in complete:
-        (tmp_path / "train" / name / "result.json").touch()
-    assert environment.choose_local_directory(tmp_path) == tmp_path / "train" / want
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from drivetrain import environment
-sys.argv = ["train.py"]
-print(environment.choose_local_directory(Path(sys.stdin.readline().strip())).name, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_concurrent_local_runs_have_separate_directories(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdin is not None
-        assert other.stdout is not None
-        other.stdin.write(f"{tmp_path}\n")
-        other.stdin.flush()
-        assert other.stdout.readline() == "1\n"
-        assert environment.choose_local_directory(tmp_path) == tmp_path / "train" / "2"
-        other.kill()
-    (tmp_path / "train" / "2").rename(tmp_path / "elsewhere")
-    assert environment.choose_local_directory(tmp_path) == tmp_path / "train" / "1"
