@@ -1,8 +1,9 @@
 """What one rank's checkpointer writes, and when it writes nothing."""
 
 import math
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,48 @@ def test_all_waits_at_the_end_share_one_deadline(storage, tmp_path, monkeypatch)
     checkpointer._writer = Endless()
     checkpointer.finish(Moment(10), 20)
     assert math.fsum(waited) == 20
+
+
+class State:
+    """Tensors, kept as they are loaded, as an optimizer does."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.tensors = {str(n): torch.ones(size_bytes // 16 // 4) for n in range(16)}
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return self.tensors
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        self.tensors = state
+
+
+def peak_of(act: Callable[[], object]) -> int:
+    """The most memory that was used above what is used now, in bytes."""
+
+    def memory(name: str) -> int:
+        (line,) = re.findall(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        return int(line) * 1024
+
+    before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts here
+    act()
+    return memory("VmHWM") - before
+
+
+def test_no_save_and_no_resume_copies_the_whole_state_more_than_once(storage, tmp_path) -> None:
+    size = 192 * 2**20
+    checkpointer = make(storage, tmp_path)
+    checkpointer.hold({"state": State(size)})
+
+    def save_in_the_background() -> None:
+        checkpointer.begin(Moment(1))
+        checkpointer._writer.join()
+
+    assert peak_of(lambda: checkpointer.finish(Moment(0), 60)) < 0.3 * size
+    assert peak_of(save_in_the_background) < 1.3 * size
+    restorer = make(storage, tmp_path)
+    restorer.hold({"state": State(0)})
+    assert peak_of(restorer.restore) < 1.3 * size
 
 
 class Counter:

@@ -355,7 +355,8 @@ class TestInAPod:
         assert result["step"] == 4
         assert result["metrics"] == {"score": -2.0, "loss": 0.25}
         assert result["best"] == {"name": "score", "goal": "maximize", "value": 0.0, "step": 2}
-        assert len(list(tmp_path.glob("checkpoints/default/*/f000000000009-*/manifest.json"))) == 1
+        final = "checkpoints/default/*/f000000000009-s000000000004-*/manifest.json"
+        assert len(list(tmp_path.glob(final))) == 1
 
     def test_a_hyperparameter_the_script_does_not_have_is_refused(self) -> None:
         with pytest.raises(drivetrain.InvalidHyperparameters, match=r"hyperparameters\.learning_r"):

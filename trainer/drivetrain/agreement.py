@@ -18,7 +18,9 @@ class Wish:
     """What one rank wants; after the reduction by maximum, what all ranks do.
 
     `failed_save` is the number of the last save that failed on this rank (0: none), so that
-    rank 0 does not wait for a shard that will not be written.
+    rank 0 does not wait for a shard that will not be written. `save_best`: the judged metric has
+    its best value at this step. `evaluation` is the step at which the next value is expected
+    (0: not known); all ranks look there.
     """
 
     stop: bool = False
@@ -26,6 +28,8 @@ class Wish:
     is_saving: bool = False
     failed_save: int = 0
     steps_between: int = 1
+    save_best: bool = False
+    evaluation: int = 0
 
     def to_vector(self) -> list[int]:
         return [
@@ -34,12 +38,22 @@ class Wish:
             int(self.is_saving),
             self.failed_save,
             self.steps_between,
+            int(self.save_best),
+            self.evaluation,
         ]
 
     @staticmethod
     def from_vector(vector: Sequence[int]) -> "Wish":
-        stop, save, is_saving, failed_save, steps_between = vector
-        return Wish(bool(stop), bool(save), bool(is_saving), failed_save, steps_between)
+        stop, save, is_saving, failed_save, steps_between, save_best, evaluation = vector
+        return Wish(
+            stop=bool(stop),
+            save=bool(save),
+            is_saving=bool(is_saving),
+            failed_save=failed_save,
+            steps_between=steps_between,
+            save_best=bool(save_best),
+            evaluation=evaluation,
+        )
 
 
 def steps_between_looks(previous: int, seconds: float, steps: int) -> int:

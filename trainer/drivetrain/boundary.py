@@ -6,10 +6,11 @@ the exception cannot change what was saved. From then on every look raises it ag
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from drivetrain.agreement import Wish, next_multiple, steps_between_looks
+from drivetrain.best_saves import Evaluations, may_save_best
 from drivetrain.checkpointing import Checkpointer
 from drivetrain.errors import Interrupted
 from drivetrain.held_state import Moment
@@ -39,7 +40,9 @@ class Boundary:
         self._stop = stop
         self._moment = moment
         self._steps_between = 1
-        self._saved_at = time.monotonic()
+        self._evaluations = Evaluations()
+        self._next_evaluation = 0
+        self._saved_at = self._started_at = time.monotonic()
         self.start_at(0)
 
     def start_at(self, step: int) -> None:
@@ -52,6 +55,19 @@ class Boundary:
         """A stop is requested. With other ranks, the next look is at a step agreed before."""
         if self._world.size == 1:
             self.due_at = 0
+
+    @property
+    def awaits_end_of_pass(self) -> bool:
+        """A save waited for what is logged after the pass, or one of these values may be best."""
+        return self.save_is_due or self._checkpointer.judged_metric is not None
+
+    def logged(self, step: int, named: Mapping[str, Any]) -> None:
+        """Rank 0 has logged these values of this step."""
+        if self._checkpointer.judged_metric in named:
+            self._evaluations.logged(step)
+            if self._world.size == 1:  # no other ranks: look after this step
+                self._next_evaluation = step
+                self.due_at = min(self.due_at, step)
 
     def raise_again(self) -> None:
         if self.interrupted is not None:
@@ -74,13 +90,16 @@ class Boundary:
             self._next_save = next_multiple(step, self._policy.every_steps)
             self.save_is_due = True
         self.save_is_due = self.save_is_due or agreed.save
-        if self.save_is_due and may_save and not agreed.is_saving:
-            self.save_is_due = False
+        is_wanted = self.save_is_due or agreed.save_best
+        if is_wanted and may_save and not agreed.is_saving:
+            is_best, self.save_is_due = not self.save_is_due, False
             self._saved_at = time.monotonic()
             if self._checkpointer.holds_anything:
-                self._checkpointer.begin(moment)
+                self._checkpointer.begin(moment, is_best)
         self._looked_at = (step, time.monotonic())
         self.due_at = min(step + self._steps_between, self._next_save)
+        if self._next_evaluation > step:
+            self.due_at = min(self.due_at, self._next_evaluation)
         if self._stop.reason is not None:
             self.hurry()
 
@@ -94,11 +113,30 @@ class Boundary:
             is_saving=self._checkpointer.is_saving,
             failed_save=self._checkpointer.failed_save,
             steps_between=steps_between_looks(self._steps_between, seconds, steps),
+            save_best=self._is_best(step),
+            evaluation=self._find_next_evaluation(step),
         )
         agreed = Wish.from_vector(self._world.largest(wish.to_vector()))
         self._steps_between = agreed.steps_between
+        self._next_evaluation = agreed.evaluation
         self._checkpointer.failed_save_anywhere = agreed.failed_save
         return agreed
+
+    def _find_next_evaluation(self, step: int) -> int:
+        """The step that was agreed before, while it is ahead; else as rank 0 expects it."""
+        if self._next_evaluation > step:
+            return self._next_evaluation
+        return self._evaluations.expected(step, self._steps_between // 5)
+
+    def _is_best(self, step: int) -> bool:
+        """Whether this step is to be saved because of its value (drivetrain.best_saves)."""
+        checkpointer = self._checkpointer
+        if self._evaluations.last != step or checkpointer.last_judged == step:
+            return False
+        run_seconds = time.monotonic() - self._started_at
+        return checkpointer.is_best(step) and may_save_best(
+            run_seconds, checkpointer.best_save_seconds
+        )
 
     def _interrupt(self, moment: Moment) -> None:
         reason = self._stop.reason or "stopped with another rank"

@@ -49,6 +49,7 @@ class Staged:
     state: str  # JSON
     extras: dict[str, Any]  # changes without the training state changing
     metrics: dict[str, float]
+    is_best: bool  # saved because of these
     blocked_seconds: float
     files: Captured | StorageError | None  # of rank 0 in a pod
     tensors: TensorFile = field(repr=False)
@@ -86,6 +87,9 @@ class Checkpointer:
         self._is_checked = False
         self.failed_save = 0
         self.failed_save_anywhere = 0
+        self.judged_metric = environment.judged_metric
+        self.last_judged = -1  # the step of the last save that has a value of the metric
+        self.best_save_seconds = 0.0  # what saves at the best have taken
 
     @property
     def holds_anything(self) -> bool:
@@ -94,6 +98,12 @@ class Checkpointer:
     @property
     def is_saving(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
+
+    def is_best(self, step: int) -> bool:
+        """Whether the best value of the judged metric so far was logged at this step."""
+        self._reporter.settle()
+        best = self._reporter.last_and_best.best
+        return best is not None and best[1] == step
 
     def hold(self, things: Mapping[str, Any]) -> None:
         """Name what checkpoints hold. State that cannot be stored is refused before training."""
@@ -107,9 +117,11 @@ class Checkpointer:
             self._is_checked = True
             self._held.check()
 
-    def begin(self, moment: Moment) -> None:
+    def begin(self, moment: Moment, is_best: bool = False) -> None:
         """Stage now, write in the background. No save may be going on."""
-        staged = self._stage(moment, is_final=False)
+        staged = self._stage(moment, is_final=False, is_best=is_best)
+        if self.judged_metric in staged.metrics:
+            self.last_judged = moment.step
         self._writer = threading.Thread(
             target=self._write_in_background, args=(staged,), name="drivetrain-save", daemon=True
         )
@@ -157,24 +169,28 @@ class Checkpointer:
 
     # Saving
 
-    def _stage(self, moment: Moment, is_final: bool) -> Staged:
+    def _stage(self, moment: Moment, is_final: bool, is_best: bool = False) -> Staged:
         """The final state does not change any more, so it is not copied."""
         started = time.monotonic()
         self._number += 1
         state, tensors = self._held.encode(moment)
         if not is_final:
             tensors = tree.copied(tensors)
+        samples = self._reporter.unacknowledged() if self._world.rank == 0 else []
+        last_and_best = self._reporter.last_and_best
+        metrics = last_and_best.values_at(moment.step)
         extras: dict[str, Any] = {}
         if self._world.rank == 0:
-            extras["samples"] = self._reporter.unacknowledged()
-            extras["standing"] = self._reporter.last_and_best.to_json()
+            saved = last_and_best.saved_with(moment.step, metrics)
+            extras = {"samples": samples, "standing": {**last_and_best.to_json(), "saved": saved}}
         return Staged(
             number=self._number,
             directory=self._directory_of(moment.step),
             moment=moment,
             state=json.dumps(state),
             extras=extras,
-            metrics=self._reporter.last_and_best.values_at(moment.step),
+            metrics=metrics,
+            is_best=is_best,
             files=None if self._files is None else self._files.capture(),
             blocked_seconds=time.monotonic() - started,
             tensors=TensorFile(tensors),
@@ -236,6 +252,8 @@ class Checkpointer:
             raise StorageError(f"{key}: it exists already")
         if self._files is not None and staged.files is not None and stored is not None:
             self._files.written(staged.files, stored)
+        last_and_best = self._reporter.last_and_best
+        last_and_best.saved = last_and_best.saved_with(staged.moment.step, staged.metrics)
         self._reporter.send(
             CheckpointSaved(
                 step=staged.moment.step,
@@ -276,6 +294,8 @@ class Checkpointer:
         except Exception as error:  # training goes on, whatever it is
             self.failed_save = staged.number
             self._report_failure(staged, error)
+        if staged.is_best:
+            self.best_save_seconds += time.monotonic() - started + staged.blocked_seconds
 
     def _end_background_save(self) -> None:
         """Rank 0 goes last, because it may wait for a shard that will not come."""
@@ -340,7 +360,9 @@ class Checkpointer:
             own = restoring.read_rank(self._storage, directory, manifest, rank)
         moment = self._held.load(first, own, has_own)
         if rank == 0:
-            self._reporter.last_and_best.restore(first.document["standing"])
+            last_and_best = self._reporter.last_and_best
+            last_and_best.restore(first.document["standing"])
+            last_and_best.saved = last_and_best.saved_with(manifest.step, manifest.metrics)
             self._reporter.resend(first.document["samples"])
         return moment
 

@@ -47,6 +47,12 @@ class Environment:
         return self.job is None
 
     @property
+    def judged_metric(self) -> str | None:
+        """The metric whose best steps are saved; None: no step is saved for its value."""
+        job = self.job
+        return job.metric.name if job and job.metric and job.checkpoint.keep_best else None
+
+    @property
     def manifest_prefix(self) -> str:
         """The prefix of a checkpoint's own key in the object store."""
         root = self.store_url.rstrip("/") + "/"

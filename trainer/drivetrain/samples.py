@@ -111,6 +111,7 @@ class LastAndBest:
     is_maximized: bool = False
     last: dict[str, tuple[float, int]] = field(default_factory=dict)
     best: tuple[float, int] | None = None
+    saved: tuple[float, int] | None = None  # the best value in a checkpoint
 
     def take(self, series: Series) -> list[str]:
         """Returns the names of the series that do not fit."""
@@ -135,6 +136,23 @@ class LastAndBest:
         """The values of the weights after exactly this step."""
         return {name: value for name, (value, at_step) in self.last.items() if at_step == step}
 
+    def saved_with(self, step: int, metrics: Mapping[str, float]) -> tuple[float, int] | None:
+        """`saved`, once there is a checkpoint of this step with these values."""
+        value = metrics.get(self.metric or "")
+        if value is None or (self.saved and not self._is_better(value, self.saved[0])):
+            return self.saved
+        return value, step
+
+    def unsaved_best(self) -> str | None:
+        """A sentence if no checkpoint holds the weights of the best value; None if one does."""
+        if self.best is None or (self.saved and self.saved[0] == self.best[0]):
+            return None
+        value, step = self.best
+        text = f"best {self.metric} {value:.6g} at step {step} was not saved"
+        if self.saved is None:
+            return text
+        return f"{text}; best saved: {self.saved[0]:.6g} at step {self.saved[1]}"
+
     def _has_room(self, name: str) -> bool:
         if name in self.last or name == self.metric:
             return True
@@ -144,17 +162,24 @@ class LastAndBest:
     def _consider(self, step: int, value: float) -> None:
         if not math.isfinite(value):
             return
-        best = self.best
-        if best is None or (value > best[0] if self.is_maximized else value < best[0]):
+        if self.best is None or self._is_better(value, self.best[0]):
             self.best = (value, step)
+
+    def _is_better(self, value: float, than: float) -> bool:
+        return value > than if self.is_maximized else value < than
 
     def to_json(self) -> dict[str, Any]:
         return {
             "last": {name: list(pair) for name, pair in self.last.items()},
-            "best": None if self.best is None else list(self.best),
+            "best": self.best,
+            "saved": self.saved,
         }
 
     def restore(self, document: Mapping[str, Any]) -> None:
         self.last = {name: (float(value), step) for name, (value, step) in document["last"].items()}
-        best = document["best"]
-        self.best = None if best is None else (float(best[0]), int(best[1]))
+        self.best = _pair(document["best"])
+        self.saved = _pair(document.get("saved"))  # absent in older checkpoints
+
+
+def _pair(value: Any) -> tuple[float, int] | None:
+    return None if value is None else (float(value[0]), int(value[1]))

@@ -145,9 +145,7 @@ class Run(AbstractContextManager["Run"]):
         self._stop = StopRequest(environment.directory, environment.is_local, self._hurry)
         self._boundary = Boundary(self._world, self._checkpointer, policy, self._stop, self._moment)
         # Where the step of a value is not simply `step`: before the loop, and in a script's own.
-        self._attribution: Attribution | None = Attribution(
-            self._reporter.log, self._warn_of_no_step
-        )
+        self._attribution: Attribution | None = Attribution(self._log_at, self._warn_of_no_step)
 
     @property
     def rank(self) -> int:
@@ -210,7 +208,7 @@ class Run(AbstractContextManager["Run"]):
         if values:
             named = {**values, **named}
         if self._attribution is None:
-            self._reporter.log(self.step, named)
+            self._log_at(self.step, named)
         else:
             self._require_block()
             self._attribution.log(self.step, named)
@@ -299,7 +297,7 @@ class Run(AbstractContextManager["Run"]):
             yield Epoch(self, self._epoch, count)
             self._boundary.raise_again()
             self._epoch, self._batches, self._rng_of_pass = self._epoch + 1, 0, None
-            if self._boundary.save_is_due:  # including what was logged after the pass
+            if self._boundary.awaits_end_of_pass:
                 self._boundary.look()
             else:
                 self._pass_boundary()  # of a step that `break` has ended
@@ -423,6 +421,10 @@ class Run(AbstractContextManager["Run"]):
         if self.step >= self._boundary.due_at:
             self._boundary.look(may_save)
 
+    def _log_at(self, step: int, named: Mapping[str, Any]) -> None:
+        self._reporter.log(step, named)
+        self._boundary.logged(step, named)
+
     def _hurry(self) -> None:
         self._boundary.hurry()
 
@@ -449,6 +451,8 @@ class Run(AbstractContextManager["Run"]):
         self._reporter.settle()
         if self._rank == 0:
             _logger.info("complete after step %d", self.step)
+            if unsaved := self._reporter.last_and_best.unsaved_best():
+                _logger.info("%s", unsaved)
             results.write(self._environment.directory, self.step, self._reporter.last_and_best)
 
     def _stop_here(self, interrupted: Interrupted, error: BaseException | None) -> None:

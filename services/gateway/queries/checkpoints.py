@@ -51,3 +51,19 @@ async def best_value(connection: Connection, job_id: str, metric: str) -> tuple[
         metric,
     )
     return None if row is None else (row["value"], row["step"])
+
+
+async def best_saved(connection: Connection, job_id: str, metric: str) -> Row | None:
+    """The best checkpoint that can be used: its value of the metric, step and id."""
+    return as_row(
+        await connection.fetchrow(
+            """
+            select (metrics ->> $2)::double precision as value, step, checkpoint_id from checkpoints
+            where job_id = $1 and best_seq is not null and is_usable
+                and jsonb_typeof(metrics -> $2) = 'number'
+            order by best_seq desc limit 1
+            """,
+            job_id,
+            metric,
+        )
+    )

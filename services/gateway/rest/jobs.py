@@ -195,10 +195,11 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
     async with gateway.platform.database.connection() as connection:
         runs = await queries.jobs.runs(connection, row["job_id"])
         alerts = await queries.jobs.alerts(connection, row["job_id"])
-        found = None
+        found = saved = None
         if row["metric"] is not None:
             found = await queries.checkpoints.best_value(connection, row["job_id"], row["metric"])
-    return views.job(row, base, views.best(row, found), runs, alerts)
+            saved = await queries.checkpoints.best_saved(connection, row["job_id"], row["metric"])
+    return views.job(row, base, views.best(row, found, saved), runs, alerts)
 
 
 def _seq(text: str) -> int:

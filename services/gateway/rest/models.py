@@ -45,13 +45,26 @@ class Refusal(BaseModel):
     errors: list[FieldProblem]
 
 
+class SavedBest(BaseModel):
+    """The checkpoint with the best value of the job's metric."""
+
+    value: float
+    step: int
+    checkpoint_id: str
+
+
 class Best(BaseModel):
-    """The best value of the job's metric so far; `value` is None until there is one."""
+    """The best value of the job's metric so far; `value` is None until there is one.
+
+    `is_saved`: a checkpoint with this value exists. If not, `saved` is the best of those that do.
+    """
 
     name: str
     goal: str
     value: float | None
     step: int | None
+    is_saved: bool = False
+    saved: SavedBest | None = None
 
 
 class MetricValue(BaseModel):

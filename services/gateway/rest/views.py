@@ -152,15 +152,21 @@ def refusal(row: Row) -> models.Refusal | None:
     )
 
 
-def best(row: Row, from_checkpoints: tuple[float, int] | None) -> models.Best | None:
+def best(
+    row: Row, from_checkpoints: tuple[float, int] | None, saved: Row | None
+) -> models.Best | None:
     """From the result where there is one; else the best that a checkpoint carries."""
     reported = (row["result"] or {}).get("best")
-    if reported is not None:
-        return models.Best(**reported)
-    if row["metric"] is None:
+    if reported is None and row["metric"] is None:
         return None
-    value, step = from_checkpoints or (None, None)
-    return models.Best(name=row["metric"], goal=row["goal"], value=value, step=step)
+    if reported is None:
+        value, step = from_checkpoints or (None, None)
+        reported = {"name": row["metric"], "goal": row["goal"], "value": value, "step": step}
+    return models.Best(
+        **reported,
+        is_saved=saved is not None and saved["value"] == reported["value"],
+        saved=None if saved is None else models.SavedBest(**saved),
+    )
 
 
 def alert(row: Row) -> models.Alert:

@@ -57,6 +57,30 @@ async def test_an_ended_job_without_a_planned_end_has_no_empty_bar(server: Serve
     assert 'value="1.0000"' in page
 
 
+async def test_the_best_value_says_whether_its_weights_were_saved(server: Server) -> None:
+    story = Story()
+    saved, unsaved = story.job("saved"), story.job("unsaved")
+    for job in (saved, unsaved):
+        job.starts()
+        job.saves(100, 0.5)
+        checkpoint_id = job.saves(220, 0.92)
+        job.loses(job.saves(225, 0.925), 225)
+    saved.succeeds(0.92, step=220)
+    unsaved.succeeds(0.93, step=230)
+    await server.model.tell(*story.events)
+
+    answer = (await server.client.get(f"/v1/jobs/{unsaved.job_id}")).json()
+    assert (answer["best"]["value"], answer["best"]["step"]) == (0.93, 230)
+    assert not answer["best"]["is_saved"]
+    assert answer["best"]["saved"] == {"value": 0.92, "step": 220, "checkpoint_id": checkpoint_id}
+    page = (await server.client.get(f"/jobs/{unsaved.job_id}")).text
+    assert "at step 230, not saved; best saved: 0.92 at step 220" in page
+
+    answer = (await server.client.get(f"/v1/jobs/{saved.job_id}")).json()
+    assert answer["best"]["is_saved"]
+    assert "not saved" not in (await server.client.get(f"/jobs/{saved.job_id}")).text
+
+
 async def test_a_log_is_downloaded_whole(server: Server) -> None:
     lines = [f"line {number}" for number in range(12_000)]
 

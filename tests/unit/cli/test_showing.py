@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from drivetrain.cli import amounts, waiting
-from drivetrain.cli.job_view import rows_of
+from drivetrain.cli.job_view import best_of, rows_of
 from drivetrain.cli.output import is_lively
 from drivetrain.cli.waiting import Status
 
@@ -73,3 +73,18 @@ def test_a_job_shows_how_many_samples_were_dropped() -> None:
     assert "dropped" not in dict(rows_of(whole, "page"))
     lossy = dict(rows_of({**whole, "num_dropped_samples": 4000}, "page"))
     assert lossy["dropped"] == "4,000 samples; the buffer was full"
+
+
+@pytest.mark.parametrize(
+    ("saved", "want"),
+    [
+        ({"is_saved": True}, "accuracy 0.93 at step 230"),
+        ({"is_saved": False, "saved": None}, "accuracy 0.93 at step 230 (not saved)"),
+        (
+            {"is_saved": False, "saved": {"value": 0.92, "step": 220}},
+            "accuracy 0.93 at step 230 (not saved; best saved: 0.92 at step 220)",
+        ),
+    ],
+)
+def test_the_best_value_says_whether_its_weights_were_saved(saved: dict, want: str) -> None:
+    assert best_of({"best": {"name": "accuracy", "value": 0.93, "step": 230, **saved}}) == want

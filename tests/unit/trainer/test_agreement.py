@@ -29,6 +29,8 @@ WISHES = st.builds(
     st.booleans(),
     st.integers(0, 10**6),
     st.integers(1, MAX_STEPS_BETWEEN),
+    st.booleans(),
+    st.integers(0, 10**6),
 )
 
 
@@ -38,6 +40,8 @@ def test_all_ranks_do_what_one_rank_wants(wishes: list[Wish]) -> None:
     agreed = Wish.from_vector([max(column) for column in zip(*vectors, strict=True)])
     assert agreed.stop == any(wish.stop for wish in wishes)
     assert agreed.save == any(wish.save for wish in wishes)
+    assert agreed.save_best == any(wish.save_best for wish in wishes)
+    assert agreed.evaluation == max(wish.evaluation for wish in wishes)
     assert agreed.is_saving == any(wish.is_saving for wish in wishes)
     assert agreed.failed_save == max(wish.failed_save for wish in wishes)
 

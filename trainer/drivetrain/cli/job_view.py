@@ -32,10 +32,23 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
     values = sorted((result.get("metrics") or {}).items())
     if values:
         rows.append(("result", ", ".join(f"{name} {value:.6g}" for name, value in values)))
-    best = job.get("best") or {}
-    if best.get("value") is not None:
-        rows.append(("best", f"{best['name']} {best['value']:.6g} at step {best['step']}"))
+    if best := best_of(job):
+        rows.append(("best", best))
     return rows
+
+
+def best_of(job: Item) -> str | None:
+    """The best value of the metric, and whether its weights are in a checkpoint."""
+    best = job.get("best") or {}
+    if best.get("value") is None:
+        return None
+    text = f"{best['name']} {best['value']:.6g} at step {best['step']}"
+    if best.get("is_saved", True):
+        return text
+    text += " (not saved"
+    if saved := best.get("saved"):
+        text += f"; best saved: {saved['value']:.6g} at step {saved['step']}"
+    return text + ")"
 
 
 def progress_of(job: Item) -> Item:

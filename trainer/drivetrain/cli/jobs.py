@@ -10,7 +10,7 @@ import typer
 from drivetrain.cli import amounts, completing, session, waiting
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
-from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, progress_of, rows_of
+from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, best_of, progress_of, rows_of
 from drivetrain.cli.logs import follow_logs, show_logs
 from drivetrain.cli.names import find_job
 from drivetrain.cli.output import (
@@ -235,10 +235,9 @@ def _finish(job: Item) -> None:
     if state != "succeeded":
         fix = f"see: drivetrain job logs {job['job_id']}"
         raise JobFailed(f"the job {state}: {job.get('detail') or 'no reason given'}", fix=fix)
-    best = job.get("best") or {}
     parts = [f"step {text_of(progress_of(job).get('step'))}"]
-    if best.get("value") is not None:
-        parts.append(f"best {best['name']} {best['value']:.6g} at step {best['step']}")
+    if best := best_of(job):
+        parts.append(f"best {best}")
     parts.append(f"charged {amounts.money(job.get('charged_micro_usd'))}")
     write_note(f"succeeded: {', '.join(parts)}")
 
