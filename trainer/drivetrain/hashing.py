@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from queue import Queue
 from typing import Any
 
-_MAX_WAITING = 2
+_MAX_WAITING = 4
 
 
 def sha256(data: bytes) -> str:
