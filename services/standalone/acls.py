@@ -4,6 +4,8 @@ In: the administrator's connection and the wanted entries. Out: how many were cr
 aiokafka's admin client has no calls for access lists, so the requests are made here.
 """
 
+import asyncio
+import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -54,9 +56,19 @@ async def apply_acls(connection: KafkaConnection, wanted: Collection[Acl]) -> Ch
         if found.surplus:
             answer = await _send(client, _Delete(found.surplus))
             _check((code, text) for code, text, _ in answer.filter_responses)
+        await _until_applied(client, wanted)
         return found
     finally:
         await client.close()
+
+
+async def _until_applied(client: AIOKafkaClient, wanted: Collection[Acl]) -> None:
+    """The controller answers before the broker has applied what it answers."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while changes(await _present(client), wanted) != Changes((), ()):
+        if time.monotonic() > deadline:
+            raise Refused("the broker has not applied its access lists")
+        await asyncio.sleep(0.05)
 
 
 async def _present(client: AIOKafkaClient) -> frozenset[Acl]:
