@@ -5,11 +5,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,8 @@ def run_plainly(arguments: list[str], files: Path, directory: Path) -> Ran:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
+        # A shell that runs the tests in the background ignores SIGINT, and children inherit that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     return Ran(ended.returncode, ended.stdout.decode(), seen_in(directory / "seen"))
 
