@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from drivetrain_schemas.jobs import JobFailed
 from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_pages import watch
 from tests.handlers.gateway.story import JobStory, Story
+from tests.handlers.gateway.test_files import newest_list, put_list
 
 pytestmark = pytest.mark.browser
 
@@ -116,6 +118,41 @@ async def test_charts_are_exact_mark_attempts_and_read_a_zoomed_range_again(
     assert await ask(page, f"{FIRST_CHART}.scales.y.type") == "logarithmic"
     await page.get_by_label("Smoothing").fill("0.9")
     assert await ask(page, f"{FIRST_CHART}.data.datasets.length") == 2
+    assert complaints == []
+    await context.close()
+
+
+async def test_the_time_of_samples_is_estimated_from_their_attempts(
+    site: Site, browser: Browser
+) -> None:
+    job = await running(site)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    await page.locator("[data-part=axis]").select_option("time")
+    await expect(page.get_by_role("img", name="loss by time")).to_be_visible()
+    x = await ask(page, f"{FIRST_CHART}.data.datasets[0].data.map((point) => point.x)")
+    (first, second) = (await site.http.client.get(f"/v1/jobs/{job.job_id}")).json()["runs"]
+    began = [datetime.fromisoformat(run["started_at"]) for run in (first, second)]
+    assert x[0] == 0
+    assert x[100] == pytest.approx((began[1] - began[0]).total_seconds(), abs=0.01)
+    assert x == sorted(x)
+    assert complaints == []
+    await context.close()
+
+
+async def test_files_of_a_job_are_listed_and_downloaded(site: Site, browser: Browser) -> None:
+    job = await running(site)
+    await put_list(site.http, job, newest_list(job), model=b"weights")
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    await page.get_by_text("Files", exact=True).last.click()
+    async with page.expect_download() as waiting:
+        await page.get_by_role("link", name="dir/model").click()
+    content = await asyncio.to_thread((await (await waiting.value).path()).read_bytes)
+    assert content == b"weights"
+    await expect(page.locator("#files")).to_contain_text("1 more were not saved: x: y")
     assert complaints == []
     await context.close()
 

@@ -64,8 +64,8 @@ export function makeCurves(panel, jobs) {
   // What plot.js draws of one series of one run; null where there is nothing.
   function line(run, name) {
     const curve = run.samples.curves.get(name), isTime = controls.axis.value === "time";
-    if (!curve?.steps.length || (isTime && !curve.times)) return null;
-    const x = (index) => (isTime ? curve.times[index] - curve.times[0] : curve.steps[index]);
+    if (!curve?.steps.length) return null;
+    const x = (index) => (isTime ? run.samples.secondsAt(curve.steps[index]) : curve.steps[index]);
     const point = (y, index) => ({ x: x(index), y: y === null || (controls.log.checked && y <= 0) ? NaN : y });
     return {
       label: runs.length > 1 ? run.label : name, color: colorOf(run.index), points: curve.values.map(point), notFinite: isTime ? [] : curve.notFinite,
@@ -138,7 +138,7 @@ export function makeCurves(panel, jobs) {
     }
     const ofSteps = controls.axis.value === "step" ? range : null;
     if (chosen !== null) await Promise.all(runs.map((run) => run.samples.read([...chosen], ofSteps)));
-    find("axis-label").hidden = !runs.some((run) => [...run.samples.curves.values()].some((curve) => curve.times));
+    if (controls.axis.value === "time") await Promise.all(runs.map((run) => run.samples.readTimes()));
   }
   async function read() {
     if (isBusy) { isPending = true; return; }

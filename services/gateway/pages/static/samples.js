@@ -23,13 +23,20 @@ export async function readNames(jobId) {
   return found;
 }
 
+// When the attempts of a job ran, in seconds: attempt -> [start, end].
+async function readSpans(jobId) {
+  const { runs } = await get(`/v1/jobs/${jobId}`), seconds = (text) => Date.parse(text) / 1000;
+  return new Map(runs.filter((run) => run.started_at).map((run) => [run.attempt, [seconds(run.started_at), run.ended_at ? seconds(run.ended_at) : Date.now() / 1000]]));
+}
+
 // `curves`: name -> {steps, values, lows, highs, notFinite}; `attempts`: [{attempt, first_step}].
 export function makeSamples(jobId) {
   const samples = { curves: new Map(), attempts: [] };
+  let spans = new Map();
   let asked = null, after = null;
 
   function take(name, fresh, chart) {
-    const columns = { steps: chart.steps[fresh.steps], times: chart.times?.[fresh.steps], values: fresh.values, lows: fresh.lows, highs: fresh.highs };
+    const columns = { steps: chart.steps[fresh.steps], values: fresh.values, lows: fresh.lows, highs: fresh.highs };
     const old = chart.is_whole ? null : samples.curves.get(name), at = old?.steps.findIndex((step) => step >= fresh.from_step) ?? 0;
     const num = !old ? 0 : at < 0 ? old.steps.length : at, merged = {};
     for (const [column, list] of Object.entries(columns)) merged[column] = list ? (old?.[column]?.slice(0, num) ?? []).concat(list) : null;
@@ -49,6 +56,15 @@ export function makeSamples(jobId) {
     if (chart.is_whole) samples.curves.clear();
     samples.attempts = chart.attempts;
     for (const [name, fresh] of Object.entries(chart.series)) take(name, fresh, chart);
+  };
+  // Samples carry no time. It is estimated: within an attempt, steps are spread evenly over its time.
+  samples.readTimes = async () => { spans = await readSpans(jobId); };
+  samples.secondsAt = (step) => {
+    const one = samples.attempts.findLast(({ attempt, first_step }) => first_step <= step && spans.has(attempt));
+    if (!one) return NaN;
+    const [start, end] = spans.get(one.attempt), first = Math.min(...[...spans.values()].map(([began]) => began));
+    const share = one.last_step > one.first_step ? Math.min(1, (step - one.first_step) / (one.last_step - one.first_step)) : 1;
+    return start - first + share * (end - start);
   };
   samples.restart = () => { after = null; };
   return samples;
