@@ -211,6 +211,19 @@ class CheckpointingRecovered(_OfSaving):
     step: Step
 
 
+@event("checkpointing.went_back", topic=EVENTS_CHECKPOINTS, producer="checkpoints")
+class CheckpointingWentBack(_OfSaving):
+    """The run's first checkpoint is of an earlier step than a good one of an earlier run.
+
+    The run did not resume from that one, so steps are repeated. The next run resumes from this
+    run's checkpoints, because the newest run comes first; the further one is kept until then.
+    """
+
+    step: Step
+    further_checkpoint_id: CheckpointId
+    further_step: Step
+
+
 @event("run.resumed", topic=REPORTS, producer="pod")
 class RunResumed(Payload):
     """Rank 0 restored this manifest; `rejected` are the newer manifests that did not verify."""

@@ -5,6 +5,7 @@ from drivetrain_schemas.checkpoints import (
     CheckpointDeleted,
     CheckpointingFailed,
     CheckpointingRecovered,
+    CheckpointingWentBack,
     CheckpointRejected,
     CheckpointRestored,
     Manifest,
@@ -12,6 +13,7 @@ from drivetrain_schemas.checkpoints import (
     SaveFailure,
 )
 from drivetrain_schemas.ids import checkpoint_id_for
+from services.checkpoints.core.catalogue import Checkpoint
 from services.checkpoints.core.location import Location
 from services.checkpoints.store import Run
 from services.checkpoints.store_checkpoints import CheckpointRow
@@ -141,6 +143,19 @@ def failing(
         detail=detail[:MAX_CHARACTERS],
         last_step=steps[0],
         failed_step=steps[1],
+    )
+
+
+def went_back(row: CheckpointRow, tenant_id: str, further: Checkpoint) -> CheckpointingWentBack:
+    return CheckpointingWentBack(
+        tenant_id=tenant_id,
+        job_id=row.job_id,
+        run_id=row.run_id,
+        attempt=row.attempt,
+        fence=row.fence,
+        step=row.step,
+        further_checkpoint_id=further.checkpoint_id,
+        further_step=further.step,
     )
 
 

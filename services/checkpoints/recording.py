@@ -3,6 +3,8 @@
 A key is judged once: a rejected checkpoint never becomes good again, a good one may be rejected.
 """
 
+from collections.abc import Sequence
+
 from drivetrain_schemas.checkpoints import Manifest, RejectedReason
 from drivetrain_schemas.ids import checkpoint_id_for
 from services.checkpoints import messages, pruning, saving, store, store_checkpoints, store_intents
@@ -11,6 +13,7 @@ from services.checkpoints.core.location import Location
 from services.checkpoints.errors import Postponed
 from services.checkpoints.instruments import COMMITTED, REJECTED
 from services.checkpoints.store import Job, Run
+from services.checkpoints.store_checkpoints import CheckpointRow
 from services.checkpoints.verification import Flaw
 from services.runtime import logs
 from services.runtime.transaction import Tx
@@ -91,6 +94,7 @@ async def _commit(tx: Tx, job: Job, location: Location, manifest: Manifest, is_r
         is_best=bool(best) and best[0].checkpoint_id == row.checkpoint_id,
     )
     await tx.emit(payload, tenant_id=job.tenant_id)
+    await _announce_if_behind(tx, job, row, good)
     await _delete_expendable(tx, job)
     COMMITTED.labels(payload.verified_by).inc()
     log.info(
@@ -101,6 +105,27 @@ async def _commit(tx: Tx, job: Job, location: Location, manifest: Manifest, is_r
         step=row.step,
         is_latest=payload.is_latest,
         verified_by=payload.verified_by,
+        tenant_id=job.tenant_id,
+    )
+
+
+async def _announce_if_behind(
+    tx: Tx, job: Job, row: CheckpointRow, good: Sequence[catalogue.Checkpoint]
+) -> None:
+    """The run trained from an earlier step although a further checkpoint is good."""
+    assert job.tenant_id is not None
+    others = [one for one in good if one.checkpoint_id != row.checkpoint_id]
+    (own,) = [one for one in good if one.checkpoint_id == row.checkpoint_id]
+    further = catalogue.further(others, own)
+    if further is None:
+        return
+    await tx.emit(messages.went_back(row, job.tenant_id, further), tenant_id=job.tenant_id)
+    log.warning(
+        "run did not resume from the furthest checkpoint",
+        job_id=job.job_id,
+        run_id=row.run_id,
+        step=row.step,
+        further_step=further.step,
         tenant_id=job.tenant_id,
     )
 

@@ -17,7 +17,8 @@ from services.scheduler import instruments
 from services.scheduler.core.pods import RunView
 from services.scheduler.core.reconcile import Acts, Limits, acts
 from services.scheduler.launchers.base import Launcher, Observation, PodRef
-from services.scheduler.projection import LiveRun, Seen, is_settled, view
+from services.scheduler.projection import LiveRun, is_settled, view
+from services.scheduler.seen import Seen
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.store_runs import PodRow
 

@@ -1,16 +1,13 @@
-"""From rows and observations to the core's views: pure translation, no SQL and no rules.
-
-`Seen` remembers since when each pod has looked the same; a new process starts these clocks at zero,
-which only makes its timeouts longer.
-"""
+"""From rows and observations to the core's views: pure translation, no SQL and no rules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from drivetrain_schemas.pods import PodExit
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.pods import Exit, PodView, RunView, Sight
 from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.seen import Seen
 from services.scheduler.store import JobRow
 from services.scheduler.store_runs import PodRow, RunRow
 
@@ -31,52 +28,6 @@ class LiveRun:
 
     def ref(self, pod: PodRow) -> PodRef:
         return PodRef(self.run.job_id, self.run.attempt, pod.pod_id)
-
-
-@dataclass(slots=True)
-class Seen:
-    """Per pod, in this process: since when it has looked the same, and its stop notice.
-
-    The notice is the one that was sent here, never the file in the pod's directory: a program of
-    the pod can write there. A restarted scheduler sends it again, which a shim that has it ignores.
-    """
-
-    _sights: dict[str, tuple[Sight, float]] = field(default_factory=dict)
-    _notices: dict[str, tuple[str | None, float]] = field(default_factory=dict)
-
-    def note(self, observations: Mapping[str, Observation], now: float) -> bool:
-        """True when a pod looks different than before. Forgets pods that are not in `observed`."""
-        before = self._sights
-        self._sights = {}
-        for pod_id, seen in observations.items():
-            last = before.get(pod_id)
-            is_same = last is not None and last[0] is seen.sight
-            self._sights[pod_id] = last if last is not None and is_same else (seen.sight, now)
-        self._notices = {
-            pod_id: notice for pod_id, notice in self._notices.items() if pod_id in observations
-        }
-        return {pod_id: sight for pod_id, (sight, _) in before.items()} != {
-            pod_id: sight for pod_id, (sight, _) in self._sights.items()
-        }
-
-    def restart(self, pod_id: str, now: float) -> None:
-        """It was started just now: its time to appear starts again, though it looks the same."""
-        if pod_id in self._sights:
-            self._sights[pod_id] = (self._sights[pod_id][0], now)
-
-    def seconds_in_sight(self, pod_id: str, now: float) -> float:
-        return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
-
-    def set_notice(self, pod_id: str, reason: str | None, now: float) -> None:
-        """This stop notice was sent to it; None: that failed. Its time runs from the first try."""
-        _, since = self._notices.get(pod_id, (None, now))
-        self._notices[pod_id] = (reason, since)
-
-    def notice(self, pod_id: str) -> str | None:
-        return self._notices[pod_id][0] if pod_id in self._notices else None
-
-    def seconds_since_notice(self, pod_id: str, now: float) -> float:
-        return now - self._notices[pod_id][1] if pod_id in self._notices else 0.0
 
 
 def is_settled(live: LiveRun, observations: Mapping[str, Observation]) -> bool:

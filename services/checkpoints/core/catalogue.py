@@ -50,6 +50,19 @@ def latest(good: Iterable[Checkpoint]) -> Checkpoint | None:
     return max((one for one in good if one.may_lead), key=lambda one: one.order, default=None)
 
 
+def further(good: Iterable[Checkpoint], first: Checkpoint) -> Checkpoint | None:
+    """The furthest of earlier runs, where `first`, the first one of its run, is behind it.
+
+    One that was recorded after the run was granted does not count: the run could not know it.
+    """
+    good = list(good)
+    if any(one.fence == first.fence for one in good):
+        return None
+    known = (one for one in good if one.may_lead and one.fence < first.fence)
+    furthest = max(known, key=lambda one: one.step, default=None)
+    return furthest if furthest is not None and furthest.step > first.step else None
+
+
 def best_first(good: Sequence[Checkpoint], goal: Goal | None) -> list[Checkpoint]:
     """Those with a value, the best in front; of equal ones the older, so the best is stable."""
     if goal is None:

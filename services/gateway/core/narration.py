@@ -228,6 +228,14 @@ def _checkpointing_recovered(p: Fields) -> Sentence:
     )
 
 
+def _checkpointing_went_back(p: Fields) -> Sentence:
+    return Sentence(
+        f"Attempt {p['attempt']} did not resume from the checkpoint at step {p['further_step']:,}: "
+        f"its own first one is at step {p['step']:,}",
+        Tone.BAD,
+    )
+
+
 def _checkpoint_pinned(p: Fields) -> Sentence:
     return Sentence(f"Checkpoint at step {p['step']:,} is pinned and will be kept")
 
@@ -360,6 +368,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "checkpoint.pinned": _checkpoint_pinned,
     "checkpointing.failed": _checkpointing_failed,
     "checkpointing.recovered": _checkpointing_recovered,
+    "checkpointing.went_back": _checkpointing_went_back,
     "checkpoint.pin_rejected": _pin_rejected,
     "parked.replayed": _parked_replayed,
     "parked.discarded": _parked_discarded,

@@ -7,6 +7,7 @@ import pytest
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import (
     CheckpointCommitted,
+    CheckpointingWentBack,
     CheckpointPin,
     CheckpointPinned,
     CheckpointPinRejected,
@@ -326,3 +327,28 @@ async def test_a_pin_of_what_the_sender_does_not_have_is_refused(
     (refused,) = await running.tell(pin, tenant_id=tenant_id)
     assert isinstance(refused, CheckpointPinRejected)
     assert refused.command_event_id
+
+
+async def test_a_run_that_begins_again_behind_a_good_checkpoint_is_announced_once(
+    running: Catalogue,
+) -> None:
+    await write_checkpoint(running.object_store, 100)
+    await running.tell(make_written(100))
+    await running.tell(make_failed(), make_granted(fence=2))
+    await write_checkpoint(running.object_store, 50, fence=2)
+    committed, went_back = await running.tell(make_written(50, fence=2))
+    assert isinstance(committed, CheckpointCommitted)
+    assert isinstance(went_back, CheckpointingWentBack)
+    assert (went_back.run_id, went_back.step) == (run_id_for(JOB, 2), 50)
+    assert (went_back.further_checkpoint_id, went_back.further_step) == (id_of(100), 100)
+    await write_checkpoint(running.object_store, 60, fence=2)
+    assert reported(await running.tell(make_written(60, fence=2))) == [("checkpoint.committed", 60)]
+
+
+async def test_a_run_that_goes_on_from_the_newest_checkpoint_is_not(running: Catalogue) -> None:
+    await write_checkpoint(running.object_store, 100)
+    await running.tell(make_written(100))
+    await running.tell(make_failed(), make_granted(fence=2))
+    await write_checkpoint(running.object_store, 150, fence=2)
+    emitted = await running.tell(make_written(150, fence=2))
+    assert reported(emitted) == [("checkpoint.committed", 150)]
