@@ -45,6 +45,7 @@ async def page_of_series(connection: asyncpg.Connection, query: SeriesQuery) -> 
         "num_series": await series_store.num_series(
             connection, query.job_id, query.rank, query.search
         ),
+        "num_samples_left_out": await series_store.num_left_out(connection, query.job_id),
     }
 
 

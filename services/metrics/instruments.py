@@ -11,6 +11,9 @@ ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", [
 READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."
 )
+LEFT_OUT = Counter(
+    "drivetrain_metrics_samples_left_out_total", "Samples of more series than a job may have."
+)
 CHUNKS_ADDED = Counter(
     "drivetrain_metrics_chunks_added_total", "Chunks of samples added to the levels of charts."
 )

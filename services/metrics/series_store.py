@@ -100,6 +100,14 @@ async def num_series(connection: asyncpg.Connection, job_id: str, rank: int, sea
     return int(found)
 
 
+async def num_left_out(connection: asyncpg.Connection, job_id: str) -> int:
+    """How many samples the job logged under more names than it may have."""
+    found = await connection.fetchval(
+        "select num_samples_left_out from sample_heads where job_id = $1", job_id
+    )
+    return int(found or 0)
+
+
 async def names_of_job(
     connection: asyncpg.Connection, job_id: str, rank: int, attempt: int | None
 ) -> list[str]:

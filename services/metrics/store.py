@@ -97,6 +97,59 @@ async def insert_batches(
     return {BatchKey(*row) for row in rows}
 
 
+async def known_names(
+    connection: asyncpg.Connection, wanted: Sequence[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Those of the given jobs and names that are stored."""
+    rows = await connection.fetch(
+        """
+        select job_id, name from unnest($1::text[], $2::text[]) as wanted (job_id, name)
+        join series_names using (job_id, name)
+        """,
+        [job_id for job_id, _ in wanted],
+        [name for _, name in wanted],
+    )
+    return {(row[0], row[1]) for row in rows}
+
+
+async def lock_names(connection: asyncpg.Connection, job_id: str) -> int:
+    """How many names the job has; locks its head, so that no other transaction adds some."""
+    found = await connection.fetchval(
+        """
+        insert into sample_heads as head (job_id) values ($1)
+        on conflict (job_id) do update set num_names = head.num_names
+        returning num_names
+        """,
+        job_id,
+    )
+    return int(found)
+
+
+async def add_names(connection: asyncpg.Connection, job_id: str, names: Sequence[str]) -> None:
+    """The job's head is locked."""
+    await connection.execute(
+        """
+        with added as (
+            insert into series_names (job_id, name) select $1, unnest($2::text[])
+            on conflict do nothing returning 1)
+        update sample_heads set num_names = num_names + (select count(*) from added)
+        where job_id = $1
+        """,
+        job_id,
+        names,
+    )
+
+
+async def add_left_out(connection: asyncpg.Connection, job_id: str, num_samples: int) -> None:
+    await connection.execute(
+        """
+        update sample_heads set num_samples_left_out = num_samples_left_out + $2 where job_id = $1
+        """,
+        job_id,
+        num_samples,
+    )
+
+
 async def insert_chunks(connection: asyncpg.Connection, chunks: Sequence[ChunkRow]) -> None:
     await connection.copy_records_to_table("chunks", records=chunks, columns=ChunkRow._fields)
 

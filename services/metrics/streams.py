@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertRaised
-from services.metrics import alerts, store
+from services.metrics import alerts, names, store
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import LINES, REPLAYED, SAMPLES
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
@@ -26,12 +26,13 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRec
     """Store the samples of new batches, and raise alerts for non-finite values."""
     read, rejected = _read(read_samples, records)
     batches = await _not_seen(tx, "samples", read)
+    known = await names.admit(tx, batches)
     chunks: list[ChunkRow] = []
     sums: dict[tuple[str, int, str], SeriesRow] = {}
     not_finite: dict[tuple[str, str], AlertRaised] = {}
     for batch in batches:
         for name, (steps, values) in batch.columns.items():
-            if not steps:
+            if not steps or (batch.job_id, name) not in known:
                 continue
             summary = summarize(steps, values)
             chunks.append(
@@ -58,6 +59,7 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRec
         await store.add_to_series(tx.connection, list(sums.values()))
     for _, alert in sorted(not_finite.items()):  # all transactions lock rows in this order
         await alerts.raise_once(tx, alert)
+    await names.leave_out(tx, batches, known)
     num_samples = sum(chunk.num_samples for chunk in chunks)
     tx.after_commit(lambda: SAMPLES.inc(num_samples))
     return rejected

@@ -207,12 +207,16 @@ class SeriesSummary(BaseModel):
 
 
 class SeriesPage(BaseModel):
-    """By name. `next` is the `after` of the following page; `num_series` counts all pages."""
+    """By name. `next` is the `after` of the following page; `num_series` counts all pages.
+
+    `num_samples_left_out`: of more names than a job may have.
+    """
 
     job_id: str
     series: list[SeriesSummary]
     next: str | None
     num_series: int
+    num_samples_left_out: int
 
 
 class ChartAttempt(BaseModel):

@@ -416,7 +416,8 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
             loss = {**series, "is_downsampled": False}
             return {"job_id": job.job_id, "series": {"loss": loss}, "num_series_left_out": 3}
         if path == "/series":
-            return {"job_id": job.job_id, "series": [], "next": None, "num_series": 0}
+            empty = {"series": [], "next": None, "num_series": 0, "num_samples_left_out": 0}
+            return {"job_id": job.job_id, **empty}
         if path == "/chart":
             return {"series": {"loss": {"steps": 0, "values": [0.5, None]}}}
         if path == "/estimate":

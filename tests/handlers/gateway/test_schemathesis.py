@@ -32,7 +32,13 @@ PARTS = {
         "estimated_micro_usd": 1,
     },
     "/samples": {"job_id": "", "series": {}, "num_series_left_out": 0},
-    "/series": {"job_id": "", "series": [], "next": None, "num_series": 0},
+    "/series": {
+        "job_id": "",
+        "series": [],
+        "next": None,
+        "num_series": 0,
+        "num_samples_left_out": 0,
+    },
     "/chart": {
         "job_id": "",
         "width": 1,

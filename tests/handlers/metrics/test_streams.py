@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
-from services.metrics import log_pages, store
+from services.metrics import log_pages, names, store
 from services.metrics.api import read_api
 from services.metrics.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
@@ -198,6 +198,31 @@ async def test_a_run_has_a_bounded_number_of_alerts(
     assert [alert.series for alert in emitted] == ["loss_0", "loss_1"]
     assert await take(metrics, make_samples({"rate": {1: "nan"}}, batch=1)) == []
     assert len(await take(metrics, make_samples({"rate": {1: "nan"}}, attempt=2))) == 1
+
+
+async def test_a_job_has_a_bounded_number_of_series(
+    metrics: Database, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first names are kept, whichever run or rank logs them; the rest is counted and told."""
+    monkeypatch.setattr(names, "MAX_SERIES_OF_JOB", 3)
+    (alert,) = await take(
+        metrics, make_samples({f"image_{n}": {1: 0.5, 2: 0.5} for n in (9, 1, 5, 2)})
+    )
+    assert alert.alert == "samples_dropped"
+    assert "a job may have 3 series; samples of further ones, such as image_2" in alert.detail
+    again = make_samples({"image_7": {3: 0.5}, "image_1": {3: 0.5}}, batch=1)
+    assert await take(metrics, again) == [], "told once"
+    (other_run,) = await take(metrics, make_samples({"image_8": {4: 0.5}}, attempt=2, rank=1))
+    assert other_run.run_id == run_id_for(JOB, 2)
+    found = await get(client, "/series")
+    assert [(one["name"], one["num_samples"]) for one in found["series"]] == [
+        ("image_1", 3),
+        ("image_5", 2),
+        ("image_9", 2),
+    ]
+    assert found["num_samples_left_out"] == 4
+    other_job = "job_" + "n" * 26
+    assert await take(metrics, make_samples({"loss": {1: 0.5}}, job_id=other_job)) == []
 
 
 async def test_what_cannot_be_read_is_handed_back_and_the_rest_is_stored(

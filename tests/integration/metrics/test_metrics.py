@@ -56,6 +56,17 @@ async def answer(
                 await asyncio.sleep(0.05)
 
 
+async def until_merged(dsn: str, *, at_most: int) -> None:
+    """Until the service has added new chunks to the levels, and merged small ones."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with asyncio.timeout(60):
+            while await connection.fetchval("select count(*) from metrics.chunks") > at_most:
+                await asyncio.sleep(0.1)
+    finally:
+        await connection.close()
+
+
 async def test_samples_and_logs_sent_twice_across_a_restart_are_there_once(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
 ) -> None:
@@ -79,6 +90,7 @@ async def test_samples_and_logs_sent_twice_across_a_restart_are_there_once(
             "last_value": 1 / 50,
         }
         await answer(given, "/series", [loss], at="series")
+        await until_merged(postgres_dsn, at_most=49)
     assert [line["line"] for line in page["lines"]] == [f"line {n}" for n in range(20)] + ["end"]
 
 

@@ -1,0 +1,64 @@
+"""Which names of series a job may have: the first `MAX_SERIES_OF_JOB` that it logs.
+
+A program that writes a step or a sample's id into the name would otherwise make a series of each.
+Samples of further names are left out and counted, and an alert says so once per run.
+"""
+
+from collections.abc import Collection, Sequence
+
+from drivetrain_schemas.metrics import AlertRaised
+from services.metrics import alerts, store
+from services.metrics.instruments import LEFT_OUT
+from services.metrics.messages import SampleBatch
+from services.runtime.transaction import Tx
+
+MAX_SERIES_OF_JOB = 2000
+
+Name = tuple[str, str]  # job, name of the series
+
+
+async def admit(tx: Tx, batches: Sequence[SampleBatch]) -> Collection[Name]:
+    """The names in these batches whose samples are stored."""
+    # As they were logged, so that the first ones are kept.
+    wanted = list(dict.fromkeys((one.job_id, name) for one in batches for name in one.columns))
+    known = await store.known_names(tx.connection, wanted)
+    missing: dict[str, list[str]] = {}
+    for job_id, name in wanted:
+        if (job_id, name) not in known:
+            missing.setdefault(job_id, []).append(name)
+    for job_id in sorted(missing):  # all transactions lock heads in this order
+        room = MAX_SERIES_OF_JOB - await store.lock_names(tx.connection, job_id)
+        added = missing[job_id][: max(0, room)]
+        if added:
+            await store.add_names(tx.connection, job_id, added)
+            known.update((job_id, name) for name in added)
+    return known
+
+
+async def leave_out(tx: Tx, batches: Sequence[SampleBatch], known: Collection[Name]) -> None:
+    """Count the samples of names that are not known, and say so once per run."""
+    num_samples: dict[str, int] = {}
+    for batch in batches:
+        left_out = [name for name in batch.columns if (batch.job_id, name) not in known]
+        if left_out:
+            of_batch = sum(len(batch.columns[name][0]) for name in left_out)
+            num_samples[batch.job_id] = num_samples.get(batch.job_id, 0) + of_batch
+            await alerts.raise_once(tx, _alert(batch, left_out[0]), about="names")
+    for job_id in sorted(num_samples):
+        await store.add_left_out(tx.connection, job_id, num_samples[job_id])
+    total = sum(num_samples.values())
+    tx.after_commit(lambda: LEFT_OUT.inc(total))
+
+
+def _alert(batch: SampleBatch, name: str) -> AlertRaised:
+    return AlertRaised(
+        tenant_id=batch.tenant_id,
+        job_id=batch.job_id,
+        run_id=batch.key.run_id,
+        attempt=batch.attempt,
+        alert="samples_dropped",
+        detail=(
+            f"a job may have {MAX_SERIES_OF_JOB:,} series; samples of further ones, such as "
+            f"{name}, are left out: log numbers as values or steps, not in names"
+        ),
+    )
