@@ -4,6 +4,7 @@ from services.cost.api import read_api
 from services.cost.corrections import Corrections
 from services.cost.handlers import handlers
 from services.cost.price_file import read_price_book
+from services.cost.retention import RULES
 from services.cost.settings import CostSettings
 from services.runtime.service import Service
 
@@ -16,5 +17,6 @@ def build(settings: CostSettings) -> Service:
         package="services.cost",
         handlers=handlers(book),
         tasks=(Corrections(book).run,),
+        retention=RULES,
         http=lambda platform: read_api(platform, book),
     )

@@ -1,0 +1,30 @@
+"""Allocations that were released long ago are deleted; open ones and charges stay."""
+
+from datetime import timedelta
+
+from services.cost.retention import RULES
+from services.runtime.retention import KEEP, Retention
+from services.runtime.testing import ManualClock
+from tests.conftest import OpenDatabase
+
+HOUR = timedelta(hours=1)
+
+
+async def test_old_released_allocations_go_and_open_ones_stay(database: OpenDatabase) -> None:
+    (rule,) = RULES
+    assert rule.keep > KEEP  # a grant that is delivered again must find its release
+    db = await database("cost")
+    async with db.connection() as connection:
+        await connection.execute(
+            """insert into allocations (allocation_id, tenant_id, job_id, pool, device_type,
+                num_slots, granted_at, released_at)
+            select name, 'default', 'job', 'default', 'cpu', 1,
+                clock_timestamp() - interval '1 year', clock_timestamp() - age
+            from unnest($1::text[], $2::interval[]) as given (name, age)""",
+            ["old", "lately", "open"],
+            [rule.keep + HOUR, rule.keep - HOUR, None],
+        )
+    await Retention(db, "t.", ManualClock(), RULES).prune()
+    async with db.connection() as connection:
+        left = await connection.fetch("select allocation_id from allocations")
+    assert {row["allocation_id"] for row in left} == {"lately", "open"}
