@@ -79,8 +79,8 @@ async def shards(
     checkpoint_id: CheckpointId, gateway: GatewayDep, caller: CallerDep
 ) -> models.ShardList:
     """The stored files of a checkpoint."""
-    row = await _find_checkpoint(gateway, caller.tenant_id, checkpoint_id)
-    manifest = await _manifest(gateway, row)
+    row = await find_checkpoint(gateway, caller.tenant_id, checkpoint_id)
+    manifest = await read_manifest(gateway, row)
     return models.ShardList(
         checkpoint_id=checkpoint_id,
         job_id=row["job_id"],
@@ -101,8 +101,8 @@ async def shard_content(
     caller: CallerDep,
 ) -> StreamingResponse:
     """One of these shards."""
-    row = await _find_checkpoint(gateway, caller.tenant_id, checkpoint_id)
-    found = [one for one in (await _manifest(gateway, row)).shards if one.key == key]
+    row = await find_checkpoint(gateway, caller.tenant_id, checkpoint_id)
+    found = [one for one in (await read_manifest(gateway, row)).shards if one.key == key]
     if not found:
         raise not_found("shard", key)
     directory = row["manifest_key"].rpartition("/")[0]
@@ -116,8 +116,8 @@ async def find_stored(
     """None where nothing was saved yet. Raises Problem (404) for a checkpoint without files."""
     store = gateway.platform.object_store
     if checkpoint_id is not None:
-        row = await _find_checkpoint(gateway, tenant_id, checkpoint_id)
-        found = await stored_files.at_checkpoint(store, row) if row["job_id"] == job_id else None
+        row = await find_checkpoint(gateway, tenant_id, checkpoint_id, job_id)
+        found = await stored_files.at_checkpoint(store, row)
         if found is None:
             raise not_found("list of files with checkpoint", checkpoint_id)
         return found
@@ -129,15 +129,20 @@ async def find_stored(
     return await stored_files.newest(store, tenant_id, job_id, usable[:2])
 
 
-async def _find_checkpoint(gateway: Gateway, tenant_id: str, checkpoint_id: str) -> Row:
+async def find_checkpoint(
+    gateway: Gateway, tenant_id: str, checkpoint_id: str, job_id: str | None = None
+) -> Row:
+    """Of this job, where one is named. Raises Problem (404)."""
     async with gateway.platform.database.connection() as connection:
         row = await queries.checkpoints.find(connection, tenant_id, checkpoint_id)
-    if row is None or row["manifest_key"] is None:
+    is_other = row is not None and job_id not in (None, row["job_id"])
+    if row is None or row["manifest_key"] is None or is_other:
         raise not_found("checkpoint", checkpoint_id)
     return row
 
 
-async def _manifest(gateway: Gateway, row: Row) -> Manifest:
+async def read_manifest(gateway: Gateway, row: Row) -> Manifest:
+    """Raises Problem (404) where it is no longer stored."""
     try:
         return await stored_files.manifest_of(gateway.platform.object_store, row)
     except stored_files.Gone as error:

@@ -1,7 +1,9 @@
 """Downloads: what a job's program wrote, and the shards of its checkpoints."""
 
 import hashlib
+import html
 import json
+import re
 from typing import Any
 
 import pytest
@@ -146,8 +148,23 @@ async def test_files_and_shards_of_a_checkpoint(server: Server) -> None:
     assert (await server.client.get(at_checkpoint)).status_code == 404
     await put_list(server, job, f"{directory}/files.json", log=b"1\n")
     assert (await server.client.get(at_checkpoint)).json()["checkpoint_id"] == checkpoint_id
+    page = (await server.client.get(at_checkpoint.removeprefix("/v1"))).text
+    assert "rank-0.safetensors" in page
+    assert "dir/log" in page
     newest = (await server.client.get(f"/v1/jobs/{job.job_id}/files")).json()
     assert [file["path"] for file in newest["files"]] == ["best", "dir/log"]
+
+
+async def test_the_page_shows_paths_as_text_and_links_to_the_content(server: Server) -> None:
+    job = await started(server)
+    empty = await server.client.get(f"/jobs/{job.job_id}/files")
+    assert "No files saved yet." in empty.text
+    await put_list(server, job, newest_list(job), **{"<b>&x": b"weights"})
+    page = (await server.client.get(f"/jobs/{job.job_id}/files")).text
+    assert "<code>dir/&lt;b&gt;&amp;x</code>" in page
+    (link,) = re.findall(r'href="(/v1/[^"]+)"', page)
+    assert (await server.client.get(html.unescape(link))).content == b"weights"
+    assert "1 file of the job not saved" in page
 
 
 async def test_what_another_tenant_stored_is_not_found(server: Server) -> None:

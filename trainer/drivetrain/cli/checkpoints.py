@@ -62,7 +62,7 @@ def show(
 ) -> None:
     """Show one checkpoint of a job: the latest by default."""
     with session.connect() as gateway:
-        one = _of_job(gateway, find_job(gateway, job), which)
+        one = checkpoint_of_job(gateway, find_job(gateway, job), which)
     values = ", ".join(f"{name} {value:.6g}" for name, value in sorted(one["metrics"].items()))
     rows = [
         ("checkpoint", one["checkpoint_id"]),
@@ -90,7 +90,7 @@ def pin(
         if which is None:
             checkpoint_id = find_checkpoint(gateway, checkpoint)
         else:
-            found = _of_job(gateway, find_job(gateway, checkpoint), which)
+            found = checkpoint_of_job(gateway, find_job(gateway, checkpoint), which)
             checkpoint_id = found["checkpoint_id"]
         answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
     if output is Format.TABLE:
@@ -100,7 +100,7 @@ def pin(
         write_value(answer, output)
 
 
-def _of_job(gateway: "Gateway", job_id: str, which: str) -> Item:
+def checkpoint_of_job(gateway: "Gateway", job_id: str, which: str) -> Item:
     """The job's checkpoint that `which` means. Raises NotFound or InvalidInput."""
     answer = gateway.get(f"/v1/jobs/{segment(job_id)}/checkpoints")
     found: list[Item] = [item for item in answer["checkpoints"] if _is(item, which)]

@@ -71,6 +71,19 @@ class Gateway:
         params = {name: value for name, value in (query or {}).items() if value is not None}
         return self._answer(self._client.build_request("GET", path, params=params), tries)
 
+    def download(self, path: str, query: Query) -> Iterator[bytes]:
+        """The content at this path, in pieces. Not retried: the caller may begin again."""
+        params = {name: value for name, value in query.items() if value is not None}
+        try:
+            with self._client.stream("GET", path, params=params) as response:
+                if not response.is_success:
+                    response.read()
+                    _value(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            message = f"{self.url}: the download broke off: {error or type(error).__name__}"
+            raise NoAnswer(message, fix="download it again") from error
+
     def pages(self, path: str, name: str, query: Query | None = None) -> Iterator[Any]:
         """The items of a list, page after page; `name` is the field that holds them."""
         after: str | None = None

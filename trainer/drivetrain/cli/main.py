@@ -13,6 +13,8 @@ import typer
 from drivetrain.cli import (
     checkpoints,
     costs,
+    exports,
+    files,
     jobs,
     nodes,
     pages,
@@ -37,6 +39,8 @@ app = session.make_group(
     "Train on Drivetrain: submit jobs and studies, and inspect them.", has_completion=True
 )
 app.info.epilog = EPILOG
+files.register(jobs.app)
+exports.register(checkpoints.app)
 app.add_typer(jobs.app, name="job")
 app.add_typer(studies.app, name="study")
 app.add_typer(checkpoints.app, name="checkpoint")

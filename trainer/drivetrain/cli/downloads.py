@@ -1,0 +1,86 @@
+"""Downloading what a job has stored: into a directory, verified, and never outside of it.
+
+A file appears whole or not at all. One that is there already is replaced only if that was asked
+for. Links are made last, and only to places inside, so that nothing is written through one.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drivetrain.cli.errors import InvalidInput, NoAnswer, NotFound
+from drivetrain.cli.output import Item
+from drivetrain_schemas.job_files import is_path, stays_inside
+
+if TYPE_CHECKING:
+    from drivetrain.cli.gateway import Gateway, Query
+
+_OVERWRITE_FIX = "write --overwrite, or choose another directory with --to"
+
+
+def choose(files: Sequence[Item], path: str | None) -> list[Item]:
+    """The file with this path, or those below it; all without one. Raises NotFound."""
+    for file in files:
+        if not is_path(file["path"]):
+            raise InvalidInput(f"the platform lists an invalid path: {file['path']!r:.100}")
+    if path is None:
+        return list(files)
+    wanted = path.strip("/")
+    found = [one for one in files if one["path"] == wanted or one["path"].startswith(f"{wanted}/")]
+    if not found:
+        raise NotFound(f"the job has no file {path!r:.100}", fix="see: drivetrain job files JOB")
+    return found
+
+
+def check_targets(root: Path, names: Iterable[str], overwrite: bool) -> None:
+    """Nothing is in the way, and nothing leads out of `root`. Raises InvalidInput."""
+    for name in names:
+        target = root / name
+        for parent in [*target.parents][: len(Path(name).parts) - 1]:
+            if parent.is_symlink() or (parent.exists() and not parent.is_dir()):
+                raise InvalidInput(f"{parent} is not a directory", fix=_OVERWRITE_FIX)
+        if target.is_dir() and not target.is_symlink():
+            raise InvalidInput(f"{target} is a directory", fix="choose another place with --to")
+        if os.path.lexists(target) and not overwrite:
+            raise InvalidInput(f"{target} exists", fix=_OVERWRITE_FIX)
+
+
+def save_files(
+    gateway: "Gateway", path: str, query: "Query", files: Sequence[Item], root: Path
+) -> None:
+    """Download these files of a job below `root`, after `check_targets`."""
+    for file in files:
+        if file.get("target") is None:
+            target = root / file["path"]
+            save(gateway, path, {**query, "path": file["path"]}, file, target)
+            target.chmod(int(file["mode"], 8) | 0o200)
+            if file.get("modified_at"):
+                at = datetime.fromisoformat(file["modified_at"]).timestamp()
+                os.utime(target, (at, at))
+    for file in files:
+        if file.get("target") is not None and stays_inside(file["path"], file["target"]):
+            target = root / file["path"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.symlink_to(file["target"])
+
+
+def save(gateway: "Gateway", path: str, query: "Query", item: Item, target: Path) -> None:
+    """Download one object whose size and SHA-256 `item` names. Raises CliError, OSError."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        digest = hashlib.sha256()
+        with partial.open("xb") as file:
+            for piece in gateway.download(path, query):
+                digest.update(piece)
+                file.write(piece)
+        if digest.hexdigest() != item["sha256"]:
+            raise NoAnswer(f"{target.name} arrived damaged", fix="download it again")
+        partial.rename(target)
+    finally:
+        partial.unlink(missing_ok=True)
