@@ -41,6 +41,7 @@ _TRIES = 3
 _TRY_AGAIN_SECONDS = 0.05
 # A change within one tick of the file system's clock does not change a signature.
 _SETTLED_NS = 2_000_000_000
+_READ_AGAIN = (-1, 0, 0, 0)  # the signature of no file
 # Half of the time after which the platform may delete a blob that no list names.
 _NAMED_WITHIN_SECONDS = 1800.0
 _NOT_COPIED_BY_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -192,8 +193,8 @@ class FileSaver:
         by_path = {file.path: file for file in stored.files}
         known = {path: (signature, by_path[path]) for path, signature in captured.kept.items()}
         for seen, _, is_settled in captured.copies:
-            if is_settled:
-                known[seen.path] = (seen.signature, by_path[seen.path])
+            signature = seen.signature if is_settled else _READ_AGAIN
+            known[seen.path] = (signature, by_path[seen.path])
         self._known = known
         self._blobs = _blobs_of(stored.files)
         self._uploads = _Uploads()
@@ -263,8 +264,9 @@ class FileSaver:
         if known is not None:
             return known
         name = f"{sha256}-{nonce}"
+        began_at = _now()
         self._storage.put(blob_key(name), data)
-        self._uploads.names[sha256] = (name, _now())
+        self._uploads.names[sha256] = (name, began_at)
         return name
 
     def _check_age(self, files: list[JobFile]) -> None:

@@ -65,7 +65,7 @@ class LeftOut:
         self.counts[reason] += number
         # One example for each reason first, so that no reason hides the others.
         if self.counts[reason] == number or len(self.examples) < MAX_EXAMPLES // 2:
-            text = f"{path.encode('utf-8', 'backslashreplace').decode()[-200:]}: {reason}"
+            text = f"{os.fsencode(path).decode('utf-8', 'backslashreplace')[-200:]}: {reason}"
             self.examples = [*self.examples, text][:MAX_EXAMPLES]
 
     @property

@@ -1,0 +1,321 @@
+"""Saving and putting back whatever programs leave in a directory."""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drivetrain.errors import StorageError
+from drivetrain.files import layout, saving, scanning
+from drivetrain.files.complaints import new_complaints
+from drivetrain.files.record import Record, read_record
+from drivetrain.files.saving import FileSaver, Saved
+from drivetrain.files.scanning import Limits
+from drivetrain.storage import MarkedStorage, create_storage
+from drivetrain_schemas.ids import job_id_for, run_id_for
+from drivetrain_schemas.job_files import PART_BYTES, FileList, JobLink
+
+JOB = job_id_for("default", "files")
+BY = Saved("default", JOB, run_id_for(JOB, 1), 1, 1)
+
+
+class Place:
+    """A working directory, and a store to save it in."""
+
+    def __init__(self, root: Path, record: Record | None = None, **limits: int) -> None:
+        self.work = root / "work"
+        self.work.mkdir(exist_ok=True)
+        self.objects = root / "objects"
+        self.storage: MarkedStorage = create_storage(self.objects)
+        self.saver = FileSaver(
+            self.work, root / "spool", self.storage, record or Record(), Limits(**limits)
+        )
+
+    def write(self, path: str, content: bytes = b"x") -> Path:
+        target = self.work / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        # As if it had been written a while ago: its times tell of every further change.
+        os.utime(target, ns=(10**18, 10**18))
+        return target
+
+    def save(self) -> FileList:
+        captured = self.saver.capture()
+        stored = self.saver.write(captured, BY)
+        self.saver.written(captured, stored)
+        return stored
+
+    def blobs(self) -> set[str]:
+        return {path.name for path in self.objects.glob("blobs/*")}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(saving, "_SETTLED_NS", 0)  # no test changes a file within a tick
+    return Place(tmp_path)
+
+
+def paths(stored: FileList) -> list[str]:
+    return [file.path for file in stored.files]
+
+
+def test_saved_files_are_put_back(place: Place, tmp_path: Path) -> None:
+    large = os.urandom(PART_BYTES + 100)
+    place.write("out/large", large).chmod(0o750)
+    place.write("empty", b"")
+    (place.work / "link").symlink_to("out/large")
+    stored = place.save()
+    other = tmp_path / "other"
+    other.mkdir()
+    notes: list[str] = []
+    layout.put_back(other, stored, place.storage, notes)
+    assert notes == []
+    assert (other / "link").read_bytes() == large
+    assert (other / "empty").read_bytes() == b""
+    status = (other / "out/large").stat()
+    assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o750, 10**18)
+
+
+def test_what_is_neither_file_nor_inner_link_is_left_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("good")
+    os.mkfifo(place.work / "pipe")
+    (place.work / "out").symlink_to("/etc")
+    (place.work / "up").symlink_to("../objects")
+    place.write("dir/kept")
+    (place.work / "dir/loop").symlink_to("../dir")
+    with open(os.fsencode(place.work) + b"/\xff\xfe", "wb"):
+        pass
+    place.write("__pycache__/train.pyc")
+    address = socket.socket(socket.AF_UNIX)
+    monkeypatch.chdir(place.work)
+    address.bind("socket")
+    stored = place.save()
+    address.close()
+    assert paths(stored) == ["dir/kept", "good"]
+    assert [(link.path, link.target) for link in stored.links] == [("dir/loop", "../dir")]
+    assert stored.summary.num_left_out == 5
+    assert any("\\xff\\xfe" in one for one in stored.summary.left_out)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"num_files": 2}, "more than 2 files"),
+        ({"file_bytes": 5}, "more than 5 bytes"),
+        ({"total_bytes": 9}, "more than 9 bytes"),
+    ],
+)
+def test_over_a_bound_what_is_nearest_to_the_top_is_kept(
+    tmp_path: Path, limits: dict[str, int], reason: str
+) -> None:
+    place = Place(tmp_path, **limits)
+    place.write("data/deep/large", b"123456789")
+    place.write("log", b"1234")
+    place.write("model", b"12345")
+    stored = place.save()
+    assert paths(stored) == ["log", "model"]
+    assert (stored.summary.num_left_out, stored.summary.left_out[0]) == (
+        1,
+        f"data/deep/large: {stored.summary.left_out[0].partition(': ')[2]}",
+    )
+    assert reason in stored.summary.left_out[0]
+
+
+def test_more_entries_than_are_looked_at_are_reported_once(tmp_path: Path) -> None:
+    place = Place(tmp_path, num_entries=3)
+    for number in range(5):
+        place.write(f"file{number}")
+    captured = place.saver.capture()
+    assert len(captured.copies) == 3
+    said = captured.left_out.counts.copy()
+    said.clear()
+    (line,) = new_complaints(captured.left_out, said)
+    assert "more than 3 files" in line
+    assert new_complaints(captured.left_out, said) == []
+
+
+def test_only_what_changed_is_copied_and_uploaded(place: Place) -> None:
+    place.write("same", b"same")
+    place.write("grows", b"1")
+    place.save()
+    first = place.blobs()
+    assert place.saver.capture().copies == ()
+    place.write("grows", b"12")
+    place.write("twin", b"same")
+    captured = place.saver.capture()
+    assert [seen.path for seen, _, _ in captured.copies] == ["grows", "twin"]
+    stored = place.saver.write(captured, BY)
+    assert len(place.blobs() - first) == 1, "equal content is stored once"
+    assert paths(stored) == ["grows", "same", "twin"]
+
+
+def test_a_change_that_restores_size_and_time_is_seen(place: Place) -> None:
+    target = place.write("model", b"old")
+    place.save()
+    place.write("model", b"new")
+    assert target.stat().st_mtime_ns == 10**18
+    (file,) = place.save().files
+    assert file.sha256 == saving.hashlib.sha256(b"new").hexdigest()
+
+
+def test_a_file_that_is_written_to_all_the_time_keeps_its_last_version(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("model", b"whole")
+    first = place.save()
+    place.write("model", b"next ")
+    copy_bytes = saving._copy_bytes
+
+    def write_meanwhile(source: int, target: int, size: int) -> None:
+        copy_bytes(source, target, size)
+        with (place.work / "model").open("ab") as file:
+            file.write(b"more")
+
+    monkeypatch.setattr(saving, "_TRY_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(saving, "_copy_bytes", write_meanwhile)
+    for _ in range(2):  # the second time it is no news
+        stored = place.save()
+        assert stored.files == first.files
+        assert stored.summary.left_out == ("model: it was written to all the time",)
+    monkeypatch.setattr(saving, "_copy_bytes", copy_bytes)
+    assert place.save().files[0].size_bytes == len(b"next ") + 6 * len(b"more")
+
+
+def test_a_file_that_was_written_to_once_is_copied_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("model", b"torn")
+    copy_bytes = saving._copy_bytes
+    calls: list[int] = []
+
+    def write_meanwhile(source: int, target: int, size: int) -> None:
+        copy_bytes(source, target, size)
+        calls.append(size)
+        if len(calls) == 1:
+            place.write("model", b"written")
+
+    monkeypatch.setattr(saving, "_copy_bytes", write_meanwhile)
+    (file,) = place.save().files
+    assert (len(calls), file.size_bytes) == (2, len(b"written"))
+
+
+def test_an_upload_name_is_used_again_only_while_the_newest_list_has_it(place: Place) -> None:
+    target = place.write("model", b"weights")
+    before = place.save().files[0].parts
+    target.unlink()
+    place.save()
+    place.write("model", b"weights")
+    assert place.save().files[0].parts != before
+
+
+def test_a_list_that_comes_too_late_names_nothing_uploaded_long_ago(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("model", b"weights")
+    place.write("other", b"other weights")
+    now = [0.0]
+    monkeypatch.setattr(saving, "_now", lambda: now[0])
+    put = place.storage.put
+    pauses = [2000.0, 0.0]
+
+    def slow_put(key: str, data: bytes) -> None:
+        put(key, data)
+        now[0] += pauses.pop() if pauses else 0.0
+
+    monkeypatch.setattr(place.storage, "put", slow_put)
+    captured = place.saver.capture()
+    with pytest.raises(StorageError, match="too long"):
+        place.saver.write(captured, BY)
+    first = place.blobs()
+    stored = place.saver.write(captured, BY)
+    assert not {part for file in stored.files for part in file.parts} & first
+
+
+def test_nothing_is_written_through_a_link_or_outside(place: Place, tmp_path: Path) -> None:
+    place.write("out/model", b"weights")
+    stored = place.save()
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (other / "out").symlink_to(tmp_path / "elsewhere")
+    evil = FileList.model_construct(
+        **{
+            **dict(stored),
+            "links": (JobLink.model_construct(path="link", target="../elsewhere"),),
+            "removed": ("out/model",),
+        }
+    )
+    layout.put_back(other, evil, place.storage, [])
+    assert os.listdir(tmp_path / "elsewhere") == []
+    assert (other / "out/model").read_bytes() == b"weights"
+    assert not (other / "link").is_symlink()
+
+
+@pytest.mark.parametrize("path", ["../evil", "/evil", "a/../b", "a//b", ".", "", "a\nb"])
+def test_a_list_cannot_name_such_a_path(path: str) -> None:
+    with pytest.raises(ValueError, match="no path below"):
+        FileList.model_validate({"removed": [path]})
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"other")])
+def test_a_damaged_part_costs_its_file_and_is_reported(
+    place: Place, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    place.write("good", b"good")
+    place.write("model", b"weights")
+    stored = place.save()
+    (part,) = stored.files[1].parts
+    damage(place.objects / "blobs" / part)
+    other = tmp_path / "other"
+    other.mkdir()
+    notes: list[str] = []
+    layout.put_back(other, stored, place.storage, notes)
+    assert os.listdir(other) == ["good"]
+    assert [note.partition(":")[0] for note in notes] == ["model is not put back"]
+
+
+def test_code_is_no_file_of_the_job_until_it_changes(tmp_path: Path) -> None:
+    code, work = tmp_path / "code", tmp_path / "work"
+    code.mkdir()
+    for name in ("train.py", "notes.txt", "unused.txt"):
+        (code / name).write_text("code")
+    record_path = tmp_path / "attempt" / "record.json"
+    record_path.parent.mkdir()
+    layout.lay_out(code, work, record_path, lambda: None)
+    place = Place(tmp_path, read_record(record_path))
+    assert place.saver.capture().is_empty
+    (work / "notes.txt").write_text("mine")
+    (work / "unused.txt").unlink()
+    stored = place.save()
+    assert (paths(stored), stored.removed) == (["notes.txt"], ("unused.txt",))
+    assert (code / "notes.txt").read_text() == "code"
+
+    (work / "left over").write_text("of the attempt before")
+    layout.lay_out(code, work, record_path, lambda: (layout.Source("list", stored), place.storage))
+    assert sorted(os.listdir(work)) == ["notes.txt", "train.py"]
+    assert (work / "notes.txt").read_text() == "mine"
+    # What was put back is known, so the next save uploads nothing.
+    again = Place(tmp_path, read_record(record_path))
+    assert again.saver.capture().copies == ()
+
+
+def test_a_directory_that_vanishes_is_an_error_and_no_empty_save(place: Place) -> None:
+    place.write("model")
+    place.save()
+    shutil.rmtree(place.work)
+    with pytest.raises(OSError, match="work"):
+        place.saver.capture()
+
+
+def test_scanning_is_bounded_in_wide_directories(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "MAX_ENTRIES", 10)
+    for number in range(50):
+        place.write(f"file{number}")
+    assert len(scanning.scan(place.work).files) <= 11
