@@ -1,4 +1,4 @@
-"""Generates the published contracts: JSON Schemas, AsyncAPI document, catalogue.
+"""Generates the published contracts: JSON Schemas, AsyncAPI document, catalogue, tables of guides.
 
 `python schemas/generate.py` writes, `--check` writes nothing and exits with 1 if a file differs,
 `--release` copies the schemas to the released ones (tests/golden/schemas) unless that would break
@@ -14,11 +14,12 @@ from pathlib import Path
 SCHEMAS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCHEMAS))
 
-from contract_documents import asyncapi, catalogue, json_schemas  # noqa: E402
+from contract_documents import asyncapi, catalogue, guides, json_schemas  # noqa: E402
 from contract_documents.compatibility import is_the_same, violations, words_of_requests  # noqa: E402
 from drivetrain_schemas.registry import all_kinds  # noqa: E402
 
 JSON = SCHEMAS / "json"
+GUIDES = SCHEMAS.parent / "docs" / "guides"
 RELEASED = SCHEMAS.parent / "tests" / "golden" / "schemas"
 
 
@@ -33,6 +34,12 @@ def documents() -> dict[Path, str]:
     document = asyncapi.asyncapi(payload_classes, version)
     files[SCHEMAS / "asyncapi.yaml"] = asyncapi.text(document)
     files[SCHEMAS / "README.md"] = catalogue.catalogue(payload_classes)
+    generated = {
+        "job-yaml.md": {"job": guides.job_fields(), "study": guides.study_fields()},
+        "environment.md": {"variables": guides.variables()},
+    }
+    for name, blocks in generated.items():
+        files[GUIDES / name] = guides.with_generated((GUIDES / name).read_text(), blocks)
     return files
 
 

@@ -10,6 +10,7 @@ from drivetrain.pod.ranks import rank_environment
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec
+from drivetrain_schemas.variables import VARIABLES
 
 JOB = job_id_for("default", "r1")
 
@@ -56,6 +57,17 @@ def test_a_pod_sees_the_devices_that_it_was_granted_and_no_others(
         variables = rank_environment(pod_spec(), rank, Path("/pods/job/1/pod"))
         assert variables["CUDA_VISIBLE_DEVICES"] == want
         assert variables["LOCAL_RANK"] == str(rank)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_variables_of_a_rank_are_those_of_the_contract(is_whole: bool) -> None:
+    """docs/guides/environment.md is generated from the contract: add a new variable to it."""
+    job = JobSpec(name="digits", command=("true",), hyperparameters={"name": 1})
+    more = {"object_store_endpoint_url": "http://s3", "object_store_id": "store"}
+    spec = pod_spec(job=job, **more) if is_whole else pod_spec(job=job, device_type="cpu")
+    found = rank_environment(spec, 0, Path("/pods/job/1/pod"))
+    want = {one.name for one in VARIABLES if is_whole or one.is_always}
+    assert set(found) == want
 
 
 def test_cpu_slots_are_not_devices() -> None:

@@ -1,0 +1,54 @@
+"""The guides say what is so: their job files are jobs, and their commands are understood."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from drivetrain.cli.documents import read_document
+from drivetrain.cli.main import app
+from drivetrain_schemas.jobs import JobSpec
+
+ROOT = Path(__file__).parents[3]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+def test_the_job_files_of_a_guide_are_jobs(path: Path) -> None:
+    for text in blocks(path, "yaml"):
+        job = read_document(text, path.name).value
+        JobSpec.model_validate({**job, "code": {"uri": "file:///x", "sha256": "0" * 64}})
+
+
+@pytest.mark.parametrize("path", [*GUIDES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_the_commands_of_a_guide_are_understood(path: Path) -> None:
+    lines = [line for text in blocks(path, "") for line in text.splitlines()]
+    commands = [line.partition(" #")[0] for line in lines]
+    for command in commands:
+        words = shlex.split(command.removeprefix("$ ")) if "drivetrain " in command else []
+        if words and Path(words[0]).name == "drivetrain":
+            understand(words[1:])
+
+
+def understand(words: list[str]) -> None:
+    """Raises for a verb or an option that does not exist."""
+    command: Any = get_command(app)
+    while hasattr(command, "commands"):
+        assert words, "a group of verbs without a verb"
+        command = command.commands[words[0]]
+        words = words[1:]
+    command.make_context("drivetrain", words)
+
+
+@pytest.mark.parametrize("path", [*GUIDES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_the_links_of_a_guide_lead_to_files(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
