@@ -46,7 +46,7 @@ gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue
 
 bench: environment ## run every benchmark, each against a peer in the same run
 	@for name in sdk_cost checkpoint_cost job_start event_path rebuild metrics_ingest chart_read \
-		idle submissions drain; do \
+		idle submissions drain pages; do \
 		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
 
 lock: environment ## resolve requirements.lock again from the pyproject files

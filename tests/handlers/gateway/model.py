@@ -190,8 +190,9 @@ async def serving(
     stopping = asyncio.Event()
     objects = InMemoryObjectStore()
     bus = AnsweringBus(model, answer)
+    chosen = make_settings(model.database, **settings)
     platform = Platform(
-        settings=make_settings(model.database, **settings),
+        settings=chosen,
         database=model.database,
         publisher=bus,
         object_store=objects,
@@ -199,7 +200,7 @@ async def serving(
         stopping=stopping,
     )
     age = ModelAge(lambda: model.live.announce("stale"))
-    gateway = Gateway(platform.settings, platform, model.live, StubBackends(forward), age)
+    gateway = Gateway(chosen, platform, model.live, StubBackends(forward), age)
     app = gated(build_app(gateway), gateway)
     follower = asyncio.create_task(model.live.follow(platform))
     transport = httpx.ASGITransport(app=app)
