@@ -72,7 +72,8 @@ class LoadedSite(Site):
         if path == "/series":
             last = {"num_samples": STEPS, "first_step": 0, "last_step": STEPS, "last_value": 0.5}
             series = [{"name": name, **last} for name in names]
-            return {"job_id": given["job_id"], "series": series, "next": None, "num_series": 50}
+            counts = {"num_series": NUM_SERIES, "num_samples_left_out": 0}
+            return {"job_id": given["job_id"], "series": series, "next": None, **counts}
         chosen = given["name"] if path == "/chart" else names
         num_points = POINTS if path == "/chart" else given["max_points"]
         steps = list(range(given["from_step"] or 0, STEPS, STEPS // num_points))

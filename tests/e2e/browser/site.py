@@ -70,7 +70,8 @@ class Site:
             names = ("loss", *self.other_series)
             last = {"num_samples": self.num_steps, "last_step": self.num_steps - 1}
             series = [{"name": name, **last, "first_step": 0, "last_value": 0.5} for name in names]
-            return {"job_id": given["job_id"], "series": series, "next": None, "num_series": 9}
+            counts = {"num_series": len(names), "num_samples_left_out": 7}
+            return {"job_id": given["job_id"], "series": series, "next": None, **counts}
         if path == "/chart":
             return self._chart(given)
         if path == "/logs":

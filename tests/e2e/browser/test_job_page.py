@@ -80,6 +80,7 @@ async def test_the_judged_metric_and_losses_come_first_of_many_series(
     await page.locator("#curves summary").click()
     await page.get_by_role("searchbox", name="Filter series by name").fill("layer_59")
     await page.get_by_role("checkbox", name="a/layer_59").check()
+    await expect(page.get_by_text("7 samples were left out")).to_be_visible()
     await expect(captions).to_have_count(7)
     assert (await captions.all_text_contents())[-1] == "a/layer_59"
     assert complaints == []

@@ -131,8 +131,13 @@ export function makeCurves(panel, jobs) {
 
   async function readAll() {
     if (performance.now() - namesAt > NAMES_EVERY_MS || known.size === 0) {
-      for (const run of runs)
-        for (const one of await readNames(run.id)) known.set(one.name, runs.length > 1 ? "" : number(one.last_value));
+      let numLeft = 0;
+      for (const run of runs) {
+        const { found, numLeftOut } = await readNames(run.id);
+        for (const one of found) known.set(one.name, runs.length > 1 ? "" : number(one.last_value));
+        numLeft += numLeftOut;
+      }
+      find("left-out").textContent = numLeft ? `${exact(numLeft)} samples were left out, because too many series were logged.` : "";
       namesAt = performance.now();
       offer();
     }

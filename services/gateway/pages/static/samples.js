@@ -11,16 +11,18 @@ async function get(path) {
   return answer.json();
 }
 
+// All series of a job, and how many samples were of names beyond the bound, and so left out.
 export async function readNames(jobId) {
   const found = [];
-  let after = null;
+  let after = null, numLeftOut = 0;
   for (let page = 0; page < MAX_PAGES; page += 1) {
     const query = new URLSearchParams({ limit: NAMES_PER_PAGE, ...(after && { after }) });
     const got = await get(`/v1/jobs/${jobId}/series?${query}`);
     found.push(...got.series);
+    numLeftOut = got.num_samples_left_out;
     if ((after = got.next) === null) break;
   }
-  return found;
+  return { found, numLeftOut };
 }
 
 // When the attempts of a job ran, in seconds: attempt -> [start, end].
