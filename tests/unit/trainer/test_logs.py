@@ -1,5 +1,6 @@
 """Lines of output: numbered, in bounded chunks, at a bounded rate; every loss is counted."""
 
+import io
 import math
 
 from hypothesis import given
@@ -14,24 +15,25 @@ def make_log(rate: float = math.inf, burst: float = math.inf) -> RankLog:
 
 def test_lines_are_whole_for_any_chunks() -> None:
     log = make_log()
-    for piece in (b"one\ntw", b"o\nthr", b"ee\r\n  4%\r 50%\r", b"rest"):
+    for piece in (b"one\ntw", b"o\nthr", b"ee\r", b"\nfour\r\n", b"rest"):
         log.feed(piece, 0.0)
-    (chunk,) = log.take()
-    assert chunk.lines == ["one", "two", "three", "  4%", " 50%"]
-    (last,) = log.take(is_last=True)
-    assert (last.first_line, last.lines) == (5, ["rest"])
+    (chunk,) = log.take(0.0)
+    assert chunk.lines == ["one", "two", "three", "four"]
+    assert log.tail == b"one\ntwo\nthree\nfour\nrest"
+    (last,) = log.take(0.0, is_last=True)
+    assert (last.first_line, last.lines) == (4, ["rest"])
 
 
 def test_output_that_is_not_text_still_arrives() -> None:
     log = make_log()
     log.feed(b"\xff\x00ok\n", 0.0)
-    assert log.take()[0].lines == ["\ufffd\x00ok"]
+    assert log.take(0.0)[0].lines == ["\ufffd\x00ok"]
 
 
 def test_an_endless_line_is_cut() -> None:
     log = make_log()
     log.feed(b"x" * (2 * MAX_LINE_CHARACTERS + 5), 0.0)
-    lengths = [len(line) for chunk in log.take(is_last=True) for line in chunk.lines]
+    lengths = [len(line) for chunk in log.take(0.0, is_last=True) for line in chunk.lines]
     assert lengths == [MAX_LINE_CHARACTERS, MAX_LINE_CHARACTERS, 5]
 
 
@@ -39,7 +41,7 @@ def test_output_over_the_rate_is_counted_and_the_numbering_shows_the_gap() -> No
     log = make_log(rate=10.0, burst=10.0)
     log.feed(b"12345678\ndropped\n", 0.0)
     log.feed(b"abcdefgh\n", 1.0)
-    first, second = log.take()
+    first, second = log.take(0.0)
     assert (first.first_line, first.lines, first.num_dropped_bytes) == (0, ["12345678"], 0)
     assert (second.first_line, second.lines, second.num_dropped_bytes) == (2, ["abcdefgh"], 8)
     assert log.num_dropped_bytes == 8
@@ -48,9 +50,9 @@ def test_output_over_the_rate_is_counted_and_the_numbering_shows_the_gap() -> No
 def test_the_dropped_count_arrives_without_another_line() -> None:
     log = make_log(rate=1.0, burst=1.0)
     log.feed(b"too long\n", 0.0)
-    (chunk,) = log.take()
+    (chunk,) = log.take(0.0)
     assert (chunk.lines, chunk.num_dropped_bytes) == ([], 9)
-    assert log.take() == []
+    assert log.take(0.0) == []
 
 
 @given(st.binary(max_size=200_000), st.integers(1, 70_000))
@@ -59,12 +61,83 @@ def test_nothing_is_lost_and_every_chunk_is_bounded(data: bytes, piece: int) -> 
     chunks = []
     for start in range(0, len(data), piece):
         log.feed(data[start : start + piece], 0.0)
-        chunks += log.take()
-    chunks += log.take(is_last=True)
+        chunks += log.take(0.0)
+    chunks += log.take(0.0, is_last=True)
     assert [chunk.first_line for chunk in chunks] == [
         sum(len(before.lines) for before in chunks[:index]) for index in range(len(chunks))
     ]
     assert all(chunk.size_bytes <= MAX_CHUNK_BYTES for chunk in chunks)
     text = "".join(line for chunk in chunks for line in chunk.lines)
-    printable = data.replace(b"\n", b"").replace(b"\r", b"")
-    assert text.count("\x00") == printable.count(b"\x00")
+    if b"\r" not in data and b"\x1b" not in data:
+        assert text.count("\x00") == data.count(b"\x00")
+
+
+class Printed(io.StringIO):
+    """What a program prints goes into the log, a tenth of a second passes with each write."""
+
+    def __init__(self, log: RankLog) -> None:
+        super().__init__()
+        self.log = log
+        self.now = 0.0
+        self.lines: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.now += 0.1
+        self.log.feed(text.encode(), self.now)
+        self.take()
+        return len(text)
+
+    def take(self, is_last: bool = False) -> None:
+        for chunk in self.log.take(self.now, is_last):
+            self.lines += chunk.lines
+
+    def paint(self, text: str, position: int = 0) -> None:
+        """As tqdm shows a state of a bar; `position` lines below the first one."""
+        self.write("\n" * position)
+        self.write("\r" + text)
+        self.write("\x1b[A" * position)
+
+
+def test_a_progress_bar_is_a_line_every_few_seconds_and_its_last_state() -> None:
+    printed = Printed(make_log())
+    printed.write("begins\n")
+    for epoch in (1, 2):
+        for percent in range(101):
+            printed.paint(f"epoch {epoch}: {percent}%|###|")
+        printed.write("\n")
+        printed.write("loss 0.1\n")
+    printed.take(is_last=True)
+    bars = [line for line in printed.lines if line.startswith("epoch")]
+    assert [line for line in bars if "100%" in line] == ["epoch 1: 100%|###|", "epoch 2: 100%|###|"]
+    assert 4 <= len(bars) <= printed.now / 5 + 2
+    others = [line for line in printed.lines if line not in bars]
+    assert others == ["begins", "loss 0.1", "loss 0.1"]
+    assert printed.lines[-2:] == ["epoch 2: 100%|###|", "loss 0.1"]
+
+
+def test_bars_below_each_other_do_not_fill_the_log() -> None:
+    printed = Printed(make_log())
+    for outer in range(20):
+        printed.paint(f"outer: {outer}/20")
+        for inner in range(20):
+            printed.paint(f"inner: {inner}/20", position=1)
+        printed.paint(" " * 12, position=1)
+    printed.paint("outer: 20/20")
+    printed.write("\n")
+    printed.take(is_last=True)
+    assert printed.lines[-1] == "outer: 20/20"
+    assert 3 <= len(printed.lines) <= printed.now / 5 + 2
+
+
+def test_a_bar_that_stands_still_is_shown() -> None:
+    log = make_log()
+    log.feed(b"\r 10%\r 20%", 0.0)
+    log.feed(b"\r 30%\r", 1.0)
+    assert log.take(4.0) == []
+    (chunk,) = log.take(9.0)
+    assert chunk.lines == [" 20%"]
+    log.feed(b"\nnext\n", 10.0)
+    assert [line for chunk in log.take(10.0, is_last=True) for line in chunk.lines] == [
+        " 30%",
+        "next",
+    ]

@@ -1,20 +1,20 @@
 """Forwarding of the ranks' output to the platform: whole lines, numbered, at a bounded rate.
 
 Pure: from bytes and the time to chunks of lines. What exceeds the rate is left out by whole
-lines and counted, so a rank with much output cannot overload the platform; the pod's `log` file
-keeps everything.
+lines and counted, so a rank with much output cannot overload the platform. A progress bar is a line
+every few seconds. The pod's `log` file keeps everything.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from drivetrain.pod.progress_bars import Lines
 
 RATE_BYTES_PER_SECOND = 200 * 1024
 BURST_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 32 * 1024  # a control character is six bytes of JSON, so this fits any event
 MAX_LINE_CHARACTERS = 8192
 TAIL_BYTES = 8192
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class RateLimit:
@@ -49,34 +49,42 @@ class RankLog:
 
     def __init__(self, rank: int, limit: RateLimit) -> None:
         self.rank = rank
-        self.tail = b""
         self.num_dropped_bytes = 0
         self._limit = limit
-        self._rest = b""
+        self._lines = Lines()
+        self._tail = b""
         self._num_lines = 0
         self._dropped_since = 0
         self._chunks: list[Chunk] = []
 
-    def feed(self, data: bytes, now: float) -> None:
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
-        *lines, self._rest = _LINE_END.split(self._rest + data)
-        for line in lines:
-            self._add(line, now)
-        if len(self._rest) >= MAX_LINE_CHARACTERS:
-            self._add(self._rest, now)
-            self._rest = b""
+    @property
+    def tail(self) -> bytes:
+        """The end of the rank's own output."""
+        return (self._tail + self._lines.pending())[-TAIL_BYTES:]
 
-    def take(self, is_last: bool = False) -> list[Chunk]:
+    def feed(self, data: bytes, now: float) -> None:
+        self._add_all(self._lines.feed(data, now), now)
+        if len(self._lines.rest) >= MAX_LINE_CHARACTERS:
+            self._add_all([self._lines.cut()], now)
+
+    def say(self, line: bytes, now: float) -> None:
+        """A line of the platform's own."""
+        self._add(line, now)
+
+    def take(self, now: float, is_last: bool = False) -> list[Chunk]:
         """The chunks gathered since the last call."""
-        if is_last and self._rest:
-            self._add(self._rest, self._limit.at)
-            self._rest = b""
+        self._add_all(self._lines.last() if is_last else self._lines.due(now), now)
         if self._dropped_since:
             # The count must arrive although no more lines pass.
             self._chunk(0).num_dropped_bytes += self._dropped_since
             self._dropped_since = 0
         chunks, self._chunks = self._chunks, []
         return chunks
+
+    def _add_all(self, lines: Iterable[bytes], now: float) -> None:
+        for line in lines:
+            self._add(line, now)
+            self._tail = (self._tail + line + b"\n")[-TAIL_BYTES:]
 
     def _add(self, line: bytes, now: float) -> None:
         for piece in _pieces(line):

@@ -175,15 +175,14 @@ class Supervision:
 
     def say(self, text: str) -> None:
         """Add a line to the output of the pod's first rank. From any thread."""
-        line = f"drivetrain: {text}\n".encode("utf-8", "replace")
+        line = f"drivetrain: {text}".encode("utf-8", "replace")
         _logger.info("said to the owner: %s", text)
         self._loop.call_soon_threadsafe(self._add_own_line, line)
 
     def _add_own_line(self, line: bytes) -> None:
-        rank = min(self._logs)
-        tail = self._logs[rank].tail  # the last words of a failed rank are its own
-        self._add_output(rank, line)
-        self._logs[rank].tail = tail
+        self._keep(line + b"\n")
+        # Not among the last words of a failed rank, which are its own.
+        self._logs[min(self._logs)].say(line, time.monotonic())
 
     def _save_by(self) -> float:
         """Until when the files may be saved, by the monotonic clock: a notice has a deadline."""
@@ -267,18 +266,18 @@ class Supervision:
         if not data:
             asyncio.get_running_loop().remove_reader(rank.output)
             return False
-        self._add_output(rank.rank, data)
+        self._keep(data)
+        self._logs[rank.rank].feed(data, time.monotonic())
         return True
 
-    def _add_output(self, rank: int, data: bytes) -> None:
+    def _keep(self, data: bytes) -> None:
         with suppress(OSError):  # a full disk must not end the pod
             if self._log_file is not None and self._log_file.tell() < MAX_LOG_FILE_BYTES:
                 self._log_file.write(data)
-        self._logs[rank].feed(data, time.monotonic())
 
     def _forward_logs(self, is_last: bool = False) -> None:
         for log in self._logs.values():
-            for chunk in log.take(is_last):
+            for chunk in log.take(time.monotonic(), is_last):
                 if not self._telemetry.put(self._events.logs(chunk)):
                     log.num_dropped_bytes += chunk.size_bytes
 
