@@ -161,7 +161,7 @@ class Pod:
             os.kill(identity.pid, signal.SIGTERM)
         wait_for(lambda: not self.processes(), "the shim to end")
         if hasattr(self, "process"):
-            assert self.process.wait() == 0
+            assert self.process.wait() == 0, (self.process.returncode, self.launch_log)
 
     def wait_for_exit(self, seconds: float = 60.0) -> PodExit:
         path = self.directory / "exit.json"

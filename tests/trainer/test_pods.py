@@ -53,6 +53,22 @@ def test_any_program_is_a_job(make_pod: MakePod) -> None:
     pod.end_shim()
 
 
+MEET = """import os, socket, time
+if os.environ["RANK"] == "0" and os.environ["MEETS"] == "yes":
+    server = socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"])))
+time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("meets", ["yes", "no"])
+def test_ranks_that_do_not_work_together_are_told_once(make_pod: MakePod, meets: str) -> None:
+    command = [sys.executable, "-c", MEET]
+    pod = make_pod(command=command, num_ranks=2, environment={"MEETS": meets})
+    pod.start_cold()
+    pod.wait_for_exit()
+    assert pod.log.count("this program runs 2 times") == (1 if meets == "no" else 0)
+
+
 def test_a_pod_runs_once(make_pod: MakePod) -> None:
     pod = make_pod(command=shell("echo started"))
     pod.start_cold()
@@ -292,3 +308,17 @@ def test_a_pod_whose_telemetry_cannot_be_sent_still_ends(make_pod: MakePod) -> N
     assert pod.wait_for_exit(seconds=30).outcome == "succeeded"
     pod.end_shim()
     assert "not all telemetry was sent" in pod.launch_log
+
+
+def test_while_kafka_is_unavailable_one_shim_stays_however_many_pods_end(
+    make_pod: MakePod,
+) -> None:
+    first, second = (make_pod(command=shell("echo said"), attempt=attempt) for attempt in (1, 2))
+    for pod in (first, second):
+        pod.start_cold()
+        assert pod.wait_for_exit().outcome == "succeeded"
+    assert second.process.wait() == 0
+    assert first.process.poll() is None
+    kept = sorted((first.directory.parents[2] / "unsent").glob("*-pod_*"))
+    assert [path.name.split("-")[1] for path in kept] == [first.pod_id, second.pod_id]
+    first.end_shim()

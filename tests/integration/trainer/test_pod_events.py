@@ -148,3 +148,27 @@ async def test_a_store_that_is_moved_during_a_run_is_reported_and_not_created_ag
     assert all(one.detail and one.step % 10 == 0 for one in failed)
     written = [report.step for report in reports if isinstance(report, CheckpointWritten)]
     assert written[0] < failed[0].step < written[-1] == 60
+
+
+async def test_the_telemetry_of_pods_that_ended_without_kafka_is_sent_by_a_later_one(
+    kafka: KafkaAccess, topic_prefix: str, make_pod: Callable[..., Pod]
+) -> None:
+    await create_topics(kafka, topic_prefix)
+    access = access_to(kafka, topic_prefix)
+    away = access.model_copy(update={"bootstrap_servers": "127.0.0.1:1"})
+    for attempt, at_that_time in ((1, away), (2, away), (3, access)):
+        command = ["sh", "-c", f"echo attempt {attempt}"]
+        pod = make_pod(command=command, attempt=attempt, kafka=at_that_time)
+        pod.start_cold()
+        assert (await asyncio.to_thread(pod.wait_for_exit)).outcome == "succeeded"
+        if at_that_time is away:
+            await asyncio.to_thread(pod.end_shim)
+        else:
+            await asyncio.to_thread(pod.process.wait)
+    assert not list((pod.directory.parents[2] / "unsent").glob("*-pod_*"))
+    lines = {
+        line
+        for event in await read_to_its_end(kafka, topic_prefix, LOGS)
+        for line in event.payload.lines
+    }
+    assert lines == {"attempt 1", "attempt 2", "attempt 3"}

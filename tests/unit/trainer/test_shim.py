@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from drivetrain.pod import shim
-from drivetrain.pod.supervision import linger_seconds
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.pods import PodExit
 
@@ -58,8 +57,3 @@ async def test_it_is_not_tried_for_ever(
         await shim.write_end_once_there_is_room(tmp_path, END)
     assert len(syncs) == (7 if number == errno.ENOSPC else 9)
     assert os.listdir(tmp_path) == []
-
-
-def test_shims_of_short_pods_do_not_pile_up_while_kafka_is_unavailable():
-    """Beside each pod that runs there is at most one shim of its kind, or a minute's worth."""
-    assert [linger_seconds(age) for age in (1, 300, 90_000)] == [60, 300, 600]

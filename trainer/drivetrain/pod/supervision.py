@@ -30,12 +30,14 @@ from drivetrain.messages import (
     encode_line,
 )
 from drivetrain.pod import failures, memory, outcome, processes
+from drivetrain.pod.alone import Alone, listens
 from drivetrain.pod.events import Events
 from drivetrain.pod.files import open_to_append, read_bounded
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
+from drivetrain.pod.unsent import Unsent
 from drivetrain.pod.working_directory import PodFiles
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
@@ -46,8 +48,6 @@ GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
 # The launcher allows a shim more than this past the deadline of a notice.
 SAVE_AFTER_DEADLINE_SECONDS = 3.0
-MIN_LINGER_SECONDS = 60.0
-MAX_LINGER_SECONDS = 600.0
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
 NOTICE = "stop.json"
 MAX_NOTICE_BYTES = 64 * 1024
@@ -77,6 +77,7 @@ class Supervision:
         self._num_refused: dict[object, int] = {}
         self._kill_at: float | None = None
         self._is_gone = asyncio.Event()
+        self._alone = Alone(spec, time.monotonic(), listens)
         self._num_heartbeats = 0
         self._num_killed = memory.num_killed()
         self._peak_bytes: dict[int, int] = {}  # by rank
@@ -85,8 +86,7 @@ class Supervision:
         self.notice: StopNotice | None = None
         self._stop_signal = StopSignal()
         self._is_notified = asyncio.Event()
-        self._sender: asyncio.Task[None] | None = None
-        self._started_at = time.monotonic()
+        self._unsent = Unsent(directory, spec.kafka)
         self._loop = asyncio.get_running_loop()
         self.reported = _standing(spec)
         self.reported_step = 0
@@ -102,7 +102,7 @@ class Supervision:
             self._on_notice()
         for rank in self._ranks.values():
             loop.add_reader(rank.output, self._read, rank)
-        sender = asyncio.create_task(self._telemetry.run())
+        self._telemetry.start()
         server = await asyncio.start_unix_server(
             self._serve, sock=self._listener, limit=control.MAX_LINE_BYTES
         )
@@ -115,6 +115,7 @@ class Supervision:
             while self._read(rank):
                 continue
             loop.remove_reader(rank.output)
+        self._say_if_alone()
         await files.save_last(self._save_by, lambda: self._beat("ending"))
         try:
             self._forward_logs(is_last=True)
@@ -123,7 +124,6 @@ class Supervision:
             _logger.exception("the last output and heartbeat are lost")
         if self._log_file is not None:
             self._log_file.close()
-        self._sender = sender
         await self._telemetry.flush(FLUSH_SECONDS)
 
     async def _until_gone(self, ticker: asyncio.Task[None]) -> None:
@@ -140,21 +140,20 @@ class Supervision:
         await asyncio.gather(ticker, return_exceptions=True)
 
     async def send_the_rest(self) -> None:
-        """After `exit.json`: send what Kafka has not acknowledged yet.
+        """After `exit.json`: see to what Kafka has not acknowledged yet.
 
         Nothing waits for this shim any more; a stop notice ends the wait.
         """
-        assert self._sender is not None
-        seconds = linger_seconds(time.monotonic() - self._started_at)
-        rest = asyncio.create_task(self._telemetry.flush(seconds))
+        if records := await self._telemetry.close():
+            is_kept = self._unsent.keep(records)
+            how = "is kept until Kafka is available" if is_kept else "is lost"
+            _logger.warning("not all telemetry was sent: the rest %s", how)
+        rest = asyncio.create_task(self._unsent.send())
         notified = asyncio.create_task(self._is_notified.wait())
         await asyncio.wait({rest, notified}, return_when=asyncio.FIRST_COMPLETED)
-        if not (rest.done() and rest.result()):
-            _logger.warning("not all telemetry was sent")
-        for task in (rest, notified, self._sender):
+        for task in (rest, notified):
             task.cancel()
-        await asyncio.gather(rest, notified, self._sender, return_exceptions=True)
-        await self._telemetry.close()
+        await asyncio.gather(rest, notified, return_exceptions=True)
 
     def tail(self, rank: int | None) -> str:
         """The last output of a rank; of the pod's first rank where none is named."""
@@ -183,6 +182,12 @@ class Supervision:
         self._keep(line + b"\n")
         # Not among the last words of a failed rank, which are its own.
         self._logs[min(self._logs)].say(line, time.monotonic())
+
+    def _say_if_alone(self) -> None:
+        have_succeeded = len(self.ends) == len(self._ranks) and not outcome.first_failed(self.ends)
+        if warning := self._alone.look(time.monotonic(), have_succeeded):
+            _logger.warning("the ranks do not work together")
+            self._add_own_line(f"drivetrain: {warning}".encode())
 
     def _save_by(self) -> float:
         """Until when the files may be saved, by the monotonic clock: a notice has a deadline."""
@@ -246,6 +251,7 @@ class Supervision:
                 self._on_notice()  # its signal came too early, or never
             if self._kill_at is not None and now >= self._kill_at:
                 processes.kill_descendants()
+            self._say_if_alone()
             self._forward_logs()
             if now >= next_beat:
                 next_beat = now + 1.0
@@ -305,6 +311,7 @@ class Supervision:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self._alone.is_together()
         try:
             while line := await reader.readline():
                 try:
@@ -380,15 +387,6 @@ class Supervision:
             raise ValueError(f"a step is not a whole number from 0 to {MAX_ORDINAL}")
         self.reported.take(series)
         self.reported_step = max(self.reported_step, *steps)
-
-
-def linger_seconds(age: float) -> float:
-    """How long a shim of this age goes on sending: as long as it lived, within bounds.
-
-    Its slots may be granted again, and each shim has some 30 MB: while Kafka is unavailable, those
-    of short jobs must not become more and more.
-    """
-    return min(max(MIN_LINGER_SECONDS, age), MAX_LINGER_SECONDS)
 
 
 def has_notice(directory: Path) -> bool:

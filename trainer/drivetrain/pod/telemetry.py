@@ -42,6 +42,7 @@ class Telemetry:
         self._idle = asyncio.Event()
         self._idle.set()
         self._producer: Any = None
+        self._sender: asyncio.Task[None] | None = None
 
     def put(self, record: OutRecord, on_ack: Callable[[], None] | None = None) -> bool:
         """Queue a record. False where it does not fit and is dropped."""
@@ -58,6 +59,10 @@ class Telemetry:
         self._heartbeat = record
         self._wake.set()
         self._idle.clear()
+
+    def start(self) -> None:
+        """Send from now on, until `close`."""
+        self._sender = asyncio.create_task(self.run())
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -84,8 +89,13 @@ class Telemetry:
                 await self._idle.wait()
         return self._idle.is_set()
 
-    async def close(self) -> None:
+    async def close(self) -> list[OutRecord]:
+        """Stop sending. Returns what was not acknowledged."""
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
         await self._abandon()
+        return [waiting.record for waiting in self._waiting]
 
     async def _send_some(self) -> None:
         heartbeat, self._heartbeat = self._heartbeat, None
