@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, model_validator
 
 from drivetrain_schemas.base import Misfit, Strict
-from drivetrain_schemas.ids import StudyId
+from drivetrain_schemas.ids import JobId, StudyId
 from drivetrain_schemas.text import UNSTORABLE, form, free_text
 
 # What the platform accepts of a job: a rank gets its spec in one environment variable, and Linux
@@ -159,6 +159,18 @@ class Retries(Strict):
     backoff_limit_seconds: Annotated[Real, Field(ge=0, le=86_400)] = 300.0
 
 
+class StartFrom(Strict):
+    """A checkpoint of another job of the same tenant, by the name of its directory.
+
+    Training continues from its state and its files; the job saves checkpoints of its own.
+    """
+
+    job_id: JobId
+    checkpoint: Annotated[
+        str, form("f[0-9]{12}-s[0-9]{12}-[0-9a-f]{8}", "the name of a checkpoint's directory")
+    ]
+
+
 Arguments = Annotated[
     tuple[Annotated[str, free_text(4096)], ...], Field(min_length=1, max_length=256)
 ]
@@ -200,6 +212,7 @@ class JobSpec(Strict):
     metric: Metric | None = None
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
+    start_from: StartFrom | None = None
     retries: Retries = Retries()
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()

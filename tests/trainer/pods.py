@@ -59,7 +59,8 @@ class Pod:
 
     def __init__(self, root: Path, num_ranks: int = 1, attempt: int = 1, **options: Any) -> None:
         # Of this test only: markers are looked for on the whole machine.
-        job_id = job_id_for("default", f"{os.getpid()} {root}"[-120:])
+        request_id = f"{os.getpid()} {options.pop('request', '')} {root}"
+        job_id = job_id_for("default", request_id[-120:])
         kafka = options.pop("kafka", NO_KAFKA)
         run_token = options.pop("run_token", None)
         environment = {name: str(v) for name, v in options.pop("environment", {}).items()}

@@ -119,3 +119,33 @@ def test_files_that_cannot_be_saved_are_reported_and_the_pod_ends(
     pod.stop(StopNotice(reason="cancel", deadline_seconds=1))
     assert pod.wait_for_exit().outcome == "interrupted"
     assert "files are not saved" in pod.log
+
+
+def test_a_fork_continues_from_another_jobs_checkpoint(make_pod: MakePod, template: Path) -> None:
+    command = ["python", str(SCRIPTS / "keeps_files.py")]
+    source = make_pod(command=command)
+    source.start_warm(template)
+    assert source.wait_for_exit().outcome == "succeeded", source.log
+    (start,) = source.checkpoints.glob("f*-s000000000020-*")
+
+    start_from = {"job_id": source.spec.job_id, "checkpoint": start.name}
+    fork = make_pod(request="fork", command=command, start_from=start_from)
+    assert fork.spec.job_id != source.spec.job_id
+    fork.start_warm(template)
+    assert fork.wait_for_exit().outcome == "succeeded", fork.log
+    assert "resumed at step 20" in fork.log
+    assert (fork.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
+    steps = {int(path.parent.name[15:27]) for path in fork.checkpoints.glob("*/manifest.json")}
+    assert 30 in steps
+    assert 10 not in steps
+    # What it saves is its own: the source may be deleted now.
+    named = {part for file in lists(fork)[0].files for part in file.parts}
+    assert named <= {path.name for path in fork.files.glob("blobs/*")}
+
+
+def test_a_fork_of_a_checkpoint_that_is_gone_fails(make_pod: MakePod, template: Path) -> None:
+    gone = {"job_id": "job_" + "a" * 26, "checkpoint": "f000000000001-s000000000020-00000000"}
+    pod = make_pod(command=["python", str(SCRIPTS / "keeps_files.py")], start_from=gone)
+    pod.start_warm(template)
+    assert pod.wait_for_exit().outcome == "failed"
+    assert "start_from: the checkpoint f000000000001-s000000000020-00000000" in pod.log

@@ -29,9 +29,9 @@ from drivetrain.held_state import HeldState, Moment
 from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
 from drivetrain.parallel import World
 from drivetrain.reporting import Reporter
-from drivetrain.storage import Storage
+from drivetrain.storage import Storage, open_storage
 from drivetrain.tensor_files import TensorFile
-from drivetrain_schemas.checkpoint_names import MANIFEST, directory_name
+from drivetrain_schemas.checkpoint_names import MANIFEST, directory_name, job_directory
 from drivetrain_schemas.checkpoints import Manifest, SaveFailure, Shard
 
 _SHARD_WAIT_SECONDS = 120.0
@@ -157,12 +157,15 @@ class Checkpointer:
         choice = None
         if self._world.rank == 0:
             choice = restoring.choose(self._storage)
-            if self._files is not None and choice.manifest is not None:
+            start = self._environment.job.start_from if self._environment.job else None
+            if start is not None and choice.manifest is None:
+                choice = restoring.choose_start(self._source(start.job_id), start.checkpoint)
+            elif self._files is not None and choice.manifest is not None:
                 self._files.agree_with(self._storage, choice.directory, choice.manifest)
         choice = self._world.share(choice)
         moment = None
         if choice.manifest is not None:
-            moment = self._load(choice.directory, choice.manifest)
+            moment = self._load(choice, choice.manifest)
         if self._world.rank == 0:
             self._report_resumed(choice, moment, time.monotonic() - started)
         return moment
@@ -352,12 +355,25 @@ class Checkpointer:
 
     # Restoring
 
-    def _load(self, directory: str, manifest: Manifest) -> Moment:
+    def _source(self, job_id: str) -> Storage:
+        """The checkpoints of the job that this one was forked from; of the same tenant always."""
+        environment = self._environment
+        return open_storage(
+            environment.store_url,
+            environment.store_endpoint_url,
+            directory=job_directory(environment.tenant_id, job_id),
+            store_id=environment.store_id,
+        )
+
+    def _load(self, choice: restoring.Choice, manifest: Manifest) -> Moment:
         rank = self._world.rank
-        own = first = restoring.read_rank(self._storage, directory, manifest, 0)
+        storage, directory = self._storage, choice.directory
+        if choice.is_start:
+            storage = self._source(manifest.job_id)
+        own = first = restoring.read_rank(storage, directory, manifest, 0)
         has_own = rank < manifest.world_size
         if rank > 0 and has_own:
-            own = restoring.read_rank(self._storage, directory, manifest, rank)
+            own = restoring.read_rank(storage, directory, manifest, rank)
         moment = self._held.load(first, own, has_own)
         if rank == 0:
             last_and_best = self._reporter.last_and_best
@@ -377,7 +393,7 @@ class Checkpointer:
         self._reporter.send(
             Resumed(
                 step=0 if moment is None else moment.step,
-                manifest_key=None if moment is None else key,
+                manifest_key=None if moment is None or choice.is_start else key,
                 load_seconds=seconds,
                 rejected=list(choice.rejected)[:100],
             )

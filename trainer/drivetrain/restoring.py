@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from drivetrain import manifests, tensor_files
-from drivetrain.errors import StorageError
+from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.hashing import Hashed
 from drivetrain.held_state import Stored
 from drivetrain.storage import Storage
@@ -28,6 +28,7 @@ class Choice:
     directory: str
     manifest: Manifest | None
     rejected: tuple[str, ...]
+    is_start: bool = False  # of the job that this one was forked from
 
 
 def choose(storage: Storage) -> Choice:
@@ -62,6 +63,18 @@ def _look_for_newest(storage: Storage) -> Choice:
         _logger.warning("checkpoint %s is not used: %s", name, flaw)
         rejected.append(f"{name}: {flaw}")
     return Choice("", None, tuple(rejected))
+
+
+def choose_start(storage: Storage, name: str) -> Choice:
+    """The checkpoint that a job starts from, in the storage of the job that wrote it.
+
+    Raises CheckpointMismatch if it cannot be used: to train from the beginning is not meant.
+    """
+    manifest = manifests.read_manifest(storage.get(f"{name}/{MANIFEST}"))
+    flaw = manifests.first_flaw(manifest, lambda key: storage.get_pieces(f"{name}/{key}"))
+    if flaw is not None:
+        raise CheckpointMismatch(f"start_from: the checkpoint {name} cannot be used: {flaw}")
+    return Choice(name, manifest, (), is_start=True)
 
 
 def read_rank(storage: Storage, directory: str, manifest: Manifest, rank: int) -> Stored:

@@ -15,6 +15,7 @@ from drivetrain.cli import (
     costs,
     exports,
     files,
+    forks,
     jobs,
     nodes,
     pages,
@@ -40,6 +41,7 @@ app = session.make_group(
 )
 app.info.epilog = EPILOG
 files.register(jobs.app)
+forks.register(jobs.app)
 exports.register(checkpoints.app)
 app.add_typer(jobs.app, name="job")
 app.add_typer(studies.app, name="study")

@@ -73,6 +73,11 @@ def load_study(file: str, settings: Sequence[str], gateway: Gateway) -> dict[str
     return spec
 
 
+def check_job(spec: dict[str, Any], settings: Sequence[str]) -> None:
+    """Apply `--set` to a spec that is no file, and check it."""
+    _check(spec, JobSpec, read_document("{}", "the job"), _assign(spec, settings))
+
+
 def _read(file: str) -> Document:
     if file == "-":
         return read_document(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")

@@ -32,10 +32,14 @@ from drivetrain_schemas.job_files import (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Files that are put back: the name of the checkpoint or list, and the list itself."""
+    """Files that are put back: the name of the checkpoint or list, and the list itself.
+
+    Not `is_own`: they are another job's, and its blobs are no part of what this one saves.
+    """
 
     name: str
     files: FileList
+    is_own: bool = True
 
 
 class FileDamaged(Exception):
@@ -66,13 +70,17 @@ def lay_out(
     restored: dict[str, tuple[Signature, JobFile]] = {}
     notes: list[str] = []
     sought = find()
+    name = None
     if sought is not None:
         source, storage = sought
         restored = put_back(work, source.files, storage, notes)
+        name = source.name
+        if not source.is_own:
+            restored, name = {}, None
     write_record(
         record,
         Record(
-            source=None if sought is None else sought[0].name,
+            source=name,
             code={path: seen.signature for path, seen in found.files.items()},
             code_links=found.links,
             restored=restored,

@@ -31,7 +31,7 @@ def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> st
     target.mkdir(exist_ok=True)
     if must_stop():
         return ""
-    if spec.job.code is None and spec.attempt == 1:
+    if spec.job.code is None and not working_directory.may_find_files(spec):
         return _prepare(spec, target)  # nothing is to be fetched
     reader, writer = os.pipe()
     pid = os.fork()

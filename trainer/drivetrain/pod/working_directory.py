@@ -11,15 +11,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from drivetrain import manifests
 from drivetrain.errors import StorageError
 from drivetrain.files import choosing, layout, places
 from drivetrain.files.complaints import new_complaints
 from drivetrain.files.record import read_record
 from drivetrain.files.saving import FileSaver, Saved
 from drivetrain.storage import Storage, open_storage
-from drivetrain_schemas.checkpoint_names import job_directory
+from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory
 from drivetrain_schemas.job_files import FileList, files_directory, list_key
 from drivetrain_schemas.pods import PodSpec
 
@@ -44,7 +46,7 @@ def prepare(spec: PodSpec, directory: Path) -> None:
 
 def _files_to_put_back(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
     """Nothing was saved before the first attempt, so a store is not asked then."""
-    if spec.attempt == 1:
+    if not may_find_files(spec):
         return None
     deadline = time.monotonic() + _STORE_WAIT_SECONDS
     pause = 0.2
@@ -52,13 +54,34 @@ def _files_to_put_back(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
         try:
             files = _open(spec, files_directory(spec.tenant_id, spec.job_id))
             checkpoints = _open(spec, job_directory(spec.tenant_id, spec.job_id))
-            source = choosing.choose(checkpoints, files)
-            return None if source is None else (source, files)
+            source = choosing.choose(checkpoints, files) if spec.attempt > 1 else None
+            return _files_of_start(spec) if source is None else (source, files)
         except StorageError:
             if time.monotonic() + pause > deadline:
                 raise
         time.sleep(pause)
         pause = min(2 * pause, 5.0)
+
+
+def may_find_files(spec: PodSpec) -> bool:
+    """Whether an attempt may start with more than its code."""
+    return spec.attempt > 1 or spec.job.start_from is not None
+
+
+def _files_of_start(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
+    """Those of the checkpoint of another job that this one starts from."""
+    start = spec.job.start_from
+    if start is None:
+        return None
+    checkpoints = _open(spec, job_directory(spec.tenant_id, start.job_id))
+    manifest = manifests.read_manifest(checkpoints.get(f"{start.checkpoint}/{MANIFEST}"))
+    if manifest is None:
+        return None  # said by run.resume
+    source = choosing.of_checkpoint(checkpoints, start.checkpoint, manifest)
+    if source is None:
+        return None
+    files = _open(spec, files_directory(spec.tenant_id, start.job_id))
+    return replace(source, is_own=False), files
 
 
 def _open(spec: PodSpec, directory: str) -> Storage:
