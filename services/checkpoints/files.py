@@ -48,6 +48,9 @@ async def look_after(
     prefix = f"{files_directory(tenant_id, intent.job_id)}/"
     # Before the lists are read: a blob that appears later is not looked at.
     keys = [item.key.removeprefix(prefix) for item in await object_store.list(prefix)]
+    if not keys:
+        await _repeat(database, intent, None)
+        return
     try:
         lists = await _read_lists(object_store, prefix, newest_lists_first(keys))
         of_checkpoints = await _read_of_checkpoints(object_store, tenant_id, intent.job_id)

@@ -75,6 +75,25 @@ def test_files_are_those_of_the_checkpoint_that_training_resumes_from(
     assert [file.path for file in lists(again)[0].files] == ["log.csv", "model.pt", "report.txt"]
 
 
+def test_files_agree_with_the_older_checkpoint_where_the_newest_is_damaged(
+    make_pod: MakePod, template: Path
+) -> None:
+    command = ["python", str(SCRIPTS / "keeps_files.py")]
+    first = make_pod(command=command, environment={"KILL_AT": 27})
+    first.start_warm(template)
+    assert first.wait_for_exit().outcome == "failed", first.log
+    (newest,) = first.checkpoints.glob("f*-s000000000020-*")
+    shard = newest / "rank-0.safetensors"
+    shard.write_bytes(bytes(shard.stat().st_size))
+    lose_the_machine(first)
+
+    again = make_pod(command=command, attempt=2)
+    again.start_warm(template)
+    assert again.wait_for_exit().outcome == "succeeded", again.log
+    assert "resumed at step 10" in again.log
+    assert (again.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
+
+
 def test_files_are_saved_while_a_program_runs(make_pod: MakePod) -> None:
     pod = make_pod(
         command=shell("echo early > state; echo up; sleep 600"),

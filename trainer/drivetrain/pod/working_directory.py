@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,6 +104,7 @@ class PodFiles:
         self._spec = spec
         self._directory = directory
         self._say = say
+        self._storage: Storage | None = None
         self._saver: FileSaver | None = None
         self._number = 0
         self._digest = ""
@@ -123,8 +125,9 @@ class PodFiles:
     def start(self) -> None:
         """Save every few minutes from now on."""
         if self._is_ours:
-            for note in read_record(places.record_path(self._directory)).notes:
-                self._say(note)
+            with suppress(OSError, ValueError):
+                for note in read_record(places.record_path(self._directory)).notes:
+                    self._say(note)
             threading.Thread(target=self._repeat, name="files", daemon=True).start()
 
     async def save_last(self, until: Callable[[], float], beat: Callable[[], None]) -> None:
@@ -187,7 +190,7 @@ class PodFiles:
             stored = saver.write(captured, self._saved_by(), is_resumable=is_resumable)
             self._number += 1
             key = list_key(self._spec.fence, self._number, time.time_ns())
-            self._storage().put(key, stored.model_dump_json().encode())
+            self._opened_storage().put(key, stored.model_dump_json().encode())
             saver.written(captured, stored)
             self._digest = captured.digest
             self._note(stored)
@@ -201,14 +204,16 @@ class PodFiles:
             self._saver = FileSaver(
                 places.work_directory(self._directory),
                 places.spool_directory(self._directory, "shim"),
-                self._storage(),
+                self._opened_storage(),
                 read_record(record),
             )
         return self._saver
 
-    def _storage(self) -> Storage:
-        spec = self._spec
-        return _open(spec, files_directory(spec.tenant_id, spec.job_id))
+    def _opened_storage(self) -> Storage:
+        if self._storage is None:
+            spec = self._spec
+            self._storage = _open(spec, files_directory(spec.tenant_id, spec.job_id))
+        return self._storage
 
     def _saved_by(self) -> Saved:
         spec = self._spec
