@@ -38,9 +38,13 @@ JOB_FIELDS: Mapping[str, str] = {
     "resources.device_type": "only on nodes of this type (`drivetrain node list`)",
     "resources.memory_bytes": "recorded, not enforced yet",
     "checkpoint.every_steps": "save each time this many steps are complete",
-    "checkpoint.every_minutes": "save each time this many minutes have passed",
+    "checkpoint.every_minutes": "save each time this many minutes have passed; of a program that "
+    "saves no checkpoints, its files",
     "checkpoint.keep_last": "the newest checkpoints that are kept",
     "checkpoint.keep_best": "the best checkpoints by `metric` that are kept as well",
+    "start_from.job_id": "with `start_from.checkpoint`: continue from a checkpoint of this job "
+    "(`drivetrain job fork` writes both)",
+    "start_from.checkpoint": "the name of its directory in the object store",
     "retries.limit": "how often a failed run is started again; failures that would repeat are not "
     "retried",
     "retries.backoff_seconds": "the wait before the first retry; each further one is twice as long",
