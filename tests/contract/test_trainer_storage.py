@@ -79,6 +79,15 @@ def test_what_was_put_in_pieces_is_got_in_pieces(storage: Storage, monkeypatch) 
     assert storage.get_pieces("a/none") is None
 
 
+def test_parts_grow_where_there_would_be_too_many(storage: Storage, monkeypatch) -> None:
+    """S3 takes 10,000 parts: the parts of a very large file are larger."""
+    monkeypatch.setattr("drivetrain.s3_storage._PART_BYTES", 5 * 1024 * 1024)
+    monkeypatch.setattr("drivetrain.s3_storage._MAX_PARTS", 2)
+    data = random.Random(1).randbytes(13_000_001)
+    storage.put_pieces("a/large", [data], len(data))
+    assert storage.get("a/large") == data
+
+
 def test_a_failure_between_two_pieces_leaves_what_was_there(storage: Storage, monkeypatch) -> None:
     monkeypatch.setattr("drivetrain.s3_storage._PART_BYTES", 5 * 1024 * 1024)
 
