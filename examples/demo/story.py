@@ -53,7 +53,8 @@ class Story:
             return 1
         await self._summary(job, time.monotonic() - began)
         if stays:
-            self._say(f"\nTry next:  {self._command_line()} study submit {STUDY} --wait")
+            self._say(f"\nTry next:  {self._command_line()} open latest")
+            self._say(f"           {self._command_line()} study submit {STUDY} --wait")
             self._say("           Ctrl-C stops everything\n")
         return 0 if job["state"] == "succeeded" else 1
 

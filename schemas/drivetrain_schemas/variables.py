@@ -31,7 +31,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("DRIVETRAIN_JOB_ID", "the job's id"),
     Variable("DRIVETRAIN_RUN_ID", "the id of this attempt"),
     Variable("DRIVETRAIN_ATTEMPT", "the number of this attempt, from 1"),
-    Variable("DRIVETRAIN_FENCE", "a number that grows with every attempt, on the whole platform"),
+    Variable("DRIVETRAIN_FENCE", "a number that is higher in each attempt of the job"),
     Variable("DRIVETRAIN_TENANT_ID", "whose job it is"),
     Variable("DRIVETRAIN_POD_ID", "the id of the pod"),
     Variable(

@@ -124,11 +124,23 @@ async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # It has pydantic's errors(), whose `loc` begins with where the value was found.
     errors = tuple(
-        one.model_copy(update={"field": _without_origin(one.field)})
-        for one in field_errors(cast(ValidationError, error))
+        one.model_copy(update={"field": _without_origin(one.field), "fix": _fix_of(one.fix)})
+        for one in field_errors(cast(ValidationError, error), contract=_contract_of(request))
     )
     detail = "; ".join(f"{one.field}: {one.message}" for one in errors[:5])
     return _answer(request, Problem(422, "invalid_request", detail, errors))
+
+
+def _contract_of(request: Request) -> type[BaseModel] | None:
+    """What the body of this request had to be."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    annotation = body.field_info.annotation if body is not None else None
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_model else None
+
+
+def _fix_of(fix: str) -> str:
+    return fix.replace("did you mean body.", "did you mean ", 1)
 
 
 def _without_origin(field: str) -> str:

@@ -44,6 +44,16 @@ async def test_bodies(quiet_server: Server, body: bytes, status: int, word: str)
     assert quiet_server.bus.commands() == []
 
 
+async def test_a_misspelt_field_is_answered_with_the_one_that_is_meant(
+    quiet_server: Server,
+) -> None:
+    misspelt = {name: value for name, value in SPEC.items() if name != "command"}
+    body = {"spec": {**misspelt, "comand": "true"}}
+    answer = await quiet_server.client.post("/v1/jobs", json=body)
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["fix"]) == ("spec.comand", "did you mean spec.command?")
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

@@ -100,7 +100,8 @@ async def test_the_command_to_try_next_finds_this_platform(
     home = tmp_path / (".drivetrain" if is_default else "other")
     _, printed = await demo(home, monkeypatch, job("succeeded"), stays=True)
     where = "" if is_default else f"DRIVETRAIN_HOME={home} "
-    assert f"Try next:  {where}.venv/bin/drivetrain study submit examples/02-study" in printed
+    assert f"Try next:  {where}.venv/bin/drivetrain open latest" in printed
+    assert f"{where}.venv/bin/drivetrain study submit examples/02-study" in printed
 
 
 async def test_a_refused_submission_is_not_a_success(
