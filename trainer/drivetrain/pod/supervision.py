@@ -79,7 +79,9 @@ class Supervision:
         self._is_gone = asyncio.Event()
         self._alone = Alone(spec, time.monotonic(), listens)
         self._num_heartbeats = 0
-        self._num_killed = memory.num_killed()
+        # Processes that the kernel killed for lack of memory: some seconds ago, and a second ago.
+        self._num_killed = (memory.num_killed(), memory.num_killed())
+        self._is_out_of_memory = False
         self._peak_bytes: dict[int, int] = {}  # by rank
         self._has_saved = False
         self.ends: list[RankExit] = []
@@ -165,7 +167,7 @@ class Supervision:
         used = failures.Memory(
             self._peak_bytes.get(end.rank, 0),
             memory.limit_bytes(),
-            memory.num_killed() > self._num_killed,
+            self._is_out_of_memory,
         )
         return failures.explain(end, self.tail(end.rank), used, world_size=world_size)
 
@@ -217,6 +219,8 @@ class Supervision:
         return any(end.rank == rank for end in self.ends)
 
     def _on_rank_end(self, end: RankExit) -> None:
+        if end.signal == signal.SIGKILL and not self.ends:
+            self._is_out_of_memory = memory.num_killed() > self._num_killed[0]
         self.ends.append(end)
         _logger.info("rank ended: rank=%d exit=%s signal=%s", end.rank, end.exit_code, end.signal)
         if self.notice is not None:
@@ -255,6 +259,7 @@ class Supervision:
             self._forward_logs()
             if now >= next_beat:
                 next_beat = now + 1.0
+                self._num_killed = (self._num_killed[1], memory.num_killed())
                 if self.notice is not None:
                     self._stop_signal.send()
                 self._beat(self._phase)
