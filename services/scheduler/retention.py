@@ -2,7 +2,7 @@
 
 Runs, their pods and their allocations go 30 days after the run's end: their events say all of it.
 Jobs stay for ever, for a request is known again by its job. Heartbeats and sightings end with their
-run; a row that was written beside that end goes here.
+run; a row that was written at the same time as that end is deleted here.
 """
 
 from services.runtime import logs

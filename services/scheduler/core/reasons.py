@@ -38,8 +38,8 @@ class Waiting:
         Behind whom a job waits is no news: one job of higher priority that comes or goes would be
         an event for each job of the queue. `Position` has the reason of this moment.
         """
-        said = _BEHIND if self.reason in _BEHIND else (self.reason,)
-        return (job for job in self.jobs if job.announced not in said)
+        equal = _BEHIND if self.reason in _BEHIND else (self.reason,)
+        return (job for job in self.jobs if job.announced not in equal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ def shard_key(step: int, rank: int = 0, fence: int = 1) -> str:
 
 
 async def write_checkpoint(
-    object_store: ObjectStore, step: int, *, fence: int = 1, said: dict[str, Any] | None = None
+    object_store: ObjectStore, step: int, *, fence: int = 1, changes: dict[str, Any] | None = None
 ) -> str:
-    """Two shards, then the manifest, with `said` in place of the truth. Returns its key."""
+    """Two shards, then the manifest, with `changes` to it. Returns its key."""
     shards = []
     for rank in range(2):
         content = f"weights of rank {rank} at step {step} under fence {fence}".encode() * 100
@@ -61,7 +61,7 @@ async def write_checkpoint(
         "written_at": AT,
     }
     manifest = Manifest(**values)
-    document = json.loads(manifest.model_dump_json()) | (said or {})
+    document = json.loads(manifest.model_dump_json()) | (changes or {})
     await object_store.put(key_of(step, fence), json.dumps(document).encode())
     return key_of(step, fence)
 

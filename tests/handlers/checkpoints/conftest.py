@@ -74,7 +74,7 @@ class Catalogue:
         self._worker = Worker(database, MarkedStore(object_store, "test", None), SETTINGS)
         self._seen = 0
 
-    async def tell(self, *payloads: Payload, tenant_id: str = "default") -> list[Payload]:
+    async def deliver(self, *payloads: Payload, tenant_id: str = "default") -> list[Payload]:
         """Handle the events, then do all that is due. Returns what was emitted."""
         for payload in payloads:
             event = make_event(payload, tenant_id=tenant_id)
@@ -133,5 +133,5 @@ async def catalogue(database: OpenDatabase, tmp_path: Path) -> Catalogue:
 @pytest_asyncio.fixture(loop_scope="session")
 async def running(catalogue: Catalogue) -> Catalogue:
     """A job whose first run is alive."""
-    await catalogue.tell(make_queued(), make_granted())
+    await catalogue.deliver(make_queued(), make_granted())
     return catalogue

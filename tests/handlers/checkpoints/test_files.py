@@ -74,7 +74,7 @@ async def put_checkpoint(catalogue: Catalogue, step: int, *blobs: str) -> list[P
     )
     manifest["files"] = {"num_files": len(blobs), "size_bytes": 1}
     await catalogue.object_store.put(key_of(step), json.dumps(manifest).encode())
-    return await catalogue.tell(make_written(step))
+    return await catalogue.deliver(make_written(step))
 
 
 async def hours_pass(catalogue: Catalogue, hours: float) -> list[Payload]:
@@ -160,7 +160,7 @@ async def test_old_lists_go_and_the_last_files_of_a_finished_job_stay(running: C
     await running.wait()
     assert await lists(running) == keys[-2:]
     last = await put_list(running, 9, names[3], is_resumable=False)
-    await running.tell(make_failed())
+    await running.deliver(make_failed())
     await running.wait()
     assert await lists(running) == [*keys[-2:], last]
     await hours_pass(running, 1)
@@ -180,7 +180,7 @@ async def test_nothing_is_deleted_beside_a_list_that_cannot_be_read(running: Cat
 
 async def test_files_of_a_second_attempt_replace_those_of_the_first(running: Catalogue) -> None:
     old = await put_list(running, 5)
-    await running.tell(make_failed(), make_granted(fence=2))
+    await running.deliver(make_failed(), make_granted(fence=2))
     new = await put_list(running, 1, fence=2)
     saved = await running.wait()
     assert [one.list_key for one in saved if isinstance(one, FilesSaved)][-1] == FILES + new

@@ -61,18 +61,18 @@ async def test_reports_about_unknown_jobs_leave_nothing(running: Catalogue) -> N
 async def test_a_run_resumes_once_whatever_its_pods_report(running: Catalogue) -> None:
     for step in (50, 100):
         await write_checkpoint(running.object_store, step)
-        await running.tell(make_written(step))
-    await running.tell(make_failed(), make_granted(fence=2))
-    assert types(await running.tell(make_resumed(key_of(100)))) == ["checkpoint.restored"]
+        await running.deliver(make_written(step))
+    await running.deliver(make_failed(), make_granted(fence=2))
+    assert types(await running.deliver(make_resumed(key_of(100)))) == ["checkpoint.restored"]
     for step in (50, 100):
-        assert await running.tell(make_resumed(key_of(step))) == []
+        assert await running.deliver(make_resumed(key_of(step))) == []
     stranger = make_resumed(key_of(50)).model_copy(update={"run_id": run_id_for(JOB, 9)})
-    assert await running.tell(stranger) == []
+    assert await running.deliver(stranger) == []
 
 
 async def test_a_resume_from_an_invented_checkpoint_is_no_event(running: Catalogue) -> None:
-    await running.tell(make_failed(), make_granted(fence=2))
-    emitted = await running.tell(make_resumed(key_of(70), rejected=(key_of(80), key_of(90))))
+    await running.deliver(make_failed(), make_granted(fence=2))
+    emitted = await running.deliver(make_resumed(key_of(70), rejected=(key_of(80), key_of(90))))
     for _ in range(30):
         emitted += await running.wait()
     assert emitted == []
@@ -86,7 +86,7 @@ async def test_causes_that_are_reported_in_turn_are_announced_once_each(
     causes = (SaveFailure.STORE_FULL, SaveFailure.STORE_READ_ONLY)
     emitted = []
     for step in range(10):
-        emitted += await running.tell(*(make_write_failed(step, cause) for cause in causes))
+        emitted += await running.deliver(*(make_write_failed(step, cause) for cause in causes))
     assert [payload.reason for payload in emitted] == [*causes]
 
 

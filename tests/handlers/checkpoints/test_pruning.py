@@ -41,7 +41,7 @@ async def leave_unfinished(catalogue: Catalogue, step: int, fence: int = 1) -> N
 async def test_an_unfinished_save_goes_an_hour_after_its_run_has_ended(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 10)
     await leave_unfinished(running, 20)
-    await running.tell(make_written(10), make_failed())
+    await running.deliver(make_written(10), make_failed())
     await running.wait()
     assert await directories(running) == {name_of(10), name_of(20)}
     await pass_time(running, days=1)
@@ -51,12 +51,12 @@ async def test_an_unfinished_save_goes_an_hour_after_its_run_has_ended(running: 
 
 async def test_nothing_that_a_live_run_may_still_write_to_is_removed(running: Catalogue) -> None:
     await leave_unfinished(running, 20)
-    await running.tell(make_failed(), make_granted(fence=2))
+    await running.deliver(make_failed(), make_granted(fence=2))
     await leave_unfinished(running, 30, fence=2)
     await leave_unfinished(running, 40, fence=9)  # of a run that is not known
     await pass_time(running, days=30)
     assert await directories(running) == {name_of(30, 2), name_of(40, 9)}
-    await running.tell(make_failed(fence=2))
+    await running.deliver(make_failed(fence=2))
     await pass_time(running, days=1)
     assert await directories(running) == {name_of(40, 9)}
 
@@ -65,7 +65,7 @@ async def test_a_step_is_bounded_and_another_follows(running: Catalogue, monkeyp
     monkeypatch.setattr(pruning, "OBJECTS_PER_STEP", 3)
     for step in (20, 30, 40):
         await leave_unfinished(running, step)
-    await running.tell(make_failed())
+    await running.deliver(make_failed())
     await pass_time(running, days=1)
     assert len(await running.object_store.list(PREFIX)) == 3
     await running.wait()
@@ -77,10 +77,10 @@ async def test_a_rejected_checkpoint_is_kept_for_a_week_to_be_looked_at(
 ) -> None:
     await write_checkpoint(running.object_store, 10)
     await running.object_store.put(shard_key(10), b"damaged")
-    await running.tell(make_written(10))
+    await running.deliver(make_written(10))
     await pass_time(running, days=8)
     assert await directories(running) == {name_of(10)}, "its run is live"
-    await running.tell(make_failed())
+    await running.deliver(make_failed())
     emitted = await pass_time(running, days=1)
     assert [one.kind.type for one in emitted] == ["checkpoint.deleted"]
     assert await directories(running) == set()
@@ -90,7 +90,7 @@ async def test_a_rejected_checkpoint_is_kept_for_a_week_to_be_looked_at(
 async def test_a_checkpoint_rejected_just_now_stays(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 10)
     await running.object_store.put(shard_key(10), b"damaged")
-    await running.tell(make_written(10), make_failed())
+    await running.deliver(make_written(10), make_failed())
     assert await pass_time(running, days=6) == []
     assert await directories(running) == {name_of(10)}
 
@@ -100,8 +100,8 @@ async def test_rows_of_deleted_checkpoints_and_ended_runs_go_in_bounded_steps(
 ) -> None:
     for step in (10, 20, 30, 40, 50):
         await write_checkpoint(running.object_store, step)
-        await running.tell(make_written(step))
-    await running.tell(make_failed(), make_granted(fence=2))
+        await running.deliver(make_written(step))
+    await running.deliver(make_failed(), make_granted(fence=2))
     await pruning.prune_rows(running.database)
     assert len(await running.states()) == 5, "they are younger than a week"
     monkeypatch.setattr(pruning, "ROWS_PER_STEP", 1)
@@ -117,6 +117,6 @@ async def test_rows_of_deleted_checkpoints_and_ended_runs_go_in_bounded_steps(
 
 async def test_an_emptied_directory_of_a_job_leaves_no_directory(running: Catalogue) -> None:
     await leave_unfinished(running, 20)
-    await running.tell(make_failed())
+    await running.deliver(make_failed())
     await pass_time(running, days=1)
     assert not running.object_store.has_directory(PREFIX)

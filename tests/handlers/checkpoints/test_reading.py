@@ -70,7 +70,7 @@ async def damage(catalogue: Catalogue, step: int, rank: int = 1) -> None:
 @pytest.mark.usefixtures("large")
 async def test_a_large_checkpoint_is_committed_once_its_bytes_are_read(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 50)
-    assert committed(await running.tell(make_written(50))) == [(50, "read")]
+    assert committed(await running.deliver(make_written(50))) == [(50, "read")]
     assert await running.wait() == []
     assert await running.intents() == {"list"}
 
@@ -81,7 +81,7 @@ async def test_a_checkpoint_of_several_turns_is_read_once_and_not_from_the_start
 ) -> None:
     monkeypatch.setattr(reading, "TURN_SECONDS", 0.0)
     await write_checkpoint(running.object_store, 50)
-    assert committed(await running.tell(make_written(50))) == [(50, "read")]
+    assert committed(await running.deliver(make_written(50))) == [(50, "read")]
     assert read_keys == [shard_key(50, 0), shard_key(50, 1)]
 
 
@@ -114,7 +114,7 @@ async def test_an_error_in_the_second_shard_does_not_lose_the_first(
     with monkeypatch.context() as patch:
         patch.setattr(FailingStore, "stream", fail_for_rank_1)
         await write_checkpoint(running.object_store, 50)
-        assert await running.tell(make_written(50)) == []
+        assert await running.deliver(make_written(50)) == []
     assert committed(await running.wait()) == [(50, "read")]
     assert read_keys == [shard_key(50, 0), shard_key(50, 1)]
 
@@ -170,7 +170,7 @@ async def test_one_that_cannot_be_read_in_time_is_committed_by_its_sizes_and_rea
 ) -> None:
     for step in (10, 20):
         await write_checkpoint(running.object_store, step)
-        await running.tell(make_written(step))
+        await running.deliver(make_written(step))
 
     stream = FailingStore.stream
 
@@ -184,7 +184,7 @@ async def test_one_that_cannot_be_read_in_time_is_committed_by_its_sizes_and_rea
         patch.setattr(FailingStore, "stream", fail)
         for step in (30, 40, 50):
             await write_checkpoint(running.object_store, step)
-            await running.tell(make_written(step))
+            await running.deliver(make_written(step))
             emitted += await running.wait()
     assert committed(emitted) == [(30, "size"), (40, "size"), (50, "size")]
     assert await running.good_steps() == [10, 20, 30, 40, 50], "two that were read stay"
@@ -199,7 +199,7 @@ async def test_one_that_cannot_be_read_in_time_is_committed_by_its_sizes_and_rea
 async def test_bytes_that_differ_are_found_before_the_commit(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 50)
     await damage(running, 50)
-    (rejected,) = await running.tell(make_written(50))
+    (rejected,) = await running.deliver(make_written(50))
     assert isinstance(rejected, CheckpointRejected)
     assert rejected.reason is RejectedReason.HASH_DIFFERS
 
@@ -213,13 +213,14 @@ async def test_what_is_recorded_is_read_again_only_where_a_run_rejected_it(
 ) -> None:
     monkeypatch.setattr(actions, "SMALL_BYTES", small_bytes)
     await write_checkpoint(running.object_store, 50)
-    await running.tell(make_written(50))
+    await running.deliver(make_written(50))
     read_keys.clear()
-    assert await running.tell(make_written(50)) == []
+    assert await running.deliver(make_written(50)) == []
     assert await running.wait() == []
     assert read_keys == []
     await damage(running, 50)
-    emitted = await running.tell(make_granted(fence=2), make_resumed(None, rejected=(key_of(50),)))
+    resumed = make_resumed(None, rejected=(key_of(50),))
+    emitted = await running.deliver(make_granted(fence=2), resumed)
     assert [one.kind.type for one in emitted] == ["checkpoint.rejected"]
 
 
@@ -228,7 +229,7 @@ async def test_the_one_that_was_read_longest_ago_is_read_again_within_its_own_bu
 ) -> None:
     for step in (10, 20):
         await write_checkpoint(running.object_store, step)
-        await running.tell(make_written(step))
+        await running.deliver(make_written(step))
     read_keys.clear()
     await running.want_reread()
     assert await running.work() == []
@@ -246,7 +247,7 @@ async def test_the_one_that_was_read_longest_ago_is_read_again_within_its_own_bu
 
 async def test_nothing_is_read_again_while_another_waits_to_be_read(running: Catalogue) -> None:
     await write_checkpoint(running.object_store, 10)
-    await running.tell(make_written(10))
+    await running.deliver(make_written(10))
     async with running.database.connection() as connection:
         await connection.execute("update checkpoints set read_at = read_at - interval '9 days'")
         await connection.execute(
@@ -267,7 +268,7 @@ async def test_one_that_cannot_be_read_does_not_keep_others_from_being_read_agai
 ) -> None:
     for step in (10, 20):
         await write_checkpoint(running.object_store, step)
-        await running.tell(make_written(step))
+        await running.deliver(make_written(step))
     async with running.database.connection() as connection:
         await connection.execute(
             "update checkpoints set read_at = read_at - (100 - step) * interval '1 day'"
@@ -307,7 +308,7 @@ async def test_no_more_of_a_manifest_is_read_than_one_may_have(
             yield b"x" * 2**20
 
     monkeypatch.setattr(FailingStore, "stream", endless)
-    (rejected,) = await running.tell(make_written(50))
+    (rejected,) = await running.deliver(make_written(50))
     assert isinstance(rejected, CheckpointRejected)
     assert rejected.reason is RejectedReason.MANIFEST_UNREADABLE
     assert num_pieces == 17
@@ -325,7 +326,7 @@ async def test_pipes_in_place_of_shards_block_no_thread(running: Catalogue) -> N
     with pytest.raises(NoSuchObject):
         async with asyncio.timeout(10):
             await running.object_store.get(shard_key(50, 1))
-    (rejected,) = await running.tell(make_written(50))
+    (rejected,) = await running.deliver(make_written(50))
     assert isinstance(rejected, CheckpointRejected)
     assert rejected.reason is RejectedReason.SHARD_MISSING
 
@@ -333,7 +334,7 @@ async def test_pipes_in_place_of_shards_block_no_thread(running: Catalogue) -> N
 async def test_a_deleted_checkpoint_is_not_read(running: Catalogue, read_keys: list[str]) -> None:
     for step in (10, 20, 30, 40):
         await write_checkpoint(running.object_store, step)
-        await running.tell(make_written(step))
+        await running.deliver(make_written(step))
     read_keys.clear()
     async with running.database.connection() as connection:
         await connection.execute(

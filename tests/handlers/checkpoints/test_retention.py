@@ -22,9 +22,9 @@ from tests.handlers.checkpoints.conftest import Catalogue
 async def save(catalogue: Catalogue, *steps: int, fence: int = 1) -> list[Payload]:
     emitted = []
     for step in steps:
-        said = {"metrics": {"accuracy": (step % 40) / 100}}
-        await write_checkpoint(catalogue.object_store, step, fence=fence, said=said)
-        emitted += await catalogue.tell(make_written(step, fence=fence))
+        changes = {"metrics": {"accuracy": (step % 40) / 100}}
+        await write_checkpoint(catalogue.object_store, step, fence=fence, changes=changes)
+        emitted += await catalogue.deliver(make_written(step, fence=fence))
     return emitted
 
 
@@ -50,7 +50,7 @@ async def test_a_run_that_began_again_at_step_0_deletes_nothing_of_the_run_befor
 ) -> None:
     """A script that does not resume, or a store that was unavailable when it looked."""
     await save(running, 990, 995, 999)
-    await running.tell(make_failed(), make_granted(fence=2))
+    await running.deliver(make_failed(), make_granted(fence=2))
     emitted = await save(running, 10, 20, 30, 40, fence=2)
     assert deleted_steps(emitted) == [990, 10]
     assert await running.good_steps() == [995, 999]
@@ -58,7 +58,7 @@ async def test_a_run_that_began_again_at_step_0_deletes_nothing_of_the_run_befor
 
 
 async def test_the_best_and_the_pinned_stay(catalogue: Catalogue) -> None:
-    await catalogue.tell(
+    await catalogue.deliver(
         make_queued(
             metric={"name": "accuracy", "goal": "maximize"},
             checkpoint={"keep_last": 2, "keep_best": 1},
@@ -66,7 +66,7 @@ async def test_the_best_and_the_pinned_stay(catalogue: Catalogue) -> None:
         make_granted(),
     )
     await save(catalogue, 10, 39)
-    await catalogue.tell(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
+    await catalogue.deliver(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
     emitted = await save(catalogue, 41, 42, 43)
     assert deleted_steps(emitted) == [41]
     assert await catalogue.good_steps() == [10, 39, 42, 43]
@@ -92,7 +92,7 @@ async def test_a_half_deleted_checkpoint_is_not_taken_for_a_damaged_one(
     await save(running, 10, 20, 30)
     running.object_store.fail_deletion_in = 1
     await save(running, 40)
-    emitted = await running.tell(make_written(10))
+    emitted = await running.deliver(make_written(10))
     assert [one.kind.type for one in emitted + await running.wait()] == ["checkpoint.deleted"]
 
 
@@ -102,8 +102,8 @@ async def test_a_pin_that_comes_before_the_deletion_saves_the_checkpoint(
     await save(running, 10, 20, 30)
     await write_checkpoint(running.object_store, 40)
     running.object_store.move_away()
-    await running.tell(make_written(40))
-    await running.tell(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
+    await running.deliver(make_written(40))
+    await running.deliver(CheckpointPin(job_id=JOB, checkpoint_id=id_of(10)))
     running.object_store.move_back()
     assert deleted_steps(await running.wait()) == []
     assert await running.good_steps() == [10, 20, 30, 40]
@@ -125,7 +125,7 @@ async def test_what_retention_wanted_gone_stays_when_newer_ones_turn_out_damaged
         )
     assert deleted_steps(await save(running, 40)) == []
     await running.object_store.put(shard_key(40), b"damaged")
-    await running.tell(make_written(40))
+    await running.deliver(make_written(40))
     assert deleted_steps(await running.wait()) == []
     assert await running.good_steps() == [10, 20, 30]
     assert await running.intents() == {"list"}
@@ -140,7 +140,7 @@ async def test_deleted_ones_do_not_come_back_by_a_listing(running: Catalogue) ->
 
 async def test_the_checkpoint_a_new_run_resumes_from_stays(running: Catalogue) -> None:
     await save(running, 10, 20, 30)
-    await running.tell(make_failed(), make_granted(fence=2), make_resumed(key_of(30)))
+    await running.deliver(make_failed(), make_granted(fence=2), make_resumed(key_of(30)))
     await save(running, 31, fence=2)
     assert await running.good_steps() == [20, 30]
     assert await running.good_steps(fence=2) == [31]
@@ -153,7 +153,7 @@ async def test_while_the_store_is_unavailable_nothing_is_judged_however_long_it_
     await save(running, 10, 20, 30)
     await write_checkpoint(running.object_store, 40)
     running.object_store.move_away()
-    assert await running.tell(make_written(40), make_failed()) == []
+    assert await running.deliver(make_written(40), make_failed()) == []
     for _ in range(MAX_WAITS + 2):
         assert await running.wait() == []
     assert set((await running.states()).values()) == {"good"}
@@ -170,7 +170,7 @@ async def test_a_last_checkpoint_of_which_no_report_arrived_is_found_once_the_st
 ) -> None:
     await write_checkpoint(running.object_store, 40)
     running.object_store.move_away()
-    await running.tell(make_failed())
+    await running.deliver(make_failed())
     for _ in range(MAX_WAITS + 2):
         assert await running.wait() == []
     running.object_store.move_back()
@@ -198,7 +198,7 @@ async def test_nothing_is_judged_while_a_file_is_in_the_place_of_the_jobs_direct
 ) -> None:
     await save(running, 10, 20)
     with running.object_store.in_the_way_of(PREFIX):
-        assert await running.tell(make_written(30)) == []
+        assert await running.deliver(make_written(30)) == []
         assert await running.wait() == []
     await write_checkpoint(running.object_store, 30)
     assert [one.kind.type for one in await running.wait()] == ["checkpoint.committed"]

@@ -61,28 +61,28 @@ def types(payloads: list[Payload]) -> list[str]:
 
 async def save(catalogue: Catalogue, step: int, fence: int = 1) -> list[Payload]:
     await write_checkpoint(catalogue.object_store, step, fence=fence)
-    return await catalogue.tell(make_written(step, fence=fence))
+    return await catalogue.deliver(make_written(step, fence=fence))
 
 
 async def test_a_run_that_cannot_save_is_reported_once_with_its_cause_and_when_it_recovers(
     running: Catalogue,
 ) -> None:
     await save(running, 50)
-    (failing,) = await running.tell(make_write_failed(60))
+    (failing,) = await running.deliver(make_write_failed(60))
     assert isinstance(failing, CheckpointingFailed)
     assert (failing.last_step, failing.failed_step) == (50, 60)
     assert (failing.reason, failing.detail) == (SaveFailure.STORE_FULL, "No space left on device")
-    assert await running.tell(make_write_failed(70), make_write_failed(80)) == []
+    assert await running.deliver(make_write_failed(70), make_write_failed(80)) == []
     committed, recovered = await save(running, 90)
     assert isinstance(committed, CheckpointCommitted)
     assert isinstance(recovered, CheckpointingRecovered)
     assert (recovered.step, recovered.run_id) == (90, run_id_for(JOB, 1))
-    assert types(await running.tell(make_write_failed(100))) == ["checkpointing.failed"]
+    assert types(await running.deliver(make_write_failed(100))) == ["checkpointing.failed"]
 
 
 async def test_another_cause_is_reported_too(running: Catalogue) -> None:
-    await running.tell(make_write_failed(60))
-    (failing,) = await running.tell(make_write_failed(70, SaveFailure.STORE_READ_ONLY))
+    await running.deliver(make_write_failed(60))
+    (failing,) = await running.deliver(make_write_failed(70, SaveFailure.STORE_READ_ONLY))
     assert isinstance(failing, CheckpointingFailed)
     assert failing.last_step is None
 
@@ -90,23 +90,23 @@ async def test_another_cause_is_reported_too(running: Catalogue) -> None:
 async def test_a_checkpoint_older_than_the_failed_save_does_not_clear_it(
     running: Catalogue,
 ) -> None:
-    await running.tell(make_write_failed(60))
+    await running.deliver(make_write_failed(60))
     assert types(await save(running, 50)) == ["checkpoint.committed"]
     assert types(await save(running, 70)) == ["checkpoint.committed", "checkpointing.recovered"]
 
 
 async def test_only_the_newest_live_run_is_reported(running: Catalogue) -> None:
-    await running.tell(make_failed(), make_granted(fence=2))
-    assert await running.tell(make_write_failed(60)) == []
-    assert types(await running.tell(make_write_failed(60, fence=2))) == ["checkpointing.failed"]
-    await running.tell(make_failed(fence=2))
-    assert await running.tell(make_write_failed(70, fence=2)) == []
+    await running.deliver(make_failed(), make_granted(fence=2))
+    assert await running.deliver(make_write_failed(60)) == []
+    assert types(await running.deliver(make_write_failed(60, fence=2))) == ["checkpointing.failed"]
+    await running.deliver(make_failed(fence=2))
+    assert await running.deliver(make_write_failed(70, fence=2)) == []
 
 
 async def test_a_live_run_without_checkpoints_for_long_is_reported_as_overdue(
     catalogue: Catalogue,
 ) -> None:
-    await catalogue.tell(make_queued(checkpoint={"every_minutes": 1}), make_granted())
+    await catalogue.deliver(make_queued(checkpoint={"every_minutes": 1}), make_granted())
     assert await catalogue.wait() == []
     await grow_older(catalogue)
     (failing,) = await catalogue.wait()
@@ -121,13 +121,13 @@ async def test_a_live_run_without_checkpoints_for_long_is_reported_as_overdue(
 async def test_a_save_that_hangs_is_noticed_by_the_steps_of_heartbeats(
     catalogue: Catalogue,
 ) -> None:
-    await catalogue.tell(make_queued(checkpoint={"every_steps": 50}), make_granted())
-    await catalogue.tell(make_heartbeat(1), make_heartbeat(60), make_heartbeat(80))
+    await catalogue.deliver(make_queued(checkpoint={"every_steps": 50}), make_granted())
+    await catalogue.deliver(make_heartbeat(1), make_heartbeat(60), make_heartbeat(80))
     await save(catalogue, 50)
     await grow_older(catalogue)
-    await catalogue.tell(make_heartbeat(149))
+    await catalogue.deliver(make_heartbeat(149))
     assert await catalogue.wait() == []
-    await catalogue.tell(make_heartbeat(500, fence=7), make_heartbeat(199))
+    await catalogue.deliver(make_heartbeat(500, fence=7), make_heartbeat(199))
     (failing,) = await catalogue.wait()
     assert isinstance(failing, CheckpointingFailed)
     assert (failing.reason, failing.last_step) == (SaveFailure.OVERDUE, 50)
@@ -137,8 +137,8 @@ async def test_a_save_that_hangs_is_noticed_by_the_steps_of_heartbeats(
 
 
 async def test_steps_before_the_resume_do_not_count_as_unsaved(catalogue: Catalogue) -> None:
-    await catalogue.tell(make_queued(checkpoint={"every_steps": 50}), make_granted())
-    await catalogue.tell(make_heartbeat(1000), make_heartbeat(1090))
+    await catalogue.deliver(make_queued(checkpoint={"every_steps": 50}), make_granted())
+    await catalogue.deliver(make_heartbeat(1000), make_heartbeat(1090))
     await grow_older(catalogue)
     assert await catalogue.wait() == []
 
@@ -161,7 +161,7 @@ async def test_a_store_that_this_service_cannot_read_is_reported_as_the_cause(
 ) -> None:
     await write_checkpoint(running.object_store, 40)
     running.object_store.move_away()
-    emitted = await running.tell(make_written(40))
+    emitted = await running.deliver(make_written(40))
     for _ in range(TRIES_BEFORE_REPORT + 2):
         emitted += await running.wait()
     (failing,) = emitted
@@ -177,5 +177,5 @@ async def test_a_large_checkpoint_clears_it_as_well(
     running: Catalogue, monkeypatch: pytest.MonkeyPatch, small_bytes: int
 ) -> None:
     monkeypatch.setattr(actions, "SMALL_BYTES", small_bytes)
-    await running.tell(make_write_failed(60))
+    await running.deliver(make_write_failed(60))
     assert types(await save(running, 70)) == ["checkpoint.committed", "checkpointing.recovered"]

@@ -24,7 +24,7 @@ class Api:
         self._database = database
         self._client = client
 
-    async def hear(self, *payloads) -> None:
+    async def deliver(self, *payloads) -> None:
         await handle(self._database, handlers(BOOK), *map(make_event, payloads))
 
     async def get(self, path: str, **query) -> httpx.Response:
@@ -41,7 +41,7 @@ async def api(database: OpenDatabase) -> AsyncIterator[Api]:
 
 
 async def test_what_is_held_accrues(api: Api) -> None:
-    await api.hear(granted())
+    await api.deliver(granted())
     spend = (await api.get(f"/spend/jobs/{JOB}")).json()
     assert spend["charged_micro_usd"] == 0
     # Two slots at 36 dollars an hour since the grant, which is in the past.
@@ -51,7 +51,7 @@ async def test_what_is_held_accrues(api: Api) -> None:
 
 
 async def test_what_is_released_is_charged_and_accrues_no_more(api: Api) -> None:
-    await api.hear(granted(), released(timedelta(seconds=1)))
+    await api.deliver(granted(), released(timedelta(seconds=1)))
     want = {
         "charged_micro_usd": 20_000,
         "accruing_micro_usd": 0,
@@ -65,10 +65,10 @@ async def test_what_is_released_is_charged_and_accrues_no_more(api: Api) -> None
 
 @pytest.mark.parametrize("is_released", [False, True])
 async def test_spend_names_what_no_price_covers(api: Api, is_released: bool) -> None:
-    """Nothing is known of its price; that it costs nothing is not said."""
+    """Its price is unknown, so it is not shown as free."""
     kind = {"device_type": "nvidia-h200", "allocation_id": allocation_id_for(JOB, 2)}
-    await api.hear(released(timedelta(seconds=1)))
-    await api.hear(
+    await api.deliver(released(timedelta(seconds=1)))
+    await api.deliver(
         released(timedelta(seconds=1)).model_copy(update=kind)
         if is_released
         else granted().model_copy(update=kind)
@@ -80,14 +80,14 @@ async def test_spend_names_what_no_price_covers(api: Api, is_released: bool) -> 
 
 
 async def test_the_platform_s_own_cost_is_shown_beside_the_spend(api: Api) -> None:
-    await api.hear(granted(), released(timedelta(seconds=3), paid=timedelta(seconds=1)))
+    await api.deliver(granted(), released(timedelta(seconds=3), paid=timedelta(seconds=1)))
     for path in (f"/spend/jobs/{JOB}", "/spend/tenants/default"):
         spend = (await api.get(path)).json()
         assert (spend["total_micro_usd"], spend["platform_micro_usd"]) == (20_000, 40_000)
 
 
 async def test_another_tenant_spent_nothing(api: Api) -> None:
-    await api.hear(granted(), released(timedelta(seconds=1)))
+    await api.deliver(granted(), released(timedelta(seconds=1)))
     assert (await api.get("/spend/tenants/other")).json()["total_micro_usd"] == 0
 
 

@@ -39,7 +39,7 @@ def with_metrics(num_series: int) -> dict:
     return EXIT | {"result": {"step": 1, "metrics": metrics}}
 
 
-UNFIT = {
+INVALID = {
     "more series than an event can carry": json.dumps(with_metrics(3300)),
     "more bytes than are read": json.dumps(EXIT | {"detail": "x" * MAX_FILE_BYTES}),
     "a rank out of range": json.dumps(EXIT | {"first_failed_rank": 10**30}),
@@ -49,7 +49,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("content", UNFIT.values(), ids=UNFIT.keys())
+@pytest.mark.parametrize("content", INVALID.values(), ids=INVALID.keys())
 async def test_an_exit_that_does_not_fit_fails_the_run_and_stops_nothing(
     world: World, directory: PodDirectory, content: str
 ):

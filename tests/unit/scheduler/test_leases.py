@@ -9,7 +9,7 @@ from services.scheduler.leases import partition_keys
 STEADY = {0: Steadiness(99, 0), 1: Steadiness(100, 10)}
 CASES = {
     "silent for a whole lease": (80, STEADY, True),
-    "heard within the lease": (90, STEADY, False),
+    "a heartbeat within the lease": (90, STEADY, False),
     "no beacon has come back yet": (0, {}, False),
     "the beacon of one partition never came back": (0, {0: STEADY[0]}, False),
     "the beacon has stopped, with the broker": (
