@@ -148,12 +148,11 @@ async def test_files_of_a_job_are_listed_and_downloaded(site: Site, browser: Bro
     context, page = await site.sign_in(browser)
     complaints = watch(page)
     await page.goto(f"{site.url}/jobs/{job.job_id}")
-    await page.get_by_text("Files", exact=True).last.click()
+    await page.get_by_role("link", name="Files of the job").click()
     async with page.expect_download() as waiting:
         await page.get_by_role("link", name="dir/model").click()
     content = await asyncio.to_thread((await (await waiting.value).path()).read_bytes)
     assert content == b"weights"
-    await expect(page.locator("#files")).to_contain_text("1 more were not saved: x: y")
     assert complaints == []
     await context.close()
 

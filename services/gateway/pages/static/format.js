@@ -15,11 +15,6 @@ export function duration(seconds) {
 // Four significant digits; `exact` has all of them.
 export const number = (x) => (typeof x !== "number" ? String(x) : Number.isInteger(x) ? x.toLocaleString("en") : Number(x.toPrecision(4)).toString());
 export const exact = (x) => (Number.isInteger(x) ? x.toLocaleString("en") : String(x));
-// Powers of 1000, as the server has it.
-export function size(bytes) {
-  const units = ["B", "kB", "MB", "GB", "TB"], at = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
-  return `${(bytes / 1000 ** at).toFixed(at ? 1 : 0)} ${units[at]}`;
-}
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // element("a", {href: "/", class: "x"}, "text", child)

@@ -1,7 +1,6 @@
 // The page of one job: its charts and logs, read again while it runs.
 import { makeCurves } from "./curves.js";
 import { listen } from "./live.js";
-import { followFiles } from "./files.js";
 import { makeLogs } from "./logs.js";
 
 const head = document.getElementById("head"), panel = document.getElementById("curves"), logs = document.getElementById("logs");
@@ -18,6 +17,5 @@ function look() {
   readLogs();
 }
 listen((type) => { if (/^(run\.|checkpoint\.restored|reset|reopened)/.test(type)) { rounds = 0; curves.restart(); } });
-followFiles(document.body.dataset.job);
 look();
 setInterval(look, EVERY_MS);
