@@ -38,6 +38,19 @@ def test_jobs_are_listed_page_after_page(cli: RunCli, platform: FakePlatform) ->
     assert platform.requests[0].url.params["state"] == "running"
 
 
+def test_a_list_is_filtered_and_continues_after_an_empty_page(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    pages = ({"jobs": [], "next": "p2"}, {"jobs": [make_job()], "next": "p3"})
+    platform.on("GET", "/v1/jobs", *pages, {"jobs": [], "next": "p3"})
+    ran = cli("job", "list", "--search", "dig", "--tag", "first", "--study", STUDY_ID)
+    assert JOB_ID in ran.out
+    assert len(platform.requests) == 3
+    asked = dict(platform.requests[0].url.params)
+    want = {"search": "dig", "tag": "first", "study_id": STUDY_ID, "limit": "100"}
+    assert asked == want
+
+
 def test_a_list_ends_at_its_limit(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("GET", "/v1/jobs", {"jobs": [make_job()] * 3, "next": "more"})
     ran = cli("job", "list", "--limit", "2", "--output", "json")

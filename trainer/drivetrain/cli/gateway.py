@@ -85,13 +85,16 @@ class Gateway:
             raise NoAnswer(message, fix="download it again") from error
 
     def pages(self, path: str, name: str, query: Query | None = None) -> Iterator[Any]:
-        """The items of a list, page after page; `name` is the field that holds them."""
+        """The items of a list, page after page; `name` is the field that holds them.
+
+        A page of a search may be empty and have a next one.
+        """
         after: str | None = None
         while True:
             page = self.get(path, {**(query or {}), "limit": PAGE_ITEMS, "after": after})
             yield from page[name]
-            after = page.get("next")
-            if not page[name] or after is None:
+            before, after = after, page.get("next")
+            if after is None or after == before:
                 return
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:

@@ -12,7 +12,7 @@ from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, best_of, progress_of, rows_of
 from drivetrain.cli.logs import follow_logs, show_logs
-from drivetrain.cli.names import find_job
+from drivetrain.cli.names import find_job, find_study
 from drivetrain.cli.output import (
     Format,
     Item,
@@ -25,6 +25,7 @@ from drivetrain.cli.output import (
 )
 from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
+    STUDY_HELP,
     UNCONFIRMED,
     FileArgument,
     JobArgument,
@@ -92,12 +93,28 @@ def list_jobs(
             "--state", help="Only jobs in this state.", autocompletion=completing.job_states
         ),
     ] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", help="A part of the name, or how an id begins.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only jobs with this tag.")] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            "--study",
+            metavar="STUDY",
+            help=f"Only trials of this study. {STUDY_HELP}",
+            autocompletion=completing.studies,
+        ),
+    ] = None,
     limit: LimitOption = 20,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List jobs, newest first."""
     with session.connect() as gateway:
-        jobs = list(islice(gateway.pages("/v1/jobs", "jobs", {"state": state}), limit))
+        filters = {"state": state, "search": search, "tag": tag}
+        if study is not None:
+            filters["study_id"] = find_study(gateway, study)
+        jobs = list(islice(gateway.pages("/v1/jobs", "jobs", filters), limit))
     write_list(jobs, JOB_COLUMNS, output, "no jobs")
 
 
