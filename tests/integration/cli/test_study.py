@@ -25,6 +25,8 @@ from drivetrain_schemas.envelope import Event, parse
 from drivetrain_schemas.jobs import (
     BestValue,
     Goal,
+    JobCancel,
+    JobCancelled,
     JobQueued,
     JobSubmit,
     JobSucceeded,
@@ -96,6 +98,9 @@ class PlayedScheduler:
     places: Places
     hpo: "KilledService"
     losses: dict[str, float] = field(default_factory=dict)
+    # Jobs that run until they are cancelled, where the scheduler is told to leave them running.
+    running: dict[str, JobSubmit] = field(default_factory=dict)
+    leaves_running: bool = False
 
     async def play(self) -> None:
         group = f"scheduler-{secrets.token_hex(4)}"
@@ -114,9 +119,18 @@ class PlayedScheduler:
 
     async def _answer(self, event: Event[Payload], publisher: KafkaPublisher) -> None:
         command = event.payload
+        if isinstance(command, JobCancel):
+            told = make_event(_cancelled(self.running.pop(command.job_id), command.reason))
+            await publisher.publish([out_record(replace(told, seq=2), self.places.prefix)])
+            return
         assert isinstance(command, JobSubmit)
         assert command.job_id is not None
-        if command.job_id in self.losses:
+        if command.job_id in self.losses or command.job_id in self.running:
+            return
+        if self.leaves_running:
+            self.running[command.job_id] = command
+            told = make_event(_life(command, 0.0)[0])
+            await publisher.publish([out_record(replace(told, seq=1), self.places.prefix)])
             return
         rate = command.spec.hyperparameters["learning_rate"]
         loss = abs(float(rate) - 0.01)
@@ -148,6 +162,13 @@ def _life(command: JobSubmit, loss: float) -> list[Payload]:
             trial=command.trial,
         ),
     ]
+
+
+def _cancelled(command: JobSubmit, reason: str) -> Payload:
+    assert command.job_id is not None
+    return JobCancelled(
+        job_id=command.job_id, reason=reason, finished_at=datetime.now(UTC), trial=command.trial
+    )
 
 
 class KilledService:
@@ -247,6 +268,30 @@ async def test_a_study_ends_once_with_its_best_trial_though_its_service_is_kille
     assert sorted(proposed) == sorted(completed) == list(range(NUM_TRIALS))
     assert [one.best_job_id for one in payloads if isinstance(one, StudyCompleted)] == [best_job]
     assert len(scheduler.losses) == NUM_TRIALS
+
+
+async def test_a_cancelled_study_ends_with_its_running_trials(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    async with platform(kafka, postgres_dsn, topic_prefix, tmp_path) as (places, scheduler):
+        scheduler.leaves_running = True
+        waiting = asyncio.create_task(places.cli("study", "submit", str(file), "--wait"))
+        async with asyncio.timeout(120):
+            while len(scheduler.running) < 3:
+                await asyncio.sleep(0.1)
+        await scheduler.hpo.kill()
+        code, _, err = await places.cli("study", "cancel", "search", "--reason", "enough")
+        assert code == 0, err
+        code, _, err = await waiting
+        assert (code, "the study was cancelled" in err) == (1, True), err
+        code, out, _ = await places.cli("study", "show", "latest", "--output", "json")
+        study = json.loads(out)
+        assert (study["state"], study["num_proposed"], study["num_failed"]) == ("cancelled", 3, 3)
+        assert scheduler.running == {}
+        code, _, err = await places.cli("study", "cancel", "latest")
+        assert code == 0, "a cancelled study is cancelled"
 
 
 async def test_what_the_command_line_sends_is_refused_with_the_same_messages(
