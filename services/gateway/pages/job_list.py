@@ -1,13 +1,14 @@
 """The page that lists jobs: search, filters, order, the trials of a study as one row, and the form
 that compares the chosen ones."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from drivetrain_schemas.ids import StudyId
 from services.gateway import parked_queries, queries
@@ -29,7 +30,7 @@ from services.gateway.rest.requests import base_url
 router = APIRouter(include_in_schema=False)
 
 JOBS_PER_PAGE = 50
-JOB_ID = r"job_[a-z2-7]{26}"
+_JOB_ID = re.compile("job_[a-z2-7]{26}")
 
 
 def _given(value: Any) -> Any:
@@ -79,6 +80,8 @@ async def jobs(
     caller: CallerDep,
     query: Annotated[PageQuery, Query()],
 ) -> Response:
+    if _JOB_ID.fullmatch(query.search or ""):
+        return RedirectResponse(f"/jobs/{query.search}", 303)
     if query.sort in ("highest", "lowest") and query.metric is None:
         query = query.model_copy(update={"sort": "newest"})
     async with gateway.platform.database.connection() as connection:

@@ -26,6 +26,7 @@ from services.gateway.problem import Problem, not_found
 from services.gateway.rest import models, views
 from services.gateway.rest.jobs import find_job, with_queue_position
 from services.gateway.rest.platform import find_nodes
+from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import TITLES
 from services.gateway.rest.requests import base_url
 from services.gateway.rest.studies import find_study
@@ -35,7 +36,7 @@ router = APIRouter(include_in_schema=False)
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
-TRIAL_ROWS = 500
+TRIAL_ROWS = 250
 # The path that a browser without a session asked for, in the scope of the sign-in page.
 WANTED = "drivetrain.wanted"
 
@@ -139,16 +140,28 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
 
 
 @router.get("/studies")
-async def studies(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
+async def studies(
+    request: Request,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    after: Annotated[str | None, Query(max_length=512)] = None,
+) -> HTMLResponse:
+    position = read_position(after, 2)
+    at = (position[0], position[1][0]) if position else None
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
-        rows = await queries.studies.page(connection, caller.tenant_id, None, STUDY_ROWS)
+        rows = await queries.studies.page(connection, caller.tenant_id, at, STUDY_ROWS + 1)
         num_parked = await parked_queries.count_open(connection)
+    more = None
+    if len(rows) > STUDY_ROWS:
+        last = rows[STUDY_ROWS - 1]
+        more = position_text(last["listed_at"], last["study_id"])
     return page(
         request,
         "studies.html",
         position=stream_position(stream),
-        studies=[views.study_summary(row, base_url(request)) for row in rows],
+        studies=[views.study_summary(row, base_url(request)) for row in rows[:STUDY_ROWS]],
+        more=more,
         num_parked=num_parked,
     )
 

@@ -310,7 +310,7 @@ def recovery(story: Story) -> JobStory:
     return job
 
 
-def search(story: Story, num_trials: int = 6) -> str:
+def search(story: Story, num_trials: int = 6, name: str = "search") -> str:
     """A study in the middle of its work."""
     study = StudySpec.model_validate(
         {
@@ -324,17 +324,17 @@ def search(story: Story, num_trials: int = 6) -> str:
             "max_parallel_trials": 2,
         }
     )
-    study_id = study_id_for(TENANT, "search")
+    study_id = study_id_for(TENANT, name)
     story.tell(
         StudyStarted(
-            study_id=study_id, request_id="search", spec=study, num_trials=12, started_at=story.now
+            study_id=study_id, request_id=name, spec=study, num_trials=12, started_at=story.now
         )
     )
     best = -math.inf
     for number in range(num_trials):
         point = {"learning_rate": round(0.002 * 2**number, 5), "momentum": 0.9 * (number % 2)}
         trial = TrialOf(study_id=study_id, number=number)
-        job = story.job(f"digits-search-{number}", trial, resources={"devices": 1})
+        job = story.job(f"digits-{name}-{number}", trial, resources={"devices": 1})
         about = {
             "study_id": study_id, "number": number, "job_id": job.job_id, "hyperparameters": point
         }  # fmt: skip

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.gateway.pages import routes
 from services.gateway.queries import job_list
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import Story, search
@@ -148,3 +149,26 @@ async def test_the_comparison_shows_what_differs(server: Server) -> None:
     assert len(differing) == 2
     unknown = await server.client.get("/compare?job=job_" + "a" * 26)
     assert unknown.status_code == 404
+
+
+async def test_a_whole_id_leads_to_its_job(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    await server.model.tell(*story.events)
+    answer = await server.client.get("/", params={"search": job.job_id})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{job.job_id}")
+
+
+async def test_older_studies_are_on_further_pages(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "STUDY_ROWS", 1)
+    story = Story()
+    first = search(story, 1)
+    second = search(story, 1, name="later")
+    await server.model.tell(*story.events)
+    page = (await server.client.get("/studies")).text
+    assert second in page
+    assert first not in page
+    link = page.partition('href="/studies?after=')[2].partition('"')[0]
+    assert first in (await server.client.get(f"/studies?after={link}")).text
