@@ -26,6 +26,7 @@ from drivetrain.errors import StorageError
 from drivetrain.files import scanning
 from drivetrain.files.record import Record
 from drivetrain.files.scanning import LeftOut, Limits, Seen, Signature
+from drivetrain.files.threads import side_by_side
 from drivetrain.storage import Storage
 from drivetrain_schemas.job_files import (
     MAX_FILES,
@@ -165,9 +166,10 @@ class FileSaver:
         Raises StorageError; the same call may succeed later.
         """
         nonce = secrets.token_hex(4)
-        files = list(captured.unchanged)
-        for seen, copy, _ in captured.copies:
-            files.append(self._upload(seen, copy, nonce))
+        uploaded = side_by_side(
+            lambda copied: self._upload(copied[0], copied[1], nonce), captured.copies
+        )
+        files = [*captured.unchanged, *uploaded]
         self._check_age(files)
         return FileList(
             tenant_id=by.tenant_id,
