@@ -47,12 +47,12 @@ class Corrections:
                 for charge, correction in charges:
                     new = reprice(charge, correction, self._book)
                     back = reversal(charge)
-                    if not new or not await store.insert_charge(tx.connection, back, correction):
+                    if not new or not await store.insert_charges(tx.connection, [back], correction):
                         continue
                     await tx.emit(back, tenant_id=charge.tenant_id)
                     for item in new:
                         fact = replacement(charge, item)
-                        await store.insert_charge(tx.connection, fact, item.correction)
+                        await store.insert_charges(tx.connection, [fact], item.correction)
                         await tx.emit(fact, tenant_id=fact.tenant_id)
                         tx.after_commit(partial(observe, fact))
                     num_replaced += 1

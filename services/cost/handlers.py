@@ -3,6 +3,7 @@
 Only what is committed is counted and logged: a retried transaction leaves no trace.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
@@ -14,7 +15,7 @@ from services.cost.core.corrections import platform_fields
 from services.cost.core.prices import UNPRICED, PriceBook
 from services.cost.instruments import CHARGED, PLATFORM_COST, UNPRICED_CHARGES
 from services.runtime import logs
-from services.runtime.processing import HandlerTable
+from services.runtime.processing import EventBatchHandler, HandlerTable
 from services.runtime.transaction import Tx
 
 log = logs.get()
@@ -22,22 +23,41 @@ log = logs.get()
 
 def handlers(book: PriceBook) -> HandlerTable:
     """The table of handled events, at the prices of `book`."""
+    handle_batch = batch_handler(book)
 
-    async def on_granted(tx: Tx, event: Event[AllocationGranted]) -> None:
-        await store.put_allocation(tx.connection, event.payload, released_at=None)
+    async def handle(tx: Tx, event: Event[AllocationGranted | AllocationReleased]) -> None:
+        await handle_batch(tx, [event])
 
-    async def on_released(tx: Tx, event: Event[AllocationReleased]) -> None:
-        released = event.payload
-        await store.put_allocation(tx.connection, released, released.released_at)
-        if await store.is_charged(tx.connection, released.allocation_id):
-            return  # delivered again after its inbox row was pruned
-        for charge in charges(usage(released), book):
-            fact = recorded(released, charge)
-            await store.insert_charge(tx.connection, fact)
-            await tx.emit(fact, tenant_id=released.tenant_id, cause=event)
-            tx.after_commit(partial(observe, fact))
+    return {AllocationGranted: handle, AllocationReleased: handle}
 
-    return {AllocationGranted: on_granted, AllocationReleased: on_released}
+
+def batch_handler(book: PriceBook) -> EventBatchHandler:
+    """Handles many events by three statements."""
+
+    async def handle(
+        tx: Tx, events: Sequence[Event[AllocationGranted | AllocationReleased]]
+    ) -> None:
+        await store.put_allocations(tx.connection, [event.payload for event in events])
+        releases = {
+            event.payload.allocation_id: (event, event.payload)
+            for event in reversed(events)  # of two of one allocation the first counts
+            if isinstance(event.payload, AllocationReleased)
+        }
+        if not releases:
+            return
+        # Charged already: delivered again after its inbox row was pruned.
+        done = await store.charged(tx.connection, releases.keys())
+        facts: list[ChargeRecorded] = []
+        for event, released in reversed(releases.values()):
+            if released.allocation_id in done:
+                continue
+            for charge in charges(usage(released), book):
+                facts.append(recorded(released, charge))
+                await tx.emit(facts[-1], tenant_id=released.tenant_id, cause=event)
+                tx.after_commit(partial(observe, facts[-1]))
+        await store.insert_charges(tx.connection, facts)
+
+    return handle
 
 
 def usage(released: AllocationReleased) -> Usage:

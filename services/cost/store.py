@@ -1,9 +1,8 @@
 """The statements of the cost service: one function each, no rules."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -13,40 +12,46 @@ from drivetrain_schemas.charges import ChargeRecorded
 from services.cost.core.charges import Usage
 from services.cost.core.prices import UNPRICED
 
-_PUT_ALLOCATION = """
+_PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
+select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
+    $7::timestamptz[], $8::timestamptz[])
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at)
 """
 # The same statement updates the totals: a charge counts once, or not at all.
-_INSERT_CHARGE = """
+_INSERT_CHARGES = """
 with new as (
     insert into charges
         (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool, device_type,
          num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour, amount_micro_usd,
          reverses_charge_id, platform_ends_at, platform_micro_usd, correction)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+    select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[],
+        $6::text[], $7::text[], $8::text[], $9::integer[], $10::timestamptz[], $11::timestamptz[],
+        $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::timestamptz[], $17::bigint[],
+        $18::integer[])
     on conflict (charge_id) do nothing returning *
 ), by_day as (
     insert into spend_by_day
-        select tenant_id, (ends_at at time zone 'UTC')::date, amount_micro_usd, platform_micro_usd
-        from new
+        select tenant_id, (ends_at at time zone 'UTC')::date as day,
+            sum(amount_micro_usd)::bigint, sum(platform_micro_usd)::bigint
+        from new group by tenant_id, day order by tenant_id, day
     on conflict (tenant_id, day) do update set
         charged_micro_usd = spend_by_day.charged_micro_usd + excluded.charged_micro_usd,
         platform_micro_usd = spend_by_day.platform_micro_usd + excluded.platform_micro_usd
 ), unpriced as (
     insert into unpriced_use
         select tenant_id, pool, device_type,
-            case when reverses_charge_id is null then 1 else -1 end
+            sum(case when reverses_charge_id is null then 1 else -1 end)
         from new where price_id = $19
+        group by tenant_id, pool, device_type order by tenant_id, pool, device_type
     on conflict (tenant_id, pool, device_type) do update set
         num_charges = unpriced_use.num_charges + excluded.num_charges
 )
 select count(*) from new
 """
-_IS_CHARGED = "select exists (select from charges where allocation_id = $1)"
+_CHARGED = "select distinct allocation_id from charges where allocation_id = any($1)"
 CHARGED_TO_JOB = """
 select coalesce(sum(amount_micro_usd), 0)::bigint as charged,
     coalesce(sum(platform_micro_usd), 0)::bigint as platform
@@ -86,56 +91,68 @@ class Charged:
     platform_micro_usd: int
 
 
-async def put_allocation(
-    connection: asyncpg.Connection,
-    allocation: AllocationGranted | AllocationReleased,
-    released_at: datetime | None,
+async def put_allocations(
+    connection: asyncpg.Connection, allocations: Sequence[AllocationGranted | AllocationReleased]
 ) -> None:
     """Grant and release may arrive in either order; a release is never undone."""
-    await connection.execute(
-        _PUT_ALLOCATION,
-        allocation.allocation_id,
-        allocation.tenant_id,
-        allocation.job_id,
-        allocation.pool,
-        allocation.device_type,
-        len(allocation.slots),
-        allocation.granted_at,
-        released_at,
-    )
+    # One row of each: a statement cannot update a row twice.
+    rows: dict[str, tuple[Any, ...]] = {}
+    for one in allocations:
+        if isinstance(one, AllocationReleased) or one.allocation_id not in rows:
+            rows[one.allocation_id] = (
+                one.allocation_id,
+                one.tenant_id,
+                one.job_id,
+                one.pool,
+                one.device_type,
+                len(one.slots),
+                one.granted_at,
+                one.released_at if isinstance(one, AllocationReleased) else None,
+            )
+    await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
 
 
-async def is_charged(connection: asyncpg.Connection, allocation_id: str) -> bool:
-    return bool(await connection.fetchval(_IS_CHARGED, allocation_id))
+async def charged(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> set[str]:
+    """Those of these allocations that have charges."""
+    rows = await connection.fetch(_CHARGED, list(allocation_ids))
+    return {row["allocation_id"] for row in rows}
 
 
-async def insert_charge(
-    connection: asyncpg.Connection, charge: ChargeRecorded, correction: int = 0
-) -> bool:
-    """Append it and add it to the totals; False where it exists already."""
-    num_new = await connection.fetchval(
-        _INSERT_CHARGE,
-        charge.charge_id,
-        charge.tenant_id,
-        charge.job_id,
-        charge.run_id,
-        charge.attempt,
-        charge.allocation_id,
-        charge.pool,
-        charge.device_type,
-        charge.num_slots,
-        charge.starts_at,
-        charge.ends_at,
-        charge.price_id,
-        charge.price_micro_usd_per_slot_hour,
-        charge.amount_micro_usd,
-        charge.reverses_charge_id,
-        charge.platform_ends_at,
-        charge.platform_micro_usd or 0,
-        correction,
-        UNPRICED,
-    )
-    return bool(num_new)
+async def insert_charges(
+    connection: asyncpg.Connection, charges: Sequence[ChargeRecorded], correction: int = 0
+) -> int:
+    """Append them and add them to the totals; how many did not exist yet."""
+    if not charges:
+        return 0
+    rows = [
+        (
+            charge.charge_id,
+            charge.tenant_id,
+            charge.job_id,
+            charge.run_id,
+            charge.attempt,
+            charge.allocation_id,
+            charge.pool,
+            charge.device_type,
+            charge.num_slots,
+            charge.starts_at,
+            charge.ends_at,
+            charge.price_id,
+            charge.price_micro_usd_per_slot_hour,
+            charge.amount_micro_usd,
+            charge.reverses_charge_id,
+            charge.platform_ends_at,
+            charge.platform_micro_usd or 0,
+            correction,
+        )
+        for charge in charges
+    ]
+    num_new: int = await connection.fetchval(_INSERT_CHARGES, *_columns(rows), UNPRICED)
+    return num_new
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 async def unpriced_charges(

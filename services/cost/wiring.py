@@ -2,7 +2,7 @@
 
 from services.cost.api import read_api
 from services.cost.corrections import Corrections
-from services.cost.handlers import handlers
+from services.cost.handlers import batch_handler, handlers
 from services.cost.price_file import read_price_book
 from services.cost.retention import RULES
 from services.cost.settings import CostSettings
@@ -16,6 +16,7 @@ def build(settings: CostSettings) -> Service:
         settings=settings,
         package="services.cost",
         handlers=handlers(book),
+        handle_batch=batch_handler(book),
         tasks=(Corrections(book).run,),
         retention=RULES,
         http=lambda platform: read_api(platform, book),

@@ -8,12 +8,14 @@ import pytest
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
 from drivetrain_schemas.charges import ChargeRecorded
+from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import allocation_id_for, charge_id_for, job_id_for, run_id_for
 from services.cost import store
 from services.cost.core.prices import Price, PriceBook
-from services.cost.handlers import handlers
+from services.cost.handlers import batch_handler, handlers
+from services.runtime.processing import EventProcessor
 from tests.conftest import OpenDatabase
-from tests.events import emitted, handle, make_event
+from tests.events import emitted, handle, make_event, make_record
 
 START = datetime(2026, 2, 1, tzinfo=UTC)
 JOB = job_id_for("default", "charged")
@@ -128,7 +130,7 @@ async def test_charges_are_numbered_without_a_gap(database: OpenDatabase) -> Non
     assert [event.seq for event in await emitted(db)] == [1]
 
 
-async def test_usage_without_a_price_is_charged_nothing_and_said(database: OpenDatabase) -> None:
+async def test_usage_without_a_price_is_charged_nothing_and_logged(database: OpenDatabase) -> None:
     db = await database("cost")
     (charge,) = await handle(
         db, handlers(PriceBook(())), make_event(released(timedelta(seconds=1)))
@@ -157,7 +159,7 @@ async def test_the_database_refuses_a_second_charge_for_the_same_slots_and_price
     second = charge.model_copy(update={"charge_id": charge_id_for(charge.allocation_id, "other")})
     async with db.connection() as connection:
         with pytest.raises(asyncpg.UniqueViolationError, match="charges_once"):
-            await store.insert_charge(connection, second)
+            await store.insert_charges(connection, [second])
         reverse = (
             "insert into charges select $1, tenant_id, job_id, run_id, attempt, allocation_id, "
             "pool, device_type, num_slots, starts_at, ends_at, price_id, "
@@ -166,3 +168,59 @@ async def test_the_database_refuses_a_second_charge_for_the_same_slots_and_price
         await connection.execute(reverse, "reversal-1")
         with pytest.raises(asyncpg.UniqueViolationError):
             await connection.execute(f"{reverse} where reverses_charge_id is null", "reversal-2")
+
+
+TABLES = (
+    "select * from allocations order by allocation_id",
+    "select * from charges order by charge_id",
+    "select * from spend_by_day order by tenant_id, day",
+    "select * from unpriced_use order by tenant_id, pool, device_type",
+)
+
+
+def mixed_events() -> list[Event[Any]]:
+    """Grants and releases of several tenants, days and device types, some of them twice."""
+    events = []
+    for number in range(40):
+        job_id = job_id_for("default", f"job {number % 30}")
+        facts = _facts() | {
+            "job_id": job_id,
+            "run_id": run_id_for(job_id, 1),
+            "allocation_id": allocation_id_for(job_id, 1),
+            "tenant_id": f"tenant-{number % 3}",
+            "device_type": "cpu" if number % 5 else "gpu",
+            "granted_at": START + timedelta(hours=10 * (number % 30)),
+        }
+        end = facts["granted_at"] + timedelta(minutes=3)
+        granted_one = AllocationGranted(**facts)
+        released_one = AllocationReleased(
+            **facts, released_at=end + timedelta(minutes=1), paid_ends_at=end
+        )
+        order = (released_one, granted_one) if number % 2 else (granted_one, released_one)
+        events += [make_event(each, tenant_id=each.tenant_id) for each in order]
+    return events
+
+
+async def test_events_of_one_batch_have_the_effects_of_events_one_by_one(
+    database: OpenDatabase,
+) -> None:
+    found = []
+    for size in (1, 200):
+        db = await database("cost")
+        processor = EventProcessor(
+            "cost", "drivetrain.", handlers(BOOK), {}, handle_batch=batch_handler(BOOK)
+        )
+        records = [make_record(event, offset=n) for n, event in enumerate(mixed_events())]
+        for first in range(0, len(records), size):
+            async with db.transaction() as tx:
+                work = processor.plan(records[first : first + size])
+                assert work is not None
+                await work(tx)
+        sent = sorted(one.payload.model_dump_json() for one in await emitted(db))
+        async with db.connection() as connection:
+            rows = [
+                [tuple(row) for row in await connection.fetch(statement)] for statement in TABLES
+            ]
+        found.append((sent, rows))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 30

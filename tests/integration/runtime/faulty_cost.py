@@ -1,10 +1,10 @@
 """`python -m tests.integration.runtime.faulty_cost FAULT`: the cost service with one fault planted.
 
 `killed-after-inbox`, `killed-amid-effects`, `killed-before-commit`: kill -9 inside the transaction
-of a batch: once its inbox rows are inserted, at its third handler, and once its outbox is written.
+of a batch: once its inbox rows are inserted, once its charges are, and once its outbox is written.
 `killed-after-commit`: kill -9 at the first offset commit, so after the transaction of a batch.
 `killed-decoding`: kill -9 while a batch that holds the word `deadly` is decoded.
-`bug`: the handler raises at its third event.
+`bug`: the handler raises whenever it inserts charges.
 `deaf`: the consumer never gets a record again and says nothing, as aiokafka was seen to do.
 `none`: no fault.
 """
@@ -55,15 +55,8 @@ def killed_decoding(unpack: Any) -> Any:
     return wrapped
 
 
-def raising_after(function: Any, num_calls: int) -> Any:
-    calls = itertools.count(1)
-
-    async def wrapped(*arguments: Any) -> Any:
-        if next(calls) % num_calls == 0:
-            raise KeyError("a bug")
-        return await function(*arguments)
-
-    return wrapped
+async def raising(*_arguments: Any) -> Any:
+    raise KeyError("a bug")
 
 
 async def deaf(source: KafkaSource, timeout_seconds: float, *_limits: Any) -> dict[Any, Any]:
@@ -75,7 +68,7 @@ def plant(fault: str) -> None:
     if fault == "killed-after-inbox":
         processing._new_items = killed_after(processing._new_items)
     elif fault == "killed-amid-effects":
-        store.insert_charge = killed_after(store.insert_charge, 3)
+        store.insert_charges = killed_after(store.insert_charges)
     elif fault == "killed-before-commit":
         has_emitted = Tx.has_emitted.fget
         Tx.write_outbox = killed_after(Tx.write_outbox, 1, has_emitted)  # type: ignore[method-assign]
@@ -84,7 +77,7 @@ def plant(fault: str) -> None:
     elif fault == "killed-decoding":
         decoding._Batch._unpack = killed_decoding(decoding._Batch._unpack)  # type: ignore[method-assign]
     elif fault == "bug":
-        store.insert_charge = raising_after(store.insert_charge, 3)
+        store.insert_charges = raising
     elif fault == "deaf":
         KafkaSource.poll = deaf  # type: ignore[assignment, method-assign]
         watchdog.CHECK_SECONDS = 0.1

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from drivetrain_schemas.allocations import AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
 from services.runtime.bus import OutRecord
@@ -145,16 +144,16 @@ class Bug(Exception):
 
 
 def with_bug(service: Service, tenant_id: str) -> Service:
-    """The same service, whose handler crashes on the releases of one tenant."""
-    (handler,) = (it for kind, it in service.handlers.items() if kind is AllocationReleased)
+    """The same service, whose handler crashes on the events of one tenant."""
+    handle_batch = service.handle_batch
+    assert handle_batch is not None
 
-    async def buggy(tx: Tx, event: Event[AllocationReleased]) -> None:
-        await handler(tx, event)
-        if event.tenant_id == tenant_id:
+    async def buggy(tx: Tx, events: Sequence[Event[Any]]) -> None:
+        await handle_batch(tx, events)
+        if any(event.tenant_id == tenant_id for event in events):
             raise Bug
 
-    handlers: Mapping[Any, Any] = {**service.handlers, AllocationReleased: buggy}
-    return replace(service, handlers=handlers)
+    return replace(service, handle_batch=buggy)
 
 
 async def test_a_deadly_event_is_parked_after_three_crashes_and_replay_brings_it_back(
