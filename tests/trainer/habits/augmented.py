@@ -1,0 +1,40 @@
+"""Workers that stay augment images with numpy and python, each in its own way."""
+
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import drivetrain
+
+
+class Images(Dataset):
+    def __init__(self) -> None:
+        self.images = np.linspace(0, 1, 20 * 36, dtype=np.float32).reshape(20, 6, 6)
+        self.jitter = np.random.default_rng(3)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        image = np.roll(self.images[index], np.random.randint(6), axis=random.randrange(2))
+        image = image + self.jitter.normal(scale=0.1, size=image.shape).astype(np.float32)
+        return torch.from_numpy(image).flatten(), index % 2
+
+
+if __name__ == "__main__":
+    with drivetrain.run(max_steps=25, checkpoint_every_steps=4) as run:
+        model = nn.Sequential(nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        loader = DataLoader(Images(), 4, shuffle=True, num_workers=2, persistent_workers=True)
+        mean = torch.stack([x.mean() for x, _ in loader]).mean()  # a pass for the statistics
+        run.resume(model=model, optimizer=optimizer)
+        for x, y in run.steps(loader):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            run.log(loss=loss)
+        torch.save(model.state_dict(), "model.pt")

@@ -1,0 +1,148 @@
+"""Scripts in the styles of well-known tutorials are killed at random steps and started again.
+
+Each ends with the weights and the curves of an undisturbed run, bit for bit. The scripts are in
+`habits/`; they are examples of what a training script may do.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import torch
+
+HABITS = Path(__file__).parent / "habits"
+SCRIPTS = sorted(path.stem for path in HABITS.glob("*.py") if path.stem != "data")
+ARGUMENTS = {"configured": ["optimizer=Adam", "rate=0.02"], "vae": ["--batch-size", "8"]}
+
+
+class Warm:
+    """The process that forks the scripts."""
+
+    def __init__(self, requests: IO[str], replies: IO[str]) -> None:
+        self._requests = requests
+        self._replies = replies
+
+    def run(
+        self, script: str, directory: Path, stop: tuple[int, str] | None = None, size: int = 0
+    ) -> list[int]:
+        """The exit codes of its ranks. `stop`: after so many optimizer steps, by that signal."""
+        variables = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        size = size or (2 if script.startswith("two_ranks") else 1)
+        if size == 2:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = str(free.getsockname()[1])
+            variables |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        if stop is not None:
+            variables |= {"STOP_AFTER": str(stop[0]), "STOP_BY": stop[1]}
+        request = {
+            "script": str(HABITS / f"{script}.py"),
+            "directory": str(directory),
+            "arguments": ARGUMENTS.get(script, []),
+            "environments": [
+                variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)
+            ],
+        }
+        print(json.dumps(request), file=self._requests, flush=True)
+        codes: list[int] = json.loads(self._replies.readline())
+        return codes
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.trainer.warm_scripts"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Warm(process.stdin, process.stdout)
+        process.stdin.close()
+
+
+def flat(value: Any, path: str = "") -> dict[str, Any]:
+    """All tensors and numbers of what a script has saved, by their path."""
+    if isinstance(value, torch.nn.Module):
+        value = value.state_dict()
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {path: value}
+    return {
+        key: leaf
+        for name, part in value.items()
+        for key, leaf in flat(part, f"{path}/{name}").items()
+    }
+
+
+def weights(directory: Path) -> dict[str, Any]:
+    files = sorted(directory.glob("*.pt"))
+    assert files, (directory / "log").read_text()
+    return {
+        key: leaf
+        for file in files
+        for key, leaf in flat(torch.load(file, weights_only=False), file.name).items()
+    }
+
+
+def curves(directory: Path, script: str) -> dict[tuple[str, int], float]:
+    """Every logged value; of those logged twice, the last."""
+    (file,) = directory.glob(f"runs/{script}/*/samples.jsonl")
+    out = {}
+    for line in file.read_text().splitlines():
+        for name, column in json.loads(line)["columns"].items():
+            for step, value in zip(column["steps"], column["values"], strict=True):
+                out[name, step] = value
+    return out
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
+    warm: Warm, tmp_path: Path, script: str
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    ranks = len(warm_codes := warm.run(script, whole))
+    assert warm_codes == [0] * ranks, (whole / "log").read_text()
+    num_steps = int((whole / "num_steps").read_text())
+    chance = random.Random(script)  # as seeded, so that a failure can be repeated
+    first = chance.randrange(num_steps // 3, num_steps // 2)
+    second = chance.randrange(1, num_steps // 3)
+
+    log = killed / "log"
+    assert warm.run(script, killed, (first, "SIGKILL")) == [-signal.SIGKILL] * ranks, (
+        log.read_text()
+    )
+    assert warm.run(script, killed, (second, "SIGTERM")) == [75] * ranks, log.read_text()
+    assert warm.run(script, killed) == [0] * ranks, log.read_text()
+
+    assert log.read_text().count("resumed at step") == 2
+    wanted, ended = weights(whole), weights(killed)
+    assert ended.keys() == wanted.keys()
+    for name, value in wanted.items():
+        is_tensor = isinstance(value, torch.Tensor)
+        assert torch.equal(ended[name], value) if is_tensor else ended[name] == value, name
+    assert curves(killed, script) == curves(whole, script)
+
+
+def test_a_run_that_gets_more_ranks_continues_at_the_same_sample(
+    warm: Warm, tmp_path: Path
+) -> None:
+    script = "two_ranks_of_a_list"
+    assert warm.run(script, tmp_path, (4, "SIGTERM"), size=1) == [75]
+    assert warm.run(script, tmp_path, size=2) == [0, 0], (tmp_path / "log").read_text()
+    said = "the pass continues at batch 4 of each rank instead of 8; 0 samples are repeated"
+    assert said in (tmp_path / "log").read_text()
