@@ -36,7 +36,10 @@ router = APIRouter(include_in_schema=False)
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
+STUDY_TIMELINE_ROWS = 60
+# A page of a study has at most 300 kB: the more hyperparameters, the fewer trials.
 TRIAL_ROWS = 250
+TRIALS_BYTES = 200_000
 # The path that a browser without a session asked for, in the scope of the sign-in page.
 WANTED = "drivetrain.wanted"
 
@@ -172,13 +175,17 @@ async def study(
 ) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
-        history = await queries.timeline.newest(connection, "study_id", study_id, TIMELINE_ROWS)
+        history = await queries.timeline.newest(
+            connection, "study_id", study_id, STUDY_TIMELINE_ROWS
+        )
         num_parked = await parked_queries.count_open(connection)
+    found = await find_study(gateway, caller.tenant_id, study_id, base_url(request), TRIAL_ROWS)
+    row_bytes = 700 + 110 * max((len(one.hyperparameters) for one in found.trials), default=0)
     return page(
         request,
         "study.html",
         position=stream_position(stream),
-        study=await find_study(gateway, caller.tenant_id, study_id, base_url(request), TRIAL_ROWS),
+        study=found.model_copy(update={"trials": found.trials[: TRIALS_BYTES // row_bytes]}),
         has_chart=gateway.settings.assets_directory is not None,
         timeline=[views.timeline_item(row) for row in history],
         num_parked=num_parked,

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.studies import TrialCompleted, TrialProposed
 from services.gateway.pages import routes
 from services.gateway.queries import job_list
 from tests.handlers.gateway.model import Server
@@ -172,3 +174,24 @@ async def test_older_studies_are_on_further_pages(
     assert first not in page
     link = page.partition('href="/studies?after=')[2].partition('"')[0]
     assert first in (await server.client.get(f"/studies?after={link}")).text
+
+
+@pytest.mark.parametrize("num_parameters", [3, 64])
+async def test_the_page_of_a_large_study_is_small(server: Server, num_parameters: int) -> None:
+    story = Story()
+    study_id = search(story, 1)
+    point = {f"a_hyperparameter_{n}": 0.123456789 for n in range(num_parameters)}
+    for number in range(1, 300):
+        about = {
+            "study_id": study_id,
+            "number": number,
+            "job_id": job_id_for("default", f"{number}"),
+        }
+        story.tell(TrialProposed(**about, hyperparameters=point))
+        value = 0.5 + number / 1000
+        story.tell(TrialCompleted(**about, hyperparameters=point, value=value, is_best=True))
+    await server.model.tell(*story.events)
+    page = (await server.client.get(f"/studies/{study_id}")).text
+    assert len(page.encode()) < 300_000
+    assert page.count("data-number") >= 20
+    assert "of 300</span>" in page
