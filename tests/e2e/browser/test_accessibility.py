@@ -49,6 +49,7 @@ async def filled(site: Site) -> list[str]:
         "/",
         f"/jobs/{job.job_id}",
         f"/jobs/{failed.job_id}?events=all",
+        f"/jobs/{job.job_id}/files",
         f"/compare?job={job.job_id}&job={failed.job_id}",
         "/studies",
         f"/studies/{study_id}",
