@@ -102,6 +102,17 @@ def test_a_link_that_leads_out_is_not_made(cli: RunCli, platform: FakePlatform) 
     assert os.listdir("in") == ["log"]
 
 
+def test_no_chain_of_links_leads_out(cli: RunCli, platform: FakePlatform) -> None:
+    Path("profile").write_text("mine")
+    links = {"a/up": "..", "b/up": "../a/up", "out": "a/up/..", "out/profile": "in/log"}
+    serve(platform, file_of("log"), *({**file_of(at), "target": to} for at, to in links.items()))
+    assert cli("job", "download", JOB_ID, "--to", "in").code == 0
+    assert Path("profile").read_text() == "mine"
+    assert not Path("profile").is_symlink()
+    assert Path("in/b/up/log").read_bytes() == b"weights"
+    assert not os.path.lexists("in/out")
+
+
 def test_damaged_content_is_not_kept(cli: RunCli, platform: FakePlatform) -> None:
     serve(platform, file_of("model.pt"), content=b"other")
     ran = cli("job", "download", JOB_ID, "model.pt")

@@ -43,7 +43,7 @@ def check_targets(root: Path, names: Iterable[str], overwrite: bool) -> None:
         for parent in [*target.parents][: len(Path(name).parts) - 1]:
             if parent.is_symlink() or (parent.exists() and not parent.is_dir()):
                 raise InvalidInput(f"{parent} is not a directory", fix=_OVERWRITE_FIX)
-        if target.is_dir() and not target.is_symlink():
+        if _is_directory(target):
             raise InvalidInput(f"{target} is a directory", fix="choose another place with --to")
         if os.path.lexists(target) and not overwrite:
             raise InvalidInput(f"{target} exists", fix=_OVERWRITE_FIX)
@@ -61,12 +61,30 @@ def save_files(
             if file.get("modified_at"):
                 at = datetime.fromisoformat(file["modified_at"]).timestamp()
                 os.utime(target, (at, at))
-    for file in files:
-        if file.get("target") is not None and stays_inside(file["path"], file["target"]):
-            target = root / file["path"]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            target.symlink_to(file["target"])
+    _make_links(root, [file for file in files if file.get("target") is not None])
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _make_links(root: Path, links: Sequence[Item]) -> None:
+    """No link is made through another one, and none is left that leads out by way of others."""
+    made = []
+    for link in links:
+        target = root / link["path"]
+        parents = [*target.parents][: link["path"].count("/")]
+        is_hindered = any(parent.is_symlink() for parent in parents) or _is_directory(target)
+        if is_hindered or not stays_inside(link["path"], link["target"]):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.symlink_to(link["target"])
+        made.append(target)
+    inside = Path(os.path.realpath(root))
+    for target in made:
+        if not Path(os.path.realpath(target)).is_relative_to(inside):
+            target.unlink()
 
 
 def save(gateway: "Gateway", path: str, query: "Query", item: Item, target: Path) -> None:
