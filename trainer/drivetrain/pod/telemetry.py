@@ -47,7 +47,11 @@ class Telemetry:
     def put(self, record: OutRecord, on_ack: Callable[[], None] | None = None) -> bool:
         """Queue a record. False where it does not fit and is dropped."""
         size = len(record.value)
-        if size > MAX_EVENT_BYTES or self._waiting_bytes + size > MAX_WAITING_BYTES:
+        beside = len(record.key) + sum(len(name) + len(value) for name, value in record.headers)
+        # One that Kafka refuses would be tried for ever, and hold back all that follow.
+        if size > MAX_EVENT_BYTES or beside > MAX_EVENT_BYTES:
+            return False
+        if self._waiting_bytes + size > MAX_WAITING_BYTES:
             return False
         self._waiting.append(_Waiting(record, on_ack))
         self._waiting_bytes += size

@@ -45,7 +45,7 @@ class Unsent:
         content = msgspec.msgpack.encode(records)
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            kept = sum(path.lstat().st_size for path in self._directory.iterdir())
+            kept = sum(_size(path) for path in self._directory.iterdir())
             if kept + len(content) > MAX_BYTES:
                 return False
             partial = self._directory / f".{self._name}"
@@ -70,11 +70,12 @@ class Unsent:
                 os.close(lock)
 
     def _files(self) -> list[Path]:
-        """The oldest first."""
+        """The oldest first. A directory, which only a job's program can have made, stays."""
         try:
-            return sorted(path for path in self._directory.iterdir() if path.name[0].isdigit())
-        except FileNotFoundError:
+            found = [path for path in self._directory.iterdir() if path.name[0].isdigit()]
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        return sorted(path for path in found if not path.is_dir())
 
     def _lock(self) -> int | None:
         try:
@@ -99,6 +100,13 @@ class Unsent:
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             _logger.warning("kept telemetry is ignored: %s: %s", path.name, error)
             return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:  # another shim has just sent it
+        return 0
 
 
 def _remove(path: Path) -> None:
