@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, cookie_parser
@@ -18,7 +19,7 @@ from drivetrain_schemas.jobs import FieldError
 from services.gateway.core.origins import SAFE_METHODS, Refusal, check_origin
 from services.gateway.core.sessions import cookie_name, holds
 from services.gateway.instruments import REQUEST_SECONDS, REQUESTS
-from services.gateway.problem import Problem
+from services.gateway.problem import Problem, invalid
 from services.gateway.rest.problems import respond
 from services.gateway.settings import GatewaySettings
 from services.runtime import logs
@@ -105,6 +106,7 @@ class Gate:
                 await self._sign_in(scope, receive, send)
                 return
             raise _not_authenticated(headers)
+        _refuse_nul(scope["query_string"])
         if method not in SAFE_METHODS:
             _refuse_encoding(headers)
             if path not in UPLOADS:
@@ -166,6 +168,13 @@ def _not_authenticated(headers: Headers) -> Problem:
         (FieldError(field="Authorization", message=detail, fix=fix),),
         {"WWW-Authenticate": "Bearer"},
     )
+
+
+def _refuse_nul(query: bytes) -> None:
+    """Postgres cannot hold it, so no text that somebody looks for contains it."""
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if "\0" in name or "\0" in value:
+            raise invalid(name.replace("\0", "?")[:80], "has a NUL character", "leave it out")
 
 
 def _refuse_encoding(headers: Headers) -> None:

@@ -106,6 +106,8 @@ async def test_a_spec_that_is_too_large_for_an_event(quiet_server: Server) -> No
         ("GET", "/v1/jobs?state=resting", 422),
         ("GET", "/v1/jobs?after=%00", 422),
         ("GET", "/v1/jobs?after=AAAA", 422),
+        ("GET", "/v1/jobs?search=a%00b", 422),
+        ("GET", "/?tag=%00", 422),
         ("DELETE", "/v1/jobs", 405),
         ("GET", "/v1/stream?last_event_id=nonsense", 422),
         ("GET", "/v1/parked/%20", 422),
