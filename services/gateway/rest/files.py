@@ -157,13 +157,16 @@ async def _attachment(
     if downloads.number >= MAX_DOWNLOADS:
         message = f"{MAX_DOWNLOADS} downloads are going on; try again when one has ended"
         raise Problem(429, "too_many_downloads", message, headers={"Retry-After": "5"})
+    downloads.number += 1
     try:
         first = await anext(pieces, b"")
     except (stored_files.Gone, NoSuchObject) as error:
         raise Problem(404, "not_found", f"{name[:120]} is no longer stored") from error
+    finally:
+        downloads.number -= 1
 
     async def send() -> AsyncIterator[bytes]:
-        downloads.number += 1  # not before: an answer that nobody waits for is never begun
+        downloads.number += 1  # anew: an answer that nobody waits for is never begun
         try:
             yield first
             async for piece in pieces:

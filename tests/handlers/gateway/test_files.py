@@ -1,14 +1,17 @@
 """Downloads: what a job's program wrote, and the shards of its checkpoints."""
 
+import asyncio
 import hashlib
 import html
 import json
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from drivetrain_schemas.job_files import PART_BYTES, FileList, JobFile, JobLink, list_key
+from services.gateway import stored_files
 from services.gateway.rest import files as routes
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import JobStory, Story
@@ -114,6 +117,29 @@ async def test_downloads_at_once_are_bounded(
     monkeypatch.setattr(routes, "MAX_DOWNLOADS", 0)
     refused = await server.client.get(base, params={"path": "dir/model"})
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many_downloads")
+
+
+async def test_downloads_that_read_their_first_piece_are_counted(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"weights")
+    is_read, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_parts(*_: Any) -> AsyncIterator[bytes]:
+        is_read.set()
+        await may_go_on.wait()
+        yield b"weights"
+
+    monkeypatch.setattr(stored_files, "parts_of", slow_parts)
+    monkeypatch.setattr(routes, "MAX_DOWNLOADS", 1)
+    url, query = f"/v1/jobs/{job.job_id}/files/content", {"path": "dir/model"}
+    first = asyncio.create_task(server.client.get(url, params=query))
+    await is_read.wait()
+    second = asyncio.create_task(server.client.get(url, params=query))
+    await asyncio.wait({second}, timeout=1.0)
+    may_go_on.set()
+    assert ((await first).status_code, (await second).status_code) == (200, 429)
 
 
 async def test_files_and_shards_of_a_checkpoint(server: Server) -> None:
