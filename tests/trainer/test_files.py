@@ -1,5 +1,6 @@
 """Saving and putting back whatever programs leave in a directory."""
 
+import mmap
 import os
 import shutil
 import socket
@@ -148,7 +149,7 @@ def test_only_what_changed_is_copied_and_uploaded(place: Place) -> None:
     place.write("grows", b"12")
     place.write("twin", b"same")
     captured = place.saver.capture()
-    assert [seen.path for seen, _, _ in captured.copies] == ["grows", "twin"]
+    assert [copy.seen.path for copy in captured.copies] == ["grows", "twin"]
     stored = place.saver.write(captured, BY)
     assert len(place.blobs() - first) == 1, "equal content is stored once"
     assert paths(stored) == ["grows", "same", "twin"]
@@ -202,6 +203,85 @@ def test_a_file_that_was_written_to_once_is_copied_again(
     monkeypatch.setattr(saving, "_copy_bytes", write_meanwhile)
     (file,) = place.save().files
     assert (len(calls), file.size_bytes) == (2, len(b"written"))
+
+
+def test_a_file_that_takes_the_place_of_another_meanwhile_is_saved(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts write the next snapshot and then remove the last one."""
+    place.write("log")
+    place.write("out/snapshot-1")
+    copy_bytes = saving._copy_bytes
+
+    def replace_snapshot(source: int, target: int, size: int) -> None:
+        copy_bytes(source, target, size)
+        if not (place.work / "out/snapshot-2").exists():
+            place.write("out/snapshot-2")
+            (place.work / "out/snapshot-1").unlink()
+
+    monkeypatch.setattr(saving, "_copy_bytes", replace_snapshot)
+    assert paths(place.save()) == ["log", "out/snapshot-2"]
+
+
+def test_a_directory_that_takes_the_place_of_another_meanwhile_is_saved(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("checkpoint-1/model")
+    see = scanning.see
+
+    def replace_directory(path: str, status: os.stat_result) -> scanning.Seen:
+        if not (place.work / "checkpoint-2").exists():
+            place.write("checkpoint-2/model")
+            shutil.rmtree(place.work / "checkpoint-1")
+        return see(path, status)
+
+    monkeypatch.setattr(scanning, "see", replace_directory)
+    assert paths(place.save()) == ["checkpoint-2/model"]
+
+
+def test_a_write_through_memory_is_seen(place: Place) -> None:
+    """It does not change the times of a file while its page is not written back."""
+    target = place.write("array", bytes(mmap.PAGESIZE))
+    with target.open("r+b") as file, mmap.mmap(file.fileno(), 0) as array:
+        array[0] = 1
+        before = place.save()
+        array[0] = 2
+        captured = place.saver.capture()
+        assert not place.saver.is_written(captured)
+        assert place.saver.write(captured, BY).files[0].sha256 != before.files[0].sha256
+
+
+def test_the_same_files_are_known_to_be_written(place: Place) -> None:
+    place.write("model")
+    assert not place.saver.is_written(place.saver.capture())
+    place.save()
+    assert place.saver.is_written(place.saver.capture())
+    place.write("model").chmod(0o600)
+    captured = place.saver.capture()
+    assert not place.saver.is_written(captured)
+    place.saver.written(captured, place.saver.write(captured, BY))
+    (place.work / "link").symlink_to("model")
+    assert not place.saver.is_written(place.saver.capture())
+
+
+def test_a_time_that_no_list_can_name_costs_no_save(place: Place, tmp_path: Path) -> None:
+    target = place.write("model")
+    os.utime(target, (9_999_999_999, 9_999_999_999))
+    if target.stat().st_mtime < 9_999_999_999:
+        pytest.skip("this file system does not know that year")
+    stored = place.save()
+    assert place.saver.is_written(place.saver.capture())
+    (tmp_path / "other").mkdir()
+    layout.put_back(tmp_path / "other", stored, place.storage, [])
+    assert (tmp_path / "other/model").read_bytes() == b"x"
+
+
+def test_links_over_the_bound_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "MAX_FILES", 2)
+    for number in range(5):
+        (place.work / f"link{number}").symlink_to("model")
+    stored = place.save()
+    assert (len(stored.links), stored.summary.num_left_out) == (2, 3)
 
 
 def test_an_upload_name_is_used_again_only_while_the_newest_list_has_it(place: Place) -> None:
@@ -319,3 +399,11 @@ def test_scanning_is_bounded_in_wide_directories(
     for number in range(50):
         place.write(f"file{number}")
     assert len(scanning.scan(place.work).files) <= 11
+
+
+def test_scanning_is_bounded_where_there_are_only_directories(place: Place) -> None:
+    for number in range(50):
+        (place.work / f"d{number}/empty").mkdir(parents=True)
+    found = scanning.scan(place.work, Limits(num_entries=10))
+    assert len(found.directories) <= 11
+    assert found.left_out.total == 1

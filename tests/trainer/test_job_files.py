@@ -94,6 +94,14 @@ def test_files_agree_with_the_older_checkpoint_where_the_newest_is_damaged(
     assert (again.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
 
 
+def test_that_all_files_were_removed_is_saved(make_pod: MakePod) -> None:
+    for attempt, command in enumerate(["touch state; exit 1", "rm state; exit 1", "ls"], start=1):
+        pod = make_pod(command=shell(command), attempt=attempt)
+        pod.start_cold()
+        pod.wait_for_exit()
+        assert pod.log == ""
+
+
 def test_files_are_saved_while_a_program_runs(make_pod: MakePod) -> None:
     pod = make_pod(
         command=shell("echo early > state; echo up; sleep 600"),

@@ -23,7 +23,7 @@ from drivetrain import manifests, restoring, tree
 from drivetrain.environment import Environment
 from drivetrain.errors import CheckpointWriteFailed, RankMissing, StorageError
 from drivetrain.files.saving import Captured
-from drivetrain.files.with_checkpoints import digest_of, open_checkpoint_files
+from drivetrain.files.with_checkpoints import open_checkpoint_files
 from drivetrain.hashing import Hashed
 from drivetrain.held_state import HeldState, Moment
 from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
@@ -63,7 +63,6 @@ class Written:
     metrics: dict[str, float]
     state: str
     sha256: str  # of the tensors
-    files: str
 
 
 class Checkpointer:
@@ -208,9 +207,9 @@ class Checkpointer:
         last = self._written
         if last is None or last.step != staged.moment.step or last.metrics != staged.metrics:
             return False
-        if last.files != digest_of(staged.files):
+        if last.state != staged.state or last.sha256 != manifests.hash_of(staged.tensors):
             return False
-        return last.state == staged.state and last.sha256 == manifests.hash_of(staged.tensors)
+        return self._files is None or self._files.is_written(staged.files)
 
     def _write_shard(self, staged: Staged) -> tuple[Shard, Shard]:
         rank = self._world.rank
@@ -292,7 +291,6 @@ class Checkpointer:
                 metrics=staged.metrics,
                 state=staged.state,
                 sha256=own[0].sha256,
-                files=digest_of(staged.files),
             )
         except Exception as error:  # training goes on, whatever it is
             self.failed_save = staged.number

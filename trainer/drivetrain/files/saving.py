@@ -2,7 +2,8 @@
 
 `capture` is called between two steps and costs what has changed: an unchanged file is not read, a
 changed one is copied aside. A file that is written to at that moment is copied again; one that is
-written to all the time is left out, or kept as it was saved last. `write` may run in the background
+written to all the time is left out, or kept as it was saved last. Where names change meanwhile, it
+looks again. `write` may run in the background
 and may be repeated. A blob is uploaded under a new name unless the previous list of this session
 names it: the platform deletes what no list has named for an hour, and never what the newest list
 names.
@@ -10,22 +11,22 @@ names.
 
 import errno
 import hashlib
-import json
+import itertools
 import os
 import secrets
 import shutil
 import stat
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from drivetrain.errors import StorageError
 from drivetrain.files import scanning
+from drivetrain.files.mappings import Mappings
 from drivetrain.files.record import Record
-from drivetrain.files.scanning import LeftOut, Limits, Seen, Signature
+from drivetrain.files.scanning import LeftOut, Limits, Scan, Seen, Signature
 from drivetrain.files.threads import side_by_side
 from drivetrain.storage import Storage
 from drivetrain_schemas.job_files import (
@@ -43,22 +44,31 @@ _TRY_AGAIN_SECONDS = 0.05
 # A change within one tick of the file system's clock does not change a signature.
 _SETTLED_NS = 2_000_000_000
 _READ_AGAIN = (-1, 0, 0, 0)  # the signature of no file
+_TIMES_NS = (-(2**63), 2**63 - 1)  # file systems know years that a list cannot name
 # Half of the time after which the platform may delete a blob that no list names.
 _NAMED_WITHIN_SECONDS = 1800.0
 _NOT_COPIED_BY_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A changed file. `is_settled`: a further change of it would change its signature."""
+
+    seen: Seen
+    content: Path
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Captured:
-    """The files of one moment. `copies`: changed ones, beside their copies."""
+    """The files of one moment."""
 
     unchanged: tuple[JobFile, ...]
-    copies: tuple[tuple[Seen, Path, bool], ...]
+    copies: tuple[Copy, ...]
     links: tuple[JobLink, ...]
     removed: tuple[str, ...]
     left_out: LeftOut
     kept: dict[str, Signature]
-    digest: str
 
     @property
     def is_empty(self) -> bool:
@@ -108,6 +118,8 @@ class FileSaver:
         self._known: dict[str, tuple[Signature, JobFile]] = dict(record.restored)
         self._blobs = _blobs_of(file for _, file in self._known.values())
         self._uploads = _Uploads()
+        self._newest: FileList | None = None
+        self._numbers = itertools.count()  # of copies
 
     @property
     def record(self) -> Record:
@@ -118,46 +130,83 @@ class FileSaver:
         """Raises OSError if the directory cannot be read or there is no room for copies."""
         shutil.rmtree(self._spool, ignore_errors=True)
         self._spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = scanning.scan(self._root, self._limits)
+        copies: dict[str, Copy] = {}
+        for _ in range(_TRIES):
+            found = scanning.scan(self._root, self._limits)
+            captured = self._capture_found(found, copies)
+            if not found.has_moved():
+                break
+        return captured
+
+    def _capture_found(self, found: Scan, copies: dict[str, Copy]) -> Captured:
+        """`copies`: those of the try before, which need not be made again."""
         left_out = found.left_out
         chosen = scanning.choose(found.files, self._record.code, self._limits, left_out)
         unchanged: list[JobFile] = []
-        copies: list[tuple[Seen, Path, bool]] = []
         kept: dict[str, Signature] = {}
+        earlier = copies.copy()
+        copies.clear()
+        mappings = Mappings()
         for seen in chosen:
             known = self._known.get(seen.path)
             if known is not None and known[0] == seen.signature:
                 unchanged.append(known[1])
                 kept[seen.path] = seen.signature
                 continue
-            target = self._spool / str(len(copies))
-            is_settled = time.time_ns() - seen.changed_at_ns > _SETTLED_NS
-            with suppress(FileNotFoundError):  # removed meanwhile
-                copied = self._copy(seen.path, target, left_out)
-                if copied is not None:
-                    copies.append((copied, target, is_settled))
-                elif known is not None:
-                    unchanged.append(known[1])
-                    kept[seen.path] = known[0]
-        links = {
-            path: target
-            for path, target in found.links.items()
-            if self._record.code_links.get(path) != target
-        }
-        code = self._record.code.keys() | self._record.code_links.keys()
-        removed = tuple(sorted(code - found.files.keys() - found.links.keys()))
-        described = [[seen.path, *seen.signature] for seen in chosen]
-        digest = hashlib.sha256(json.dumps([described, links, removed]).encode()).hexdigest()
+            copy = earlier.get(seen.path)
+            if copy is not None and copy.seen.signature == seen.signature:
+                copies[seen.path] = copy
+                continue
+            try:
+                copy = self._copy(seen.path, left_out, mappings)
+            except FileNotFoundError:
+                found.has_vanished = True
+                continue
+            if copy is not None:
+                copies[seen.path] = copy
+            elif known is not None:
+                unchanged.append(known[1])
+                kept[seen.path] = known[0]
         return Captured(
             unchanged=tuple(unchanged),
-            copies=tuple(copies),
-            links=tuple(JobLink(path=path, target=to) for path, to in sorted(links.items()))[
-                :MAX_FILES
-            ],
-            removed=removed,
+            copies=tuple(copies.values()),
+            links=self._links(found),
+            removed=self._removed(found),
             left_out=left_out,
             kept=kept,
-            digest=digest,
+        )
+
+    def _links(self, found: Scan) -> tuple[JobLink, ...]:
+        links = [
+            JobLink(path=path, target=target)
+            for path, target in found.links.items()
+            if self._record.code_links.get(path) != target
+        ]
+        for link in links[MAX_FILES:]:
+            found.left_out.add(link.path, f"the job has more than {MAX_FILES:,} links")
+        return tuple(sorted(links[:MAX_FILES], key=lambda link: link.path))
+
+    def _removed(self, found: Scan) -> tuple[str, ...]:
+        code = self._record.code.keys() | self._record.code_links.keys()
+        return tuple(sorted(code - found.files.keys() - found.links.keys()))
+
+    def is_written(self, captured: Captured) -> bool:
+        """Whether the newest list of this session holds these very files.
+
+        Copies are read, because a change may leave the signature of a file as it was, but only
+        if nothing else differs.
+        """
+        newest = self._newest
+        if newest is None or (captured.links, captured.removed) != (newest.links, newest.removed):
+            return False
+        files = {file.path: file for file in newest.files}
+        if len(files) != len(captured.unchanged) + len(captured.copies):
+            return False
+        if any(files.get(file.path) != file for file in captured.unchanged):
+            return False
+        pairs = [(copy, files.get(copy.seen.path)) for copy in captured.copies]
+        return all(file is not None and _looks_like(copy, file) for copy, file in pairs) and all(
+            file is not None and _sha256_of(copy.content) == file.sha256 for copy, file in pairs
         )
 
     def write(self, captured: Captured, by: Saved, *, is_resumable: bool = True) -> FileList:
@@ -166,9 +215,7 @@ class FileSaver:
         Raises StorageError; the same call may succeed later.
         """
         nonce = secrets.token_hex(4)
-        uploaded = side_by_side(
-            lambda copied: self._upload(copied[0], copied[1], nonce), captured.copies
-        )
+        uploaded = side_by_side(lambda copy: self._upload(copy, nonce), captured.copies)
         files = [*captured.unchanged, *uploaded]
         self._check_age(files)
         return FileList(
@@ -194,21 +241,23 @@ class FileSaver:
         """The list is in the store: the next save builds on it."""
         by_path = {file.path: file for file in stored.files}
         known = {path: (signature, by_path[path]) for path, signature in captured.kept.items()}
-        for seen, _, is_settled in captured.copies:
-            signature = seen.signature if is_settled else _READ_AGAIN
-            known[seen.path] = (signature, by_path[seen.path])
+        for copy in captured.copies:
+            path = copy.seen.path
+            known[path] = (copy.seen.signature if copy.is_settled else _READ_AGAIN, by_path[path])
         self._known = known
         self._blobs = _blobs_of(stored.files)
+        self._newest = stored
         self._uploads = _Uploads()
         shutil.rmtree(self._spool, ignore_errors=True)
 
     # Copying
 
-    def _copy(self, path: str, target: Path, left_out: LeftOut) -> Seen | None:
+    def _copy(self, path: str, left_out: LeftOut, mappings: Mappings) -> Copy | None:
         """A copy that is whole: the file was the same before and after it was read.
 
         None if there is none, with the reason in `left_out`. Raises FileNotFoundError.
         """
+        target = self._spool / str(next(self._numbers))
         for number in range(_TRIES):
             if number:
                 time.sleep(_TRY_AGAIN_SECONDS)
@@ -222,7 +271,9 @@ class FileSaver:
                 left_out.add(path, f"it cannot be read ({error.strerror})")
                 return None
             if copied is not None:
-                return copied
+                age_ns = time.time_ns() - copied.changed_at_ns
+                is_settled = age_ns > _SETTLED_NS and not mappings.has(copied.signature[3])
+                return Copy(copied, target, is_settled)
         left_out.add(path, "it was written to all the time")
         return None
 
@@ -242,11 +293,12 @@ class FileSaver:
 
     # Uploading
 
-    def _upload(self, seen: Seen, copy: Path, nonce: str) -> JobFile:
+    def _upload(self, copy: Copy, nonce: str) -> JobFile:
+        seen = copy.seen
         whole = hashlib.sha256()
         parts: list[str] = []
         size = 0
-        with copy.open("rb") as file:
+        with copy.content.open("rb") as file:
             while data := file.read(PART_BYTES):
                 whole.update(data)
                 size += len(data)
@@ -255,7 +307,7 @@ class FileSaver:
             path=seen.path,
             size_bytes=size,
             mode=seen.mode,
-            modified_at_ns=seen.modified_at_ns,
+            modified_at_ns=_as_listed(seen.modified_at_ns),
             sha256=whole.hexdigest(),
             parts=tuple(parts),
         )
@@ -289,6 +341,21 @@ def _copy_bytes(source: int, target: int, size: int) -> None:
             raise
         while done < size and (number := os.sendfile(target, source, done, size - done)):
             done += number
+
+
+def _looks_like(copy: Copy, file: JobFile) -> bool:
+    seen = copy.seen
+    described = (seen.size_bytes, seen.mode, _as_listed(seen.modified_at_ns))
+    return described == (file.size_bytes, file.mode, file.modified_at_ns)
+
+
+def _sha256_of(content: Path) -> str:
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _as_listed(time_ns: int) -> int:
+    return min(max(time_ns, _TIMES_NS[0]), _TIMES_NS[1])
 
 
 def _blobs_of(files: Iterable[JobFile]) -> dict[str, str]:

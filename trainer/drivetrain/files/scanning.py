@@ -88,6 +88,18 @@ class Scan:
     files: dict[str, Seen] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     left_out: LeftOut = field(default_factory=LeftOut)
+    directories: dict[str, tuple[int, int]] = field(default_factory=dict)
+    has_vanished: bool = False
+
+    def has_moved(self) -> bool:
+        """Whether a name was added, removed or given to another file since it was looked at.
+
+        A program that writes its next file and then removes the last one has neither of them in
+        a scan that saw the directory before the one and the file after the other.
+        """
+        return self.has_vanished or any(
+            _version(directory) != version for directory, version in self.directories.items()
+        )
 
 
 def see(path: str, status: os.stat_result) -> Seen:
@@ -98,10 +110,12 @@ def see(path: str, status: os.stat_result) -> Seen:
 def scan(root: Path, limits: Limits = Limits()) -> Scan:
     """Everything below `root`. Raises OSError if the root itself cannot be read."""
     found = Scan()
-    for number, (path, entry) in enumerate(_walk(root, found.left_out)):
+    for number, (path, entry) in enumerate(_walk(root, found)):
         if number == limits.num_entries:
             found.left_out.add(path, f"there are more than {limits.num_entries:,} files")
             break
+        if entry is None:
+            continue
         if not is_path(path):
             found.left_out.add(path, "its name is not UTF-8, has control characters or is too long")
             continue
@@ -114,31 +128,48 @@ def scan(root: Path, limits: Limits = Limits()) -> Scan:
             else:
                 found.left_out.add(path, NOT_REGULAR)
         except OSError as error:
-            if not isinstance(error, FileNotFoundError):  # removed meanwhile
-                found.left_out.add(path, f"it cannot be read ({error.strerror})")
+            _complain(found, path, error)
     return found
 
 
-def _walk(root: Path, left_out: LeftOut) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _walk(root: Path, found: Scan) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
+    """What is no directory, and None for each directory: looking at it takes time as well."""
     pending: deque[tuple[str, str]] = deque([(os.fspath(root), "")])
     while pending:
         directory, prefix = pending.popleft()
         try:
+            found.directories[directory] = _version(directory)
             with os.scandir(directory) as entries:
                 bounded = islice(entries, MAX_ENTRIES + 1)
                 ordered = sorted(bounded, key=lambda entry: entry.name)
         except OSError as error:
             if not prefix:
                 raise
-            if not isinstance(error, FileNotFoundError):
-                left_out.add(prefix, f"it cannot be read ({error.strerror})")
+            _complain(found, prefix, error)
             continue
         for entry in ordered:
             path = f"{prefix}{entry.name}"
             if not entry.is_dir(follow_symlinks=False):
                 yield path, entry
             elif entry.name not in _NEVER_SAVED:
+                yield path, None
                 pending.append((entry.path, f"{path}/"))
+
+
+def _version(directory: str) -> tuple[int, int]:
+    """Another one after a name in this directory has changed."""
+    try:
+        status = os.stat(directory, follow_symlinks=False)
+    except OSError:
+        return (0, 0)
+    return status.st_mtime_ns, status.st_ino
+
+
+def _complain(found: Scan, path: str, error: OSError) -> None:
+    if isinstance(error, FileNotFoundError):  # removed meanwhile
+        found.has_vanished = True
+    else:
+        found.left_out.add(path, f"it cannot be read ({error.strerror})")
 
 
 def _take_link(found: Scan, path: str, target: str) -> None:

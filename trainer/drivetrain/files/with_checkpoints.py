@@ -77,6 +77,12 @@ class CheckpointFiles:
             with suppress(OSError):  # without it the shim reads at the end what is saved already
                 write_record(places.saved_path(self._environment.directory), self._saver.record)
 
+    def is_written(self, captured: Captured | StorageError | None) -> bool:
+        """Whether the newest checkpoint of this session holds these very files."""
+        with suppress(OSError):
+            return isinstance(captured, Captured) and self._saver.is_written(captured)
+        return False
+
     def agree_with(self, checkpoints: Storage, name: str, manifest: Manifest) -> None:
         """The run resumes from this checkpoint: its files are those of the directory.
 
@@ -139,11 +145,6 @@ def open_checkpoint_files(environment: Environment) -> CheckpointFiles | None:
         _logger.warning("the job's files are not saved with checkpoints: %s", error)
         return None
     return CheckpointFiles(environment, record)
-
-
-def digest_of(captured: Captured | StorageError | None) -> str:
-    """Equal for equal files."""
-    return captured.digest if isinstance(captured, Captured) else ""
 
 
 def open_files(environment: Environment) -> Storage:

@@ -107,7 +107,6 @@ class PodFiles:
         self._storage: Storage | None = None
         self._saver: FileSaver | None = None
         self._number = 0
-        self._digest = ""
         self._said: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -178,21 +177,23 @@ class PodFiles:
             pause = min(2 * pause, 5.0)
 
     def _save(self, *, is_resumable: bool) -> None:
-        """Nothing is stored where nothing differs from the code, or from the list before."""
+        """Nothing is stored where nothing differs from the list before, or without any from the
+        code. That all files of the attempt before were removed is stored."""
         with self._lock:
             saver = self._open_saver()
             captured = saver.capture()
             for line in new_complaints(captured.left_out, self._said):
                 self._say(line)
-            is_first = self._number == 0
-            if captured.digest == self._digest or (is_first and captured.is_empty):
+            has_none = self._number == 0 and saver.record.source is None
+            if saver.is_written(captured) or (has_none and captured.is_empty):
                 return
             stored = saver.write(captured, self._saved_by(), is_resumable=is_resumable)
+            if is_resumable and self._is_owned_by_the_program:
+                return  # the program goes on with its own checkpoints
             self._number += 1
             key = list_key(self._spec.fence, self._number, time.time_ns())
             self._opened_storage().put(key, stored.model_dump_json().encode())
             saver.written(captured, stored)
-            self._digest = captured.digest
             self._note(stored)
 
     def _open_saver(self) -> FileSaver:
