@@ -4,7 +4,11 @@ import mmap
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -382,6 +386,69 @@ def test_code_is_no_file_of_the_job_until_it_changes(tmp_path: Path) -> None:
     # What was put back is known, so the next save uploads nothing.
     again = Place(tmp_path, read_record(record_path))
     assert again.saver.capture().copies == ()
+
+
+def test_a_directory_that_cannot_be_removed_does_not_prevent_the_next_one(tmp_path: Path) -> None:
+    code, work, attempt = tmp_path / "code", tmp_path / "work", tmp_path / "attempt"
+    for directory in (code, work, attempt):
+        directory.mkdir()
+    (code / "train.py").write_text("code")
+    deepest = os.open(work, os.O_RDONLY)
+    for _ in range(2 * sys.getrecursionlimit()):
+        os.mkdir("d", dir_fd=deepest)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=deepest)
+        os.close(deepest)
+        deepest = deeper
+    os.close(deepest)
+    layout.lay_out(code, work, attempt / "record.json", lambda: None)
+    assert os.listdir(work) == ["train.py"]
+    subprocess.run(["rm", "-rf", attempt], check=True)  # pytest cannot
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
+def test_a_directory_that_its_owner_made_read_only_is_replaced(tmp_path: Path) -> None:
+    code, work, attempt = tmp_path / "code", tmp_path / "work", tmp_path / "attempt"
+    for directory in (code, work, attempt, tmp_path):
+        directory.mkdir(exist_ok=True)
+        os.chown(directory, 65534, 65534)
+    work.chmod(0o500)
+    at = os.open(tmp_path, os.O_RDONLY)
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException):
+            os.fchdir(at)
+            os.setuid(65534)
+            place = Path()
+            record = place / "attempt/record.json"
+            layout.lay_out(place / "code", place / "work", record, lambda: None)
+            os._exit(0)
+        os._exit(1)
+    os.close(at)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_code_that_an_older_list_does_not_change_is_put_back(tmp_path: Path) -> None:
+    code, work = tmp_path / "code", tmp_path / "work"
+    (code / "data").mkdir(parents=True)
+    for name in ("train.py", "notes.txt", "data/a"):
+        (code / name).write_text("code")
+    (code / "link").symlink_to("train.py")
+    record_path = tmp_path / "attempt" / "record.json"
+    record_path.parent.mkdir()
+    layout.lay_out(code, work, record_path, lambda: None)
+    shutil.rmtree(work / "data")
+    (work / "link").unlink()
+    (work / "link").symlink_to("notes.txt")
+    for name in ("notes.txt", "kept", "mine"):
+        (work / name).write_text("mine")
+    (work / "train.py").unlink()
+    record = read_record(record_path)
+    files = layout.put_back_code(work, code, record, {"kept", "train.py"})
+    assert sorted(os.listdir(work)) == ["data", "kept", "link", "notes.txt"]
+    assert (work / "notes.txt").read_text() == (work / "data/a").read_text() == "code"
+    assert os.readlink(work / "link") == "train.py"
+    again = Place(tmp_path, replace(record, code=files))
+    assert (paths(again.save()), again.save().removed) == (["kept"], ("train.py",))
 
 
 def test_a_directory_that_vanishes_is_an_error_and_no_empty_save(place: Place) -> None:

@@ -94,6 +94,23 @@ def test_files_agree_with_the_older_checkpoint_where_the_newest_is_damaged(
     assert (again.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
 
 
+def test_files_of_damaged_checkpoints_are_not_those_of_a_new_beginning(
+    make_pod: MakePod, template: Path
+) -> None:
+    command = ["python", str(SCRIPTS / "keeps_files.py")]
+    first = make_pod(command=command, environment={"KILL_AT": 27})
+    first.start_warm(template)
+    assert first.wait_for_exit().outcome == "failed", first.log
+    for shard in first.checkpoints.glob("f*/rank-0.safetensors"):
+        shard.write_bytes(bytes(shard.stat().st_size))
+    lose_the_machine(first)
+
+    again = make_pod(command=command, attempt=2)
+    again.start_warm(template)
+    assert again.wait_for_exit().outcome == "succeeded", again.log
+    assert (again.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
+
+
 def test_that_all_files_were_removed_is_saved(make_pod: MakePod) -> None:
     for attempt, command in enumerate(["touch state; exit 1", "rm state; exit 1", "ls"], start=1):
         pod = make_pod(command=shell(command), attempt=attempt)

@@ -157,10 +157,12 @@ class Checkpointer:
         if self._world.rank == 0:
             choice = restoring.choose(self._storage)
             start = self._environment.job.start_from if self._environment.job else None
+            storage = self._storage
             if start is not None and choice.manifest is None:
-                choice = restoring.choose_start(self._source(start.job_id), start.checkpoint)
-            elif self._files is not None and choice.manifest is not None:
-                self._files.agree_with(self._storage, choice.directory, choice.manifest)
+                storage = self._source(start.job_id)
+                choice = restoring.choose_start(storage, start.checkpoint)
+            if self._files is not None:
+                self._files.agree_with(storage, choice)
         choice = self._world.share(choice)
         moment = None
         if choice.manifest is not None:

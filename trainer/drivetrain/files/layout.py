@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +113,31 @@ def put_back(
     return written
 
 
+def put_back_code(
+    work: Path, code: Path, record: Record, except_for: Collection[str]
+) -> dict[str, Signature]:
+    """Make all but these paths as in the code. Returns the files of the code, as they are now.
+
+    Raises OSError.
+    """
+    found = scanning.scan(work)
+    for path in [*found.files, *found.links]:
+        if path not in except_for and path not in record.code and path not in record.code_links:
+            (work / path).unlink(missing_ok=True)
+    files = dict(record.code)
+    for path, signature in record.code.items():
+        seen = found.files.get(path)
+        if path not in except_for and (seen is None or seen.signature != signature):
+            _make_parents(work, path)
+            _clear(work / path)
+            shutil.copy2(code / path, work / path)
+            files[path] = scanning.see(path, (work / path).lstat()).signature
+    for path, target in record.code_links.items():
+        if path not in except_for and found.links.get(path) != target:
+            _write_link(work, JobLink(path=path, target=target))
+    return files
+
+
 def read_part(storage: Storage, name: str) -> bytes:
     """The content of a blob, verified. Raises FileDamaged, StorageError."""
     data = storage.get(blob_key(name), PART_BYTES)
@@ -184,5 +209,8 @@ def _move_away(work: Path, attempt: Path) -> None:
     """The directory of the attempt before. What cannot be removed goes with the job's pods."""
     old = attempt / f".work-{secrets.token_hex(8)}"
     with suppress(FileNotFoundError):
+        if not work.is_symlink():
+            work.chmod(0o700)  # a directory that its owner may not write to cannot be moved
         work.rename(old)
-        shutil.rmtree(old, ignore_errors=True)
+        with suppress(RecursionError):  # a thousand levels deep
+            shutil.rmtree(old, ignore_errors=True)

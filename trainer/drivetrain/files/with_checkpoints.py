@@ -5,23 +5,24 @@ with it. In a local run there are none: the working directory is the user's own 
 """
 
 import logging
-import shutil
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from drivetrain import manifests
 from drivetrain.environment import Environment
 from drivetrain.errors import StorageError
-from drivetrain.files import choosing, layout, places, scanning
+from drivetrain.files import choosing, layout, places
 from drivetrain.files.complaints import new_complaints
+from drivetrain.files.layout import Source
 from drivetrain.files.record import Record, read_record, write_record
 from drivetrain.files.saving import Captured, FileSaver, Saved
 from drivetrain.files.scanning import Signature
+from drivetrain.restoring import Choice
 from drivetrain.storage import Storage, open_storage
-from drivetrain_schemas.checkpoints import Manifest, Shard
-from drivetrain_schemas.job_files import LIST, FileList, files_directory
+from drivetrain_schemas.checkpoint_names import parse_name
+from drivetrain_schemas.checkpoints import Shard
+from drivetrain_schemas.job_files import LIST, FileList, JobFile, files_directory
 from drivetrain_schemas.object_store import StoreFailure, failure_of_errno
 
 _logger = logging.getLogger("drivetrain")
@@ -33,7 +34,7 @@ class CheckpointFiles:
     def __init__(self, environment: Environment, record: Record) -> None:
         self._environment = environment
         self._record = record
-        self._storage = open_files(environment)
+        self._storage = open_files(environment, environment.job_id)
         self._saver = self._saver_from(record)
         self._said: Counter[str] = Counter()
 
@@ -83,49 +84,54 @@ class CheckpointFiles:
             return isinstance(captured, Captured) and self._saver.is_written(captured)
         return False
 
-    def agree_with(self, checkpoints: Storage, name: str, manifest: Manifest) -> None:
-        """The run resumes from this checkpoint: its files are those of the directory.
+    def agree_with(self, checkpoints: Storage, choice: Choice) -> None:
+        """The run resumes from this checkpoint, or from none: the directory has its files.
 
-        They are already, unless the run fell back to an older checkpoint. Raises StorageError.
+        It has them already, unless the run fell back to an older checkpoint, to the one that the
+        job was forked from, or to its beginning. Raises StorageError.
         """
-        if name == self._record.source:
+        laid_out = self._record.source
+        is_older = choice.manifest is not None and not choice.is_start
+        if choice.directory == laid_out:
             return
-        source = choosing.of_checkpoint(checkpoints, name, manifest)
-        if source is None:
-            return
-        work = self._environment.job_directory
+        if not is_older and (laid_out is None or parse_name(laid_out) is None):
+            return  # no checkpoint of this job was laid out
+        source = None
+        if choice.manifest is not None:
+            source = choosing.of_checkpoint(checkpoints, choice.directory, choice.manifest)
+        if source is not None or not is_older:
+            self._put_back(source, is_own=is_older)
+
+    def _put_back(self, source: Source | None, *, is_own: bool) -> None:
+        """`source` None: the code alone."""
+        environment, work = self._environment, self._environment.job_directory
         notes: list[str] = []
+        kept: set[str] = set()
+        if source is not None:
+            kept |= {file.path for file in source.files.files}
+            kept |= {link.path for link in source.files.links}
+            kept |= set(source.files.removed)
+        restored: dict[str, tuple[Signature, JobFile]] = {}
         try:
-            code = self._undo_others(work, source.files)
-            restored = layout.put_back(work, source.files, self._storage, notes)
+            code = layout.put_back_code(work, environment.directory / "code", self._record, kept)
+            if source is not None:
+                storage = open_files(environment, source.files.job_id)
+                restored = layout.put_back(work, source.files, storage, notes)
         except OSError as error:
             failure = failure_of_errno(error.errno) if error.errno else StoreFailure.ERROR
             raise StorageError(f"the job's files: {error}", failure) from error
         for note in notes:
             _logger.warning("%s", note)
         _logger.warning(
-            "%d files were put back as of checkpoint %s; those opened before are not updated",
+            "%d files were put back as of %s; those opened before are not updated",
             len(restored),
-            name,
+            "the start of the job" if source is None else f"checkpoint {source.name}",
         )
-        self._record = replace(self._record, source=name, code=code, restored=restored)
+        name = source.name if source is not None and is_own else None
+        self._record = replace(
+            self._record, source=name, code=code, restored=restored if is_own else {}
+        )
         self._saver = self._saver_from(self._record)
-
-    def _undo_others(self, work: Path, wanted: FileList) -> dict[str, Signature]:
-        """What the checkpoint does not name is removed, or is as in the code; returns the code."""
-        kept = {file.path for file in wanted.files} | {link.path for link in wanted.links}
-        code = dict(self._record.code)
-        found = scanning.scan(work)
-        for path in [*found.files, *found.links]:
-            if path in kept or path in self._record.code_links:
-                continue
-            if path not in code:
-                (work / path).unlink(missing_ok=True)
-            elif path not in found.files or found.files[path].signature != code[path]:
-                (work / path).unlink(missing_ok=True)
-                shutil.copy2(self._environment.directory / "code" / path, work / path)
-                code[path] = scanning.see(path, (work / path).lstat()).signature
-        return code
 
     def _saver_from(self, record: Record) -> FileSaver:
         environment = self._environment
@@ -147,11 +153,11 @@ def open_checkpoint_files(environment: Environment) -> CheckpointFiles | None:
     return CheckpointFiles(environment, record)
 
 
-def open_files(environment: Environment) -> Storage:
-    """The job's directory of files in the object store."""
+def open_files(environment: Environment, job_id: str) -> Storage:
+    """A job's directory of files in the object store."""
     return open_storage(
         environment.store_url,
         environment.store_endpoint_url,
-        directory=files_directory(environment.tenant_id, environment.job_id),
+        directory=files_directory(environment.tenant_id, job_id),
         store_id=environment.store_id,
     )
