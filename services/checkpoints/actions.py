@@ -89,8 +89,7 @@ class Actions:
                 await store_intents.want_if_unknown(tx.connection, "verify", intent.job_id, key)
             await saving.note_overdue(tx, job)
             is_live = await store.live_run(tx.connection, intent.job_id) is not None
-            seconds = files.LOOK_SECONDS if is_live else 0.0
-            await store_intents.want_in(tx.connection, "files", intent.job_id, "", seconds)
+            await files.want_look(tx.connection, intent.job_id, is_urgent=not is_live)
             if is_live:
                 await store_intents.repeat(tx.connection, intent, self._settings.list_seconds)
             else:
@@ -197,6 +196,7 @@ class Actions:
             if not await store_intents.finish(tx.connection, intent):
                 return
             await store_checkpoints.set_state(tx.connection, row.checkpoint_id, "deleted")
+            await files.want_look(tx.connection, row.job_id)
             payload = messages.deleted(row, tenant_id, retention.reason(job.policy))
             await tx.emit(payload, tenant_id=tenant_id)
         DELETED.inc()

@@ -8,6 +8,7 @@ no list that follows. A list that cannot be read names anything: then nothing is
 
 from collections.abc import Sequence
 
+import asyncpg
 from pydantic import ValidationError
 
 from drivetrain_schemas.checkpoint_names import parse_name
@@ -39,6 +40,14 @@ NEXT_STEP_SECONDS = 1.0
 
 class _Unreadable(Exception):
     """A list that may name anything."""
+
+
+async def want_look(
+    connection: asyncpg.Connection, job_id: str, *, is_urgent: bool = False
+) -> None:
+    """Look soon: lists were written, or deleted, and with them names of blobs."""
+    seconds = 0.0 if is_urgent else LOOK_SECONDS
+    await store_intents.want_in(connection, "files", job_id, "", seconds)
 
 
 async def look_after(

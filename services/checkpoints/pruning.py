@@ -14,7 +14,7 @@ and the policy of a job that may run again.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from services.checkpoints import messages, store, store_checkpoints, store_intents
+from services.checkpoints import files, messages, store, store_checkpoints, store_intents
 from services.checkpoints.core.location import Location, directory_of, job_prefix, locate
 from services.checkpoints.instruments import DELETED, PRUNED
 from services.checkpoints.store_checkpoints import CheckpointRow
@@ -69,6 +69,9 @@ async def tidy(
     ]
     doomed = {one.directory for one, wait in zip(unfinished, waits, strict=True) if wait == 0}
     keys = _keys_below(tenant_id, job_id, found, doomed)
+    if keys:
+        async with database.transaction() as tx:  # first: the next try may find nothing to delete
+            await files.want_look(tx.connection, job_id)
     await _delete_unfinished(object_store, keys[:OBJECTS_PER_STEP])
     later = [wait for wait in waits if wait] + [NEXT_STEP_SECONDS] * (len(keys) > OBJECTS_PER_STEP)
     for row, seconds in rejected:
@@ -123,6 +126,7 @@ async def _delete_rejected(
     async with database.transaction() as tx:
         await store.lock_job(tx.connection, row.job_id)
         await store_checkpoints.set_state(tx.connection, row.checkpoint_id, "deleted")
+        await files.want_look(tx.connection, row.job_id)
         payload = messages.deleted(row, tenant_id, "it was rejected 7 days ago")
         await tx.emit(payload, tenant_id=tenant_id)
     PRUNED.labels("rejected_checkpoints").inc()

@@ -59,7 +59,9 @@ async def put_list(catalogue: Catalogue, number: int, *blobs: str, **fields: Any
     return key
 
 
-async def put_checkpoint(catalogue: Catalogue, step: int, *blobs: str) -> list[Payload]:
+async def put_checkpoint(
+    catalogue: Catalogue, step: int, *blobs: str, is_reported: bool = True
+) -> list[Payload]:
     content = make_list(*blobs)
     await catalogue.object_store.put(f"{PREFIX}{name_of(step)}/files.json", content)
     await write_checkpoint(catalogue.object_store, step)
@@ -74,7 +76,7 @@ async def put_checkpoint(catalogue: Catalogue, step: int, *blobs: str) -> list[P
     )
     manifest["files"] = {"num_files": len(blobs), "size_bytes": 1}
     await catalogue.object_store.put(key_of(step), json.dumps(manifest).encode())
-    return await catalogue.deliver(make_written(step))
+    return await catalogue.deliver(make_written(step)) if is_reported else []
 
 
 async def hours_pass(catalogue: Catalogue, hours: float) -> list[Payload]:
@@ -144,6 +146,27 @@ async def test_files_go_with_the_checkpoints_that_retention_deletes(running: Cat
     await running.wait()
     await hours_pass(running, 1)
     assert await blobs(running) == set(names[-3:])
+
+
+async def test_files_go_with_what_is_deleted_after_the_last_run(running: Catalogue) -> None:
+    names = [await put_blob(running, f"content {step}") for step in range(4)]
+    for step, name in enumerate(names[:3]):
+        await put_checkpoint(running, 10 * (step + 1), name)
+    await put_checkpoint(running, 40, names[3], is_reported=False)
+    unfinished = await put_blob(running, "unfinished")
+    await running.object_store.put(f"{PREFIX}{name_of(50)}/files.json", make_list(unfinished))
+    await running.deliver(make_failed())
+    assert "deleted" in (await running.states()).values()
+    await running.wait()
+    await hours_pass(running, 2)
+    assert await blobs(running) == {*names[1:], unfinished}
+
+    async with running.database.connection() as connection:
+        await connection.execute("update runs set ended_at = ended_at - interval '2 hours'")
+    await running.wait()
+    await running.wait()
+    await hours_pass(running, 2)
+    assert await blobs(running) == set(names[1:])
 
 
 async def test_a_save_that_is_not_complete_keeps_its_files(running: Catalogue) -> None:
