@@ -191,6 +191,19 @@ def test_a_file_that_is_written_to_all_the_time_keeps_its_last_version(
     assert place.save().files[0].size_bytes == len(b"next ") + 6 * len(b"more")
 
 
+def test_many_files_that_are_written_to_all_the_time_do_not_hold_up_training(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        place.write(f"log{number}")
+    slept: list[float] = []
+    monkeypatch.setattr(saving, "_PATIENT_SECONDS", 0)
+    monkeypatch.setattr(saving.time, "sleep", slept.append)
+    monkeypatch.setattr(saving, "_copy_bytes", lambda source, *_: os.utime(source))
+    assert paths(place.save()) == []
+    assert slept == []
+
+
 def test_a_file_that_was_written_to_once_is_copied_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ from drivetrain_schemas.job_files import (
 
 _TRIES = 3
 _TRY_AGAIN_SECONDS = 0.05
+_PATIENT_SECONDS = 1.0  # for all files of a capture, because training waits for it
 # A change within one tick of the file system's clock does not change a signature.
 _SETTLED_NS = 2_000_000_000
 _READ_AGAIN = (-1, 0, 0, 0)  # the signature of no file
@@ -120,6 +121,7 @@ class FileSaver:
         self._uploads = _Uploads()
         self._newest: FileList | None = None
         self._numbers = itertools.count()  # of copies
+        self._patient_until = 0.0
 
     @property
     def record(self) -> Record:
@@ -130,6 +132,7 @@ class FileSaver:
         """Raises OSError if the directory cannot be read or there is no room for copies."""
         shutil.rmtree(self._spool, ignore_errors=True)
         self._spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._patient_until = time.monotonic() + _PATIENT_SECONDS
         copies: dict[str, Copy] = {}
         for _ in range(_TRIES):
             found = scanning.scan(self._root, self._limits)
@@ -260,6 +263,8 @@ class FileSaver:
         target = self._spool / str(next(self._numbers))
         for number in range(_TRIES):
             if number:
+                if time.monotonic() > self._patient_until:
+                    break
                 time.sleep(_TRY_AGAIN_SECONDS)
             try:
                 copied = self._copy_once(self._root / path, path, target)
