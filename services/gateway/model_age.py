@@ -3,15 +3,17 @@
 It is that of the partitions this process reads.
 """
 
-from collections.abc import Callable, Hashable
+import asyncio
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.gateway.core.freshness import Freshness, PartitionState, look
+from services.gateway.core.freshness import Freshness, PartitionState, is_behind, look
 from services.gateway.instruments import MODEL_AGE, MODEL_LAG
 from services.runtime import logs
+from services.runtime.bus import Partition
 from services.runtime.clock import Clock
 from services.runtime.errors import TemporaryError
 from services.runtime.service import Platform
@@ -20,12 +22,16 @@ log = logs.get()
 
 HEADER = "Drivetrain-Model-Age-Seconds"
 LOOK_SECONDS = 2.0
+# Records that come together with the answer about the ends are handled within this time.
+SETTLE_SECONDS = 0.5
 # Below this, no warning is shown.
 STALE_SECONDS = 5.0
 
 
 class ModelAge:
-    """Measured every two seconds; the age grows between measurements, and while none succeeds.
+    """Measured every few seconds; the age grows between measurements, and while none succeeds.
+
+    The broker may hold the question for as long as a fetch (`IDLE_FETCH_WAIT_MS`).
 
     `on_change` is called when the model becomes stale, and when it is current again.
     """
@@ -48,8 +54,10 @@ class ModelAge:
         freshness = Freshness(started_at, started_at)
         while True:
             try:
-                partitions = await _partitions(platform)
-                freshness = look(freshness, partitions, platform.clock.now().timestamp())
+                ends = await _ends(platform)
+                asked_at = platform.clock.now().timestamp()
+                partitions = await _settled(platform, ends)
+                freshness = look(freshness, partitions, asked_at)
             except TemporaryError as error:
                 log.debug("the model's age is not measured", error=repr(error))
             self._freshness = freshness
@@ -67,14 +75,35 @@ class ModelAge:
             self._on_change()
 
 
-async def _partitions(platform: Platform) -> dict[Hashable, PartitionState]:
+async def _ends(platform: Platform) -> list[Mapping[Partition, int]]:
+    """The ends of each consumer's partitions. All are asked at once: each may wait for a fetch."""
+    return await asyncio.gather(*(consumer.source.end_offsets() for consumer in platform.consumers))
+
+
+async def _settled(
+    platform: Platform, ends: Sequence[Mapping[Partition, int]]
+) -> dict[Hashable, PartitionState]:
+    """Where the consumers are with regard to these ends, once what just came is handled.
+
+    The answer about the ends waits for a fetch, which ends because records came: at that moment
+    each of them would count as not handled, on a platform that handles all of them at once.
+    """
+    partitions = await _partitions(platform, ends)
+    if any(is_behind(state) for state in partitions.values()):
+        await platform.clock.sleep(SETTLE_SECONDS)
+        partitions = await _partitions(platform, ends)
+    return partitions
+
+
+async def _partitions(
+    platform: Platform, ends: Sequence[Mapping[Partition, int]]
+) -> dict[Hashable, PartitionState]:
     partitions: dict[Hashable, PartitionState] = {}
-    for consumer in platform.consumers:
-        ends = await consumer.source.end_offsets()
+    for consumer, consumer_ends in zip(platform.consumers, ends, strict=True):
         for partition in consumer.source.assignment():
             partitions[consumer.group, partition] = PartitionState(
                 await consumer.position(partition),
-                ends.get(partition, 0),
+                consumer_ends.get(partition, 0),
                 consumer.handled_at.get(partition),
             )
     return partitions
