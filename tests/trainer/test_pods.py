@@ -256,7 +256,7 @@ def test_python_is_this_interpreter_with_the_jobs_files(
     where = pod.work
     wanted = f"{sys.executable} ['train.py', '--fast'] near {where}\nat exit\n"
     assert end.last_log == wanted
-    assert end.detail == "rank 0 ended with exit code 4"
+    assert end.detail == "rank 0 ended with exit code 4 after it printed: at exit"
 
 
 def test_code_with_another_digest_is_refused(make_pod: MakePod, tmp_path: Path) -> None:

@@ -96,6 +96,31 @@ KINDS = FailureKind
             KINDS.OUT_OF_MEMORY,
             "Tried to allocate 20.00 GiB",
         ),
+        (
+            "usage: train.py [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 3\n",
+            2,
+            KINDS.INVALID,
+            "train.py: error: unrecognized arguments: --rate 3",
+        ),
+        (
+            "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n\n"
+            "Error: No such option: --learning-rate\n",
+            2,
+            KINDS.INVALID,
+            "Error: No such option: --learning-rate",
+        ),
+        (
+            "curl: error: no answer\n",
+            2,
+            KINDS.EXIT_CODE,
+            "after it printed: curl: error: no answer",
+        ),
+        (
+            "epoch 1\nno data in /data: run prepare.sh\ndrivetrain: seed 0\n",
+            1,
+            KINDS.EXIT_CODE,
+            "rank 0 ended with exit code 1 after it printed: no data in /data: run prepare.sh",
+        ),
         ("", 3, KINDS.EXIT_CODE, "rank 0 ended with exit code 3"),
     ],
 )

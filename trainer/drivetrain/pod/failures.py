@@ -28,6 +28,10 @@ _MISSING = re.compile(
     r"can't open file |: No module named |: cannot open |: (?:command )?not found$"
     r"|^\S+: (?:No such file or directory|Permission denied)$|sh: .*: No such file or directory$"
 )
+# What argparse, click and most other programs print about their own command line.
+_USAGE = re.compile(r"^usage: ", re.I)
+_REFUSED = re.compile(r"^(?:\S+: )?error: ", re.I)
+_WRONG_USAGE = 2
 _NEVER_PASSES = ("ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError")
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|Unable to allocate", re.I)
 _OUTSIDE = re.compile(
@@ -64,7 +68,9 @@ def explain(end: RankExit, output: str, memory: Memory, *, world_size: int = 1) 
         return _killed(end, end.signal, lines, memory)
     found = _by_its_output(end.exit_code or 0, lines, memory)
     if found is None:
-        return Explained(FailureKind.EXIT_CODE, describe(end))
+        last = _last_line(lines)
+        reason = f"{describe(end)} after it printed: {last}" if last else describe(end)
+        return Explained(FailureKind.EXIT_CODE, reason[:MAX_REASON_CHARACTERS])
     reason = found.reason if world_size == 1 else f"rank {end.rank}: {found.reason}"
     return Explained(found.kind, reason[:MAX_REASON_CHARACTERS])
 
@@ -77,6 +83,12 @@ def describe(end: RankExit) -> str:
     except ValueError:
         name = "unknown"
     return f"rank {end.rank} was killed by signal {end.signal} ({name})"
+
+
+def _last_line(lines: Sequence[str]) -> str:
+    """The last line of the program's own; the platform's begin with `drivetrain: `."""
+    own = (line.strip() for line in reversed(lines) if not line.startswith("drivetrain: "))
+    return next((line for line in own if line), "")
 
 
 def _killed(end: RankExit, number: int, lines: Sequence[str], memory: Memory) -> Explained:
@@ -102,10 +114,19 @@ def _last_frame(lines: Sequence[str]) -> str:
 def _by_its_output(code: int, lines: Sequence[str], memory: Memory) -> Explained | None:
     if code == 1 and (raised := _last_exception(lines)):
         return _raised(raised, memory)
+    if code == _WRONG_USAGE and (refusal := _refused_usage(lines)):
+        return Explained(FailureKind.INVALID, refusal)
     missing = [line for line in lines[-3:] if _MISSING.search(line)]
     if missing and code in (1, 2, 126, 127):
         return Explained(FailureKind.INVALID, missing[-1])
     return None
+
+
+def _refused_usage(lines: Sequence[str]) -> str:
+    """The last line, if it says after the usage why the program refuses its arguments."""
+    printed = [line for line in lines if line.strip()]
+    has_usage = any(_USAGE.match(line) for line in printed)
+    return printed[-1] if has_usage and _REFUSED.match(printed[-1]) else ""
 
 
 def _last_exception(lines: Sequence[str]) -> str:
