@@ -18,7 +18,7 @@ TOPIC = "drivetrain.events.jobs"
 
 @dataclass
 class SlowConsumer:
-    """Handles only what it is given; with `is_prompt`, right after it was asked for its position."""
+    """Handles only what it is given; with `is_prompt`, right after it was asked where it is."""
 
     source: InMemorySource
     group: str = "drivetrain.gateway"

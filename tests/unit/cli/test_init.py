@@ -68,6 +68,13 @@ def test_a_plain_script_is_read_and_not_run(cli: RunCli, directory: Path) -> Non
     assert "docs/guides/port-your-script.md" in Path("job.yaml").read_text()
 
 
+def test_when_a_script_saves_is_not_overridden(cli: RunCli, directory: Path) -> None:
+    source = "import drivetrain\nwith drivetrain.run(max_steps=9, checkpoint_every_steps=3): ..."
+    (directory / "train.py").write_text(source)
+    assert cli("init").code == 0
+    assert written()["checkpoint"] == {"keep_last": 3, "keep_best": 0}
+
+
 def test_the_script_may_be_named(cli: RunCli, directory: Path) -> None:
     (directory / "a.py").write_text(PLAIN)
     (directory / "b.py").write_text(PLAIN)

@@ -34,7 +34,7 @@ def download(
     to: ToOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Download a checkpoint as it is stored, into a directory named after it."""
+    """Download a checkpoint as it is stored, into a directory named with its id."""
     with session.connect() as gateway:
         checkpoint_id = checkpoint_of_job(gateway, find_job(gateway, job), which)["checkpoint_id"]
         root = to or Path(checkpoint_id)

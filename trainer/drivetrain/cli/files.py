@@ -71,7 +71,7 @@ def download(
     to: ToOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Download the job's files: one here, several into a directory named after the job."""
+    """Download the job's files: one here, several into a directory named with its id."""
     with session.connect() as gateway:
         job_id = find_job(gateway, job)
         listed = _listed(gateway, job_id, checkpoint)

@@ -21,14 +21,15 @@ Scalar = bool | int | float | str
 class Script:
     """A program of the directory.
 
-    `max_steps` and `hyperparameters`: as it gives them to `drivetrain.run`. `metrics`: the names
-    that it logs.
+    `max_steps` and `hyperparameters`: as it gives them to `drivetrain.run`. `says_when_to_save`:
+    whether it does so there. `metrics`: the names that it logs.
     """
 
     name: str
     is_program: bool = False
     libraries: frozenset[str] = frozenset()
     max_steps: int | None = None
+    says_when_to_save: bool = False
     hyperparameters: Mapping[str, Scalar] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
 
@@ -54,6 +55,7 @@ def look(name: str, source: str) -> Script:
     except (SyntaxError, ValueError, RecursionError):
         return Script(name)
     max_steps: int | None = None
+    says_when_to_save = False
     hyperparameters: dict[str, Scalar] = {}
     metrics: dict[str, None] = {}
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
@@ -61,6 +63,7 @@ def look(name: str, source: str) -> Script:
         if _called(call) == "run":
             steps = _literal(given.get("max_steps"))
             max_steps = steps if isinstance(steps, int) and steps > 0 else max_steps
+            says_when_to_save |= any(name.startswith("checkpoint_every_") for name in given)
             hyperparameters |= dict(_scalars(given.get("hyperparameters")))
         elif _called(call) == "log":
             metrics |= dict.fromkeys(given)
@@ -69,6 +72,7 @@ def look(name: str, source: str) -> Script:
         is_program=any(_is_main(node) for node in tree.body),
         libraries=frozenset(_imported(tree)) & _LIBRARIES,
         max_steps=max_steps,
+        says_when_to_save=says_when_to_save,
         hyperparameters=hyperparameters,
         metrics=tuple(metrics),
     )

@@ -106,7 +106,10 @@ def _of_drivetrain(script: looking.Script) -> Iterator[str]:
     else:
         yield "# metric: {name: validation_loss, goal: minimize}  # which checkpoint is the best"
     yield "checkpoint:"
-    yield "  every_minutes: 5       # or every_steps: 100"
+    if script.says_when_to_save:
+        yield "  # every_minutes: 5     # or every_steps: 100; by default what the script says"
+    else:
+        yield "  every_minutes: 5       # or every_steps: 100"
     yield "  keep_last: 3"
     yield f"  keep_best: {1 if metric else 0}"
 
