@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from drivetrain.errors import StorageError
+from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.pod import code, outcome, working_directory
 from drivetrain_schemas.pods import PodSpec
 
@@ -88,6 +88,8 @@ def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
 def _prepare(spec: PodSpec, target: Path) -> str:
     try:
         working_directory.prepare(spec, target.parent)
+    except CheckpointMismatch as error:
+        return str(error)
     except (OSError, StorageError) as error:
         return f"the job's directory cannot be made: {error}"
     return ""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from drivetrain import manifests
-from drivetrain.errors import StorageError
+from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.files import choosing, layout, places
 from drivetrain.files.complaints import new_complaints
 from drivetrain.files.record import read_record
@@ -36,7 +36,7 @@ _logger = logging.getLogger("drivetrain.pod")
 def prepare(spec: PodSpec, directory: Path) -> None:
     """Make the working directory of this attempt; another pod of it may have done so.
 
-    Raises OSError, StorageError.
+    Raises CheckpointMismatch, OSError, StorageError.
     """
     record = places.record_path(directory)
     with layout.only_one(places.lock_path(directory)):
@@ -56,7 +56,7 @@ def _files_to_put_back(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
             files = _open(spec, files_directory(spec.tenant_id, spec.job_id))
             checkpoints = _open(spec, job_directory(spec.tenant_id, spec.job_id))
             source = choosing.choose(checkpoints, files) if spec.attempt > 1 else None
-            return _files_of_start(spec) if source is None else (source, files)
+            return _files_of_start(spec, checkpoints) if source is None else (source, files)
         except StorageError:
             if time.monotonic() + pause > deadline:
                 raise
@@ -69,15 +69,22 @@ def may_find_files(spec: PodSpec) -> bool:
     return spec.attempt > 1 or spec.job.start_from is not None
 
 
-def _files_of_start(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
-    """Those of the checkpoint of another job that this one starts from."""
+def _files_of_start(spec: PodSpec, own: Storage) -> tuple[layout.Source, Storage] | None:
+    """Those of the checkpoint of another job that this one starts from.
+
+    Raises CheckpointMismatch if it is gone: to train from the beginning is not meant, and not every
+    program asks for it with `run.resume`.
+    """
     start = spec.job.start_from
     if start is None:
         return None
     checkpoints = _open(spec, job_directory(spec.tenant_id, start.job_id))
     manifest = manifests.read_manifest(checkpoints.get(f"{start.checkpoint}/{MANIFEST}"))
     if manifest is None:
-        return None  # said by run.resume
+        if manifests.newest_first(own.list()):
+            return None  # it goes on from one of its own
+        text = f"start_from: the checkpoint {start.checkpoint} of {start.job_id} is not stored"
+        raise CheckpointMismatch(text)
     source = choosing.of_checkpoint(checkpoints, start.checkpoint, manifest)
     if source is None:
         return None
