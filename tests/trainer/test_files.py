@@ -293,6 +293,17 @@ def test_a_time_that_no_list_can_name_costs_no_save(place: Place, tmp_path: Path
     assert (tmp_path / "other/model").read_bytes() == b"x"
 
 
+def test_a_list_that_is_too_long_to_be_read_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("model")
+    stored = place.save()
+    assert FileList.model_validate_json(saving.encoded(stored)) == stored
+    monkeypatch.setattr(saving, "MAX_LIST_BYTES", 100)
+    with pytest.raises(StorageError, match="more than 100 bytes"):
+        saving.encoded(stored)
+
+
 def test_links_over_the_bound_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "MAX_FILES", 2)
     for number in range(5):

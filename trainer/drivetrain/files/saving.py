@@ -31,6 +31,7 @@ from drivetrain.files.threads import side_by_side
 from drivetrain.storage import Storage
 from drivetrain_schemas.job_files import (
     MAX_FILES,
+    MAX_LIST_BYTES,
     PART_BYTES,
     FileList,
     FilesSummary,
@@ -346,6 +347,14 @@ def _copy_bytes(source: int, target: int, size: int) -> None:
             raise
         while done < size and (number := os.sendfile(target, source, done, size - done)):
             done += number
+
+
+def encoded(files: FileList) -> bytes:
+    """Raises StorageError for a list that nothing would read: no attempt could start with it."""
+    data = files.model_dump_json().encode()
+    if len(data) > MAX_LIST_BYTES:
+        raise StorageError(f"the list of the job's files has more than {MAX_LIST_BYTES:,} bytes")
+    return data
 
 
 def _looks_like(copy: Copy, file: JobFile) -> bool:

@@ -16,7 +16,7 @@ from drivetrain.files import choosing, layout, places
 from drivetrain.files.complaints import new_complaints
 from drivetrain.files.layout import Source
 from drivetrain.files.record import Record, read_record, write_record
-from drivetrain.files.saving import Captured, FileSaver, Saved
+from drivetrain.files.saving import Captured, FileSaver, Saved, encoded
 from drivetrain.files.scanning import Signature
 from drivetrain.restoring import Choice
 from drivetrain.storage import Storage, open_storage
@@ -67,7 +67,7 @@ class CheckpointFiles:
             environment.fence,
         )
         stored = self._saver.write(captured, saved)
-        data = stored.model_dump_json().encode()
+        data = encoded(stored)
         checkpoints.put(f"{directory}/{LIST}", data)
         return manifests.make_shard(LIST, data, 0), stored
 

@@ -20,7 +20,7 @@ from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.files import choosing, layout, places
 from drivetrain.files.complaints import new_complaints
 from drivetrain.files.record import read_record
-from drivetrain.files.saving import FileSaver, Saved
+from drivetrain.files.saving import FileSaver, Saved, encoded
 from drivetrain.storage import Storage, open_storage
 from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory
 from drivetrain_schemas.job_files import FileList, files_directory, list_key
@@ -199,7 +199,7 @@ class PodFiles:
                 return  # the program goes on with its own checkpoints
             self._number += 1
             key = list_key(self._spec.fence, self._number, time.time_ns())
-            self._opened_storage().put(key, stored.model_dump_json().encode())
+            self._opened_storage().put(key, encoded(stored))
             saver.written(captured, stored)
             self._note(stored)
 
