@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
@@ -25,7 +26,7 @@ from services.scheduler.launchers import processes
 from services.standalone.embedded import running_postgres
 from tests.events import make_event
 from tests.integration.scheduler.pods import left_of
-from tests.platform_service import READ_TOKEN, parsed, produce
+from tests.platform_service import READ_TOKEN, out_record, parsed, produce
 
 ROOT = Path(__file__).parents[3]
 ONE_SLOT_NODES = [
@@ -170,6 +171,30 @@ async def test_a_gang_of_two_pods_runs_to_success(scheduler: Scheduler, tmp_path
         "job.succeeded",
     ]
     assert {name for name in os.listdir(tmp_path) if "rank" in name} == {"rank-0", "rank-1"}
+
+
+async def test_a_cancel_on_another_partition_than_its_job_is_not_lost(
+    scheduler: Scheduler, kafka: KafkaAccess, topic_prefix: str
+):
+    """Partitioners of other clients differ, and between partitions there is no order."""
+    names = [f"r{number}" for number in range(8)]
+    jobs = [job_id_for("default", name) for name in names]
+    producer = AIOKafkaProducer(**kafka.options())
+    async with producer:
+        number = len(await producer.partitions_for(f"{topic_prefix}commands.jobs"))
+        assert number > 1
+        for name, job in zip(names, jobs, strict=True):
+            for payload, shift in (JobCancel(job_id=job), 1), (submit(name, ["sleep", "600"]), 0):
+                record = out_record(make_event(payload), topic_prefix)
+                await producer.send_and_wait(
+                    record.topic,
+                    record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=(sum(job.encode()) + shift) % number,
+                )
+    for job in jobs:
+        await scheduler.until("job.cancelled", job)
 
 
 async def test_pods_outlive_the_scheduler_and_are_adopted(scheduler: Scheduler, tmp_path: Path):
