@@ -25,7 +25,7 @@ class Images(Dataset):
 
 
 if __name__ == "__main__":
-    with drivetrain.run(max_steps=25, checkpoint_every_steps=4) as run:
+    with drivetrain.run(max_steps=16, checkpoint_every_steps=4) as run:
         model = nn.Sequential(nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 2))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         loader = DataLoader(Images(), 4, shuffle=True, num_workers=2, persistent_workers=True)

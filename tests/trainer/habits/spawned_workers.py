@@ -25,11 +25,11 @@ class Images(Dataset):
 
 
 if __name__ == "__main__":
-    with drivetrain.run(max_steps=12, checkpoint_every_steps=2) as run:
+    with drivetrain.run(max_steps=9, checkpoint_every_steps=2) as run:
         model = nn.Sequential(nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 2))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         loader = DataLoader(
-            Images(), 4, shuffle=True, num_workers=1, multiprocessing_context="spawn"
+            Images(), 2, shuffle=True, num_workers=1, multiprocessing_context="spawn"
         )
         run.resume(model=model, optimizer=optimizer)
         for x, y in run.steps(loader):
