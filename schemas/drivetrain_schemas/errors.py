@@ -14,8 +14,10 @@ from drivetrain_schemas.text import WORDS
 
 MAX_ERRORS = 20
 
+UNKNOWN_FIX = "remove it, or check its spelling"
+
 _PLAIN: dict[str, tuple[str, str]] = {
-    "extra_forbidden": ("is not a known field", "remove it, or check its spelling"),
+    "extra_forbidden": ("is not a known field", UNKNOWN_FIX),
     "missing": ("is missing", "add it"),
     "int_type": ("is not a whole number", "write a whole number without quotes"),
     "int_from_float": ("is not a whole number", "write a whole number without quotes"),

@@ -94,6 +94,16 @@ def test_fields_are_set_on_the_command_line(
     assert body["spec"]["resources"] == {"devices": 2}
 
 
+def test_torchrun_on_each_of_several_devices_is_noted(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    cases = ((2, "torchrun", True), (2, "python", False), (1, "torchrun", False))
+    for devices, command, is_noted in cases:
+        options = ("--devices", str(devices), "--", command, "train.py")
+        ran = cli("job", "submit", str(job_file), *options)
+        assert (ran.code, "ranks of its own" in ran.err) == (0, is_noted)
+
+
 def test_a_job_is_read_from_input(cli: RunCli, ready: FakePlatform) -> None:
     ran = cli("job", "submit", "-", stdin=b"{name: x, command: sleep 1}")
     assert ran.code == 0
@@ -137,6 +147,8 @@ def test_a_wrong_file_is_refused_before_anything_is_sent(
         ("name.x=1", "name is not a mapping"),
         ("max_steps=.nan", "--set max_steps:1: .nan is not a finite number"),
         ("max_steps=-1", "--set: max_steps is too small"),
+        ("lr=0.1", "lr is not a known field (for a hyperparameter: --set hyperparameters.lr=...)"),
+        ("max_step=9", "did you mean max_steps?"),
     ],
 )
 def test_a_wrong_setting_is_refused(

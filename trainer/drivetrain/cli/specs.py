@@ -19,8 +19,8 @@ from drivetrain.cli.gateway import Gateway
 from drivetrain.cli.ignoring import ENVIRONMENT, GIT_IGNORE_FILE, IGNORE_FILE, RUNS, SECRETS
 from drivetrain.cli.output import write_note
 from drivetrain.cli.packing import LeftOut, pack
-from drivetrain_schemas.errors import field_errors
-from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.errors import UNKNOWN_FIX, field_errors
+from drivetrain_schemas.jobs import FieldError, JobSpec
 from drivetrain_schemas.studies import StudySpec
 
 COMMAND_LINE = "the command line"
@@ -55,6 +55,11 @@ def load_job(
     assigned = _assign(spec, settings)
     code = _take_code(spec)
     _check(spec, JobSpec, document, assigned)
+    if _launches_ranks(JobSpec.model_validate(spec)):
+        write_note(
+            "note: the platform starts the command once for each device, and torchrun starts ranks "
+            "of its own: these would not know each other. Write `python` instead of `torchrun`."
+        )
     if code is not None and gateway is not None:
         spec["code"] = _upload(_directory(file or "-", code), gateway)
     return spec
@@ -71,6 +76,11 @@ def load_study(file: str, settings: Sequence[str], gateway: Gateway) -> dict[str
     if code is not None and isinstance(job, dict):
         job["code"] = _upload(_directory(file, code), gateway)
     return spec
+
+
+def _launches_ranks(job: JobSpec) -> bool:
+    """Whether several devices would each get a torchrun with a training of its own."""
+    return job.resources.devices > 1 and Path(job.command[0]).name == "torchrun"
 
 
 def check_job(spec: dict[str, Any], settings: Sequence[str]) -> None:
@@ -145,12 +155,18 @@ def _check(
             FieldProblem(
                 problem.field,
                 problem.message,
-                problem.fix,
+                _hyperparameter_fix(problem, assigned) or problem.fix,
                 _place(problem.field, document, assigned),
             )
             for problem in field_errors(error, contract=contract)
         ]
         raise InvalidInput(f"{document.name} is invalid", problems=problems) from error
+
+
+def _hyperparameter_fix(problem: FieldError, assigned: set[str]) -> str:
+    """`--set lr=0.1` is most probably meant for the script."""
+    is_meant = problem.field in assigned and problem.fix == UNKNOWN_FIX
+    return f"for a hyperparameter: --set hyperparameters.{problem.field}=..." if is_meant else ""
 
 
 def _place(field: str, document: Document, assigned: set[str]) -> str:
