@@ -177,16 +177,26 @@ async def _fine(
     connection: asyncpg.Connection, rank: int, resolved: Mapping[str, _Resolved]
 ) -> ByRun:
     """Level 0 of the buckets that are mixed."""
-    tiles = {
-        tiles._replace(first_tile=tile, last_tile=tile)  # one by one: the buckets share tiles
+    wanted = [
+        part.tiles(0, number * one.width, (number + 1) * one.width - 1)
         for one in resolved.values()
         for number in one.mixed
         for part in one.parts
         if part.level is not None
-        for tiles in [part.tiles(0, number * one.width, (number + 1) * one.width - 1)]
-        for tile in range(tiles.first_tile, tiles.last_tile + 1)
-    }
-    return await level_store.read_tiles(connection, rank, sorted(tiles)) if tiles else {}
+    ]
+    return await level_store.read_tiles(connection, rank, _disjoint(wanted)) if wanted else {}
+
+
+def _disjoint(wanted: Sequence[Tiles]) -> list[Tiles]:
+    """The same tiles, each once. Never one by one: a sparse attempt's bucket may cover millions."""
+    found: list[Tiles] = []
+    for tiles in sorted(wanted):
+        last = found[-1] if found else None
+        if last is None or last[:3] != tiles[:3] or tiles.first_tile > last.last_tile:
+            found.append(tiles)
+        elif tiles.last_tile > last.last_tile:
+            found[-1] = last._replace(last_tile=tiles.last_tile)
+    return found
 
 
 def _refined(one: _Resolved, fine: ByRun) -> list[Bucket]:

@@ -328,3 +328,16 @@ async def test_a_series_waits_until_it_has_enough_new_chunks_or_an_old_one(
     assert await metrics.pool.fetchval(new) == 1
     await Roller(metrics, SystemClock(), max_age=timedelta(0)).roll_all()
     assert await metrics.pool.fetchval(new) == 0
+
+
+async def test_attempts_whose_steps_are_far_apart_and_close_together_are_read_at_once(
+    metrics: Database, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bucket of the second attempt covers a billion tiles of the first."""
+    monkeypatch.setattr(levels, "MIN_SAMPLES", 150)
+    write = Writer(metrics, Roller(metrics, SystemClock(), max_age=timedelta(0)))
+    await write({"loss": line(range(4000))})
+    await write({"loss": line(range(2000, 4 * 10**15, 10**12), 0.25)}, attempt=2)
+    found = points(await chart(client, "loss", max_points=16), "loss")
+    assert len(found) <= 16
+    assert found[-1][1] == 0.25
