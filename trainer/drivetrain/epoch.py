@@ -4,19 +4,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import DrivetrainError
-from drivetrain.loading import BatchSource
 
 if TYPE_CHECKING:
-    from drivetrain.training import Run
+    from drivetrain.loop import Loop
 
 
 class Epoch:
     """One pass over the data. `index` counts from 0."""
 
-    def __init__(self, run: "Run", index: int, count: int) -> None:
+    def __init__(self, loop: "Loop", index: int, count: int) -> None:
         self.index = index
         self.count = count
-        self._run = run
+        self._loop = loop
         self._has_begun = False
 
     @property
@@ -25,7 +24,7 @@ class Epoch:
 
         In place of `enumerate`, which starts at 0 again when a run resumes within the pass.
         """
-        return self._run._position
+        return self._loop.progress.position
 
     def steps(self, loader: Iterable[Any], accumulate: int | None = None) -> Iterator[Any]:
         """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""
@@ -37,6 +36,4 @@ class Epoch:
         if accumulate is not None and accumulate < 1:
             raise ValueError("accumulate: write at least 1")
         self._has_begun = True
-        run = self._run
-        source = BatchSource(loader, run.world_size, run.seed, run.rank)
-        return run._epoch_steps(source, accumulate, self.count)
+        return self._loop.epoch_steps(loader, accumulate, self.count)
