@@ -12,10 +12,15 @@ _PLACE = re.compile(r"\{(\{[A-Za-z_]\w*\})\}|(?<!\$)\{([A-Za-z_]\w*)\}", re.ASCI
 VARIABLE_PREFIX = "DRIVETRAIN_HP_"
 
 
+def used(command: Sequence[str]) -> tuple[str, ...]:
+    """The names in the command, in order."""
+    found = (name for word in command for _, name in _PLACE.findall(word) if name)
+    return tuple(dict.fromkeys(found))
+
+
 def unknown(command: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
     """The names in the command that are no hyperparameters, in order."""
-    found = [name for word in command for _, name in _PLACE.findall(word) if name]
-    return tuple(dict.fromkeys(name for name in found if name not in names))
+    return tuple(name for name in used(command) if name not in names)
 
 
 def no_hyperparameter(name: str) -> str:

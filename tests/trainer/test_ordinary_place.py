@@ -219,7 +219,13 @@ def test_hyperparameters_reach_any_program(
     template: Path, make_pod: Callable[..., Pod], tmp_path: Path, place: str
 ) -> None:
     script = tmp_path / "says.py"
-    script.write_text("import os, sys; print(sys.argv[1:], os.environ['DRIVETRAIN_HP_LR'])")
+    script.write_text(
+        "import os, sys, drivetrain\n"
+        "with drivetrain.run(max_steps=1) as run:\n"
+        "    for _ in run.steps():\n"
+        "        lr = run.hyperparameters['lr']\n"
+        "print(sys.argv[1:], os.environ['DRIVETRAIN_HP_LR'], lr)\n"
+    )
     pod = make_pod(
         command=["python", str(script), "--lr={lr}", "{{lr}}"], hyperparameters={"lr": 0.1}
     )
@@ -228,4 +234,4 @@ def test_hyperparameters_reach_any_program(
     else:
         pod.start_warm(template)
     pod.wait_for_exit()
-    assert pod.log == "['--lr=0.1', '{lr}'] 0.1\n"
+    assert "['--lr=0.1', '{lr}'] 0.1 0.1\n" in pod.log

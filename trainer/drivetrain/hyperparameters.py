@@ -1,11 +1,11 @@
 """Which hyperparameters a run uses: the script's defaults, overridden by the job.
 
 Pure. A name that the script does not declare is refused, because trials of a search over a misspelt
-name would not differ.
+name would not differ. A name in the job's command reaches the script as an argument.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from drivetrain.errors import InvalidHyperparameters
@@ -13,22 +13,34 @@ from drivetrain.errors import InvalidHyperparameters
 Scalar = bool | int | float | str
 
 
-def merge(defaults: Mapping[str, Scalar], overrides: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-    """The values of this run, read-only. Raises InvalidHyperparameters naming the field."""
+def merge(
+    defaults: Mapping[str, Scalar],
+    overrides: Mapping[str, Scalar],
+    in_command: Collection[str] = (),
+) -> Mapping[str, Scalar]:
+    """The values of this run, read-only. Raises InvalidHyperparameters naming the field.
+
+    `in_command`: names that need not be declared, because the command holds their values.
+    """
     merged = dict(defaults)
     for name, value in overrides.items():
-        if name not in defaults:
+        if name in defaults:
+            merged[name] = _as_type_of(defaults[name], name, value)
+        elif name in in_command:
+            merged[name] = value
+        else:
             raise InvalidHyperparameters(_unknown(name, defaults))
-        merged[name] = _as_type_of(defaults[name], name, value)
     return MappingProxyType(merged)
 
 
 def _unknown(name: str, defaults: Mapping[str, Scalar]) -> str:
     near = difflib.get_close_matches(name, defaults, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(defaults)) or 'none'}"
+    has = f"it has {', '.join(sorted(defaults)) or 'none'}."
+    hint = f"did you mean {near[0]}?" if near else has
     return (
         f"hyperparameters.{name}: the script has no such hyperparameter; {hint} "
-        "Declare it with drivetrain.run(hyperparameters={...}), or remove it from the job."
+        "Declare it with drivetrain.run(hyperparameters={...}), "
+        f"pass it in the command as {{{name}}}, or remove it from the job."
     )
 
 

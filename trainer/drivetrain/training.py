@@ -36,6 +36,7 @@ from drivetrain.reporting import Reporter
 from drivetrain.seeding import Seeds
 from drivetrain.stopping import StopRequest
 from drivetrain.storage import open_storage
+from drivetrain_schemas import placeholders
 from drivetrain_schemas.jobs import CheckpointPolicy
 
 if TYPE_CHECKING:
@@ -66,15 +67,17 @@ def run(
     environment = environments.read(os.environ)
     policy = preparation.make_policy(checkpoint_every_steps, checkpoint_every_minutes)
     overrides: Mapping[str, hyper.Scalar] = {}
+    in_command: tuple[str, ...] = ()
     if (job := environment.job) is not None:
         overrides = job.hyperparameters
+        in_command = placeholders.used(job.command)
         max_steps = job.max_steps or max_steps
         seed = seed if job.seed is None else job.seed
         if job.checkpoint.every_steps or job.checkpoint.every_minutes:
             policy = job.checkpoint
     if max_steps is not None and max_steps < 1:
         raise DrivetrainError(f"max_steps={max_steps}: write at least 1, or leave it out")
-    values = hyper.merge(hyperparameters or {}, overrides)
+    values = hyper.merge(hyperparameters or {}, overrides, in_command)
     return Run(environment, values, max_steps, seed, policy)
 
 

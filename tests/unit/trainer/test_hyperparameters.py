@@ -43,3 +43,10 @@ def test_a_script_without_hyperparameters_accepts_none() -> None:
 def test_the_hyperparameters_of_a_run_are_read_only() -> None:
     with pytest.raises(TypeError):
         merge(DEFAULTS, {})["batch"] = 1  # type: ignore[index]
+
+
+def test_a_name_in_the_command_need_not_be_declared() -> None:
+    """The script gets its value as an argument, as with argparse."""
+    assert merge({"width": 8}, {"lr": 0.5}, ("lr",)) == {"width": 8, "lr": 0.5}
+    with pytest.raises(InvalidHyperparameters, match=r"pass it in the command as \{depth\}"):
+        merge({"width": 8}, {"depth": 2}, ("lr",))
