@@ -1,6 +1,7 @@
 """A service stops on request, whatever it waits for, and abandons what does not end."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,14 +57,15 @@ async def test_a_handler_that_does_not_end_is_abandoned_and_its_event_comes_agai
     service = await cost(kafka, postgres_dsn, topic_prefix)
     hurried = service.settings.model_copy(update={"shutdown_seconds": 0.2})
     entered = asyncio.Event()
-    (handler,) = (it for kind, it in service.handlers.items() if kind is AllocationReleased)
+    handle_batch = service.handle_batch
+    assert handle_batch is not None
 
-    async def hangs(tx: Tx, event: Event[AllocationReleased]) -> None:
-        await handler(tx, event)
+    async def hangs(tx: Tx, events: Sequence[Event[Any]]) -> None:
+        await handle_batch(tx, events)
         entered.set()
         await asyncio.Event().wait()
 
-    hanging = replace(service, settings=hurried, handlers={AllocationReleased: hangs})
+    hanging = replace(service, settings=hurried, handle_batch=hangs)
     (event,) = releases(1)
     await produce(kafka, topic_prefix, event)
     async with running(hanging):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from drivetrain.storage import create_storage
 from drivetrain_schemas.pods import PodIdentity, PodSpec, StopNotice, marker_of
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes
@@ -189,12 +190,18 @@ async def test_a_stopped_shim_and_its_notice_do_not_outlast_the_kill(launcher: L
     assert left_of(marker_of(directory)) == frozenset()
 
 
-async def test_unreadable_directories_are_removed_too(launcher: LocalLauncher):
+async def test_unreadable_directories_are_removed_too(launcher: LocalLauncher, tmp_path: Path):
     lock_out = "mkdir -p a/b; touch a/b/c; chmod 0 a/b a; ln -s / root; exit 0"
+    store = tmp_path / "objects"
+    create_storage(store)  # the job's files are saved there at its end
     spec = make_pod_spec(["sh", "-c", lock_out])
+    spec = spec.model_copy(update={"object_store_url": store.as_uri()})
     await launcher.launch(spec)
     await seen(launcher, spec, Sight.ENDED)
 
     await launcher.remove(spec.job_id)
 
     assert not (launcher._root / spec.job_id).exists()
+    # Without Kafka its shim stays, to send its telemetry.
+    marker = marker_of(PodDirectory(launcher._root, ref_of(spec)).path)
+    processes.kill_marked(frozenset({marker}), 10)
