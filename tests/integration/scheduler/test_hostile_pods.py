@@ -42,6 +42,8 @@ os.execve("/bin/sleep", ["sleep", "600"], {})
 FORGED_FILES = """
 import os, shutil, stat, sys, time
 kind, pod = sys.argv[1], os.environ["DRIVETRAIN_POD_DIRECTORY"]
+while not os.path.exists(pod + "/go"):
+    time.sleep(0.01)
 names = ["spec.json", "spec.closed.json", "identity.json", "lock", "stop.json", "exit.json",
          "launch.log", "log", "control.sock", "result.json"]
 for name in names:
@@ -147,6 +149,7 @@ async def test_no_file_holds_the_scheduler_up_or_leads_it_elsewhere(
     honest = make_pod_spec(SLEEP, index=1)
     await start(launcher, honest)
     directory = await start(launcher, hostile)
+    (directory / "go").touch()  # seen alive before
     await appears(directory / "result.json")
 
     async with asyncio.timeout(30):
