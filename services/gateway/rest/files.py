@@ -166,7 +166,7 @@ async def _attachment(
         downloads.number -= 1
 
     async def send() -> AsyncIterator[bytes]:
-        downloads.number += 1  # anew: an answer that nobody waits for is never begun
+        downloads.number += 1  # an answer that nobody waits for is never begun
         try:
             yield first
             async for piece in pieces:

@@ -1,4 +1,4 @@
-"""What the owner of a job is told about files that are not saved."""
+"""What the log of a job says about files that are not saved."""
 
 from collections import Counter
 

@@ -1,8 +1,8 @@
 """Laying out the working directory of an attempt: the job's code, then the job's files over it.
 
-The directory is made anew for each attempt, so what a program finds depends on what was saved and
-not on which machine it runs. Nothing is written through a link. A blob that is missing or damaged
-costs its file, which is said, and not the run.
+The directory is created again for each attempt, so what a program finds depends on what was saved
+and not on which machine it runs. Nothing is written through a link. If a blob is missing or
+damaged, the log names its file, which is left out, and the run goes on.
 """
 
 import fcntl

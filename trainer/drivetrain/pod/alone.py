@@ -2,7 +2,7 @@
 
 The platform starts the program once per device. Ranks that train together use this package, which
 connects to the shim, or torch.distributed, whose rank 0 listens on MASTER_PORT. Where neither is
-seen, the owner is told once.
+seen, the log says so once.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 In: the rank's exit, the end of its output, its memory. Out: one sentence, and its kind, by which
 the scheduler decides whether the job is tried again. The output is any program's: what is not
-recognized is told as an exit code or a signal.
+recognized is reported as an exit code or a signal.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Whom the stop signal of a pod reaches.
+"""Which processes get the stop signal of a pod.
 
 The process of each rank, and what a shell runs: a shell passes no signal on and leaves its program
 behind. Other programs end their workers themselves; one that is terminated would fail the training
-that uses it. What has lost its parent is told as well.
+that uses it. What has lost its parent gets it as well.
 """
 
 import os
