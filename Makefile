@@ -6,10 +6,10 @@ FUZZ_RECORDS ?= 20000
 FUZZ_SEED ?= 1
 SOURCES := schemas trainer services tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults fuzz check fmt gen bench lock
+.PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench lock
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 environment:
 	@scripts/environment
@@ -18,7 +18,8 @@ run: environment ## start the platform and train a model on it (ARGS=--exit-when
 	@$(VENV_PYTHON) -m examples.demo $(ARGS)
 
 test: environment ## everything except the long suites: unit, contracts, integration, one series of failures
-	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios -n 2 $(ARGS)
+	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios \
+		--ignore=tests/kubernetes/scenarios -n 2 $(ARGS)
 
 unit: environment ## pure tests, under 10 s
 	@$(VENV_PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
@@ -26,6 +27,12 @@ unit: environment ## pure tests, under 10 s
 
 test-faults: environment ## every failure scenario, with real faults on a running platform
 	@$(VENV_PYTHON) -m pytest tests/faults $(ARGS)
+
+test-kubernetes: kubernetes-tools ## a real Kubernetes API server: launcher, charts, training in pods, failures
+	@$(VENV_PYTHON) -m pytest tests/kubernetes $(ARGS)
+
+kubernetes-tools: environment ## build etcd, Kubernetes, kwok and helm with Go into ~/.cache, once (10-20 min)
+	@$(VENV_PYTHON) -m tests.kubernetes.tools
 
 fuzz: environment ## 20,000 malformed records while a job trains (FUZZ_RECORDS=n FUZZ_SEED=n)
 	@$(VENV_PYTHON) -m pytest tests/fuzz --fuzz-records $(FUZZ_RECORDS) --fuzz-seed $(FUZZ_SEED) $(ARGS)

@@ -95,7 +95,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePla
 
 
 def starts_platform(path: str) -> bool:
-    return path.startswith(("tests/e2e/", "tests/faults/", "tests/fuzz/"))
+    return path.startswith(("tests/e2e/", "tests/faults/", "tests/fuzz/", "tests/kubernetes/"))
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
