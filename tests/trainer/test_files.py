@@ -1,5 +1,6 @@
 """Saving and putting back whatever programs leave in a directory."""
 
+import errno
 import mmap
 import os
 import shutil
@@ -15,10 +16,10 @@ import pytest
 
 from drivetrain.errors import StorageError
 from drivetrain.files import layout, saving, scanning
-from drivetrain.files.complaints import new_complaints
+from drivetrain.files.complaints import Complaints
 from drivetrain.files.record import Record, read_record
 from drivetrain.files.saving import FileSaver, Saved
-from drivetrain.files.scanning import Limits
+from drivetrain.files.scanning import LeftOut, Limits
 from drivetrain.storage import MarkedStorage, create_storage
 from drivetrain_schemas.ids import job_id_for, run_id_for
 from drivetrain_schemas.job_files import PART_BYTES, FileList, JobLink
@@ -137,11 +138,48 @@ def test_more_entries_than_are_looked_at_are_reported_once(tmp_path: Path) -> No
         place.write(f"file{number}")
     captured = place.saver.capture()
     assert len(captured.copies) == 3
-    said = captured.left_out.counts.copy()
-    said.clear()
-    (line,) = new_complaints(captured.left_out, said)
+    complaints = Complaints()
+    (line,) = complaints.new(captured.left_out)
     assert "more than 3 files" in line
-    assert new_complaints(captured.left_out, said) == []
+    assert complaints.new(captured.left_out) == []
+    (line,) = complaints.new(LeftOut())
+    assert line.startswith("files are saved again that were not because there are more than 3")
+
+
+def test_a_file_without_space_for_a_copy_keeps_its_last_version(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("model", b"first")
+    place.write("small", b"1")
+    first = place.save()
+    place.write("model", b"the second")
+    place.write("small", b"2")
+    copy_bytes = saving._copy_bytes
+
+    def copy_while_there_is_space(source: int, target: int, size: int) -> None:
+        if size > 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        copy_bytes(source, target, size)
+
+    monkeypatch.setattr(saving, "_copy_bytes", copy_while_there_is_space)
+    second = place.save()
+    assert second.files[0] == first.files[0]
+    assert second.files[1] != first.files[1]
+    (example,) = second.summary.left_out
+    assert example.startswith("model: no copy of it can be made (No space left on device)")
+    monkeypatch.undo()
+    assert place.save().files[0].size_bytes == len(b"the second")
+
+
+def test_a_spool_that_cannot_be_made_costs_only_what_changed(place: Place) -> None:
+    place.write("model", b"first")
+    first = place.save()
+    place.write("model", b"second")
+    (place.work.parent / "spool").write_text("in the way")
+    second = place.save()
+    assert (second.files, second.summary.num_left_out) == (first.files, 1)
+    (place.work.parent / "spool").unlink()
+    assert place.save().files != first.files
 
 
 def test_only_what_changed_is_copied_and_uploaded(place: Place) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.job_files import FileList, newest_lists_first
 from drivetrain_schemas.pods import StopNotice
 from tests.trainer.pods import Pod, wait_for
@@ -163,6 +164,28 @@ def test_files_that_cannot_be_saved_are_reported_and_the_pod_ends(
     pod.stop(StopNotice(reason="cancel", deadline_seconds=1))
     assert pod.wait_for_exit().outcome == "interrupted"
     assert "files are not saved" in pod.log
+
+
+def test_files_that_cannot_be_taken_cost_no_checkpoint(make_pod: MakePod, template: Path) -> None:
+    """Neither without space for copies nor without the directory; it is told, and it ends."""
+    command = ["python", str(SCRIPTS / "loses_its_files.py")]
+    pod = make_pod(command=command)
+    pod.start_warm(template)
+    assert pod.wait_for_exit().outcome == "succeeded", pod.log
+    summaries = {
+        manifest.step: manifest.files
+        for path in pod.checkpoints.glob("*/manifest.json")
+        if (manifest := Manifest.model_validate_json(path.read_bytes())).files is not None
+    }
+    assert {step: (s.num_files, s.num_left_out) for step, s in summaries.items()} == {
+        1: (1, 0),
+        2: (1, 1),
+        3: (0, 1),
+        4: (1, 0),
+    }
+    assert "No space left on device" in summaries[2].left_out[0]
+    assert pod.log.count("No space left on device") == 2, pod.log  # it began, it is over
+    assert "files are saved again" in pod.log
 
 
 def test_a_fork_continues_from_another_jobs_checkpoint(make_pod: MakePod, template: Path) -> None:

@@ -23,7 +23,7 @@ from drivetrain import manifests, restoring, tree
 from drivetrain.environment import Environment
 from drivetrain.errors import CheckpointWriteFailed, RankMissing, StorageError
 from drivetrain.files.saving import Captured
-from drivetrain.files.with_checkpoints import open_checkpoint_files
+from drivetrain.files.with_checkpoints import NotTaken, open_checkpoint_files
 from drivetrain.hashing import Hashed
 from drivetrain.held_state import HeldState, Moment
 from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
@@ -51,7 +51,7 @@ class Staged:
     metrics: dict[str, float]
     is_best: bool  # saved because of these
     blocked_seconds: float
-    files: Captured | StorageError | None  # of rank 0 in a pod
+    files: Captured | NotTaken | None  # of rank 0 in a pod
     tensors: TensorFile = field(repr=False)
 
 
@@ -147,8 +147,6 @@ class Checkpointer:
             pause = min(2 * pause, 5.0)
             self._number += 1
             staged = replace(staged, number=self._number, directory=self._directory_of(moment.step))
-            if isinstance(staged.files, StorageError) and self._files is not None:
-                staged = replace(staged, files=self._files.capture())
 
     def restore(self) -> Moment | None:
         """Restore the newest undamaged checkpoint; None where there is none."""
@@ -234,8 +232,8 @@ class Checkpointer:
             shards += self._wait_for_shard(staged, rank)
         stored = None
         if self._files is not None and staged.files is not None:
-            shard, stored = self._files.store(staged.files, self._storage, staged.directory)
-            shards.append(shard)
+            stored = self._files.store(staged.files, self._storage, staged.directory)
+            shards += [] if stored.shard is None else [stored.shard]
         environment = self._environment
         manifest = Manifest(
             job_id=environment.job_id,

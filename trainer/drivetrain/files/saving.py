@@ -2,9 +2,9 @@
 
 `capture` is called between two steps and costs what has changed: an unchanged file is not read, a
 changed one is copied aside. A file that is written to at that moment is copied again; one that is
-written to all the time is left out, or kept as it was saved last. Where names change meanwhile, it
-looks again. `write` may run in the background
-and may be repeated. A blob is uploaded under a new name unless the previous list of this session
+written to all the time, or for whose copy there is no space, is left out, or kept as it was saved
+last. Where names change meanwhile, it looks again. `write` may run in the background and may be
+repeated. A blob is uploaded under a new name unless the previous list of this session
 names it: the platform deletes what no list has named for an hour, and never what the newest list
 names.
 """
@@ -17,10 +17,12 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from drivetrain.errors import StorageError
 from drivetrain.files import scanning
@@ -39,6 +41,7 @@ from drivetrain_schemas.job_files import (
     JobLink,
     blob_key,
 )
+from drivetrain_schemas.object_store import StoreFailure
 
 _TRIES = 3
 _TRY_AGAIN_SECONDS = 0.05
@@ -49,7 +52,12 @@ _READ_AGAIN = (-1, 0, 0, 0)  # the signature of no file
 _TIMES_NS = (-(2**63), 2**63 - 1)  # file systems know years that a list cannot name
 # Half of the time after which the platform may delete a blob that no list names.
 _NAMED_WITHIN_SECONDS = 1800.0
+_OF_THE_COPY = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _NOT_COPIED_BY_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class _NoCopy(Exception):
+    """There is no space for a copy, or no place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +138,10 @@ class FileSaver:
         return replace(self._record, restored=self._known)
 
     def capture(self) -> Captured:
-        """Raises OSError if the directory cannot be read or there is no room for copies."""
+        """Raises OSError if the directory cannot be read."""
         shutil.rmtree(self._spool, ignore_errors=True)
-        self._spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(OSError):  # then there is no space for a copy either
+            self._spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._patient_until = time.monotonic() + _PATIENT_SECONDS
         copies: dict[str, Copy] = {}
         for _ in range(_TRIES):
@@ -219,7 +228,12 @@ class FileSaver:
         Raises StorageError; the same call may succeed later.
         """
         nonce = secrets.token_hex(4)
-        uploaded = side_by_side(lambda copy: self._upload(copy, nonce), captured.copies)
+        try:
+            uploaded = side_by_side(lambda copy: self._upload(copy, nonce), captured.copies)
+        except StorageError as error:
+            if error.failure == StoreFailure.FULL:
+                self._delete_uploads()
+            raise
         files = [*captured.unchanged, *uploaded]
         self._check_age(files)
         return FileList(
@@ -271,9 +285,12 @@ class FileSaver:
                 copied = self._copy_once(self._root / path, path, target)
             except FileNotFoundError:
                 raise
+            except _NoCopy as error:
+                with suppress(OSError):
+                    target.unlink()
+                left_out.add(path, f"no copy of it can be made ({error})")
+                return None
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of the copy
-                    raise
                 left_out.add(path, f"it cannot be read ({error.strerror})")
                 return None
             if copied is not None:
@@ -292,7 +309,7 @@ class FileSaver:
                 raise FileNotFoundError(path)
             if before.st_size > self._limits.file_bytes:
                 return None  # it grew since the scan
-            with target.open("wb") as copy:
+            with _writable(target) as copy:
                 _copy_bytes(descriptor, copy.fileno(), before.st_size)
             first, last = scanning.see(path, before), scanning.see(path, os.fstat(descriptor))
         return first if first.signature == last.signature else None
@@ -329,11 +346,34 @@ class FileSaver:
         self._uploads.names[sha256] = (name, began_at)
         return name
 
+    def _delete_uploads(self) -> None:
+        """A full store gets its space back, for the training state."""
+        for name, _ in self._uploads.names.values():
+            with suppress(StorageError):
+                self._storage.delete(blob_key(name))
+        self._uploads = _Uploads()
+
     def _check_age(self, files: list[JobFile]) -> None:
         named = {part for file in files for part in file.parts}
         for name, uploaded_at in self._uploads.names.values():
             if name in named and _now() - uploaded_at > _NAMED_WITHIN_SECONDS:
                 raise StorageError("the files took too long to upload and are uploaded again")
+
+
+@contextmanager
+def _writable(target: Path) -> Iterator[BinaryIO]:
+    """A new copy. Raises _NoCopy."""
+    try:
+        copy = target.open("wb")
+    except OSError as error:
+        raise _NoCopy(error.strerror) from error
+    with copy:
+        try:
+            yield copy
+        except OSError as error:
+            if error.errno in _OF_THE_COPY:
+                raise _NoCopy(error.strerror) from error
+            raise
 
 
 def _copy_bytes(source: int, target: int, size: int) -> None:

@@ -1,31 +1,48 @@
 """The files of a job as part of its checkpoints: rank 0 takes them between two steps.
 
 The list of files is a file of the checkpoint (`files.json`), so it is verified, kept and deleted
-with it. In a local run there are none: the working directory is the user's own and stays.
+with it. Files never prevent a checkpoint: what cannot be taken or listed is left out, which the log
+and the summary in the manifest tell. In a local run there are none: the working directory is the
+user's own and stays.
 """
 
 import logging
-from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from drivetrain import manifests
 from drivetrain.environment import Environment
 from drivetrain.errors import StorageError
 from drivetrain.files import choosing, layout, places
-from drivetrain.files.complaints import new_complaints
+from drivetrain.files.complaints import Complaints
 from drivetrain.files.layout import Source
 from drivetrain.files.record import Record, read_record, write_record
 from drivetrain.files.saving import Captured, FileSaver, Saved, encoded
-from drivetrain.files.scanning import Signature
+from drivetrain.files.scanning import LeftOut, Signature
 from drivetrain.restoring import Choice
 from drivetrain.storage import Storage, open_storage
 from drivetrain_schemas.checkpoint_names import parse_name
 from drivetrain_schemas.checkpoints import Shard
-from drivetrain_schemas.job_files import LIST, FileList, JobFile, files_directory
+from drivetrain_schemas.job_files import LIST, FileList, FilesSummary, JobFile, files_directory
 from drivetrain_schemas.object_store import StoreFailure, failure_of_errno
 
 _logger = logging.getLogger("drivetrain")
+
+
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """Why a checkpoint holds no files."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a checkpoint tells of its files; without `shard` and `files` it holds none."""
+
+    summary: FilesSummary
+    shard: Shard | None = None
+    files: FileList | None = None
 
 
 class CheckpointFiles:
@@ -36,28 +53,28 @@ class CheckpointFiles:
         self._record = record
         self._storage = open_files(environment, environment.job_id)
         self._saver = self._saver_from(record)
-        self._said: Counter[str] = Counter()
+        self._complaints = Complaints()
 
     def take_over(self) -> None:
         """From now on files are saved with checkpoints, and the shim's lists are for reading."""
         places.owner_path(self._environment.directory).touch()
 
-    def capture(self) -> Captured | StorageError:
-        """The files of this moment, or why they cannot be saved; training goes on."""
+    def capture(self) -> Captured | NotTaken:
+        """The files of this moment, or why there are none; training goes on."""
         try:
             captured = self._saver.capture()
         except OSError as error:
-            return StorageError(f"the job's files: {error}", failure_of_errno(error.errno))
-        for line in new_complaints(captured.left_out, self._said):
+            return self._not_taken(f"the directory cannot be read ({error.strerror})")
+        for line in self._complaints.new(captured.left_out):
             _logger.warning("%s", line)
         return captured
 
-    def store(
-        self, captured: Captured | StorageError, checkpoints: Storage, directory: str
-    ) -> tuple[Shard, FileList]:
-        """Upload the files, and their list into the checkpoint. Raises StorageError."""
-        if isinstance(captured, StorageError):
-            raise captured
+    def store(self, captured: Captured | NotTaken, checkpoints: Storage, directory: str) -> Stored:
+        """Upload the files, and their list into the checkpoint.
+
+        Raises StorageError where the store is the reason, and it is not full: then the checkpoint
+        fails as a whole, because the next one may hold its files.
+        """
         environment = self._environment
         saved = Saved(
             environment.tenant_id,
@@ -66,19 +83,36 @@ class CheckpointFiles:
             environment.attempt,
             environment.fence,
         )
-        stored = self._saver.write(captured, saved)
-        data = encoded(stored)
-        checkpoints.put(f"{directory}/{LIST}", data)
-        return manifests.make_shard(LIST, data, 0), stored
+        try:
+            if isinstance(captured, Captured):
+                stored = self._saver.write(captured, saved)
+                data = encoded(stored)
+                checkpoints.put(f"{directory}/{LIST}", data)
+                return Stored(stored.summary, manifests.make_shard(LIST, data, 0), stored)
+        except StorageError as error:
+            if error.failure != StoreFailure.FULL:
+                raise
+            captured = self._not_taken(f"the object store is full ({error})")
+        except (OSError, ValueError) as error:
+            captured = self._not_taken(f"their list cannot be stored ({error})")
+        example = f"all: {captured.reason}"[:300]
+        return Stored(FilesSummary(num_files=0, size_bytes=0, num_left_out=1, left_out=(example,)))
 
-    def written(self, captured: Captured | StorageError, stored: FileList) -> None:
+    def written(self, captured: Captured | NotTaken, stored: Stored) -> None:
         """The checkpoint is complete."""
-        if not isinstance(captured, StorageError):
-            self._saver.written(captured, stored)
+        if isinstance(captured, Captured) and stored.files is not None:
+            self._saver.written(captured, stored.files)
             with suppress(OSError):  # without it the shim reads at the end what is saved already
                 write_record(places.saved_path(self._environment.directory), self._saver.record)
 
-    def is_written(self, captured: Captured | StorageError | None) -> bool:
+    def _not_taken(self, reason: str) -> NotTaken:
+        left_out = LeftOut()
+        left_out.add("all", reason)
+        for line in self._complaints.new(left_out):
+            _logger.warning("%s", line)
+        return NotTaken(reason)
+
+    def is_written(self, captured: Captured | NotTaken | None) -> bool:
         """Whether the newest checkpoint of this session holds these very files."""
         with suppress(OSError):
             return isinstance(captured, Captured) and self._saver.is_written(captured)
@@ -101,6 +135,9 @@ class CheckpointFiles:
             source = choosing.of_checkpoint(checkpoints, choice.directory, choice.manifest)
         if source is not None or not is_older:
             self._put_back(source, is_own=is_older)
+            return
+        as_of = laid_out or "the start of the job"
+        _logger.warning("this checkpoint holds no files: they are as of %s", as_of)
 
     def _put_back(self, source: Source | None, *, is_own: bool) -> None:
         """`source` None: the code alone."""

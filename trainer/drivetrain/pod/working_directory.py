@@ -9,7 +9,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +17,7 @@ from pathlib import Path
 from drivetrain import manifests
 from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.files import choosing, layout, places
-from drivetrain.files.complaints import new_complaints
+from drivetrain.files.complaints import Complaints
 from drivetrain.files.record import read_record
 from drivetrain.files.saving import FileSaver, Saved, encoded
 from drivetrain.storage import Storage, open_storage
@@ -114,7 +113,7 @@ class PodFiles:
         self._storage: Storage | None = None
         self._saver: FileSaver | None = None
         self._number = 0
-        self._said: Counter[str] = Counter()
+        self._complaints = Complaints()
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         minutes = spec.job.checkpoint.every_minutes or DEFAULT_MINUTES
@@ -189,7 +188,7 @@ class PodFiles:
         with self._lock:
             saver = self._open_saver()
             captured = saver.capture()
-            for line in new_complaints(captured.left_out, self._said):
+            for line in self._complaints.new(captured.left_out):
                 self._say(line)
             has_none = self._number == 0 and saver.record.source is None
             if saver.is_written(captured) or (has_none and captured.is_empty):
