@@ -50,7 +50,8 @@ class PodSpec(Value):
     `devices` are the indices on the machine of the devices that the pod was granted, one for each
     of its ranks; a pod sees no others. CPUs are shared and have none. `code_urls` are the locations
     besides the object store from which the job's code may be fetched. `run_token` proves in reports
-    which run the pod belongs to.
+    which run the pod belongs to. The ranks meet in `rendezvous_file` where the pods share one, else
+    at `rendezvous_address` (of the pod that has rank 0; none: this machine) and `master_port`.
     """
 
     pod_id: PodId
@@ -69,8 +70,9 @@ class PodSpec(Value):
     job: Annotated[JobSpec, BeforeValidator(_from_any_launcher)]
     kafka: KafkaAccess
     object_store_url: str
-    rendezvous_file: str
     master_port: Annotated[int, Field(ge=1, le=65535)]
+    rendezvous_address: str | None = None
+    rendezvous_file: str | None = None
     object_store_endpoint_url: str | None = None
     object_store_id: str | None = None
     devices: tuple[Annotated[int, Field(ge=0)], ...] = ()

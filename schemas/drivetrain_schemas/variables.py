@@ -54,5 +54,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("OMP_NUM_THREADS", "`1`, unless the job sets it"),
     Variable("PYTHONUNBUFFERED", "`1`: output is shown at once"),
     Variable("PYTHONFAULTHANDLER", "`1`: a crash prints the Python stack"),
-    Variable("GLOO_SOCKET_IFNAME", "the network interface for the ranks' CPU collectives"),
+    Variable(
+        "GLOO_SOCKET_IFNAME",
+        "the network interface for the ranks' CPU collectives, where all are on one machine",
+        is_always=False,
+    ),
 )

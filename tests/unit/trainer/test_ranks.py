@@ -64,10 +64,32 @@ def test_the_variables_of_a_rank_are_those_of_the_contract(is_whole: bool) -> No
     """docs/guides/environment.md is generated from the contract: add a new variable to it."""
     job = JobSpec(name="digits", command=("true",), hyperparameters={"name": 1})
     more = {"object_store_endpoint_url": "http://s3", "object_store_id": "store"}
-    spec = pod_spec(job=job, **more) if is_whole else pod_spec(job=job, device_type="cpu")
+    elsewhere = {"device_type": "cpu", "rendezvous_file": None, "rendezvous_address": "pod-0.run"}
+    spec = pod_spec(job=job, **more) if is_whole else pod_spec(job=job, **elsewhere)
     found = rank_environment(spec, 0, Path("/pods/job/1/pod"))
     want = {one.name for one in VARIABLES if is_whole or one.is_always}
     assert set(found) == want
+
+
+@pytest.mark.parametrize(
+    ("file", "address", "want"),
+    [
+        (
+            "/pods/rendezvous",
+            "127.0.0.1",
+            ("file:///pods/rendezvous", "127.0.0.1", "lo"),
+        ),
+        ("/pods/rendezvous", None, ("file:///pods/rendezvous", "127.0.0.1", "lo")),
+        (None, "pod-0.run", ("tcp://pod-0.run:29500", "pod-0.run", None)),
+        (None, None, ("tcp://127.0.0.1:29500", "127.0.0.1", "lo")),
+    ],
+)
+def test_ranks_meet_where_the_launcher_says(file, address, want) -> None:
+    spec = pod_spec(rendezvous_file=file, rendezvous_address=address)
+    variables = rank_environment(spec, 0, Path("/pods/job/1/pod"))
+    names = ("DRIVETRAIN_INIT_METHOD", "MASTER_ADDR", "GLOO_SOCKET_IFNAME")
+    assert tuple(variables.get(name) for name in names) == want
+    assert variables["MASTER_PORT"] == "29500"
 
 
 def test_cpu_slots_are_not_devices() -> None:

@@ -23,6 +23,7 @@ from drivetrain_schemas.pods import MARKER, PodSpec, marker_of
 
 # Read by CUDA, and by HIP as well, when a process first touches a device.
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+_THIS_MACHINE = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,13 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
         "DRIVETRAIN_OBJECT_STORE_URL": store_url,
         "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/{job_directory(spec.tenant_id, spec.job_id)}",
-        "DRIVETRAIN_INIT_METHOD": f"file://{spec.rendezvous_file}",
+        "DRIVETRAIN_INIT_METHOD": _init_method(spec),
         "RANK": str(spec.first_rank + index),
         "WORLD_SIZE": str(spec.world_size),
         "LOCAL_RANK": str(index),
         "LOCAL_WORLD_SIZE": str(spec.num_ranks),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": _address(spec),
         "MASTER_PORT": str(spec.master_port),
-        "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": spec.job.environment.get("OMP_NUM_THREADS", "1"),
         "PATH": spec.job.environment.get("PATH") or _path(),
         "PYTHONUNBUFFERED": "1",
@@ -74,9 +74,21 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         variables["DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"] = spec.object_store_endpoint_url
     if spec.object_store_id is not None:
         variables["DRIVETRAIN_OBJECT_STORE_ID"] = spec.object_store_id
+    if _address(spec) == _THIS_MACHINE:
+        variables["GLOO_SOCKET_IFNAME"] = "lo"
     if spec.devices and spec.device_type != "cpu":
         variables[VISIBLE_DEVICES] = ",".join(_as_seen_outside(spec.devices))
     return variables
+
+
+def _address(spec: PodSpec) -> str:
+    return spec.rendezvous_address or _THIS_MACHINE
+
+
+def _init_method(spec: PodSpec) -> str:
+    if spec.rendezvous_file is not None:
+        return f"file://{spec.rendezvous_file}"
+    return f"tcp://{_address(spec)}:{spec.master_port}"
 
 
 def _path() -> str:
