@@ -17,7 +17,7 @@ from services.runtime.kafka import KafkaAccess, KafkaPublisher
 from services.runtime.service import Running
 from services.runtime.topics import create_topics
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.launchers.base import Observation, PodRef, Rendezvous
 from services.scheduler.settings import NodeSetting, SchedulerSettings
 from services.scheduler.wiring import assemble
 from tests.platform_service import out_record, running, service_environment
@@ -37,11 +37,11 @@ class TimedPods:
     _ended: dict[str, Observation] = field(default_factory=dict)
     _wake: Callable[[], None] | None = None
 
-    def is_port_free(self, port: int) -> bool:
-        return True
+    async def free_ports(self, ports: Sequence[int]) -> Sequence[int]:
+        return ports
 
-    def rendezvous_file(self, job_id: str, attempt: int) -> str:
-        return f"/pods/{job_id}/{attempt}/rendezvous"
+    def rendezvous(self, job_id: str, attempt: int) -> Rendezvous:
+        return Rendezvous("127.0.0.1", f"/pods/{job_id}/{attempt}/rendezvous")
 
     async def launch(self, spec: PodSpec) -> None:
         self._specs[spec.pod_id] = spec

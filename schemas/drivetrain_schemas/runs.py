@@ -109,6 +109,8 @@ class RunCancelled(_OfRun):
 
 @event("run.interrupted", topic=EVENTS_JOBS, producer="scheduler")
 class RunInterrupted(_OfRun):
-    """Stopped at a step boundary with a checkpoint (exit code 75), to be resumed."""
+    """Stopped to be resumed: at a step boundary with a checkpoint (exit code 75), or by what runs
+    the pods, as `detail` then says: an eviction, a node that is gone."""
 
+    detail: Annotated[str, StringConstraints(max_length=1000), AS_PRINTED] | None = None
     ended_at: UtcTime

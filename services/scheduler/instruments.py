@@ -15,6 +15,10 @@ LIVE = Gauge("drivetrain_scheduler_live_runs", "Runs that hold slots.")
 SUSPECTS = Counter("drivetrain_scheduler_suspected_total", "Runs whose lease lapsed.")
 LAUNCHES = Counter("drivetrain_scheduler_launches_total", "Pods launched, by way.", ["way"])
 LAUNCH_FAILURES = Counter("drivetrain_scheduler_launch_failures_total", "Launches that failed.")
+LAUNCHER_AWAY = Gauge("drivetrain_scheduler_launcher_away", "1 while the launcher is unavailable.")
+LAUNCHER_OUTAGES = Counter(
+    "drivetrain_scheduler_launcher_outages_total", "How often the launcher became unavailable."
+)
 KILLS = Counter("drivetrain_scheduler_kills_total", "Pods killed by the launcher.")
 STALE_HEARTBEATS = Counter(
     "drivetrain_scheduler_stale_heartbeats_total",

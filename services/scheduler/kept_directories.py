@@ -11,7 +11,7 @@ from services.runtime import logs
 from services.runtime.errors import is_temporary
 from services.runtime.service import Platform
 from services.scheduler import instruments, store
-from services.scheduler.launchers.base import Launcher
+from services.scheduler.launchers.base import Launcher, LauncherUnavailable
 
 log = logs.get()
 
@@ -70,7 +70,7 @@ class KeptDirectories:
     async def _remove(self, platform: Platform, job_id: str) -> bool:
         try:
             await self._launcher.remove(job_id)
-        except OSError as error:
+        except (LauncherUnavailable, OSError) as error:
             log.warning("pod directories not removed", job_id=job_id, error=repr(error))
             return False
         async with platform.database.transaction() as tx:

@@ -30,6 +30,7 @@ from services.scheduler.core.reasons import holders
 from services.scheduler.core.reconcile import Moves, moves
 from services.scheduler.leases import Leases
 from services.scheduler.pods import Acted, Pods
+from services.scheduler.ports import Ports
 from services.scheduler.projection import LiveRun, is_alive
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import State, changed_live_runs, differences, read, refresh
@@ -38,6 +39,7 @@ from services.scheduler.store_runs import FinishedPod
 log = logs.get()
 
 STANDBY_SECONDS = 1.0
+AWAY_SECONDS = 1.0  # until an unavailable launcher is asked again
 MAX_ANNOUNCED = 200  # in one round
 # Only jobs that are not blocked wait for the holders of slots themselves.
 _WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLETE)
@@ -73,6 +75,7 @@ class Loop:
         self._settings = settings
         self._pods = pods
         self._leases = leases
+        self._ports = Ports(pods.launcher)
         self._woken = asyncio.Event()
         self._is_due = False
         self._next_due = 0.0
@@ -129,6 +132,8 @@ class Loop:
     async def _wait(self, platform: Platform) -> None:
         left = max(0.0, self._next_due - platform.clock.monotonic())
         timeout = min(left, self._settings.poll_seconds) if self._live_runs() else left
+        if self._pods.is_away:
+            timeout = AWAY_SECONDS
         try:
             async with asyncio.timeout(timeout):
                 await self._woken.wait()
@@ -142,6 +147,9 @@ class Loop:
         self._woken.clear()
         live_runs = self._live_runs()
         has_changed = await self._pods.look(live_runs)
+        if self._pods.is_away:
+            self._is_due = is_due
+            return False
         news = self._leases.news(live.run for live in live_runs)
         # Most runs just run and need no action.
         to_check = [
@@ -163,6 +171,7 @@ class Loop:
 
     async def _apply(self, platform: Platform, seen: Seen) -> bool:
         """The round's transaction. True when something changed."""
+        await self._ports.look(platform, self._held_ports(self.state))
         before, self.state = self.state, None
         async with platform.database.transaction() as tx:
             connection = tx.connection
@@ -218,10 +227,11 @@ class Loop:
                 is_new = look is not None and is_alive(look) and not pod.was_alive
                 if is_new:
                     alive.append(pod.pod_id)
+                reason = acted.refused.get(pod.pod_id) or (look.reason if look else None)
                 if look is not None and look.sight is Sight.ENDED:
-                    finished.append(FinishedPod(pod.pod_id, PodState.ENDED, look.exit))
+                    finished.append(FinishedPod(pod.pod_id, PodState.ENDED, look.exit, reason))
                 elif pod.pod_id in acted.gone:
-                    finished.append(FinishedPod(pod.pod_id, PodState.LOST))
+                    finished.append(FinishedPod(pod.pod_id, PodState.LOST, reason=reason))
                 elif not is_new and pod.pod_id not in acted.launched:
                     continue
                 touched.add(live.job.job_id)
@@ -276,7 +286,11 @@ class Loop:
     async def _grant(self, tx: Tx, state: State, decision: Decision) -> None:
         if decision.grants:
             grants = [(state.jobs[grant.job_id], grant) for grant in decision.grants]
-            await transitions.grant(tx, grants, self._pods.launcher.is_port_free)
+            ports = self._ports.choose(self._held_ports(state), len(grants))
+            await transitions.grant(tx, grants, ports)
+
+    def _held_ports(self, state: State | None) -> set[int]:
+        return {live.run.master_port for live in state.live_runs.values()} if state else set()
 
     async def _announce(self, tx: Tx, state: State, decision: Decision) -> bool:
         """Emit changed reasons of waiting jobs; True when some are left for the next round."""

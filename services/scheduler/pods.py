@@ -2,11 +2,13 @@
 
 `look` keeps the last observation of every pod and since when it has been the same; `act` launches,
 sends stop notices and kills, and returns what was done, to be recorded. What fails is counted and
-tried again in the next round.
+tried again in the next round. While the launcher is unavailable the last observations stay and no
+time passes for pods that are waited for.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
@@ -14,9 +16,16 @@ from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.run_tokens import RunTokens
 from services.scheduler import instruments
-from services.scheduler.core.pods import RunView
+from services.scheduler.core.pods import EndReason, RunView
 from services.scheduler.core.reconcile import Acts, Limits, acts
-from services.scheduler.launchers.base import Launcher, Observation, PodRef
+from services.scheduler.launchers.base import (
+    Launcher,
+    LauncherUnavailable,
+    LaunchRefused,
+    Observation,
+    PodRef,
+)
+from services.scheduler.launchers.calls import each, limited
 from services.scheduler.projection import LiveRun, is_settled, view
 from services.scheduler.seen import Seen
 from services.scheduler.settings import SchedulerSettings
@@ -33,11 +42,13 @@ KILL_AGAIN_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """Pod ids: those launched (or tried), and those confirmed to have no process left."""
+    """Pod ids: those launched (or tried), and those confirmed to have no process left; `refused`
+    are the reasons for those among them that were never created."""
 
     launched: tuple[str, ...] = ()
     notified: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    refused: Mapping[str, EndReason] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.launched or self.notified or self.gone)
@@ -52,13 +63,26 @@ class Pods:
         self._seen = Seen()
         self._kill_again_at: dict[str, float] = {}
         self._alive_at: dict[str, float] = {}
+        self._refused: dict[str, EndReason] = {}
         self.observations: Mapping[str, Observation] = {}
+        self.is_away = False
 
     async def look(self, live_runs: Sequence[LiveRun]) -> bool:
-        """True when something looks different from the last time."""
+        """True when something looks different from the last time. False, and `is_away`, when the
+        launcher is unavailable: nothing is known then, and nothing is to be done."""
         refs = [ref for live in live_runs for ref in live.refs()]
         now = self._clock.monotonic()
-        self.observations = await self.launcher.observe(refs) if refs else {}
+        try:
+            observations = await limited(self.launcher.observe(refs)) if refs else {}
+        except LauncherUnavailable as error:
+            self._note_away(error)
+            return False
+        if self.is_away:
+            self.is_away = False
+            instruments.LAUNCHER_AWAY.set(0)
+            log.info("launcher is available again")
+            self._seen.resume(now)
+        self.observations = observations
         self._alive_at = {
             pod_id: now if seen.is_running else self._alive_at[pod_id]
             for pod_id, seen in self.observations.items()
@@ -79,36 +103,65 @@ class Pods:
         """This run needs no action and has nothing to record until it looks different."""
         return is_settled(live, self.observations)
 
+    def _note_away(self, error: LauncherUnavailable) -> None:
+        """Counted and logged once, however long it takes."""
+        if not self.is_away:
+            self.is_away = True
+            instruments.LAUNCHER_AWAY.set(1)
+            instruments.LAUNCHER_OUTAGES.inc()
+            log.warning("launcher is unavailable, runs stay as they are", error=str(error))
+
     async def act(self, live_runs: Sequence[LiveRun], read_specs: ReadSpecs) -> Acted:
+        self._refused = {}
         wants = [(live, acts(self.view(live), self._limits)) for live in live_runs]
         to_launch = [live.job.job_id for live, wanted in wants if wanted.launch]
         specs = await read_specs(to_launch) if to_launch else {}
-        launched: list[str] = []
-        notified: list[str] = []
-        gone: list[str] = []
-        doomed: list[PodRef] = []
-        for live, wanted in wants:
-            refs = {ref.pod_id: ref for ref in live.refs()}
-            for pod in live.pods:
-                if pod.pod_id in wanted.launch:
-                    await self._launch(live, pod, specs[live.job.job_id])
-                    launched.append(pod.pod_id)
-            for pod_id in wanted.notify:
-                if await self._notify(refs[pod_id], wanted):
-                    notified.append(pod_id)
-            doomed += [refs[pod_id] for pod_id in wanted.kill]
-            gone += wanted.forget
-        gone += await self._kill(doomed)
-        return Acted(tuple(launched), tuple(notified), tuple(gone))
+        launches = {
+            pod.pod_id: partial(self._launch, live, pod, specs[live.job.job_id])
+            for live, wanted in wants
+            for pod in live.pods
+            if pod.pod_id in wanted.launch and not self._is_refused(pod.pod_id)
+        }
+        refs = {ref.pod_id: ref for live in live_runs for ref in live.refs()}
+        notices = {
+            pod_id: partial(self._notify, refs[pod_id], wanted)
+            for _, wanted in wants
+            for pod_id in wanted.notify
+        }
+        launched = await self._each(launches)
+        notified = await self._each(notices)
+        doomed = [refs[pod_id] for _, wanted in wants for pod_id in wanted.kill]
+        doomed += [refs[pod_id] for pod_id in launches if pod_id in self._refused]
+        killed = await self._kill(doomed)
+        forgotten = [pod_id for _, wanted in wants for pod_id in wanted.forget]
+        refused = {pod: self._refused[pod] for pod in killed if pod in self._refused}
+        return Acted(launched, notified, (*forgotten, *killed), refused)
 
-    async def _launch(self, live: LiveRun, pod: PodRow, job: JobSpec) -> None:
+    async def _each(self, calls: Mapping[str, Callable[[], Awaitable[bool]]]) -> tuple[str, ...]:
+        """The pods for which the call returned True."""
+        done = await each(list(calls.values()))
+        return tuple(pod_id for pod_id, is_done in zip(calls, done, strict=True) if is_done)
+
+    def _is_refused(self, pod_id: str) -> bool:
+        """It was refused a moment ago, and what there may be of it is not confirmed gone."""
+        return self._kill_again_at.get(pod_id, 0.0) > self._clock.monotonic()
+
+    async def _launch(self, live: LiveRun, pod: PodRow, job: JobSpec) -> bool:
         try:
             await self.launcher.launch(pod_spec(live, pod, job, self.launcher, self._settings))
+        except LaunchRefused as refusal:
+            instruments.LAUNCH_FAILURES.inc()
+            log.warning("launch refused", pod_id=pod.pod_id, why=refusal.why.detail)
+            self._refused[pod.pod_id] = refusal.why
+            return False
         except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
             # Recorded as launched nevertheless: a pod that never appears is lost, and retried.
             instruments.LAUNCH_FAILURES.inc()
             log.error("pod not launched", pod_id=pod.pod_id, error=str(error))
         self._seen.restart(pod.pod_id, self._clock.monotonic())
+        return True
 
     async def _notify(self, ref: PodRef, wanted: Acts) -> bool:
         seconds = self._limits.notice(wanted.reason)
@@ -116,6 +169,8 @@ class Pods:
         try:
             await self.launcher.notify(ref, notice)
         except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
             log.error("stop notice not sent", pod_id=ref.pod_id, error=str(error))
             self._seen.set_notice(ref.pod_id, None, self._clock.monotonic())
             return False
@@ -128,7 +183,15 @@ class Pods:
         doomed = [ref for ref in wanted if self._kill_again_at.get(ref.pod_id, 0.0) <= now]
         if not doomed:
             return []
-        gone = await self.launcher.kill(doomed)
+        try:
+            gone = await limited(self.launcher.kill(doomed))
+            # A shim may have written its exit just before: it still records how the pod ended.
+            ended = [ref for ref in doomed if ref.pod_id in gone]
+            again = await limited(self.launcher.observe(ended)) if ended else {}
+        except LauncherUnavailable as error:
+            log.warning("pods not killed", num_pods=len(doomed), error=str(error))
+            return []
+        self.observations = {**self.observations, **again}
         # Those that were tried are delayed; the others keep their time.
         again_at = dict.fromkeys((ref.pod_id for ref in doomed), now + KILL_AGAIN_SECONDS)
         self._kill_again_at = {
@@ -140,9 +203,6 @@ class Pods:
         log.warning(
             "pods killed", pods=[ref.pod_id for ref in doomed], all_gone=len(gone) == len(doomed)
         )
-        # A shim may have written its exit just before: it still records how the pod ended.
-        again = await self.launcher.observe([ref for ref in doomed if ref.pod_id in gone])
-        self.observations = {**self.observations, **again}
         return sorted(gone)
 
 
@@ -159,6 +219,7 @@ def pod_spec(
 ) -> PodSpec:
     """Everything that the pod's shim receives."""
     run = live.run
+    rendezvous = launcher.rendezvous(run.job_id, run.attempt)
     return PodSpec(
         pod_id=pod.pod_id,
         tenant_id=live.job.tenant_id,
@@ -180,7 +241,8 @@ def pod_spec(
         object_store_endpoint_url=settings.object_store_endpoint_url,
         code_urls=settings.code_urls,
         object_store_id=settings.object_store_id,
-        rendezvous_file=launcher.rendezvous_file(run.job_id, run.attempt),
+        rendezvous_address=rendezvous.address,
+        rendezvous_file=rendezvous.file,
         master_port=run.master_port,
         run_token=RunTokens(settings.run_token_key).of(run.run_id, run.fence),
     )

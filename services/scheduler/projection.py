@@ -64,6 +64,7 @@ def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
         notice=seen.notice(pod.pod_id),
         seconds_since_notice=seen.seconds_since_notice(pod.pod_id, now),
         exit=None if end is None else _exit(end),
+        reason=pod.reason or observed.reason,
         finished_at=pod.finished_at,
     )
 

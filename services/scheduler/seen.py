@@ -39,6 +39,10 @@ class Seen:
         if pod_id in self._sights:
             self._sights[pod_id] = (self._sights[pod_id][0], now)
 
+    def resume(self, now: float) -> None:
+        """Nothing was seen for a while: that time does not count."""
+        self._sights = {pod_id: (sight, now) for pod_id, (sight, _) in self._sights.items()}
+
     def seconds_in_sight(self, pod_id: str, now: float) -> float:
         return now - self._sights[pod_id][1] if pod_id in self._sights else 0.0
 

@@ -23,7 +23,7 @@ _LEAD = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/lead
 _COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, traceparent, trial,
     pool, device_type, devices, priority, submission, state, num_runs, retry_limit,
     backoff_seconds, backoff_limit_seconds, num_failures, num_self_interruptions, last_failure,
-    not_before_at,
+    num_disruptions, not_before_at,
     waiting_reason, cancel_requested_at, cancel_reason, change"""
 
 _CHANGED_PAGE = 500
@@ -320,12 +320,14 @@ async def requeue_job(
     """When the next run may start at the earliest."""
     moment: datetime = await connection.fetchval(
         """update jobs set state = 'queued', num_failures = $2, num_self_interruptions = $3,
-            last_failure = $4, not_before_at = clock_timestamp() + make_interval(secs => $5)
+            last_failure = $4, num_disruptions = $5,
+            not_before_at = clock_timestamp() + make_interval(secs => $6)
         where job_id = $1 returning not_before_at""",
         job_id,
         tries.num_failures,
         tries.num_self_interruptions,
         tries.last_failure,
+        tries.num_disruptions,
         backoff_seconds,
     )
     return moment
@@ -376,6 +378,7 @@ def _job(row: Any) -> JobRow:
             row["num_failures"],
             row["num_self_interruptions"],
             row["last_failure"],
+            row["num_disruptions"],
         ),
         not_before_at=row["not_before_at"],
         announced=None if reason is None else WaitingReason(reason),

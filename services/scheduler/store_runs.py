@@ -15,7 +15,7 @@ from drivetrain_schemas.pods import PodExit
 from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.model import SHARED, Holding, Slot
-from services.scheduler.core.pods import PodState
+from services.scheduler.core.pods import EndKind, EndReason, PodState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,18 @@ class PodRow:
     launches: int = 0
     was_alive: bool = False
     exit: PodExit | None = None
+    reason: EndReason | None = None
     finished_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedPod:
-    """ENDED or LOST, and how it ended where that is known."""
+    """ENDED or LOST, and how and why it ended where that is known."""
 
     pod_id: str
     state: PodState
     exit: PodExit | None = None
+    reason: EndReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +87,10 @@ async def next_fences(connection: asyncpg.Connection, number: int) -> list[int]:
     return [row["fence"] for row in rows]
 
 
-async def free_ports(
-    connection: asyncpg.Connection, first: int, num_ports: int, start: int, limit: int
-) -> list[int]:
-    """Ports of the range `first`, `num_ports` that no live run holds, from `start` on, in turn."""
-    rows = await connection.fetch(
-        """select port from (
-            select $1::int + ($3::int - $1 + generate_series(0, $2::int - 1)) % $2 as port) as ports
-        where not exists (select from runs where ended_at is null and master_port = port)
-        limit $4""",
-        first,
-        num_ports,
-        start,
-        limit,
-    )
-    return [row["port"] for row in rows]
+async def next_fence(connection: asyncpg.Connection) -> int:
+    """Without drawing it, so another run may get it."""
+    fence: int = await connection.fetchval("select last_value + is_called::int from fences")
+    return fence
 
 
 async def insert_runs(
@@ -375,12 +366,16 @@ async def set_alive(connection: asyncpg.Connection, pod_ids: Collection[str]) ->
 async def finish_pods(connection: asyncpg.Connection, pods: Sequence[FinishedPod]) -> None:
     # The transaction's time: pods that finished in one round finished together.
     await connection.execute(
-        """update pods set state = ended.state, exit = ended.exit, finished_at = now()
-        from unnest($1::text[], $2::text[], $3::text[]) as ended (pod_id, state, exit)
+        """update pods set state = ended.state, exit = ended.exit, finished_at = now(),
+            end_kind = ended.kind, end_detail = ended.detail
+        from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+            as ended (pod_id, state, exit, kind, detail)
         where pods.pod_id = ended.pod_id and finished_at is null""",
         [pod.pod_id for pod in pods],
         [str(pod.state) for pod in pods],
         [None if pod.exit is None else pod.exit.model_dump_json(exclude_none=True) for pod in pods],
+        [None if pod.reason is None else str(pod.reason.kind) for pod in pods],
+        [None if pod.reason is None else pod.reason.detail for pod in pods],
     )
 
 
@@ -397,8 +392,13 @@ def _pod(row: Any) -> PodRow:
         launches=row["launches"],
         was_alive=row["was_alive"],
         exit=None if row["exit"] is None else PodExit.model_validate_json(row["exit"]),
+        reason=_reason(row["end_kind"], row["end_detail"]),
         finished_at=row["finished_at"],
     )
+
+
+def _reason(kind: str | None, detail: str | None) -> EndReason | None:
+    return None if kind is None else EndReason(EndKind(kind), detail or "")
 
 
 # -- heartbeats -------------------------------------------------------------------------------

@@ -5,12 +5,10 @@ come in one order: granted, starting, started, (suspected, heard,) the run's out
 the job's next state.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
-
-import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
 from drivetrain_schemas.base import Payload
@@ -44,7 +42,7 @@ from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import ForbiddenMove, move_job, move_run
 from services.scheduler.core.outcome import Outcome
 from services.scheduler.core.paid_time import PodTime, paid_ends_at
-from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS, first_candidate
+from services.scheduler.core.pods import Exit
 from services.scheduler.core.reasons import HolderOf, Waiting
 from services.scheduler.core.retries import Next, after
 from services.scheduler.projection import LiveRun
@@ -54,22 +52,18 @@ from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
 log = logs.get()
 
 MAX_DETAIL = 1000
-NUM_PROBED_PORTS = 8
 
 
-async def grant(
-    tx: Tx, grants: Sequence[tuple[JobRow, Grant]], is_port_free: Callable[[int], bool]
-) -> None:
+async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[int]) -> None:
     """The next run of each job holds its slots; its pods are intended. Uses as many statements as
     for one grant. Where ports run out, the last ones are not granted."""
     connection = tx.connection
-    fences = await store_runs.next_fences(connection, len(grants))
-    ports = await _choose_ports(connection, fences, is_port_free)
     if len(ports) < len(grants):
         log.error("not granted: every rendezvous port is in use", num_jobs=len(grants) - len(ports))
         grants = grants[: len(ports)]
     if not grants:
         return
+    fences = await store_runs.next_fences(connection, len(grants))
     starting = {job.job_id: move_job(job.state, JobState.STARTING) for job, _ in grants}
     attempts = await store.set_jobs_starting(connection, starting)
     times = await store_runs.grant_times(connection, [granted.slots for _, granted in grants])
@@ -132,18 +126,6 @@ async def _emit_granted(
     )
     instruments.GRANTS.inc()
     log.info("allocation granted", run_id=run.run_id, fence=run.fence, num_pods=num_pods)
-
-
-async def _choose_ports(
-    connection: asyncpg.Connection, fences: Sequence[int], is_port_free: Callable[[int], bool]
-) -> list[int]:
-    """A port for each fence that no live run holds; preferably one on which nothing listens now."""
-    limit = len(fences) + NUM_PROBED_PORTS
-    free = await store_runs.free_ports(
-        connection, FIRST_PORT, NUM_PORTS, first_candidate(fences[0]), limit
-    )
-    silent = {port for port in free if is_port_free(port)}
-    return sorted(free, key=lambda port: port not in silent)[: len(fences)]
 
 
 def gang(run: RunRow, granted: Grant) -> tuple[PodRow, ...]:
@@ -303,20 +285,12 @@ async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
         case RunState.CANCELLED:
             event = RunCancelled(**facts)
         case RunState.INTERRUPTED:
-            event = RunInterrupted(**facts)
+            event = RunInterrupted(**facts, detail=explain(outcome) or None)
         case RunState.LOST:
             event = RunLost(**facts, detail=explain(outcome))
         case RunState.FAILED:
             assert cause is not None
-            assert cause.exit is not None
-            event = RunFailed(
-                **facts,
-                exit_code=cause.exit.exit_code,
-                signal=cause.exit.signal,
-                rank=cause.exit.rank,
-                last_log=cause.exit.last_log,
-                detail=explain(outcome),
-            )
+            event = RunFailed(**facts, **_failure_facts(cause.exit), detail=explain(outcome))
         case _:
             raise ForbiddenMove(f"a run cannot end {outcome.state}")
     await _emit(tx, job, event)
@@ -402,6 +376,8 @@ def explain(outcome: Outcome) -> str:
     cause = outcome.cause
     if cause is None:
         return ""
+    if cause.reason is not None:
+        return cause.reason.detail[:MAX_DETAIL]
     if cause.exit is None:
         was = "ended without writing exit.json" if cause.was_alive else "never started"
         return f"the shim of pod {cause.index} {was}; its remaining processes were killed"
@@ -410,6 +386,18 @@ def explain(outcome: Outcome) -> str:
         return end.detail[:MAX_DETAIL]
     how = f"by signal {end.signal}" if end.signal else f"with code {end.exit_code}"
     return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
+
+
+def _failure_facts(end: Exit | None) -> dict[str, Any]:
+    """How the program ended; nothing of it is known where no `exit.json` was written."""
+    if end is None:
+        return {"last_log": ""}
+    return {
+        "exit_code": end.exit_code,
+        "signal": end.signal,
+        "rank": end.rank,
+        "last_log": end.last_log,
+    }
 
 
 def _explain_end(ending: Ending) -> str:

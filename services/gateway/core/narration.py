@@ -140,6 +140,9 @@ def _run_cancelled(p: Fields) -> Sentence:
 
 
 def _run_interrupted(p: Fields) -> Sentence:
+    if p.get("detail"):
+        text = f"Attempt {p['attempt']} was interrupted and is resumed: {p['detail']}"
+        return Sentence(text, Tone.WARNING)
     return Sentence(
         f"Attempt {p['attempt']} stopped at a step boundary with a checkpoint, to be resumed",
         Tone.WARNING,

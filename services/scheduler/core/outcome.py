@@ -2,7 +2,8 @@
 
 In: the run's view, every pod ENDED or LOST. Out: the run's final state and the pod that explains
 it. If all pods succeeded the run succeeded, even when a stop came too late. Otherwise a cancel is
-the cause, then the first pod that failed or was lost; else the run stopped at a step boundary.
+the cause, then a pod that the platform disrupted, because the others may have failed for that, then
+the first pod that failed or was lost; else the run stopped at a step boundary.
 """
 
 from dataclasses import dataclass
@@ -10,18 +11,20 @@ from datetime import UTC, datetime
 
 from drivetrain_schemas.pods import Failure
 from drivetrain_schemas.runs import RunState
-from services.scheduler.core.pods import PodView, RunView
+from services.scheduler.core.pods import EndKind, PodView, RunView
 
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`cause`: the first pod that failed or was lost; `is_asked`: the stop was requested."""
+    """`cause`: the pod that explains it; `is_asked`: the stop was requested; `is_disrupted`: what
+    runs the pods ended one of them."""
 
     state: RunState
     cause: PodView | None = None
     is_asked: bool = False
+    is_disrupted: bool = False
 
     @property
     def failure(self) -> Failure | None:
@@ -35,13 +38,23 @@ def conclude(run: RunView) -> Outcome:
         return Outcome(RunState.SUCCEEDED)
     if run.is_cancelled:
         return Outcome(RunState.CANCELLED)
+    disrupted = [pod for pod in run.pods if _is_disrupted(pod)]
+    if disrupted:
+        return Outcome(RunState.INTERRUPTED, min(disrupted, key=_first), is_disrupted=True)
     # Only what the scheduler recorded counts: a pod's own programs can write its files.
     is_asked = run.stop_reason not in (None, "gang")
     broken = [pod for pod in run.pods if _is_broken(pod, is_asked)]
     if not broken:
         return Outcome(RunState.INTERRUPTED, is_asked=is_asked)
     cause = min(broken, key=_first)
-    return Outcome(RunState.LOST if cause.exit is None else RunState.FAILED, cause)
+    is_lost = cause.exit is None and cause.reason is None
+    return Outcome(RunState.LOST if is_lost else RunState.FAILED, cause)
+
+
+def _is_disrupted(pod: PodView) -> bool:
+    is_its_own_end = pod.exit is not None and pod.exit.outcome != "interrupted"
+    is_disruption = pod.reason is not None and pod.reason.kind is EndKind.DISRUPTED
+    return is_disruption and not is_its_own_end
 
 
 def _is_broken(pod: PodView, is_asked: bool) -> bool:

@@ -29,6 +29,22 @@ class PodState(StrEnum):
     LOST = "lost"
 
 
+class EndKind(StrEnum):
+    """What the end of a pod that the platform ended means for the job."""
+
+    DISRUPTED = "disrupted"  # evicted, preempted, its node is gone, no quota: uses no retry
+    FAILED = "failed"  # out of memory, the image cannot be pulled: uses a retry
+    INVALID = "invalid"  # the image's name is invalid, a policy refuses it: a retry cannot help
+
+
+@dataclass(frozen=True, slots=True)
+class EndReason:
+    """Why the platform ended a pod, or did not start it. `detail`: a sentence for its owner."""
+
+    kind: EndKind
+    detail: str
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a pod ended, as its shim wrote it. `ended_at` is the shim's claim."""
@@ -61,6 +77,7 @@ class PodView:
     notice: str | None = None
     seconds_since_notice: float = 0.0
     exit: Exit | None = None
+    reason: EndReason | None = None
     finished_at: datetime | None = None
 
     @property

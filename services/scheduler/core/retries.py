@@ -2,7 +2,9 @@
 
 A failed or lost run uses one retry, and each wait is twice the last one, up to the job's limit. An
 interrupted run uses none: requested by the platform, it returns to the queue immediately; a program
-that interrupts itself backs off as well, and counts as failed after `MAX_SELF_INTERRUPTIONS`.
+that interrupts itself backs off as well, and counts as failed after `MAX_SELF_INTERRUPTIONS`. One
+whose pod was ended by what runs the pods returns immediately too, or, if that pod had not even
+started, after a wait that doubles each time in a row.
 
 What cannot pass is not tried again: a program that cannot run as it is, and an exception that ended
 two runs in a row at the same step while the second one wrote no checkpoint.
@@ -14,8 +16,10 @@ from dataclasses import dataclass, replace
 from drivetrain_schemas.pods import FailureKind
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.outcome import Outcome
+from services.scheduler.core.pods import EndKind
 
 MAX_SELF_INTERRUPTIONS = 20
+MIN_DISRUPTION_SECONDS = 5.0  # a job without backoff must not fill the topic while a quota is full
 _REPEATABLE = (FailureKind.EXCEPTION, FailureKind.OUT_OF_MEMORY)
 _RANK = re.compile(r"^rank \d+: ")
 
@@ -33,6 +37,7 @@ class Tries:
     num_failures: int = 0
     num_self_interruptions: int = 0
     last_failure: str = ""
+    num_disruptions: int = 0
 
     @property
     def num_left(self) -> int:
@@ -53,6 +58,8 @@ def after(outcome: Outcome, tries: Tries) -> Next:
     if outcome.state is RunState.INTERRUPTED:
         if outcome.is_asked:
             return Next(tries, 0.0)
+        if outcome.is_disrupted:
+            return _after_disruption(outcome, tries)
         if tries.num_self_interruptions < MAX_SELF_INTERRUPTIONS:
             used = replace(tries, num_self_interruptions=tries.num_self_interruptions + 1)
             return Next(used, _backoff(used, used.num_self_interruptions))
@@ -64,7 +71,20 @@ def after(outcome: Outcome, tries: Tries) -> Next:
     return Next(used, _backoff(used, used.num_failures))
 
 
+def _after_disruption(outcome: Outcome, tries: Tries) -> Next:
+    assert outcome.cause is not None
+    if outcome.cause.was_alive:
+        return Next(replace(tries, num_disruptions=0), 0.0)
+    used = replace(tries, num_disruptions=tries.num_disruptions + 1)
+    first = max(MIN_DISRUPTION_SECONDS, tries.backoff_seconds)
+    limit = max(MIN_DISRUPTION_SECONDS, tries.backoff_limit_seconds)
+    return Next(used, _doubled(first, limit, used.num_disruptions))
+
+
 def _why_hopeless(outcome: Outcome, tries: Tries) -> str:
+    reason = None if outcome.cause is None else outcome.cause.reason
+    if reason is not None and reason.kind is EndKind.INVALID:
+        return "a retry cannot help"
     failure = outcome.failure
     if failure is None:
         return ""
@@ -88,7 +108,9 @@ def _identify(outcome: Outcome) -> str:
 
 
 def _backoff(tries: Tries, number: int) -> float:
+    return _doubled(tries.backoff_seconds, tries.backoff_limit_seconds, number)
+
+
+def _doubled(first: float, limit: float, number: int) -> float:
     # The exponent is bounded, because 2.0**1024 overflows.
-    return float(
-        min(tries.backoff_limit_seconds, tries.backoff_seconds * 2.0 ** min(number - 1, 60))
-    )
+    return float(min(limit, first * 2.0 ** min(number - 1, 60)))

@@ -2,14 +2,34 @@
 
 Every method is idempotent, because the scheduler repeats what it has not recorded. `observe` only
 looks. A pod is gone when `kill` has returned it, or when it is observed as ENDED.
+
+Errors are the same for all methods: `LauncherUnavailable` says nothing about any pod, and the call
+is repeated; `OSError` is trouble of this machine with one pod. Nothing else is raised. Calls run
+outside transactions and with a time limit; `launch` and `notify` are called for several pods at a
+time.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from drivetrain_schemas.pods import PodExit, PodSpec, StopNotice
-from services.scheduler.core.pods import Sight
+from services.runtime.errors import TemporaryError
+from services.scheduler.core.pods import EndReason, Sight
+
+
+class LauncherUnavailable(TemporaryError):
+    """What runs the pods does not answer (in a cluster, its API server): nothing is known."""
+
+    part: ClassVar[str] = "launcher"
+
+
+class LaunchRefused(Exception):
+    """No pod was created, and the same call cannot succeed now: a quota, an invalid name."""
+
+    def __init__(self, why: EndReason) -> None:
+        super().__init__(why.detail)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +45,57 @@ class PodRef:
 class Observation:
     """One observation of a pod.
 
-    `has_leftovers`: its shim has ended, other processes of it have not.
+    `has_leftovers`: its shim has ended, other processes of it have not. `reason`: why the platform
+    ended it; counts where `exit.json` does not tell. `unreachable`: why nothing new is known of it,
+    in a sentence; `sight` is then what was last known.
     """
 
     sight: Sight
     exit: PodExit | None = None
     has_leftovers: bool = False
+    reason: EndReason | None = None
+    unreachable: str = ""
 
     @property
     def is_running(self) -> bool:
         """A process of it was seen, other than a shim that only sends remaining telemetry."""
+        if self.unreachable:
+            return False
         return self.has_leftovers or self.sight in (Sight.ALIVE, Sight.ENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Where the ranks of a run meet: the address of its first pod; a file that all of its pods can
+    reach and that does not exist yet, where they share one."""
+
+    address: str
+    file: str | None = None
 
 
 class Launcher(Protocol):
     can_run_images: bool
 
-    def is_port_free(self, port: int) -> bool:
-        """Nothing listens there now: only a hint, because the database reserves the port."""
+    async def free_ports(self, ports: Sequence[int]) -> Collection[int]:
+        """Those at which nothing listens now: only a hint, because the database reserves ports."""
 
-    def rendezvous_file(self, job_id: str, attempt: int) -> str:
-        """A file that all pods of the attempt can reach; it does not exist yet."""
+    def rendezvous(self, job_id: str, attempt: int) -> Rendezvous:
+        """Known before the pods exist."""
 
     async def launch(self, spec: PodSpec) -> None:
-        """Start the pod unless it exists. Raises OSError."""
+        """Start the pod unless it exists. Raises LaunchRefused too."""
 
-    async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]: ...
+    async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
+        """By pod id, one of each pod."""
 
     async def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever a pod may have ended, until cancelled.
+        """Call `wake` whenever a pod may have ended, until cancelled. Raises nothing.
 
         It only shortens the wait for the next `observe`: it may be called for nothing, or never.
         """
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
-        """Send the stop notice; the pod's shim enforces its deadline. Raises OSError."""
+        """Send the stop notice; the pod's shim enforces its deadline."""
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
         """Kill all that belongs to these pods; returns those confirmed gone."""
@@ -68,4 +104,4 @@ class Launcher(Protocol):
         """The disk space of what the pods of a finished job left behind."""
 
     async def remove(self, job_id: str) -> None:
-        """Remove what the pods of a finished job left behind. Raises OSError."""
+        """Remove what the pods of a finished job left behind."""

@@ -22,7 +22,7 @@ from services.runtime import logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes, template, trees
-from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.launchers.base import Observation, PodRef, Rendezvous
 from services.scheduler.launchers.directory import InvalidFile, PodDirectory
 from services.scheduler.launchers.watches import Watches
 
@@ -67,18 +67,12 @@ class LocalLauncher:
         self._ask_template_at = 0.0
         self._watches = Watches()
 
-    def is_port_free(self, port: int) -> bool:
-        with socket.socket() as probe:
-            # As a listening socket sets it: a closed connection's rest does not hold the port.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                return False
-        return True
+    async def free_ports(self, ports: Sequence[int]) -> frozenset[int]:
+        return await asyncio.to_thread(lambda: frozenset(filter(_is_port_free, ports)))
 
-    def rendezvous_file(self, job_id: str, attempt: int) -> str:
-        return str(self._root / job_id / str(attempt) / "rendezvous")
+    def rendezvous(self, job_id: str, attempt: int) -> Rendezvous:
+        file = self._root / job_id / str(attempt) / "rendezvous"
+        return Rendezvous("127.0.0.1", str(file))
 
     async def launch(self, spec: PodSpec) -> None:
         """A directory without an identity is an interrupted start: it is repeated."""
@@ -232,6 +226,17 @@ class LocalLauncher:
         }
         self._shims = {pod: shim for pod, shim in self._shims.items() if pod not in ended}
         return frozenset(ended)
+
+
+def _is_port_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As a listening socket sets it: a closed connection's rest does not hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:

@@ -8,7 +8,8 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, Result, WaitingReason
-from services.scheduler import instruments, retention, transitions
+from services.scheduler import instruments, retention
+from services.scheduler.core import ports
 from services.scheduler.core.pods import Sight
 from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS
 from services.scheduler.kept_directories import KeptDirectories
@@ -277,7 +278,7 @@ async def test_a_port_at_which_something_listens_is_passed_over(world: World):
 
 
 async def test_a_job_waits_while_every_port_is_held(world: World, monkeypatch):
-    monkeypatch.setattr(transitions, "NUM_PORTS", 2)
+    monkeypatch.setattr(ports, "NUM_PORTS", 2)
     for number in range(3):
         await world.submit(make_submit(f"r{number}"))
     await world.rounds()

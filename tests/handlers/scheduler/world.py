@@ -14,9 +14,15 @@ from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.runtime.testing import InMemoryBus, InMemoryObjectStore, ManualClock
 from services.scheduler import fleet, store
-from services.scheduler.core.pods import Sight
+from services.scheduler.core.pods import EndReason, Sight
 from services.scheduler.handlers import Commands
-from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.launchers.base import (
+    LauncherUnavailable,
+    LaunchRefused,
+    Observation,
+    PodRef,
+    Rendezvous,
+)
 from services.scheduler.leases import Leases
 from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
@@ -67,19 +73,25 @@ class FakeLauncher:
         self.unremovable: set[str] = set()
         self.busy_ports: set[int] = set()
         self.sizes: dict[str, int] = {}
+        self.is_away = False
+        self.refusals: dict[str, EndReason] = {}
 
-    def is_port_free(self, port: int) -> bool:
-        return port not in self.busy_ports
+    async def free_ports(self, ports: Sequence[int]) -> set[int]:
+        return set(ports) - self.busy_ports
 
-    def rendezvous_file(self, job_id: str, attempt: int) -> str:
-        return f"/pods/{job_id}/{attempt}/rendezvous"
+    def rendezvous(self, job_id: str, attempt: int) -> Rendezvous:
+        return Rendezvous("127.0.0.1", f"/pods/{job_id}/{attempt}/rendezvous")
 
     async def launch(self, spec: PodSpec) -> None:
+        self._check()
+        if spec.pod_id in self.refusals:
+            raise LaunchRefused(self.refusals[spec.pod_id])
         self.launches.append(spec.pod_id)
         self.specs[spec.pod_id] = spec
         self.sights.setdefault(spec.pod_id, Observation(Sight.ALIVE))
 
     async def observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
+        self._check()
         absent = Observation(Sight.ABSENT)
         return {pod.pod_id: self.sights.get(pod.pod_id, absent) for pod in pods}
 
@@ -87,9 +99,11 @@ class FakeLauncher:
         await asyncio.get_running_loop().create_future()
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
+        self._check()
         self.notices[pod.pod_id] = notice
 
     async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
+        self._check()
         self.killed += [pod.pod_id for pod in pods]
         return frozenset(pod.pod_id for pod in pods) - self.unkillable
 
@@ -100,6 +114,10 @@ class FakeLauncher:
         if job_id in self.unremovable:
             raise PermissionError(job_id)
         self.removed.append(job_id)
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise LauncherUnavailable("connection refused")
 
     def end(self, pod_id: str, outcome: str = "succeeded", **facts: Any) -> None:
         """The pod's shim wrote exit.json and is gone."""

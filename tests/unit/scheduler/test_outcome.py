@@ -1,15 +1,21 @@
 """One outcome per run, and which pod explains it."""
 
+from dataclasses import replace
+
 import pytest
 
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.outcome import conclude
-from services.scheduler.core.pods import PodState, Sight
+from services.scheduler.core.pods import EndKind, EndReason, PodState, Sight
 from tests.unit.scheduler.builders import after, make_ended, make_pod, make_run
 
 
 def make_lost(index, was_alive=True):
     return make_pod(index, Sight.ABSENT, state=PodState.LOST, was_alive=was_alive)
+
+
+EVICTED = EndReason(EndKind.DISRUPTED, "evicted: the node was low on memory")
+NO_IMAGE = EndReason(EndKind.FAILED, "the image cannot be pulled")
 
 
 CASES = {
@@ -41,6 +47,36 @@ CASES = {
             make_ended(0, "failed", finished_at=after(1), end={"ended_at": after(9)}),
             make_ended(1, "failed", finished_at=after(3), end={"ended_at": after(2)}),
         ),
+        RunState.FAILED,
+        0,
+        False,
+    ),
+    "evicted: a disruption, whatever the others then did": (
+        make_run(make_ended(0, "failed"), replace(make_lost(1), reason=EVICTED)),
+        RunState.INTERRUPTED,
+        1,
+        False,
+    ),
+    "drained: its shim stopped at a step and told nobody why": (
+        make_run(make_ended(0, "interrupted", reason=EVICTED), make_ended(1, "interrupted")),
+        RunState.INTERRUPTED,
+        0,
+        False,
+    ),
+    "evicted after it had failed by itself": (
+        make_run(make_ended(0, "failed", reason=EVICTED)),
+        RunState.FAILED,
+        0,
+        False,
+    ),
+    "evicted after a cancel": (
+        make_run(replace(make_lost(0), reason=EVICTED), is_cancelled=True, stop_reason="cancel"),
+        RunState.CANCELLED,
+        None,
+        False,
+    ),
+    "never started, and the cluster says why": (
+        make_run(replace(make_lost(0, was_alive=False), reason=NO_IMAGE)),
         RunState.FAILED,
         0,
         False,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from drivetrain_schemas.pods import Failure, FailureKind
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.outcome import Outcome
-from services.scheduler.core.pods import Exit, PodState, PodView, Sight
+from services.scheduler.core.pods import EndKind, EndReason, Exit, PodState, PodView, Sight
 from services.scheduler.core.retries import MAX_SELF_INTERRUPTIONS, Tries, after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -50,6 +50,31 @@ def test_a_program_that_interrupts_itself_for_ever_fails_in_the_end():
         num_runs += 1
 
     assert num_runs == MAX_SELF_INTERRUPTIONS + 1
+
+
+def ended_by(kind: EndKind, was_alive: bool = False) -> Outcome:
+    pod = PodView("pod", 0, PodState.LOST, Sight.ABSENT, was_alive, reason=EndReason(kind, "why"))
+    is_disrupted = kind is EndKind.DISRUPTED
+    state = RunState.INTERRUPTED if is_disrupted else RunState.FAILED
+    return Outcome(state, pod, is_disrupted=is_disrupted)
+
+
+def test_a_disruption_uses_no_retry_and_waits_only_if_nothing_had_started():
+    tries = Tries(limit=0, backoff_seconds=0, backoff_limit_seconds=60)
+    waits = []
+    for was_alive in (False, False, False, True, False):
+        then = after(ended_by(EndKind.DISRUPTED, was_alive), tries)
+        waits.append(then.backoff_seconds)
+        tries = then.tries
+
+    assert waits == [5, 10, 20, 0, 5]
+    assert tries.num_failures == tries.num_self_interruptions == 0
+
+
+def test_what_the_cluster_refuses_for_good_is_not_tried_again():
+    assert after(ended_by(EndKind.FAILED), TRIES).tries.num_left == 4
+    then = after(ended_by(EndKind.INVALID), TRIES)
+    assert (then.backoff_seconds, then.why_not) == (None, "a retry cannot help")
 
 
 def failed_by(detail: str, kind: FailureKind = FailureKind.EXCEPTION, **facts) -> Outcome:

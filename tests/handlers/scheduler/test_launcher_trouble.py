@@ -1,0 +1,165 @@
+"""A launcher that is unavailable, refuses, or says why a pod ended: what becomes of the runs."""
+
+from datetime import UTC, datetime
+
+from prometheus_client import REGISTRY
+
+from drivetrain_schemas.ids import job_id_for, pod_id_for
+from drivetrain_schemas.jobs import JobState
+from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.launchers.base import LauncherUnavailable, Observation
+from tests.handlers.scheduler.world import World, make_submit, start
+
+JOB = job_id_for("default", "r1")
+POD, SECOND = (pod_id_for(JOB, 1, index) for index in (0, 1))
+EVICTED = EndReason(EndKind.DISRUPTED, "evicted: the node was low on memory")
+NO_RETRIES = {"retries": {"limit": 0}}
+
+
+def num_outages() -> float:
+    return REGISTRY.get_sample_value("drivetrain_scheduler_launcher_outages_total")
+
+
+async def test_an_outage_changes_no_run_and_is_counted_once(world: World):
+    await start(world)
+    before = num_outages()
+    world.launcher.is_away = True
+    world.launcher.end(POD)
+    for _ in range(3):
+        await world.rounds()
+        await world.clock.advance(60)
+    assert await world.types() == []
+    assert num_outages() == before + 1
+
+    world.launcher.is_away = False
+    await world.rounds()
+    assert await world.types() == ["run.succeeded", "allocation.released", "job.succeeded"]
+
+
+async def test_what_was_asked_during_an_outage_is_done_after_it(world: World):
+    await start(world, resources={"devices": 2})
+    world.launcher.is_away = True
+    await world.cancel(JOB)
+    await world.submit(make_submit("r2"))
+    await world.rounds()
+    assert world.launcher.notices == {}
+
+    world.launcher.is_away = False
+    for _ in range(3):
+        await world.loop.round(world.platform)
+    assert world.launcher.notices[POD].reason == "cancel"
+    assert (await world.job(job_id_for("default", "r2"))).state is not JobState.QUEUED
+
+
+async def test_the_time_of_an_outage_is_not_time_that_a_pod_took_to_start(world: World):
+    world.launcher.sights[POD] = Observation(Sight.CREATED)
+    await start(world, **NO_RETRIES)
+    world.launcher.is_away = True
+    await world.rounds()
+    await world.clock.advance(600)
+    world.launcher.is_away = False
+    await world.rounds()
+    await world.clock.advance(29)
+    await world.rounds()
+    assert world.launcher.launches == [POD]
+    assert world.launcher.killed == []
+
+
+async def test_a_launch_without_an_answer_is_repeated_and_not_recorded(world: World):
+    await world.submit(make_submit(**NO_RETRIES))
+    real = world.launcher.launch
+
+    async def unanswered(spec):
+        raise LauncherUnavailable("no answer")
+
+    world.launcher.launch = unanswered
+    for _ in range(5):
+        world.loop.wake()
+        await world.loop.round(world.platform)
+    world.launcher.launch = real
+    await world.rounds()
+    assert world.launcher.launches == [POD]
+    assert (await world.job(JOB)).state is JobState.RUNNING
+
+
+async def test_a_kill_whose_result_cannot_be_seen_is_repeated(world: World):
+    """A pod that wrote its exit just before it was killed has ended by itself."""
+    await start(world)
+    world.launcher.sights[POD] = Observation(Sight.DEAD)
+    real_kill, real_observe = world.launcher.kill, world.launcher.observe
+
+    async def kill(pods):
+        world.launcher.end(POD)
+        world.launcher.is_away = True
+        return {pod.pod_id for pod in pods}
+
+    world.launcher.kill = kill
+    await world.rounds()
+    assert await world.types() == []
+
+    world.launcher.kill, world.launcher.observe = real_kill, real_observe
+    world.launcher.is_away = False
+    await world.rounds()
+    assert (await world.types())[0] == "run.succeeded"
+
+
+async def test_a_refused_launch_ends_the_run_with_the_reason_of_the_cluster(world: World):
+    why = EndReason(EndKind.INVALID, "refused by the webhook policy.example: no root")
+    world.launcher.refusals[SECOND] = why
+    await world.submit(make_submit(resources={"devices": 4}, retries={"limit": 3}))
+    await world.emitted()
+    await world.rounds()
+    assert world.launcher.killed == [SECOND]
+    world.launcher.end(POD, "interrupted")
+    await world.rounds()
+
+    sent = await world.emitted()
+    by_type = {payload.kind.type: payload for payload in sent}
+    assert by_type["run.failed"].detail == why.detail
+    assert by_type["run.failed"].exit_code is None
+    assert by_type["job.failed"].detail == f"{why.detail} (not tried again: a retry cannot help)"
+
+
+async def test_a_job_that_the_cluster_has_no_room_for_waits_longer_each_time(world: World):
+    why = EndReason(EndKind.DISRUPTED, "the quota gpu of the namespace is used up")
+    waits = []
+    await world.submit(make_submit(**NO_RETRIES))
+    for attempt in (1, 2, 3):
+        world.launcher.refusals[pod_id_for(JOB, attempt, 0)] = why
+        await world.emitted()
+        await world.rounds()
+        by_type = {payload.kind.type: payload for payload in await world.emitted()}
+        assert by_type["run.interrupted"].detail == why.detail
+        waits.append(by_type["job.retrying"].backoff_seconds)
+        async with world.database.transaction() as tx:
+            await tx.connection.execute("update jobs set not_before_at = now()")
+    assert waits == [5, 10, 20]
+
+
+async def test_an_evicted_pod_uses_no_retry_and_the_job_goes_on_at_once(world: World):
+    await start(world, **NO_RETRIES)
+    world.launcher.sights[POD] = Observation(Sight.DEAD, reason=EVICTED)
+    await world.rounds()
+
+    sent = await world.emitted()
+    assert [payload.kind.type for payload in sent] == [
+        "run.interrupted",
+        "allocation.released",
+        "job.retrying",
+        "allocation.granted",
+        "run.starting",
+        "run.started",
+    ]
+    assert sent[0].detail == EVICTED.detail
+
+
+async def test_the_reason_of_an_end_survives_a_restart(world: World):
+    """The first pod of a gang is recorded as evicted; the second one ends later."""
+    await start(world, resources={"devices": 4}, **NO_RETRIES)
+    world.launcher.sights[POD] = Observation(Sight.DEAD, reason=EVICTED)
+    await world.rounds()
+    del world.launcher.sights[POD]
+    world.restart()
+    world.launcher.end(SECOND, "failed", ended_at=datetime(2026, 1, 1, tzinfo=UTC))
+    await world.rounds()
+    assert (await world.emitted())[0].detail == EVICTED.detail
