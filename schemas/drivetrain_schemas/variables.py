@@ -21,6 +21,12 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("LOCAL_WORLD_SIZE", "the number of ranks of its pod"),
     Variable("MASTER_ADDR", "where the ranks meet, for `env://`"),
     Variable("MASTER_PORT", "the port for it"),
+    Variable(
+        "PET_NNODES",
+        "and `PET_NODE_RANK`, `PET_NPROC_PER_NODE`, `PET_MASTER_ADDR`, `PET_MASTER_PORT`: the same "
+        "for a command such as `torchrun`, which sets the ranks' variables itself",
+        is_always=False,
+    ),
     Variable("CUDA_VISIBLE_DEVICES", "the devices of the pod; not set on a CPU", is_always=False),
     Variable("DRIVETRAIN_HP_NAME", "the value of the hyperparameter `name`, one variable for each"),
     Variable("DRIVETRAIN_JOB_SPEC", "the whole job as JSON, without its `environment`"),

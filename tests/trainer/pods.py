@@ -55,9 +55,14 @@ def processes_carrying(marker: str) -> list[int]:
 
 
 class Pod:
-    """One pod directory below `root`, as the launcher makes it."""
+    """One pod directory below `root`, as the launcher makes it.
+
+    `machine`: pods with another one have another directory; `num_ranks` is that of each pod.
+    """
 
     def __init__(self, root: Path, num_ranks: int = 1, attempt: int = 1, **options: Any) -> None:
+        index, num_pods = options.pop("pod_index", 0), options.pop("num_pods", 1)
+        machine, port = options.pop("machine", ""), options.pop("master_port", 0)
         # Of this test only: markers are looked for on the whole machine.
         request_id = f"{os.getpid()} {options.pop('request', '')} {root}"
         job_id = job_id_for("default", request_id[-120:])
@@ -65,11 +70,15 @@ class Pod:
         run_token = options.pop("run_token", None)
         environment = {name: str(v) for name, v in options.pop("environment", {}).items()}
         job = JobSpec.model_validate(
-            {"name": "test", "environment": environment, "resources": {"devices": num_ranks}}
+            {
+                "name": "test",
+                "environment": environment,
+                "resources": {"devices": num_ranks * num_pods},
+            }
             | options
         )
-        self.pod_id = pod_id_for(job_id, attempt, 0)
-        self.directory = root / "pods" / job_id / str(attempt) / self.pod_id
+        self.pod_id = pod_id_for(job_id, attempt, index)
+        self.directory = root / f"pods{machine}" / job_id / str(attempt) / self.pod_id
         self.directory.mkdir(parents=True, mode=0o700)
         objects = root / "objects"
         create_storage(objects)
@@ -77,7 +86,7 @@ class Pod:
         self.checkpoints = objects / "checkpoints" / "default" / job_id
         self.files = objects / "files" / "default" / job_id
         with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+            port = port or free.getsockname()[1]
         self.spec = PodSpec(
             pod_id=self.pod_id,
             tenant_id="default",
@@ -87,16 +96,16 @@ class Pod:
             attempt=attempt,
             fence=100 + attempt,
             node_id="node-0",
-            pod_index=0,
-            num_pods=1,
-            first_rank=0,
+            pod_index=index,
+            num_pods=num_pods,
+            first_rank=index * num_ranks,
             num_ranks=num_ranks,
-            world_size=num_ranks,
+            world_size=num_ranks * num_pods,
             device_type="cpu",
             job=job,
             kafka=kafka,
             object_store_url=objects.as_uri(),
-            rendezvous_file=str(self.directory.parent / "rendezvous"),
+            rendezvous_file=str(root / f"rendezvous-{attempt}"),
             master_port=port,
         )
         (self.directory / "spec.json").write_text(self.spec.model_dump_json(exclude_none=True))

@@ -8,7 +8,7 @@ import torch
 
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.job_files import FileList, newest_lists_first
-from drivetrain_schemas.pods import StopNotice
+from drivetrain_schemas.pods import FailureKind, StopNotice
 from tests.trainer.pods import Pod, wait_for
 from tests.trainer.ranks import SCRIPTS
 from tests.trainer.test_pods import code_of, shell
@@ -218,3 +218,5 @@ def test_a_fork_of_a_checkpoint_that_is_gone_fails(make_pod: MakePod, template: 
     end = pod.wait_for_exit()
     assert end.outcome == "failed", pod.log
     assert "start_from: the checkpoint f000000000001-s000000000020-00000000" in end.detail
+    assert end.failure is not None, "it would be tried again"
+    assert end.failure.kind == FailureKind.INVALID

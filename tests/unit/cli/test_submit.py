@@ -94,14 +94,20 @@ def test_fields_are_set_on_the_command_line(
     assert body["spec"]["resources"] == {"devices": 2}
 
 
-def test_torchrun_on_each_of_several_devices_is_noted(
+def test_another_number_of_ranks_than_devices_is_refused(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:
-    cases = ((2, "torchrun", True), (2, "python", False), (1, "torchrun", False))
-    for devices, command, is_noted in cases:
-        options = ("--devices", str(devices), "--", command, "train.py")
-        ran = cli("job", "submit", str(job_file), *options)
-        assert (ran.code, "ranks of its own" in ran.err) == (0, is_noted)
+    cases = ((2, "2", True), (1, "2", False), (4, "gpu", True))
+    for devices, ranks, is_right in cases:
+        launch = ("torchrun", "--standalone", f"--nproc_per_node={ranks}", "train.py")
+        ran = cli("job", "submit", str(job_file), "--devices", str(devices), "--", *launch)
+        assert (ran.code == 0) == is_right, ran.err
+    assert (
+        "torchrun is to start 2 ranks"
+        in cli(
+            "job", "submit", str(job_file), "--", "torchrun", "--nproc-per-node", "2", "train.py"
+        ).err
+    )
 
 
 def test_a_job_is_read_from_input(cli: RunCli, ready: FakePlatform) -> None:

@@ -68,7 +68,16 @@ def test_the_variables_of_a_rank_are_those_of_the_contract(is_whole: bool) -> No
     spec = pod_spec(job=job, **more) if is_whole else pod_spec(job=job, **elsewhere)
     found = rank_environment(spec, 0, Path("/pods/job/1/pod"))
     want = {one.name for one in VARIABLES if is_whole or one.is_always}
-    assert set(found) == want
+    assert set(found) == want - {"PET_NNODES"}
+
+
+def test_a_launcher_of_ranks_is_told_its_place_and_is_no_rank() -> None:
+    job = JobSpec(name="digits", command=("torchrun", "/train.py"))
+    spec = pod_spec(job=job, pod_index=1, num_pods=2, first_rank=3, num_ranks=3, world_size=6)
+    found = rank_environment(spec, 0, Path("/pods/job/1/pod"))
+    place = [found[f"PET_{name}"] for name in ("NNODES", "NODE_RANK", "NPROC_PER_NODE")]
+    assert place == ["2", "1", "3"]
+    assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"} & set(found)
 
 
 @pytest.mark.parametrize(

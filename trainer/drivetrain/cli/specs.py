@@ -19,6 +19,7 @@ from drivetrain.cli.gateway import Gateway
 from drivetrain.cli.ignoring import ENVIRONMENT, GIT_IGNORE_FILE, IGNORE_FILE, RUNS, SECRETS
 from drivetrain.cli.output import write_note
 from drivetrain.cli.packing import LeftOut, pack
+from drivetrain_schemas import launching
 from drivetrain_schemas.errors import UNKNOWN_FIX, field_errors
 from drivetrain_schemas.jobs import FieldError, JobSpec
 from drivetrain_schemas.studies import StudySpec
@@ -55,11 +56,6 @@ def load_job(
     assigned = _assign(spec, settings)
     code = _take_code(spec)
     _check(spec, JobSpec, document, assigned)
-    if _launches_ranks(JobSpec.model_validate(spec)):
-        write_note(
-            "note: the platform starts the command once for each device, and torchrun starts ranks "
-            "of its own: these would not know each other. Write `python` instead of `torchrun`."
-        )
     if code is not None and gateway is not None:
         spec["code"] = _upload(_directory(file or "-", code), gateway)
     return spec
@@ -76,11 +72,6 @@ def load_study(file: str, settings: Sequence[str], gateway: Gateway) -> dict[str
     if code is not None and isinstance(job, dict):
         job["code"] = _upload(_directory(file, code), gateway)
     return spec
-
-
-def _launches_ranks(job: JobSpec) -> bool:
-    """Whether several devices would each get a torchrun with a training of its own."""
-    return job.resources.devices > 1 and Path(job.command[0]).name == "torchrun"
 
 
 def check_job(spec: dict[str, Any], settings: Sequence[str]) -> None:
@@ -149,7 +140,7 @@ def _check(
     assigned: set[str],
 ) -> None:
     try:
-        contract.model_validate(spec)
+        checked = contract.model_validate(spec)
     except ValidationError as error:
         problems = [
             FieldProblem(
@@ -161,6 +152,12 @@ def _check(
             for problem in field_errors(error, contract=contract)
         ]
         raise InvalidInput(f"{document.name} is invalid", problems=problems) from error
+    job, field = (checked.job, "job.command") if isinstance(checked, StudySpec) else (checked, "")
+    if flaw := launching.mismatch(job.command, job.resources.devices):
+        field = field or "command"
+        text, _, fix = flaw.partition(": ")
+        problem = FieldProblem(field, text, fix, _place(field, document, assigned))
+        raise InvalidInput(f"{document.name} is invalid", problems=[problem])
 
 
 def _hyperparameter_fix(problem: FieldError, assigned: set[str]) -> str:

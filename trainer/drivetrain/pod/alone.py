@@ -8,6 +8,7 @@ seen, the log says so once.
 from collections.abc import Callable
 from pathlib import Path
 
+from drivetrain_schemas import launching
 from drivetrain_schemas.pods import PodSpec
 
 # By then a program has imported its libraries and met its other ranks.
@@ -22,7 +23,8 @@ class Alone:
         self._spec = spec
         self._until = now + SECONDS
         self._listens = listens
-        self._is_open = spec.world_size > 1 and spec.first_rank == 0
+        has_ranks_of_its_own = launching.find(spec.job.command) is not None
+        self._is_open = spec.world_size > 1 and spec.first_rank == 0 and not has_ranks_of_its_own
 
     def is_together(self) -> None:
         """A rank uses the package."""
@@ -42,7 +44,8 @@ class Alone:
             f"warning: this program runs {self._spec.world_size} times, once per device, and its "
             "ranks do not seem to work together, so each trains the whole model by itself. Use "
             "run.parallel(model) of drivetrain or torch.distributed.init_process_group() (its "
-            "variables are set), or ask for one device"
+            "variables are set), or ask for one device. A launcher such as torchrun is to be the "
+            "job's command itself, not in a script that it runs"
         )
 
 

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,13 +25,22 @@ FETCH_SECONDS = 600.0
 QUIET_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _MAX_DETAIL_BYTES = 4096
+_FINAL = 2  # the exit code of a fetch that need not be repeated
 
 
-def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> str:
-    """Fetch, and make the working directory. Why it failed; empty also when told to stop."""
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Why a pod cannot start its ranks; `detail` is empty where it can. Final: nor can the next."""
+
+    detail: str = ""
+    is_final: bool = False
+
+
+def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> Flaw:
+    """Fetch, and make the working directory. No flaw also when told to stop."""
     target.mkdir(exist_ok=True)
     if must_stop():
-        return ""
+        return Flaw()
     if spec.job.code is None and not working_directory.may_find_files(spec):
         return _prepare(spec, target)  # nothing is to be fetched
     reader, writer = os.pipe()
@@ -44,11 +54,12 @@ def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> st
     with os.fdopen(reader, "rb") as pipe:
         detail = pipe.read().decode("utf-8", "replace")
     _, status = os.waitpid(pid, 0)
+    code = outcome.signed_exit_code(status)
     if is_late:
-        return "" if must_stop() else f"code: not fetched within {FETCH_SECONDS:.0f} s"
-    if status != 0 and not detail:
-        return f"code: fetching it ended with {outcome.signed_exit_code(status)}"
-    return detail
+        return Flaw("" if must_stop() else f"code: not fetched within {FETCH_SECONDS:.0f} s")
+    if code != 0 and not detail:
+        return Flaw(f"code: fetching it ended with {code}")
+    return Flaw(detail, is_final=code == _FINAL)
 
 
 def _wait(reader: int, must_stop: Callable[[], bool]) -> bool:
@@ -72,27 +83,27 @@ def _be_the_child(spec: PodSpec, target: Path, writer: int) -> NoReturn:
 
 def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
     """Ends the process with the result."""
-    detail = ""
+    flaw = Flaw()
     try:
         if spec.job.code is not None:
             code.fetch(spec.job.code, spec, target)
-        detail = _prepare(spec, target)
+        flaw = _prepare(spec, target)
     except (code.InvalidCode, StorageError) as error:
-        detail = str(error)
+        flaw = Flaw(str(error))
     except BaseException as error:
-        detail = f"code: {error!r}"
-    os.write(writer, detail.encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
-    os._exit(1 if detail else 0)
+        flaw = Flaw(f"code: {error!r}")
+    os.write(writer, flaw.detail.encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
+    os._exit(_FINAL if flaw.is_final else int(bool(flaw.detail)))
 
 
-def _prepare(spec: PodSpec, target: Path) -> str:
+def _prepare(spec: PodSpec, target: Path) -> Flaw:
     try:
         working_directory.prepare(spec, target.parent)
     except CheckpointMismatch as error:
-        return str(error)
+        return Flaw(str(error), is_final=True)
     except (OSError, StorageError) as error:
-        return f"the job's directory cannot be made: {error}"
-    return ""
+        return Flaw(f"the job's directory cannot be made: {error}")
+    return Flaw()
 
 
 async def _beat(spec: PodSpec) -> None:

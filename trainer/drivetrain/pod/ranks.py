@@ -1,5 +1,6 @@
 """Starting the ranks of a pod: their environment, their command, their process.
 
+A command that starts its own ranks (torchrun) is started once per pod, any other once per device.
 `python script.py ...` runs in the forked process itself when the shim was forked from the warm
 template (drivetrain.pod.interpreter), so nothing is imported again; any other command is exec'ed.
 A rank's output goes into a pipe of its own.
@@ -17,7 +18,7 @@ from pathlib import Path
 from drivetrain.files.places import work_directory
 from drivetrain.pod.interpreter import run_python, runs_in_process
 from drivetrain.pod.title import set_title
-from drivetrain_schemas import placeholders
+from drivetrain_schemas import launching, placeholders
 from drivetrain_schemas.checkpoint_names import job_directory
 from drivetrain_schemas.pods import MARKER, PodSpec, marker_of
 
@@ -40,6 +41,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
     store_url = spec.object_store_url.rstrip("/")
     variables = {
         **spec.job.environment,
+        **_place(spec, index),
         MARKER: marker_of(directory),
         "DRIVETRAIN_TENANT_ID": spec.tenant_id,
         "DRIVETRAIN_JOB_ID": spec.job_id,
@@ -58,11 +60,6 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
         "DRIVETRAIN_OBJECT_STORE_URL": store_url,
         "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/{job_directory(spec.tenant_id, spec.job_id)}",
-        "DRIVETRAIN_INIT_METHOD": _init_method(spec),
-        "RANK": str(spec.first_rank + index),
-        "WORLD_SIZE": str(spec.world_size),
-        "LOCAL_RANK": str(index),
-        "LOCAL_WORLD_SIZE": str(spec.num_ranks),
         "MASTER_ADDR": _address(spec),
         "MASTER_PORT": str(spec.master_port),
         "OMP_NUM_THREADS": spec.job.environment.get("OMP_NUM_THREADS", "1"),
@@ -89,6 +86,40 @@ def _init_method(spec: PodSpec) -> str:
     if spec.rendezvous_file is not None:
         return f"file://{spec.rendezvous_file}"
     return f"tcp://{_address(spec)}:{spec.master_port}"
+
+
+def num_processes(spec: PodSpec) -> int:
+    """How many processes of the command the pod starts."""
+    return spec.num_ranks if launching.find(spec.job.command) is None else 1
+
+
+def flaw_of_command(spec: PodSpec) -> str:
+    """Why the command cannot run on the devices of the job; empty where it can."""
+    flaw = launching.mismatch(spec.job.command, spec.world_size)
+    launcher = launching.find(spec.job.command)
+    if flaw or launcher is None or spec.num_pods == 1 or launcher.name == launching.TORCHRUN:
+        return flaw
+    return f"{launcher.name} cannot start ranks on {spec.num_pods} machines here: use torchrun"
+
+
+def _place(spec: PodSpec, index: int) -> dict[str, str]:
+    """Which rank this is, and where all of them meet; a launcher of ranks is told where it is."""
+    if launching.find(spec.job.command) is not None:
+        return {
+            "DRIVETRAIN_INIT_METHOD": "env://",
+            "PET_NNODES": str(spec.num_pods),
+            "PET_NODE_RANK": str(spec.pod_index),
+            "PET_NPROC_PER_NODE": str(spec.num_ranks),
+            "PET_MASTER_ADDR": _address(spec),
+            "PET_MASTER_PORT": str(spec.master_port),
+        }
+    return {
+        "DRIVETRAIN_INIT_METHOD": _init_method(spec),
+        "RANK": str(spec.first_rank + index),
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_RANK": str(index),
+        "LOCAL_WORLD_SIZE": str(spec.num_ranks),
+    }
 
 
 def _path() -> str:
@@ -144,7 +175,8 @@ def _run(spec: PodSpec, index: int, directory: Path, is_warm: bool) -> int:
     variables = rank_environment(spec, index, directory)
     os.environ.clear()
     os.environ.update(inherited | variables)
-    command = list(placeholders.fill(spec.job.command, spec.job.hyperparameters))
+    filled = placeholders.fill(spec.job.command, spec.job.hyperparameters)
+    command = launching.without_place(filled)
     if is_warm and runs_in_process(command, spec.job.environment, place):
         set_title(f"{spec.job.name} rank {spec.first_rank + index}: {shlex.join(command)}")
         return run_python(command[1:])

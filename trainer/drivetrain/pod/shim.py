@@ -22,15 +22,15 @@ from pydantic import ValidationError
 
 from drivetrain import control
 from drivetrain.pod import outcome, processes
-from drivetrain.pod.fetching import fetch_code
+from drivetrain.pod.fetching import Flaw, fetch_code
 from drivetrain.pod.files import read_bounded
-from drivetrain.pod.ranks import Rank, start_rank
+from drivetrain.pod.ranks import Rank, flaw_of_command, num_processes, start_rank
 from drivetrain.pod.title import set_title
 from drivetrain.pod.working_directory import PodFiles
 from drivetrain.results import make_result, write_atomically
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.jobs import Result
-from drivetrain_schemas.pods import PodExit, PodSpec
+from drivetrain_schemas.pods import Failure, FailureKind, PodExit, PodSpec
 
 if TYPE_CHECKING:
     from drivetrain.pod.supervision import Supervision
@@ -74,14 +74,17 @@ def run_pod(directory: Path, is_warm: bool) -> int:
         set_title(f"drivetrain pod of {spec.job.name}, attempt {spec.attempt}")
     notice = _Notice(directory)
     write_atomically(directory / "identity.json", processes.identify_self().model_dump_json())
-    flaw = fetch_code(spec, directory / "code", notice.is_given)
+    flaw = Flaw(flaw_of_command(spec), is_final=True)
+    if not flaw.detail:
+        flaw = fetch_code(spec, directory / "code", notice.is_given)
     is_told = notice.is_given()
-    if flaw or is_told:
+    if flaw.detail or is_told:
         end = PodExit(
             pod_id=spec.pod_id,
             outcome="interrupted" if is_told else "failed",
             ranks=(),
-            detail="" if is_told else flaw,
+            detail="" if is_told else flaw.detail,
+            failure=Failure(kind=FailureKind.INVALID) if flaw.is_final and not is_told else None,
             ended_at=datetime.now(UTC),
         )
         _write_end(directory, end)
@@ -93,7 +96,7 @@ def run_pod(directory: Path, is_warm: bool) -> int:
 def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice: _Notice) -> None:
     listener = control.listen(directory / "control.sock")
     ranks: list[Rank] = []
-    for index in range(spec.num_ranks):
+    for index in range(num_processes(spec)):
         ours = [lock, listener.fileno(), *(rank.output for rank in ranks)]
         ranks.append(start_rank(spec, index, directory, is_warm, ours))
     # Only now: a rank of any program must not pay for importing a Kafka client.
@@ -114,7 +117,7 @@ def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:
     failed = outcome.first_failed(seen.ends)
     why = None if failed is None else seen.explain(failed, spec.world_size)
     decided = outcome.decide(
-        seen.ends, spec.num_ranks, seen.notice is not None, "" if why is None else why.reason
+        seen.ends, num_processes(spec), seen.notice is not None, "" if why is None else why.reason
     )
     if seen.flaw:
         decided = outcome.Outcome("failed", decided.first_failed_rank, seen.flaw)

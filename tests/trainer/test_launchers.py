@@ -1,0 +1,66 @@
+"""A command that starts its own ranks is started once per pod, and its ranks are one training."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drivetrain_schemas.pods import FailureKind, StopNotice
+from tests.trainer.pods import Pod, wait_for
+from tests.trainer.ranks import SCRIPTS
+
+MakePod = Callable[..., Pod]
+SCRIPT = str(SCRIPTS / "under_a_launcher.py")
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param("torchrun --standalone --nproc-per-node 2", id="torchrun"),
+        pytest.param("python -m torch.distributed.run", id="module, all devices of the job"),
+    ],
+)
+def test_ranks_of_a_launcher_train_together(make_pod: MakePod, launcher: str) -> None:
+    pod = make_pod(command=[*launcher.split(), SCRIPT], num_ranks=2)
+    pod.start_cold()
+    assert pod.wait_for_exit().outcome == "succeeded", pod.log
+    assert sorted(line for line in pod.log.splitlines() if line.startswith("rank")) == [
+        "rank 0 of 2, sum 1",
+        "rank 1 of 2, sum 1",
+    ]
+    assert "whole model by itself" not in pod.log
+    assert len(list(pod.checkpoints.glob("*/manifest.json"))) == 1
+
+
+def test_launchers_on_several_machines_are_one_training(make_pod: MakePod) -> None:
+    command = ["torchrun", "--nproc-per-node", "4", "--nnodes=1", SCRIPT]
+    first = make_pod(command=command, num_ranks=2, num_pods=2)
+    port = first.spec.master_port
+    both = {"command": command, "num_ranks": 2, "num_pods": 2, "master_port": port}
+    second = make_pod(pod_index=1, machine="b", **both)
+    for pod in (first, second):
+        pod.start_cold()
+    for pod in (first, second):
+        assert pod.wait_for_exit(120).outcome == "succeeded", pod.log
+    lines = sorted(line for pod in (first, second) for line in pod.log.splitlines())
+    assert [line for line in lines if line.startswith("rank")] == [
+        f"rank {rank} of 4, sum 6" for rank in range(4)
+    ]
+
+
+def test_a_stop_reaches_the_ranks_of_a_launcher(make_pod: MakePod) -> None:
+    pod = make_pod(command=["torchrun", SCRIPT], num_ranks=2, environment={"MAX_STEPS": 10**6})
+    pod.start_cold()
+    pod.wait_for_log("rank 1 of 2")
+    pod.stop(StopNotice(reason="preempt", deadline_seconds=60))
+    assert pod.wait_for_exit(90).outcome == "interrupted", pod.log
+    manifests = list(pod.checkpoints.glob("*/manifest.json"))
+    wait_for(lambda: manifests, "the final checkpoint")
+
+
+def test_more_ranks_than_devices_are_refused_once(make_pod: MakePod, tmp_path: Path) -> None:
+    pod = make_pod(command=["torchrun", "--nproc-per-node=3", SCRIPT], num_ranks=2)
+    pod.start_cold()
+    end = pod.wait_for_exit()
+    assert (end.outcome, end.failure and end.failure.kind) == ("failed", FailureKind.INVALID)
+    assert "ask for 3 devices" in end.detail
