@@ -1,0 +1,24 @@
+"""A real Kubernetes control plane, once per session; skipped with the reason if it is not built."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kubernetes import tools
+from tests.kubernetes.control_plane import ControlPlane, running_control_plane
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    built = tools.find_tools()
+    if built is None:
+        pytest.skip(tools.MISSING)
+    with running_control_plane(built, tmp_path_factory.mktemp("kubernetes")) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> str:
+    """A namespace of the test's own. It stays: to delete one takes 10 s."""
+    return control_plane.create_namespace(f"t{secrets.token_hex(4)}")
