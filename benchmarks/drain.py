@@ -22,7 +22,7 @@ from benchmarks.scheduler_load import (
     until,
 )
 from services.runtime import logs
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.standalone.embedded import running_kafka, running_postgres
 
 TARGET = 0.95

@@ -34,7 +34,8 @@ from services.cost.settings import CostSettings
 from services.cost.wiring import build
 from services.runtime import logs
 from services.runtime.bus import OutRecord, Record
-from services.runtime.kafka import CONSUMER_OPTIONS, PRODUCER_OPTIONS, KafkaAccess, KafkaPublisher
+from services.runtime.kafka import CONSUMER_OPTIONS, PRODUCER_OPTIONS, KafkaPublisher
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.processing import MAX_EVENTS, read_event
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin, Tx

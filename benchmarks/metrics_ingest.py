@@ -32,7 +32,7 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
 from drivetrain_schemas.pods import PodSpec
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 from services.standalone.embedded import RunningKafka, running_kafka, running_postgres
 from services.standalone.ports import free_port

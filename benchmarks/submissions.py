@@ -30,7 +30,7 @@ from benchmarks.scheduler_load import (
 )
 from drivetrain_schemas.jobs import JobSubmit
 from services.runtime import logs
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.service import Running
 from services.scheduler import loop
 from services.scheduler.core.cycle import Decision, decide

@@ -17,7 +17,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from services.runtime.database import Database
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_kafka, running_postgres
 from tests import s3_server

@@ -40,13 +40,12 @@ from services.runtime.bus import (
     Record,
 )
 from services.runtime.errors import KafkaUnavailable
-from services.runtime.settings import Settings
+from services.runtime.kafka_access import KafkaAccess, why
 
 log = logs.get()
 decoding.install()
 
 ACK_SECONDS = 15.0
-REQUEST_MS = 10_000
 START_SECONDS = 60.0
 POSITION_SECONDS = 1.0
 SESSION_MS = 30_000
@@ -62,40 +61,6 @@ FETCH_WAIT_MS = 1_000
 IDLE_FETCH_WAIT_MS = 5_000
 BACKLOG_FETCH_WAIT_MS = 100
 IDLE_AFTER_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaAccess:
-    """Where the brokers are and how to log in."""
-
-    bootstrap_servers: str
-    username: str | None = None
-    password: str | None = None
-
-    @classmethod
-    def of(cls, settings: Settings) -> "KafkaAccess":
-        password = settings.kafka_sasl_password
-        return cls(
-            settings.kafka_bootstrap_servers,
-            settings.kafka_sasl_username,
-            password.get_secret_value() if password else None,
-        )
-
-    def options(self) -> dict[str, Any]:
-        """Connection options of every aiokafka client."""
-        options: dict[str, Any] = {
-            "bootstrap_servers": self.bootstrap_servers,
-            "request_timeout_ms": REQUEST_MS,
-            "metadata_max_age_ms": 60_000,
-        }
-        if self.username is not None:
-            options |= {
-                "security_protocol": "SASL_PLAINTEXT",
-                "sasl_mechanism": "PLAIN",
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-        return options
 
 
 PRODUCER_OPTIONS: Mapping[str, Any] = {
@@ -163,8 +128,8 @@ class KafkaPublisher:
             is_usable = call.is_acknowledged()
         except Exception as error:
             is_usable = False
-            problem = repr(error)
-            if not isinstance(error, (KafkaError, OSError, TimeoutError)):
+            problem = str(error) if isinstance(error, KafkaUnavailable) else repr(error)
+            if not isinstance(error, (KafkaError, KafkaUnavailable, OSError, TimeoutError)):
                 log.exception("the producer failed; it is replaced")
         finally:
             await self._release(shared, is_usable)
@@ -186,6 +151,9 @@ class KafkaPublisher:
                 )
                 try:
                     await producer.start()
+                except (KafkaError, OSError) as error:
+                    await _abandon(producer)
+                    raise KafkaUnavailable(await why(self._access, error)) from error
                 except BaseException:
                     await _abandon(producer)
                     raise
@@ -330,6 +298,7 @@ class KafkaSource:
         member: str,
         max_records: int,
     ) -> None:
+        self._access = access
         self._topics = tuple(topics)
         self._max_records = max_records
         self._options = {
@@ -350,7 +319,7 @@ class KafkaSource:
                 await consumer.start()
         except (KafkaError, OSError, TimeoutError) as error:
             await _close(consumer)
-            raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
+            raise KafkaUnavailable(await why(self._access, error)) from error
         except BaseException:
             await _close(consumer)
             raise

@@ -7,13 +7,19 @@ unknown name with our prefix is refused: a misspelt setting must not silently us
 import difflib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from drivetrain_schemas.kafka_security import (
+    OF_SERVICES,
+    SaslMechanism,
+    SecurityProtocol,
+    contradictions,
+)
 from services.runtime.errors import ConfigurationError
 
 PREFIX = "DRIVETRAIN_"
@@ -27,6 +33,19 @@ class Settings(BaseSettings):
     kafka_bootstrap_servers: str
     kafka_sasl_username: str | None = None
     kafka_sasl_password: SecretStr | None = None
+    kafka_security_protocol: SecurityProtocol | None = Field(
+        default=None, description="SASL_PLAINTEXT with a user name, otherwise PLAINTEXT"
+    )
+    kafka_sasl_mechanism: SaslMechanism | None = Field(default=None, description="default: PLAIN")
+    kafka_ca_path: Path | None = Field(
+        default=None, description="CAs of the brokers, as PEM; the system's where it is not given"
+    )
+    kafka_certificate_path: Path | None = Field(
+        default=None, description="client certificate and its chain, as PEM"
+    )
+    kafka_key_path: Path | None = Field(
+        default=None, description="key of the client certificate, as PEM without a password"
+    )
     topic_prefix: str = "drivetrain."
     topic_replication_factor: int = Field(default=1, ge=1, le=10)
     postgres_dsn: SecretStr
@@ -55,6 +74,19 @@ class Settings(BaseSettings):
     )
     shutdown_seconds: float = Field(default=20.0, gt=0)
 
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be meant, setting by setting, each with the fix."""
+        given = {
+            "protocol": self.kafka_security_protocol,
+            "mechanism": self.kafka_sasl_mechanism,
+            "username": self.kafka_sasl_username,
+            "password": self.kafka_sasl_password,
+            "ca": self.kafka_ca_path,
+            "certificate": self.kafka_certificate_path,
+            "key": self.kafka_key_path,
+        }
+        yield from contradictions(given, OF_SERVICES)
+
 
 S = TypeVar("S", bound=Settings)
 
@@ -77,7 +109,10 @@ def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
             values[field.removesuffix("_file")] = _read(name, text, problems)
     try:
         if not problems:
-            return settings_class.model_validate(_decode(settings_class, values))
+            settings = settings_class.model_validate(_decode(settings_class, values))
+            problems += settings.contradictions()
+            if not problems:
+                return settings
     except ValidationError as error:
         for item in error.errors():
             variable = PREFIX + str(item["loc"][0]).upper() if item["loc"] else "settings"

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from drivetrain_schemas.topics import DAY_MS, FOR_EVER, TOPICS, Topic
 from services.runtime import logs
 from services.runtime.errors import ConfigurationError, KafkaUnavailable, TemporaryError
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess, why
 from services.runtime.settings import Settings, from_process
 
 log = logs.get()
@@ -73,7 +73,7 @@ async def create_topics(access: KafkaAccess, prefix: str, replication_factor: in
                 elif code != TopicAlreadyExistsError.errno:
                     raise ConfigurationError(f"topic {name}: {for_code(code).__name__}")
     except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
+        raise KafkaUnavailable(await why(access, error)) from error
     finally:
         await admin.close()
     return created

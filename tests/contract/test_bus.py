@@ -18,7 +18,8 @@ from services.runtime.bus import (
     Record,
     RecordSource,
 )
-from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.kafka import KafkaPublisher, KafkaSource
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.testing import InMemoryBus
 
 NUM_PARTITIONS = 2

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from tests import s3_server
 from tests.faults import strikes
 from tests.standalone_platform import StandalonePlatform

@@ -8,7 +8,7 @@ from drivetrain_schemas.checkpoints import CheckpointCommitted, CheckpointRestor
 from services.checkpoints.settings import CheckpointsSettings
 from services.checkpoints.wiring import build
 from services.runtime.directory_store import DirectoryStore
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.stores import initialise
 from services.runtime.topics import create_topics
 from tests.events import make_event

@@ -22,7 +22,7 @@ from drivetrain_schemas.jobs import (
     JobSubmit,
     RejectionReason,
 )
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "03-submit-by-event"

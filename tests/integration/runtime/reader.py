@@ -12,7 +12,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from services.runtime.kafka import KafkaAccess, KafkaSource
+from services.runtime.kafka import KafkaSource
+from services.runtime.kafka_access import KafkaAccess
 
 
 def memory_bytes(name: str) -> int:

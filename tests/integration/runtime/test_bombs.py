@@ -15,7 +15,7 @@ from aiokafka.producer import message_accumulator
 
 from drivetrain_schemas.topics import COMMANDS_JOBS, LOGS, METRICS, REPORTS
 from services.runtime.decompression import MAX_BATCH_BYTES
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.parking import parked_fact
 from services.runtime.topics import create_topics
 from tests.batches import Packed, bomb

@@ -6,7 +6,7 @@ from collections import Counter
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from tests.integration.runtime.cost import cost, releases, until_charged
 from tests.platform_service import produce, running
 

@@ -14,10 +14,10 @@ from services.runtime.bus import OutRecord, PublishFailed, Record
 from services.runtime.kafka import (
     BACKLOG_FETCH_WAIT_MS,
     IDLE_FETCH_WAIT_MS,
-    KafkaAccess,
     KafkaPublisher,
     KafkaSource,
 )
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 from tests.batches import NotUtf8
 from tests.platform_service import read_topic

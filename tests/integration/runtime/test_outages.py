@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from services.runtime import kafka as kafka_module
 from services.runtime.bus import Outcome, OutRecord, PublishFailed
-from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.kafka import KafkaPublisher
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 from services.standalone.embedded import RunningKafka, running_kafka, running_postgres
 from tests.integration.runtime.cost import cost, releases, until_charged

@@ -13,7 +13,8 @@ from services.runtime import kafka as kafka_module
 from services.runtime.bus import OutRecord, PublishFailed
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
-from services.runtime.kafka import KafkaAccess, KafkaPublisher
+from services.runtime.kafka import KafkaPublisher
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.relay import Relay
 from services.standalone.embedded import RunningKafka, running_kafka
 from tests.conftest import OpenDatabase

@@ -13,7 +13,7 @@ from services.cost.settings import CostSettings
 from services.cost.wiring import build
 from services.runtime import service as service_module
 from services.runtime.errors import ConfigurationError
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.service import Platform, Running, Service, rebuild, run
 from services.runtime.transaction import Tx
 from services.runtime.watchdog import Stuck

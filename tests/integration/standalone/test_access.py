@@ -20,7 +20,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from drivetrain_schemas.access import ACCESS, CLIENT, POD
 from drivetrain_schemas.topics import SERVICES, TOPICS
 from services.runtime import migrations
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 from services.standalone.acls import apply_acls
 from services.standalone.core.acls import wanted_acls

@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.standalone.home import Home, holder_of
 from services.standalone.identity import ProcessIdentity, is_alive
 from services.standalone.kafka import KafkaConnection, answers_metadata

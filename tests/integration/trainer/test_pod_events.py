@@ -18,7 +18,7 @@ from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
 from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, Topic
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 from tests.trainer.conftest import make_pod, template
 from tests.trainer.pods import Pod, wait_for

@@ -31,7 +31,8 @@ from services.runtime.bus import (
     PublishFailed,
 )
 from services.runtime.errors import TemporaryError
-from services.runtime.kafka import KafkaAccess, KafkaPublisher, KafkaSource
+from services.runtime.kafka import KafkaPublisher, KafkaSource
+from services.runtime.kafka_access import KafkaAccess
 
 ACCESS = KafkaAccess("127.0.0.1:1", "drivetrain", "hunter2")
 RECORDS = [OutRecord("t", b"k", b"%d" % number) for number in range(4)]
@@ -234,8 +235,12 @@ async def test_without_a_connection_nothing_was_sent(monkeypatch: pytest.MonkeyP
     async def refuse(producer: AIOKafkaProducer) -> None:
         raise KafkaConnectionError("nobody listens")
 
+    async def why(access: KafkaAccess, error: BaseException) -> str:
+        return f"the cause of {error}"
+
     monkeypatch.setattr(AIOKafkaProducer, "start", refuse)
-    with pytest.raises(BusUnavailable, match="nobody listens") as failed:
+    monkeypatch.setattr(kafka, "why", why)
+    with pytest.raises(BusUnavailable, match=r"the cause of .*nobody listens") as failed:
         await KafkaPublisher(ACCESS, "tests").publish(RECORDS)
     assert outcomes(failed) == ["unknown"] * 4
 

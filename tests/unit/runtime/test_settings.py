@@ -8,7 +8,7 @@ import pytest
 
 from services.runtime import logs, service, topics
 from services.runtime.errors import ConfigurationError
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.runtime.settings import Settings, load, masked
 
 DSN = "postgresql://drivetrain:hunter2@127.0.0.1/drivetrain"
@@ -77,7 +77,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked() -> None:
-    settings = load(Settings, ENOUGH | {"DRIVETRAIN_KAFKA_SASL_PASSWORD": "hunter2"})
+    login = {"DRIVETRAIN_KAFKA_SASL_USERNAME": "u", "DRIVETRAIN_KAFKA_SASL_PASSWORD": "hunter2"}
+    settings = load(Settings, ENOUGH | login)
     shown = json.dumps(masked(settings))
     assert "hunter2" not in shown
     assert "hunter2" not in repr(settings)
