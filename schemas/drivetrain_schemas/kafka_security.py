@@ -137,19 +137,12 @@ def _of_tls(error: ssl.SSLError, names: SettingNames) -> str:
     reason = error.reason or ""
     if reason == "KEY_VALUES_MISMATCH":
         return f"{names.key} is not the key of the certificate in {names.certificate}"
-    if "CERTIFICATE_REQUIRED" in reason:
-        return f"the broker wants a client certificate: set {names.certificate} and {names.key}"
-    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:  # of the broker: it is not sent one, too
         return (
-            f"the broker refuses the client certificate ({reason.lower()}): give one that is "
-            f"valid and signed by a CA the broker knows in {names.certificate}"
+            f"the broker wants a client certificate that is valid and signed by a CA that it "
+            f"knows: set {names.certificate} and {names.key}"
         )
-    if "VERSION" in reason or "RECORD" in reason or "UNEXPECTED" in reason:
-        return (
-            f"the port does not answer with TLS: name the TLS port in {names.servers}, or change "
-            f"{names.protocol}"
-        )
-    return f"TLS failed: {error}"
+    return f"TLS failed ({error}): is {names.protocol} that of the port in {names.servers}?"
 
 
 def _of_login(error: BaseException, names: SettingNames) -> str | None:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from drivetrain_schemas.base import UtcTime, Value
 from drivetrain_schemas.ids import JobId, NodeId, PodId, RunId, TenantId
 from drivetrain_schemas.jobs import JobSpec, Result
+from drivetrain_schemas.kafka_security import SaslMechanism, SecurityProtocol
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.units import Attempt, Fence, Rank, Seconds, Step
 
@@ -36,12 +37,21 @@ def _from_any_launcher(job: Any) -> JobSpec:
 
 
 class KafkaAccess(Value):
-    """How a pod logs in to write its topics: metrics, logs, reports."""
+    """How a pod logs in to write its topics: metrics, logs, reports.
+
+    `ca`, `certificate` (with its chain) and `key` are PEM text: a pod needs no files for them.
+    Without `security_protocol` it is that of the user name.
+    """
 
     bootstrap_servers: str
     topic_prefix: str = "drivetrain."
     username: str | None = None
-    password: str | None = None
+    password: Annotated[str | None, Field(repr=False)] = None
+    security_protocol: SecurityProtocol | None = None
+    sasl_mechanism: SaslMechanism | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: Annotated[str | None, Field(repr=False)] = None
 
 
 class PodSpec(Value):

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from drivetrain_schemas.kafka_security import (
     DEFAULT_MECHANISM,
@@ -103,7 +104,9 @@ async def _problems(access: KafkaAccess) -> AsyncIterator[str]:
             connection = await create_conn(
                 host, port, request_timeout_ms=REQUEST_MS, **access.security()
             )
+            try:
+                await connection.send(MetadataRequest([]))
+            finally:
+                connection.close()
         except (KafkaError, OSError, EOFError) as error:
             yield f"{host}:{port}: {explain(error, OF_SERVICES)}"
-        else:
-            connection.close()

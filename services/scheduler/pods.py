@@ -236,7 +236,7 @@ def pod_spec(
         device_type=run.device_type,
         devices=pod.devices,
         job=job,
-        kafka=_kafka_access(settings),
+        kafka=kafka_access_of_pods(settings),
         object_store_url=settings.object_store_url,
         object_store_endpoint_url=settings.object_store_endpoint_url,
         code_urls=settings.code_urls,
@@ -248,14 +248,19 @@ def pod_spec(
     )
 
 
-def _kafka_access(settings: SchedulerSettings) -> KafkaAccess:
-    username = settings.pods_kafka_username
-    password = settings.pods_kafka_password
-    if username is None:
-        username, password = settings.kafka_sasl_username, settings.kafka_sasl_password
+def kafka_access_of_pods(settings: SchedulerSettings) -> KafkaAccess:
+    """With the certificates as they are now: a renewed one counts for the pods started after it.
+
+    Raises OSError for a file that cannot be read.
+    """
+    login = settings.pods_login()
+    pem = {name: login[name].read_text() for name in ("ca", "certificate", "key") if login[name]}
     return KafkaAccess(
-        bootstrap_servers=settings.kafka_bootstrap_servers,
+        bootstrap_servers=login["servers"],
         topic_prefix=settings.topic_prefix,
-        username=username,
-        password=password.get_secret_value() if password else None,
+        username=login["username"],
+        password=login["password"].get_secret_value() if login["password"] else None,
+        security_protocol=login["protocol"],
+        sasl_mechanism=login["mechanism"],
+        **pem,
     )

@@ -1,11 +1,20 @@
 """Settings of the scheduler, in addition to those of every service."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from drivetrain_schemas.ids import NodeId
+from drivetrain_schemas.kafka_security import (
+    OF_PODS,
+    OF_SERVICES,
+    SaslMechanism,
+    SecurityProtocol,
+    contradictions,
+    effective_protocol,
+)
 from services.runtime.settings import Settings
 from services.scheduler.core.model import SHARED
 
@@ -33,9 +42,15 @@ class SchedulerSettings(Settings):
     nodes: tuple[NodeSetting, ...] = ()
     pods_directory: Path = Path("/var/lib/drivetrain/pods")
     template_socket: Path | None = None
-    # The credentials of pods for Kafka; the scheduler's own where not set.
+    # How pods log in to Kafka: as the scheduler where not set, but never with its certificate.
+    pods_kafka_bootstrap_servers: str | None = None
+    pods_kafka_security_protocol: SecurityProtocol | None = None
+    pods_kafka_sasl_mechanism: SaslMechanism | None = None
     pods_kafka_username: str | None = None
     pods_kafka_password: SecretStr | None = None
+    pods_kafka_ca_path: Path | None = None
+    pods_kafka_certificate_path: Path | None = None
+    pods_kafka_key_path: Path | None = None
     lease_seconds: float = Field(default=15.0, gt=0)
     beacon_seconds: float = Field(default=2.0, gt=0)
     start_seconds: float = Field(default=30.0, gt=0)
@@ -52,6 +67,44 @@ class SchedulerSettings(Settings):
         ge=0,
         description="of all of them together; the oldest are removed first",
     )
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        login = self.pods_login()
+        has_own = login["certificate"] is not None or login["username"] is not None
+        if self.kafka_certificate_path is not None and not has_own:
+            yield (
+                f"{OF_SERVICES.certificate} is set, but pods run users' code and are not given the "
+                f"scheduler's key: set {OF_PODS.certificate} and {OF_PODS.key}, or "
+                f"{OF_PODS.username} and {OF_PODS.password}"
+            )
+            return
+        yield from contradictions(login, OF_PODS)
+
+    def pods_login(self) -> dict[str, Any]:
+        """How pods log in, by field of SettingNames; as the scheduler where nothing else is set."""
+        username, password = self.pods_kafka_username, self.pods_kafka_password
+        if username is None and password is None and self.pods_kafka_certificate_path is None:
+            username, password = self.kafka_sasl_username, self.kafka_sasl_password
+        protocol = effective_protocol(
+            self.pods_kafka_security_protocol or self.kafka_security_protocol, username
+        )
+        mechanism = self.pods_kafka_sasl_mechanism
+        if mechanism is None and protocol.startswith("SASL_"):
+            mechanism = self.kafka_sasl_mechanism
+        ca = self.pods_kafka_ca_path
+        if ca is None and protocol.endswith("SSL"):
+            ca = self.kafka_ca_path
+        return {
+            "servers": self.pods_kafka_bootstrap_servers or self.kafka_bootstrap_servers,
+            "protocol": protocol,
+            "mechanism": mechanism,
+            "username": username,
+            "password": password,
+            "ca": ca,
+            "certificate": self.pods_kafka_certificate_path,
+            "key": self.pods_kafka_key_path,
+        }
 
     @model_validator(mode="after")
     def _each_node_once(self) -> "SchedulerSettings":

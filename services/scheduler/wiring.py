@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from drivetrain_schemas.kafka_security import OF_PODS
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.clock import SystemClock
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Service
+from services.runtime.tls import TlsFiles, TlsNames, check_files
 from services.scheduler import cancels, retention
 from services.scheduler.api import read_api
 from services.scheduler.handlers import Commands
@@ -25,7 +27,8 @@ def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
 
 
 def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
-    """The service on this launcher."""
+    """The service on this launcher. Raises ConfigurationError."""
+    _check_files_of_pods(settings)
     clock = SystemClock()
     tokens = RunTokens(settings.run_token_key)
     leases = Leases(clock, tokens, lease=settings.lease_seconds, interval=settings.beacon_seconds)
@@ -56,3 +59,10 @@ def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
             cancels.expire,
         ),
     )
+
+
+def _check_files_of_pods(settings: SchedulerSettings) -> None:
+    login = settings.pods_login()
+    if login["protocol"].endswith("SSL"):
+        files = TlsFiles(login["ca"], login["certificate"], login["key"])
+        check_files(files, TlsNames(OF_PODS.ca, OF_PODS.certificate, OF_PODS.key))

@@ -231,15 +231,17 @@ async def test_an_acknowledgement_after_the_time_limit_changes_nothing(
     assert [delivery.outcome for delivery in settled] == [Outcome.UNKNOWN]
 
 
+async def cause_of(access: KafkaAccess, error: BaseException) -> str:
+    """Without the connection that looks for the cause."""
+    return f"the cause of {error}"
+
+
 async def test_without_a_connection_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(producer: AIOKafkaProducer) -> None:
         raise KafkaConnectionError("nobody listens")
 
-    async def why(access: KafkaAccess, error: BaseException) -> str:
-        return f"the cause of {error}"
-
     monkeypatch.setattr(AIOKafkaProducer, "start", refuse)
-    monkeypatch.setattr(kafka, "why", why)
+    monkeypatch.setattr(kafka, "why", cause_of)
     with pytest.raises(BusUnavailable, match=r"the cause of .*nobody listens") as failed:
         await KafkaPublisher(ACCESS, "tests").publish(RECORDS)
     assert outcomes(failed) == ["unknown"] * 4
@@ -341,6 +343,7 @@ class ClosedConsumer:
 
 async def test_each_attempt_to_join_has_its_own_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "AIOKafkaConsumer", ClosedConsumer)
+    monkeypatch.setattr(kafka, "why", cause_of)
     monkeypatch.setattr(ClosedConsumer, "made", 0)
     source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
     for _ in range(3):

@@ -3,6 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
+from services.runtime.errors import ConfigurationError
+from services.runtime.settings import load
 from services.scheduler.settings import SchedulerSettings
 
 GPU = {"device_type": "nvidia-h200"}
@@ -39,3 +41,58 @@ def test_devices_side_by_side_and_shared_cpus_are_fine():
         {"node_id": "c", "slots": 8},
         {"node_id": "d", "slots": 8},
     )
+
+
+def loaded(**given: str) -> SchedulerSettings:
+    facts = {"KAFKA_BOOTSTRAP_SERVERS": "kafka:9093", "POSTGRES_DSN": "postgresql://nowhere"}
+    return load(SchedulerSettings, {f"DRIVETRAIN_{k}": v for k, v in (facts | given).items()})
+
+
+SCRAM = {
+    "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+    "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+    "KAFKA_SASL_USERNAME": "scheduler",
+    "KAFKA_SASL_PASSWORD": "hunter2",
+}
+MTLS = {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CERTIFICATE_PATH": "/c", "KAFKA_KEY_PATH": "/k"}
+POD_USER = {"PODS_KAFKA_USERNAME": "pod", "PODS_KAFKA_PASSWORD": "of-pods"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("PLAINTEXT", None, None)),
+        (POD_USER, ("SASL_PLAINTEXT", None, "pod")),
+        (SCRAM, ("SASL_SSL", "SCRAM-SHA-512", "scheduler")),
+        (SCRAM | POD_USER, ("SASL_SSL", "SCRAM-SHA-512", "pod")),
+        (
+            MTLS | POD_USER | {"PODS_KAFKA_SECURITY_PROTOCOL": "SASL_SSL"},
+            ("SASL_SSL", None, "pod"),
+        ),
+        (
+            SCRAM
+            | {
+                "PODS_KAFKA_SECURITY_PROTOCOL": "SSL",
+                "PODS_KAFKA_CERTIFICATE_PATH": "/pod.crt",
+                "PODS_KAFKA_KEY_PATH": "/pod.key",
+            },
+            ("SSL", None, None),
+        ),
+    ],
+)
+def test_pods_connect_as_the_scheduler_where_nothing_else_is_set(given, expected):
+    login = loaded(**given).pods_login()
+    assert (login["protocol"], login["mechanism"], login["username"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (MTLS, "not given the scheduler's key: set DRIVETRAIN_PODS_KAFKA_CERTIFICATE_PATH and"),
+        (SCRAM | {"PODS_KAFKA_PASSWORD": "x"}, "PODS_KAFKA_PASSWORD is set without DRIVETRAIN_PO"),
+        (MTLS | POD_USER, "PODS_KAFKA_USERNAME is set, but .*is SSL, .*: write SASL_SSL"),
+    ],
+)
+def test_a_login_of_pods_that_contradicts_itself_is_refused(given, problem):
+    with pytest.raises(ConfigurationError, match=problem):
+        loaded(**given)

@@ -14,8 +14,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError
 
 from drivetrain.pod.events import OutRecord
+from drivetrain.pod.kafka_login import login_options, why
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES
 from drivetrain_schemas.pods import KafkaAccess
 
@@ -80,7 +82,8 @@ class Telemetry:
                     pause = 0.1
                 self._idle.set()
             except Exception as error:  # no error may end the pod
-                _logger.info("Kafka is unavailable, trying again: %r", error)
+                problem = await self._problem(error)
+                _logger.info("Kafka is unavailable, trying again: %s", problem)
                 await self._abandon()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 5.0)
@@ -128,28 +131,24 @@ class Telemetry:
 
     async def _connected(self) -> Any:
         if self._producer is None:
-            access = self._access
-            login: dict[str, Any] = {}
-            if access.username is not None:
-                login = {
-                    "security_protocol": "SASL_PLAINTEXT",
-                    "sasl_mechanism": "PLAIN",
-                    "sasl_plain_username": access.username,
-                    "sasl_plain_password": access.password,
-                }
             producer = AIOKafkaProducer(
-                bootstrap_servers=access.bootstrap_servers,
+                bootstrap_servers=self._access.bootstrap_servers,
                 acks="all",
                 enable_idempotence=True,
                 linger_ms=5,
                 request_timeout_ms=10_000,
                 retry_backoff_ms=200,
                 metadata_max_age_ms=60_000,
-                **login,
+                **login_options(self._access),
             )
             self._producer = producer
             await producer.start()
         return self._producer
+
+    async def _problem(self, error: Exception) -> str:
+        if not isinstance(error, KafkaConnectionError):
+            return repr(error)
+        return await why(self._access, error)
 
     async def _abandon(self) -> None:
         producer, self._producer = self._producer, None
