@@ -26,7 +26,10 @@ async def limited(call: Awaitable[T]) -> T:
 
 
 async def each(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]:
-    """The results in order; None for calls that were left out or found the launcher unavailable."""
+    """The results in order; None for calls that were left out or found the launcher unavailable.
+
+    Raises what the first call raises otherwise; the others are cancelled.
+    """
     found: list[T | None] = [None] * len(calls)
     left = iter(enumerate(calls))
     is_away = False
@@ -41,7 +44,10 @@ async def each(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]:
             except LauncherUnavailable:
                 is_away = True
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(MAX_AT_ONCE, len(calls))):
-            group.create_task(work())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(MAX_AT_ONCE, len(calls))):
+                group.create_task(work())
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
     return found

@@ -19,7 +19,7 @@ from services.runtime.errors import TemporaryError
 from services.runtime.transaction import Tx
 from services.scheduler.core.invariants import check
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers.base import Observation, PodRef
+from services.scheduler.launchers.base import LauncherUnavailable, Observation, PodRef
 from services.scheduler.state import differences, read, refresh
 from tests.events import emitted, make_event
 from tests.events import handle as deliver
@@ -53,6 +53,11 @@ class Trouble:
         if self.is_on and self.random.random() < probability:
             raise self.random.choice([Crash, ConnectionCut])
 
+    def strike_launcher(self, probability: float) -> None:
+        """The launcher does not answer, whatever it has done."""
+        if self.is_on and self.random.random() < probability:
+            raise LauncherUnavailable("no answer")
+
 
 class TroubledDatabase(Database):
     """Crashes, or is cut off, before a commit or right after it, when it is not known here."""
@@ -68,16 +73,21 @@ class TroubledDatabase(Database):
 
 
 class TroubledLauncher(FakeLauncher):
-    """Crashes before and after each act. What occupies a node's slots is known here for sure."""
+    """Crashes before and after each act, or does not say that it is done. What occupies a node's
+    slots is known here for sure."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__()
         self.trouble = trouble
         self.complaints: list[str] = []
 
-    def is_port_free(self, port: int) -> bool:
+    async def free_ports(self, ports: Sequence[int]) -> set[int]:
         self.trouble.strike(0.03)
-        return super().is_port_free(port)
+        return await super().free_ports(ports)
+
+    async def observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
+        self.trouble.strike_launcher(0.05)
+        return await super().observe(pods)
 
     async def launch(self, spec) -> None:
         self.trouble.strike(0.05)
@@ -87,11 +97,13 @@ class TroubledLauncher(FakeLauncher):
             self.specs[spec.pod_id] = spec
             self._weigh(spec.node_id)
         self.trouble.strike(0.05)
+        self.trouble.strike_launcher(0.05)
 
     async def notify(self, pod: PodRef, notice) -> None:
         self.trouble.strike(0.05)
         await super().notify(pod, notice)
         self.trouble.strike(0.05)
+        self.trouble.strike_launcher(0.05)
 
     async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
         self.trouble.strike(0.05)
@@ -105,6 +117,7 @@ class TroubledLauncher(FakeLauncher):
                 self.sights[pod.pod_id] = now
                 self.specs.pop(pod.pod_id, None)
         self.trouble.strike(0.05)
+        self.trouble.strike_launcher(0.05)
         return frozenset(gone)
 
     def occupying(self) -> list[str]:
