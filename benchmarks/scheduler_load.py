@@ -33,6 +33,7 @@ class TimedPods:
 
     seconds: float
     can_run_images: bool = False
+    start_seconds: float = 30.0
     _ends_at: dict[str, float] = field(default_factory=dict)
     _specs: dict[str, PodSpec] = field(default_factory=dict)
     _ended: dict[str, Observation] = field(default_factory=dict)

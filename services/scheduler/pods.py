@@ -59,7 +59,7 @@ class Pods:
         self.launcher = launcher
         self._settings = settings
         self._clock = clock
-        self._limits = limits_of(settings)
+        self._limits = limits_of(settings, launcher)
         self._seen = Seen()
         self._kill_again_at: dict[str, float] = {}
         self._alive_at: dict[str, float] = {}
@@ -133,9 +133,8 @@ class Pods:
         doomed = [refs[pod_id] for _, wanted in wants for pod_id in wanted.kill]
         doomed += [refs[pod_id] for pod_id in launches if pod_id in self._refused]
         killed = await self._kill(doomed)
-        forgotten = [pod_id for _, wanted in wants for pod_id in wanted.forget]
         refused = {pod: self._refused[pod] for pod in killed if pod in self._refused}
-        return Acted(launched, notified, (*forgotten, *killed), refused)
+        return Acted(launched, notified, tuple(killed), refused)
 
     async def _each(self, calls: Mapping[str, Callable[[], Awaitable[bool]]]) -> tuple[str, ...]:
         """The pods for which the call returned True."""
@@ -206,9 +205,9 @@ class Pods:
         return sorted(gone)
 
 
-def limits_of(settings: SchedulerSettings) -> Limits:
+def limits_of(settings: SchedulerSettings, launcher: Launcher) -> Limits:
     return Limits(
-        start=settings.start_seconds,
+        start=settings.start_seconds or launcher.start_seconds,
         cancel_notice=settings.cancel_notice_seconds,
         gang_notice=settings.gang_notice_seconds,
     )

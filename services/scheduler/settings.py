@@ -53,7 +53,9 @@ class SchedulerSettings(Settings):
     pods_kafka_key_path: Path | None = None
     lease_seconds: float = Field(default=15.0, gt=0)
     beacon_seconds: float = Field(default=2.0, gt=0)
-    start_seconds: float = Field(default=30.0, gt=0)
+    start_seconds: float | None = Field(
+        default=None, gt=0, description="until a launched pod must run; else the launcher's"
+    )
     cancel_notice_seconds: float = Field(default=30.0, ge=0)
     gang_notice_seconds: float = Field(default=5.0, ge=0)
     poll_seconds: float = Field(default=0.2, gt=0, le=0.5)

@@ -29,12 +29,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """For the launcher, by pod id. Pods in `forget` were never started: they are proven absent."""
+    """For the launcher, by pod id."""
 
     launch: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
     kill: tuple[str, ...] = ()
-    forget: tuple[str, ...] = ()
     reason: str = "gang"
 
 
@@ -52,12 +51,11 @@ def acts(run: RunView, limits: Limits) -> Acts:
     launch: list[str] = []
     notify: list[str] = []
     kill: list[str] = []
-    forget: list[str] = []
     for pod in run.pods:
         if pod.is_finished:
             continue
-        if pod.state is PodState.INTENDED and pod.sight is Sight.ABSENT:
-            (launch if reason is None else forget).append(pod.pod_id)
+        if reason is None and pod.state is PodState.INTENDED and pod.sight is Sight.ABSENT:
+            launch.append(pod.pod_id)
         elif _must_die(pod, reason, limits):
             kill.append(pod.pod_id)
         elif reason is not None:
@@ -66,7 +64,7 @@ def acts(run: RunView, limits: Limits) -> Acts:
                 notify.append(pod.pod_id)
         elif _start_again(pod, limits):
             launch.append(pod.pod_id)
-    return Acts(tuple(launch), tuple(notify), tuple(kill), tuple(forget), reason or "gang")
+    return Acts(tuple(launch), tuple(notify), tuple(kill), reason or "gang")
 
 
 def moves(run: RunView) -> Moves:
@@ -89,13 +87,14 @@ def stop_reason(run: RunView) -> str | None:
 
 def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
     match pod.sight:
-        case (
-            Sight.DEAD | Sight.ABSENT | Sight.ENDING
-        ):  # there is no shim to end the remaining processes
+        # There is no shim to end the remaining processes. One that is absent and was to start may
+        # have been created by a launch that was not recorded.
+        case Sight.DEAD | Sight.ABSENT | Sight.ENDING:
             return True
         case Sight.CREATED:
-            is_last = reason is not None or pod.launches >= MAX_LAUNCHES
-            return is_last and pod.seconds_in_sight > limits.start
+            if reason is not None:
+                return True  # nothing has run that could be saved
+            return pod.launches >= MAX_LAUNCHES and pod.seconds_in_sight > limits.start
         case Sight.ALIVE:
             # The shim enforces the deadline; a shim that does not is killed with its ranks.
             patience = limits.notice(pod.notice or reason or "") + limits.notice_margin

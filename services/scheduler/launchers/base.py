@@ -74,7 +74,10 @@ class Rendezvous:
 
 
 class Launcher(Protocol):
+    """`start_seconds`: until a launched pod must run, unless the settings say otherwise."""
+
     can_run_images: bool
+    start_seconds: float
 
     async def free_ports(self, ports: Sequence[int]) -> Collection[int]:
         """Those at which nothing listens now: only a hint, because the database reserves ports."""

@@ -52,6 +52,7 @@ class _Alive:
 
 class LocalLauncher:
     can_run_images = False
+    start_seconds = 30.0
 
     def __init__(
         self, root: Path, template_socket: Path | None, shim: Sequence[str] = SHIM

@@ -61,6 +61,7 @@ class FakeLauncher:
     """Pods as values: `sights` is the truth, and the test changes it."""
 
     can_run_images = False
+    start_seconds = 30.0
 
     def __init__(self) -> None:
         self.sights: dict[str, Observation] = {}

@@ -59,14 +59,10 @@ CASES = {
     ),
     "a cancelled run launches nothing": (
         make_run(make_pod(0, Sight.ABSENT, **INTENDED), stop_reason="cancel"),
-        Acts(forget=("pod_0",), reason="cancel"),
+        Acts(kill=("pod_0",), reason="cancel"),
     ),
-    "a cancelled pod that is on its way gets its notice when it is there": (
+    "a cancelled pod that has not started is killed": (
         make_run(make_pod(0, Sight.CREATED, seconds_in_sight=1), stop_reason="cancel"),
-        Acts(reason="cancel"),
-    ),
-    "a cancelled pod that never appears is given up at the first limit": (
-        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=31), stop_reason="cancel"),
         Acts(kill=("pod_0",), reason="cancel"),
     ),
     "processes that outlive their pod's exit are killed": (
@@ -84,11 +80,10 @@ CASES = {
 def test_acts(run, want):
     got = acts(run, LIMITS)
 
-    assert (got.launch, got.notify, got.kill, got.forget) == (
+    assert (got.launch, got.notify, got.kill) == (
         want.launch,
         want.notify,
         want.kill,
-        want.forget,
     )
     if want.notify:
         assert got.reason == want.reason
