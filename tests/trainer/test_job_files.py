@@ -95,6 +95,49 @@ def test_files_agree_with_the_older_checkpoint_where_the_newest_is_damaged(
     assert (again.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
 
 
+def test_files_agree_on_each_machine_of_a_run(make_pod: MakePod) -> None:
+    """Those of rank 0's machine are the job's; the other one starts with them, and falls back."""
+    command = ["python", str(SCRIPTS / "keeps_files.py")]
+
+    def both(attempt: int, **environment: int) -> list[Pod]:
+        facts = {"command": command, "attempt": attempt, "num_pods": 2, "environment": environment}
+        pods = [make_pod(**facts)]
+        port = pods[0].spec.master_port
+        pods.append(make_pod(pod_index=1, machine="b", master_port=port, **facts))
+        for pod in pods:
+            pod.start_cold()
+        return pods
+
+    first = both(1, KILL_AT=27)
+    for pod in first:
+        assert pod.wait_for_exit().outcome == "failed", pod.log
+    assert "2 files that were written on this machine are not saved" in first[1].log
+    (newest,) = first[0].checkpoints.glob("f*-s000000000020-*")
+    shard = newest / "rank-1.safetensors"
+    shard.write_bytes(bytes(shard.stat().st_size))
+    for pod in first:
+        lose_the_machine(pod)
+
+    again = both(2)
+    for pod in again:
+        assert pod.wait_for_exit().outcome == "succeeded", pod.log
+        steps = (pod.work / "log.csv").read_text().split()
+        assert steps == [str(step) for step in range(1, 31)]
+    assert "resumed at step 10" in again[0].log
+
+
+def test_a_pod_that_starts_late_has_the_files_that_the_others_had(make_pod: MakePod) -> None:
+    write = shell("echo $DRIVETRAIN_ATTEMPT >> log; exit $((2 - DRIVETRAIN_ATTEMPT))")
+    for attempt in (1, 2):
+        pod = make_pod(command=write, attempt=attempt, num_pods=2)
+        pod.start_cold()
+        pod.wait_for_exit()
+    late = make_pod(command=shell("cat log"), attempt=2, num_pods=2, pod_index=1, machine="b")
+    late.start_cold()
+    assert late.wait_for_exit().outcome == "succeeded", late.log
+    assert late.log == "1\n"
+
+
 def test_files_of_damaged_checkpoints_are_not_those_of_a_new_beginning(
     make_pod: MakePod, template: Path
 ) -> None:

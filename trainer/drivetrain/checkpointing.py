@@ -22,6 +22,7 @@ from typing import Any
 from drivetrain import manifests, restoring, tree
 from drivetrain.environment import Environment
 from drivetrain.errors import CheckpointWriteFailed, RankMissing, StorageError
+from drivetrain.files.agreeing import agree_on_another_machine
 from drivetrain.files.saving import Captured
 from drivetrain.files.with_checkpoints import NotTaken, open_checkpoint_files
 from drivetrain.hashing import Hashed
@@ -161,13 +162,26 @@ class Checkpointer:
                 choice = restoring.choose_start(storage, start.checkpoint)
             if self._files is not None:
                 self._files.agree_with(storage, choice)
-        choice = self._world.share(choice)
+        choice, first_pod = self._world.share((choice, self._environment.directory.name))
+        self._agree_on_other_machines(choice, first_pod)
         moment = None
         if choice.manifest is not None:
             moment = self._load(choice, choice.manifest)
         if self._world.rank == 0:
             self._report_resumed(choice, moment, time.monotonic() - started)
         return moment
+
+    def _agree_on_other_machines(self, choice: restoring.Choice, first_pod: str) -> None:
+        """Return when the directory of every pod has the files of the choice."""
+        environment = self._environment
+        if environment.is_local or self._world.size == 1:
+            return
+        if self._world.rank > 0 and environment.local_rank == 0:
+            storage = self._storage
+            if choice.is_start and choice.manifest is not None:
+                storage = self._source(choice.manifest.job_id)
+            agree_on_another_machine(environment, first_pod, storage, choice)
+        self._world.all_agree(True)
 
     # Saving
 

@@ -14,11 +14,16 @@ from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.job_files import LIST, MAX_LIST_BYTES, FileList, newest_lists_first
 
 
-def choose(checkpoints: Storage, files: Storage) -> Source | None:
-    """None where nothing was saved. Raises StorageError."""
+def choose(checkpoints: Storage, files: Storage, fence: int) -> Source | None:
+    """None where nothing was saved before the run with this fence. Raises StorageError.
+
+    Not what this run saved: its pods start one after another, and all with the same files.
+    """
     keys = checkpoints.list()
     present = set(keys)
     for order in manifests.newest_first(keys):
+        if order.fence >= fence:
+            continue
         manifest = manifests.read_manifest(checkpoints.get(f"{order.name}/{MANIFEST}"))
         if manifest is None:
             continue
@@ -26,7 +31,7 @@ def choose(checkpoints: Storage, files: Storage) -> Source | None:
             source = of_checkpoint(checkpoints, order.name, manifest)
             if source is not None:
                 return source
-    return _newest_list(files)
+    return _newest_list(files, fence)
 
 
 def of_checkpoint(checkpoints: Storage, name: str, manifest: Manifest) -> Source | None:
@@ -42,8 +47,10 @@ def of_checkpoint(checkpoints: Storage, name: str, manifest: Manifest) -> Source
     return None
 
 
-def _newest_list(files: Storage) -> Source | None:
+def _newest_list(files: Storage, fence: int) -> Source | None:
     for order in newest_lists_first(files.list("lists/")):
+        if order.fence >= fence:
+            continue
         data = files.get(order.name, MAX_LIST_BYTES)
         try:
             found = None if data is None else FileList.model_validate_json(data)

@@ -37,3 +37,8 @@ def owner_path(pod_directory: Path) -> Path:
 def spool_directory(pod_directory: Path, owner: str) -> Path:
     """Copies of changed files that are not uploaded yet."""
     return pod_directory / f"spool-{owner}"
+
+
+def shares_directory(pod_directory: Path, first_pod: str) -> bool:
+    """Whether a pod works in the directory of the run's first pod, whose files are saved."""
+    return (pod_directory.parent / first_pod).exists()

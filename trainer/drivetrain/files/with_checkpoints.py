@@ -8,23 +8,22 @@ user's own and stays.
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from drivetrain import manifests
 from drivetrain.environment import Environment
 from drivetrain.errors import StorageError
-from drivetrain.files import choosing, layout, places
+from drivetrain.files import places
+from drivetrain.files.agreeing import agree, open_files
 from drivetrain.files.complaints import Complaints
-from drivetrain.files.layout import Source
 from drivetrain.files.record import Record, read_record, write_record
 from drivetrain.files.saving import Captured, FileSaver, Saved, encoded
-from drivetrain.files.scanning import LeftOut, Signature
+from drivetrain.files.scanning import LeftOut
 from drivetrain.restoring import Choice
-from drivetrain.storage import Storage, open_storage
-from drivetrain_schemas.checkpoint_names import parse_name
+from drivetrain.storage import Storage
 from drivetrain_schemas.checkpoints import Shard
-from drivetrain_schemas.job_files import LIST, FileList, FilesSummary, JobFile, files_directory
-from drivetrain_schemas.object_store import StoreFailure, failure_of_errno
+from drivetrain_schemas.job_files import LIST, FileList, FilesSummary
+from drivetrain_schemas.object_store import StoreFailure
 
 _logger = logging.getLogger("drivetrain")
 
@@ -121,54 +120,12 @@ class CheckpointFiles:
     def agree_with(self, checkpoints: Storage, choice: Choice) -> None:
         """The run resumes from this checkpoint, or from none: the directory has its files.
 
-        It has them already, unless the run fell back to an older checkpoint, to the one that the
-        job was forked from, or to its beginning. Raises StorageError.
+        Raises StorageError.
         """
-        laid_out = self._record.source
-        is_older = choice.manifest is not None and not choice.is_start
-        if choice.directory == laid_out:
-            return
-        if not is_older and (laid_out is None or parse_name(laid_out) is None):
-            return  # no checkpoint of this job was laid out
-        source = None
-        if choice.manifest is not None:
-            source = choosing.of_checkpoint(checkpoints, choice.directory, choice.manifest)
-        if source is not None or not is_older:
-            self._put_back(source, is_own=is_older)
-            return
-        as_of = laid_out or "the start of the job"
-        _logger.warning("this checkpoint holds no files: they are as of %s", as_of)
-
-    def _put_back(self, source: Source | None, *, is_own: bool) -> None:
-        """`source` None: the code alone."""
-        environment, work = self._environment, self._environment.job_directory
-        notes: list[str] = []
-        kept: set[str] = set()
-        if source is not None:
-            kept |= {file.path for file in source.files.files}
-            kept |= {link.path for link in source.files.links}
-            kept |= set(source.files.removed)
-        restored: dict[str, tuple[Signature, JobFile]] = {}
-        try:
-            code = layout.put_back_code(work, environment.directory / "code", self._record, kept)
-            if source is not None:
-                storage = open_files(environment, source.files.job_id)
-                restored = layout.put_back(work, source.files, storage, notes)
-        except OSError as error:
-            failure = failure_of_errno(error.errno) if error.errno else StoreFailure.ERROR
-            raise StorageError(f"the job's files: {error}", failure) from error
-        for note in notes:
-            _logger.warning("%s", note)
-        _logger.warning(
-            "%d files were put back as of %s; those opened before are not updated",
-            len(restored),
-            "the start of the job" if source is None else f"checkpoint {source.name}",
-        )
-        name = source.name if source is not None and is_own else None
-        self._record = replace(
-            self._record, source=name, code=code, restored=restored if is_own else {}
-        )
-        self._saver = self._saver_from(self._record)
+        record = agree(self._environment, self._record, checkpoints, choice)
+        if record is not None:
+            self._record = record
+            self._saver = self._saver_from(record)
 
     def _saver_from(self, record: Record) -> FileSaver:
         environment = self._environment
@@ -188,13 +145,3 @@ def open_checkpoint_files(environment: Environment) -> CheckpointFiles | None:
         _logger.warning("the job's files are not saved with checkpoints: %s", error)
         return None
     return CheckpointFiles(environment, record)
-
-
-def open_files(environment: Environment, job_id: str) -> Storage:
-    """A job's directory of files in the object store."""
-    return open_storage(
-        environment.store_url,
-        environment.store_endpoint_url,
-        directory=files_directory(environment.tenant_id, job_id),
-        store_id=environment.store_id,
-    )

@@ -119,6 +119,7 @@ class Supervision:
             loop.remove_reader(rank.output)
         self._say_if_alone()
         await files.save_last(self._save_by, lambda: self._beat("ending"))
+        await asyncio.sleep(0)  # what it said last is added to the log
         try:
             self._forward_logs(is_last=True)
             self._beat("ending")

@@ -16,12 +16,13 @@ from pathlib import Path
 
 from drivetrain import manifests
 from drivetrain.errors import CheckpointMismatch, StorageError
-from drivetrain.files import choosing, layout, places
+from drivetrain.files import choosing, layout, places, scanning
 from drivetrain.files.complaints import Complaints
 from drivetrain.files.record import read_record
 from drivetrain.files.saving import FileSaver, Saved, encoded
 from drivetrain.storage import Storage, open_storage
 from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory
+from drivetrain_schemas.ids import pod_id_for
 from drivetrain_schemas.job_files import FileList, files_directory, list_key
 from drivetrain_schemas.pods import PodSpec
 
@@ -54,7 +55,9 @@ def _files_to_put_back(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
         try:
             files = _open(spec, files_directory(spec.tenant_id, spec.job_id))
             checkpoints = _open(spec, job_directory(spec.tenant_id, spec.job_id))
-            source = choosing.choose(checkpoints, files) if spec.attempt > 1 else None
+            source = None
+            if spec.attempt > 1:
+                source = choosing.choose(checkpoints, files, spec.fence)
             return _files_of_start(spec, checkpoints) if source is None else (source, files)
         except StorageError:
             if time.monotonic() + pause > deadline:
@@ -139,6 +142,7 @@ class PodFiles:
         """After the last process of the pod. `until`: the monotonic time; it may become earlier."""
         self._is_over.set()
         if not self._is_ours:
+            await asyncio.to_thread(self._say_what_is_lost)
             return
         if self._is_owned_by_the_program:
             self._saver = None  # of before it saved by itself
@@ -155,6 +159,26 @@ class PodFiles:
                 beat()
                 next_beat += 1.0
             await asyncio.sleep(0.02)
+
+    def _say_what_is_lost(self) -> None:
+        """On another machine than rank 0's: what was written there ends with the pod."""
+        first_pod = pod_id_for(self._spec.job_id, self._spec.attempt, 0)
+        if places.shares_directory(self._directory, first_pod):
+            return
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record = read_record(places.record_path(self._directory))
+            laid_out = {path: signature for path, (signature, _) in record.restored.items()}
+            found = scanning.scan(places.work_directory(self._directory))
+            written = [
+                path
+                for path, seen in found.files.items()
+                if seen.signature not in (record.code.get(path), laid_out.get(path))
+            ]
+            if written:
+                self._say(
+                    f"{len(written):,} files that were written on this machine are not saved, such "
+                    f"as {written[0]}: a job's files are those of rank 0's machine"
+                )
 
     def _repeat(self) -> None:
         while not self._is_over.wait(self._every_seconds):
