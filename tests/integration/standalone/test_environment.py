@@ -64,7 +64,7 @@ def clone(tmp_path: Path) -> Clone:
 
 def test_without_a_usable_python_the_error_names_what_to_install(clone: Clone) -> None:
     printed = clone.refusal()
-    assert "Python 3.11 or newer is missing" in printed
+    assert "Python 3.11.4 or newer is missing" in printed
     assert "apt-get install python3" in printed
     assert "PYTHON=/path/to/python make" in printed
 
@@ -115,3 +115,10 @@ def test_nothing_is_checked_or_built_where_the_environment_is_that_of_the_lock(
     stamp.write_text(hashlib.sha256(content).hexdigest() + os.linesep)
     done = clone.build()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_oldest_python_is_the_same_everywhere() -> None:
+    for name in ("pyproject.toml", "schemas/pyproject.toml", "trainer/pyproject.toml"):
+        assert 'requires-python = ">=3.11.4"\n' in (ROOT / name).read_text()
+    assert "sys.version_info < (3, 11, 4)" in (ROOT / "scripts/environment").read_text()
+    assert "Python 3.11.4 or newer" in (ROOT / "README.md").read_text()
