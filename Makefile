@@ -4,9 +4,13 @@ VENV_PYTHON := .venv/bin/python
 ARGS ?=
 FUZZ_RECORDS ?= 20000
 FUZZ_SEED ?= 1
+# Builds images: docker, podman or buildah; the first that is there.
+ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(if $(shell command -v $(name)),$(name))))
+IMAGE_PREFIX ?= drivetrain
+VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench lock
+.PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +61,13 @@ bench: environment ## run every benchmark, each against a peer in the same run
 		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
 
 lock: environment ## resolve requirements.lock again from the pyproject files
-	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11.4 --generate-hashes --no-header \
 		--no-emit-package drivetrain-schemas --no-emit-package drivetrain \
 		--group dev pyproject.toml -o requirements.lock
+
+images: ## build the images of deploy/images (ENGINE=docker|podman|buildah IMAGE_PREFIX=name ARGS=options)
+	@test -n "$(ENGINE)" || { echo "images: install docker, podman or buildah, or name one: ENGINE=..." >&2; exit 1; }
+	@for name in services training; do \
+		$(ENGINE) build $(ARGS) -f deploy/images/$$name/Dockerfile -t $(IMAGE_PREFIX)/$$name:$(VERSION) \
+			--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) . || exit 1; done
+	@$(ENGINE) images | grep -F "$(IMAGE_PREFIX)/"

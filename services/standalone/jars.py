@@ -8,6 +8,7 @@ checked again at each start, so neither a broken download nor a bad disk affects
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import tomllib
 import zipfile
@@ -131,3 +132,22 @@ def _is_good(path: Path, jar: Jar) -> bool:
             return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
     except FileNotFoundError:
         return False
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m services.standalone.jars DIRECTORY`: the scripts of the pages, for an image."""
+    if len(arguments) != 1:
+        print("usage: python -m services.standalone.jars DIRECTORY", file=sys.stderr)
+        return 2
+    cache = default_cache()
+    try:
+        fetch_jars(locked_jars("web"), cache)
+    except JarUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    unpack_web_assets(cache, Path(arguments[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
