@@ -18,7 +18,10 @@ STOP_SECONDS = 20.0
 
 
 class Part:
-    """`is_ready` is asked until it is true after each start. Output goes to `log`."""
+    """`is_ready` is asked until it is true after each start. Output goes to `log`.
+
+    `keeps`: open descriptors that it inherits.
+    """
 
     def __init__(
         self,
@@ -27,12 +30,14 @@ class Part:
         log: Path,
         is_ready: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
+        keeps: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.log = log
         self._command = list(command)
         self.is_ready = is_ready
         self._environment = {**os.environ, **(environment or {})}
+        self._keeps = tuple(keeps)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,6 +63,7 @@ class Part:
                 stdout=output,
                 stderr=output,
                 env=self._environment,
+                pass_fds=self._keeps,
                 start_new_session=True,
             )
 
