@@ -4,7 +4,7 @@ A job has one spec (`specs.JobSpec`, exported here as well) and one final result
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ from drivetrain_schemas.specs import (
 )
 from drivetrain_schemas.text import free_text
 from drivetrain_schemas.topics import COMMANDS_JOBS, EVENTS_JOBS
-from drivetrain_schemas.units import Attempt, Seconds, Step
+from drivetrain_schemas.units import Attempt, Ordinal, Seconds, Step
 
 __all__ = [
     "BestValue",
@@ -63,6 +63,7 @@ __all__ = [
     "Scalar",
     "Tag",
     "TrialOf",
+    "UsedSeed",
     "VariableName",
     "WaitingReason",
 ]
@@ -208,15 +209,27 @@ class BestValue(Value):
     step: Step
 
 
+class UsedSeed(Value):
+    """The seed that decided the order of the data, and every random number not of `by_script`.
+
+    `by_script`: the generators that the script seeded itself, which kept its numbers.
+    """
+
+    number: Ordinal
+    by_script: Annotated[tuple[Literal["python", "numpy", "torch"], ...], Field(max_length=3)] = ()
+
+
 class Result(Value):
     """The content of `result.json` of the last run; searches rank by nothing else.
 
-    JSON has no NaN and no infinity, so a metric whose last value is one of them is left out.
+    JSON has no NaN and no infinity, so a metric whose last value is one of them is left out. `seed`
+    is unknown for programs that do not use the package.
     """
 
     step: Step
     metrics: LastValues = {}
     best: BestValue | None = None
+    seed: UsedSeed | None = None
 
 
 @event("job.succeeded", topic=EVENTS_JOBS, producer="scheduler")

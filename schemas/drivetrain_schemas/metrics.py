@@ -15,6 +15,7 @@ from pydantic import (
 from drivetrain_schemas.base import Misfit, Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import JobId, RunId, TenantId
 from drivetrain_schemas.jobs import MetricName
+from drivetrain_schemas.reports import WarningDetail, WarningKind
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import EVENTS_ALERTS, LOGS, METRICS
 from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal, Rank, Step
@@ -116,3 +117,16 @@ class AlertCleared(Payload):
     attempt: Attempt
     alert: Literal["not_finite", "stalled", "samples_dropped"]
     detail: str
+
+
+@event("run.warned", topic=EVENTS_ALERTS, producer="metrics")
+class RunWarned(Payload):
+    """A pod of the run has warned of a misuse. `number` counts from 1; no run has more than 20."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    number: Annotated[int, Field(ge=1)]
+    warning: WarningKind
+    detail: WarningDetail

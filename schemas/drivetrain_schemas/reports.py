@@ -2,12 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, event
 from drivetrain_schemas.ids import JobId, PodId, RunId, TenantId
+from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import REPORTS
 from drivetrain_schemas.units import Attempt, Fence, Step
+
+# A word for the kind of misuse, such as "no_resume": for other programs; people read the detail.
+WarningKind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+MAX_WARNING_CHARACTERS = 500
+WarningDetail = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_WARNING_CHARACTERS), AS_PRINTED
+]
 
 
 @event("pod.heartbeat", topic=REPORTS, producer="pod")
@@ -31,6 +39,20 @@ class PodHeartbeat(Payload):
     num_refused_samples: Annotated[int, Field(ge=0)] = 0
     num_dropped_log_bytes: Annotated[int, Field(ge=0)] = 0
     sent_at: UtcTime
+
+
+@event("pod.warned", topic=REPORTS, producer="pod")
+class PodWarned(Payload):
+    """The program does something that has no effect, or not the one it seems to have."""
+
+    tenant_id: TenantId
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    fence: Fence
+    pod_id: PodId
+    warning: WarningKind
+    detail: WarningDetail
 
 
 @event("scheduler.beacon", topic=REPORTS, producer="scheduler")

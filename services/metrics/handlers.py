@@ -1,16 +1,17 @@
-"""What the metrics service does with heartbeats and with the events of runs.
+"""What the metrics service does with heartbeats, warnings and the events of runs.
 
 Heartbeats update a run's pace; alerts about a stall and about dropped samples follow from it. They
 are an upsert of one row, so a repeated one needs no inbox. The events of runs say which runs are
-RUNNING; only those raise alerts, and an alert about a stall is cleared when the run ends.
+RUNNING; only those raise alerts, and an alert about a stall is cleared when the run ends. A warning
+of a pod becomes one event, however often it is sent.
 """
 
 from collections.abc import Sequence
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
-from drivetrain_schemas.metrics import AlertRaised
-from drivetrain_schemas.reports import PodHeartbeat
+from drivetrain_schemas.metrics import AlertRaised, RunWarned
+from drivetrain_schemas.reports import PodHeartbeat, PodWarned
 from drivetrain_schemas.runs import (
     RunCancelled,
     RunFailed,
@@ -25,12 +26,17 @@ from drivetrain_schemas.runs import (
 )
 from services.metrics import alerts, store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
+from services.metrics.instruments import WARNINGS
+from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
 from services.runtime.processing import HandlerTable
 from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
+log = logs.get()
+
+_TAKEN = (None, PodHeartbeat.kind.type, PodWarned.kind.type)
 RunEvent = (
     RunStarting
     | RunStarted
@@ -75,10 +81,11 @@ HANDLERS: HandlerTable = dict.fromkeys(_STATES, on_run_moved)
 async def take_reports(
     tokens: RunTokens, tx: Tx, records: Sequence[Record]
 ) -> Sequence[InvalidRecord]:
-    """Update the pace of runs by their heartbeats. Other reports are not for this service."""
+    """Take heartbeats and warnings. Other reports are not for this service."""
     by_run: dict[str, list[PodHeartbeat]] = {}
+    warnings: dict[str, list[PodWarned]] = {}
     for record in records:
-        if header(record.headers, "ce_type") not in (None, PodHeartbeat.kind.type):
+        if header(record.headers, "ce_type") not in _TAKEN:
             continue
         try:
             event = tokens.read(record)
@@ -87,10 +94,37 @@ async def take_reports(
         payload = None if event is None else event.payload
         if isinstance(payload, PodHeartbeat):
             by_run.setdefault(payload.run_id, []).append(payload)
+        elif isinstance(payload, PodWarned):
+            warnings.setdefault(payload.run_id, []).append(payload)
     received_at = await store.now(tx.connection)
-    for run_id in sorted(by_run):  # all transactions lock rows in this order
-        await _take_heartbeats(tx, by_run[run_id], received_at)
+    for run_id in sorted(by_run.keys() | warnings):  # all transactions lock rows in this order
+        if run_id in by_run:
+            await _take_heartbeats(tx, by_run[run_id], received_at)
+        for warned in warnings.get(run_id, ()):
+            await _take_warning(tx, warned)
     return ()
+
+
+async def _take_warning(tx: Tx, warned: PodWarned) -> None:
+    """Emit a warning that is new for its run, while the run has not too many."""
+    run = await store.lock_run(
+        tx.connection, warned.run_id, warned.job_id, warned.tenant_id, warned.attempt
+    )
+    number = await store.add_warning(tx.connection, run.run_id, warned.detail)
+    if number is None:
+        return
+    event = RunWarned(
+        tenant_id=run.tenant_id,
+        job_id=run.job_id,
+        run_id=run.run_id,
+        attempt=run.attempt,
+        number=number,
+        warning=warned.warning,
+        detail=warned.detail,
+    )
+    await tx.emit(event, tenant_id=run.tenant_id)
+    WARNINGS.inc()
+    log.info("run warned", run_id=run.run_id, warning=warned.warning, tenant_id=run.tenant_id)
 
 
 async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_at: float) -> None:

@@ -7,6 +7,7 @@ LINES = Counter("drivetrain_metrics_log_lines_total", "Log lines stored.")
 REPLAYED = Counter(
     "drivetrain_metrics_batches_replayed_total", "Batches that were stored before.", ["stream"]
 )
+WARNINGS = Counter("drivetrain_metrics_warnings_total", "Warnings of misuse emitted.")
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
 READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."

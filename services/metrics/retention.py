@@ -5,6 +5,7 @@
 | `batches` | when its topic has deleted the record for certain, plus a margin |
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
+| `warnings` | with the reports, once their run is deleted: no report can repeat one |
 
 `chunks`, `series`, `levels`, `log_chunks` and `log_heads` hold what people read, and are kept.
 """
@@ -12,7 +13,7 @@
 from datetime import timedelta
 
 from drivetrain_schemas.runs import RunState
-from drivetrain_schemas.topics import LOGS, METRICS
+from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
 from services.runtime.retention import Rule, inbox_keep
 
 KEEP_BATCHES = max(inbox_keep(METRICS), inbox_keep(LOGS))
@@ -46,5 +47,14 @@ RULES = (
             where raised_at < clock_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = alerts.run_id)
             order by raised_at limit $2))""",
+    ),
+    Rule(
+        "warnings",
+        inbox_keep(REPORTS),
+        """delete from warnings where ctid = any(array(
+            select ctid from warnings
+            where created_at < clock_timestamp() - $1::interval
+                and not exists (select from runs where runs.run_id = warnings.run_id)
+            order by created_at limit $2))""",
     ),
 )

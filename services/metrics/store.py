@@ -12,6 +12,7 @@ from services.metrics.messages import BatchKey
 Stream = Literal["samples", "logs"]
 # Of one kind; names of series are the program's, and an alert is kept for ever.
 MAX_ALERTS_OF_RUN = 100
+MAX_WARNINGS_OF_RUN = 20
 LOG_PREFETCH = 8  # chunks of logs that one round trip brings; each may have 256 KiB
 
 
@@ -332,6 +333,25 @@ async def raise_alert(
         MAX_ALERTS_OF_RUN,
     )
     return row is not None
+
+
+async def add_warning(connection: asyncpg.Connection, run_id: str, detail: str) -> int | None:
+    """Its number in the run, from 1; None where it is known, or the run has too many.
+
+    The run is locked.
+    """
+    number: int | None = await connection.fetchval(
+        """
+        insert into warnings (run_id, number, detail)
+            select $1, count(*) + 1, $2 from warnings where run_id = $1
+            having count(*) < $3 and not coalesce(bool_or(detail = $2), false)
+        returning number
+        """,
+        run_id,
+        detail,
+        MAX_WARNINGS_OF_RUN,
+    )
+    return number
 
 
 async def clear_alert(connection: asyncpg.Connection, run_id: str, alert: str) -> bool:

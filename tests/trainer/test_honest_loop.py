@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy
@@ -14,6 +15,7 @@ import torch
 
 import drivetrain
 from drivetrain import seeding
+from drivetrain.samples import LastAndBest
 from tests.trainer.test_run import State, in_a_directory, samples, saved, wait_for_saves
 
 __all__ = ["in_a_directory"]  # used by every test
@@ -149,8 +151,12 @@ def test_a_run_without_resume_says_that_nothing_is_saved(log) -> None:
 
 
 @pytest.mark.parametrize("use", ["steps", "epochs", "advance", "log"])
-def test_a_run_outside_of_its_block_is_refused(use: str) -> None:
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_run_outside_of_its_block_is_refused(use: str, is_after: bool) -> None:
     run = drivetrain.run(max_steps=3)
+    if is_after:
+        with run:
+            assert len(list(run.steps())) == 3
     act = {
         "steps": run.steps,
         "epochs": lambda: run.epochs(2),
@@ -159,6 +165,74 @@ def test_a_run_outside_of_its_block_is_refused(use: str) -> None:
     }[use]
     with pytest.raises(drivetrain.DrivetrainError, match="around the loop"):
         act()
+
+
+@pytest.mark.parametrize("accumulate", [None, 2])
+def test_a_step_that_would_be_counted_twice_is_refused(accumulate) -> None:
+    def advance() -> None:
+        with drivetrain.run() as run:
+            for epoch in run.epochs(2):
+                for _ in epoch.steps([1, 2, 3], accumulate):
+                    run.advance()
+
+    def validate() -> None:
+        with drivetrain.run(max_steps=9) as run:
+            for _ in run.steps([1, 2, 3]):
+                list(run.steps([4, 5]))
+
+    with pytest.raises(drivetrain.DrivetrainError, match="count this step twice"):
+        advance()
+    with pytest.raises(drivetrain.DrivetrainError, match="count as a training step"):
+        validate()
+
+
+def test_a_break_or_an_error_ends_a_step() -> None:
+    with drivetrain.run(max_steps=9) as run:
+        run.resume(state=State())
+        for _ in run.steps():
+            break
+        try:
+            for number in run.steps():
+                print(1 / (number - 2))
+        except ZeroDivisionError:
+            run.advance()
+        assert run.step == 3
+        assert list(run.steps()) == [4, 5, 6, 7, 8, 9]
+
+
+def test_resume_within_the_loop_is_refused() -> None:
+    def train() -> None:
+        with drivetrain.run(max_steps=3) as run:
+            for _ in run.steps():
+                run.resume(state=State())
+
+    with pytest.raises(drivetrain.DrivetrainError, match="comes before the loop"):
+        train()
+
+
+def test_a_step_among_the_values_is_told(log) -> None:
+    with drivetrain.run(max_steps=3) as run:
+        for number in run.steps():
+            run.log({"loss": 1.0}, step=number)
+    assert log.text.count("logs a metric named step") == 1
+
+
+def test_a_run_without_a_step_is_told(log) -> None:
+    with drivetrain.run() as run:
+        run.resume(state=State())
+        for _ in range(10):
+            pass
+    assert log.text.count("the run ends without a step") == 1
+
+
+def test_a_metric_of_the_job_without_a_value_is_told(log, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "drivetrain.preparation.make_last_and_best", lambda environment: LastAndBest("accuracy")
+    )
+    with drivetrain.run(max_steps=1) as run:
+        for _ in run.steps():
+            run.log(acc=0.5)
+    assert "metric 'accuracy' has no value; the program has logged 'acc'" in log.text
 
 
 @pytest.mark.parametrize("times", [2, 24])
@@ -250,6 +324,23 @@ class TestSeeds:
         assert drawn == draw()
         assert run.seed == drawn_from[3]
         assert f"seed {run.seed}" in log.text
+
+    @pytest.mark.parametrize("is_before", [True, False])
+    def test_the_result_says_what_was_used(self, is_before: bool) -> None:
+        seeding.renew()
+        for at in (2, 0):  # stopped, and continued
+            if is_before:
+                torch.manual_seed(42)
+            with suppress(SystemExit), drivetrain.run(seed=5, max_steps=3) as run:
+                random.sample(range(100_000), 90_000)
+                if not is_before:
+                    torch.manual_seed(42)
+                run.resume(state=State())
+                for number in run.steps():
+                    if number == at:
+                        os.kill(os.getpid(), signal.SIGTERM)
+        used = json.loads(Path("runs/script/1/result.json").read_text())["seed"]
+        assert used == {"number": 5, "by_script": ["torch"]}
 
     def test_a_second_run_in_one_process_is_seeded_again(self) -> None:
         seeding.renew()

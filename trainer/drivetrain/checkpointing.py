@@ -116,6 +116,19 @@ class Checkpointer:
         if not self._is_checked:
             self._is_checked = True
             self._held.check()
+            if self._world.size > 1:
+                self._compare_ranks()
+
+    def _compare_ranks(self) -> None:
+        """After the first step, ranks that train together have the same weights."""
+        own = self._held.fingerprint()
+        if self._world.largest([own, -own]) != [own, -own]:
+            self._reporter.warn(
+                "ranks_apart",
+                "the weights of the ranks differ after the first step, and checkpoints hold those"
+                " of rank 0: each rank trains a model of its own. Wrap each model, as in"
+                " model = run.parallel(model)",
+            )
 
     def begin(self, moment: Moment, is_best: bool = False) -> None:
         """Stage now, write in the background. No save may be going on."""

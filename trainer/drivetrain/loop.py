@@ -37,8 +37,9 @@ class Loop:
         self._boundary = boundary
         self._before_training = before_training
         self._before_steps = before_steps
-        self._has_begun = False
+        self.has_begun = False
         self._is_divided = False
+        self._is_within_step = False  # of an iterator, which the script has not asked to go on
 
     def steps(self, loader: Iterable[Any] | None) -> Iterator[Any]:
         steps = self._count() if loader is None else self._rounds(loader)
@@ -62,6 +63,11 @@ class Loop:
     def end_own_step(self) -> int:
         """The script's own loop has ended a step: its number. `pass_boundary` is to follow."""
         self._boundary.raise_again()
+        if self._is_within_step:
+            raise DrivetrainError(
+                "advance() would count this step twice: the iterator of steps() ends each step"
+                " itself. Leave advance() out"
+            )
         self._begin()
         self.progress.keep_random_numbers()
         self.progress.step += 1
@@ -76,7 +82,11 @@ class Loop:
         self._start()
         while not progress.is_finished:
             progress.step += 1
-            yield progress.step
+            self._is_within_step = True
+            try:
+                yield progress.step
+            finally:
+                self._is_within_step = False
             self.pass_boundary()
 
     def _rounds(self, loader: Iterable[Any]) -> Iterator[Any]:
@@ -109,7 +119,11 @@ class Loop:
         batches = self._start_pass(source)
         for batch in () if progress.is_finished else batches:
             progress.take(1)
-            yield batch
+            self._is_within_step = True
+            try:
+                yield batch
+            finally:
+                self._is_within_step = False
             self.pass_boundary(may_save=not (is_epoch and progress.batches == source.num_batches))
             if progress.is_finished:
                 return
@@ -126,7 +140,11 @@ class Loop:
                     raise DrivetrainError(_describe_no_batch(source))
                 return
             progress.take(len(chunk))
-            yield chunk
+            self._is_within_step = True
+            try:
+                yield chunk
+            finally:
+                self._is_within_step = False
             self.pass_boundary(may_save=progress.batches != source.num_batches)
 
     def _source(self, loader: Iterable[Any]) -> BatchSource:
@@ -144,15 +162,20 @@ class Loop:
 
     def _start(self) -> None:
         self._boundary.raise_again()
+        if self._is_within_step:
+            raise DrivetrainError(
+                "steps() inside of a step: each of its iterations would count as a training step."
+                " Loop over the loader itself, as in `for x, y in validation_loader:`"
+            )
         self.pass_boundary()  # of a step that `break` has ended
         self._begin()
         self._before_steps()
         self.progress.restore_random_numbers()
 
     def _begin(self) -> None:
-        if not self._has_begun:
+        if not self.has_begun:
             self._before_training()
-            self._has_begun = True
+            self.has_begun = True
             self.progress.part_random_numbers()
 
 

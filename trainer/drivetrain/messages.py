@@ -64,6 +64,13 @@ class Resumed(msgspec.Struct, tag_field="t", tag="resumed"):
     rejected: list[str] = []
 
 
+class Warned(msgspec.Struct, tag_field="t", tag="warned"):
+    """The script does something that has no effect, or not the one it seems to have."""
+
+    warning: str
+    detail: str
+
+
 class Ack(msgspec.Struct, tag_field="t", tag="ack"):
     """From the shim: this batch has arrived, or is dropped; it must not be sent again."""
 
@@ -72,7 +79,7 @@ class Ack(msgspec.Struct, tag_field="t", tag="ack"):
     batch: int
 
 
-Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed
+Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed | Warned
 # For messages of a rank, and for replies of the shim.
 decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 ack_decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)

@@ -85,6 +85,8 @@ class Progress:
         """Until here all ranks draw the same, to build the same model; then they differ."""
         if not self._has_parted and self._world.size > 1:
             self._seeds.part(self._world.rank)
+        elif not self._has_parted:
+            self._seeds.look_again()
         self._has_parted = True
 
     def restore_random_numbers(self) -> None:

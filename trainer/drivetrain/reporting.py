@@ -30,6 +30,7 @@ from drivetrain.messages import (
     Message,
     Samples,
     StepProgress,
+    Warned,
     ack_decoder,
     decoder,
     encode_line,
@@ -94,7 +95,7 @@ class Reporter:
         self.last_and_best = last_and_best
         self.num_dropped = 0
         self.num_refused = 0
-        self._refused_names: set[Any] = set()
+        self._warnings: dict[str, str] = {}
         self._has_failed = False
         self._has_said_left_out = False
         self._sent_at, self._sent_step = -math.inf, 0
@@ -122,6 +123,16 @@ class Reporter:
     def send(self, message: Message) -> None:
         """Send one message of another kind (a checkpoint, a resume) in the order of the rest."""
         self._to_send.append(encode_line(message))
+
+    def warn(self, warning: str, detail: str) -> None:
+        """Warn of a misuse: in the log and, on the platform, on the job's page. Once per detail."""
+        if detail not in self._warnings and len(self._warnings) < MAX_WARNINGS:
+            self._warnings[detail] = warning
+            _logger.warning("%s", detail)
+            self.send(Warned(warning, detail))
+
+    def has_warned(self, warning: str) -> bool:
+        return warning in self._warnings.values()
 
     def settle(self) -> None:
         """Sort everything logged so far, so that `last_and_best` is exact."""
@@ -199,6 +210,12 @@ class Reporter:
             self._warn_once_of(self.last_and_best.take(columns.series))
             self.num_refused += columns.num_refused
             self._warn_of(columns.refusals)
+            if "step" in columns.series:
+                self.warn(
+                    "step_logged",
+                    "run.log(step=...) logs a metric named step: the loop counts the steps itself,"
+                    " so leave it out",
+                )
             if self._num_sorted + columns.num_samples > MAX_WAITING_SAMPLES:
                 self.num_dropped += columns.num_samples
             elif columns.num_samples:
@@ -207,20 +224,16 @@ class Reporter:
 
     def _warn_of(self, refusals: Mapping[Any, str]) -> None:
         for name, reason in refusals.items():
-            if name not in self._refused_names and len(self._refused_names) < MAX_WARNINGS:
-                self._refused_names.add(name)
-                what = f"{name!r:.200}" if reason == NOT_A_NAME else f"a value of {name!r:.200}"
-                _logger.warning("%s %s; such values are left out", what, reason)
+            what = f"{name!r:.200}" if reason == NOT_A_NAME else f"a value of {name!r:.200}"
+            self.warn("refused_samples", f"{what} {reason}; such values are left out")
 
     def _warn_once_of(self, left_out: list[str]) -> None:
         if left_out and not self._has_said_left_out:
             self._has_said_left_out = True
-            _logger.warning(
-                "results and checkpoints contain the last values of the first %d series; "
-                "left out: %d, such as %s",
-                MAX_LAST_VALUES,
-                len(left_out),
-                left_out[0],
+            self.warn(
+                "many_series",
+                f"results and checkpoints contain the last values of the first {MAX_LAST_VALUES} "
+                f"series; left out: {len(left_out)}, such as {left_out[0]}",
             )
 
     def _cut(self, max_bytes: int) -> None:

@@ -4,22 +4,32 @@ import os
 import secrets
 from pathlib import Path
 
+from drivetrain.messages import MAX_ORDINAL
 from drivetrain.samples import LastAndBest
-from drivetrain_schemas.jobs import BestValue, Goal, Result
+from drivetrain.seeding import Seeds
+from drivetrain_schemas.jobs import BestValue, Goal, Result, UsedSeed
 
 
-def make_result(step: int, last_and_best: LastAndBest) -> Result:
+def make_result(step: int, last_and_best: LastAndBest, seed: UsedSeed | None = None) -> Result:
     best = None
     if last_and_best.best is not None and last_and_best.metric is not None:
         goal = Goal.MAXIMIZE if last_and_best.is_maximized else Goal.MINIMIZE
         value, at_step = last_and_best.best
         best = BestValue(name=last_and_best.metric, goal=goal, value=value, step=at_step)
-    return Result(step=step, metrics=last_and_best.last_values(), best=best)
+    return Result(step=step, metrics=last_and_best.last_values(), best=best, seed=seed)
 
 
-def write(directory: Path, step: int, last_and_best: LastAndBest) -> None:
+def used_seed(seeds: Seeds) -> UsedSeed | None:
+    """None for a number that JSON does not hold exactly."""
+    if not 0 <= seeds.seed <= MAX_ORDINAL:
+        return None
+    return UsedSeed(number=seeds.seed, by_script=tuple(seeds.by_script))
+
+
+def write(directory: Path, step: int, last_and_best: LastAndBest, seed: UsedSeed | None) -> None:
     """Rename it into place, so that readers never see part of it."""
-    write_atomically(directory / "result.json", make_result(step, last_and_best).model_dump_json())
+    result = make_result(step, last_and_best, seed)
+    write_atomically(directory / "result.json", result.model_dump_json())
 
 
 def write_atomically(path: Path, text: str) -> None:

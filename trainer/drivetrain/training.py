@@ -105,7 +105,7 @@ class Run(AbstractContextManager["Run"]):
         self._is_entered = False
         preparation.log_to_stderr()
         self._world = World(environment)
-        seeds = Seeds(seed, self._world.share)
+        self._seeds = seeds = Seeds(seed, self._world.share)
         self.seed = seeds.seed
         self._progress = Progress(self._world, seeds, max_steps)
         self._environment = environment = preparation.settle_local(
@@ -191,7 +191,13 @@ class Run(AbstractContextManager["Run"]):
 
     def resume(self, **things: Any) -> bool:
         """Name the state to save, and restore the newest checkpoint. False if there is none."""
+        if self._loop.has_begun:
+            raise DrivetrainError(
+                "resume() comes before the loop: within it, a restart would begin at step 0 and"
+                " then jump to the checkpoint"
+            )
         self._checkpointer.hold(things)
+        self._seeds.look_again()  # before the stored random numbers replace the script's
         moment = self._checkpointer.restore()
         if moment is None:
             self._progress.part_random_numbers()
@@ -233,6 +239,7 @@ class Run(AbstractContextManager["Run"]):
 
         Such a loop starts at `resume`, which has already restored the random numbers.
         """
+        self._require_block()
         step = self._loop.end_own_step()
         if self._attribution is not None:
             self._attribution.advanced(step)
@@ -263,6 +270,7 @@ class Run(AbstractContextManager["Run"]):
                 self._world.leave()  # not after an error: it would wait for ranks that exited
         finally:
             self._is_entered = False
+            self._attribution = Attribution(self._log_at, self._warn_of_no_step)  # log() looks
             self._reporter.close(_FLUSH_SECONDS)
             self._stop.restore()
         if interrupted is not None:
@@ -271,9 +279,10 @@ class Run(AbstractContextManager["Run"]):
     def _before_training(self) -> None:
         self._require_block()
         if not self._checkpointer.holds_anything and self._rank == 0:
-            _logger.warning(
+            self._reporter.warn(
+                "no_resume",
                 "no checkpoint will be written, and a restart begins at step 0: name the state to"
-                " save before the loop, as in run.resume(model=model, optimizer=optimizer)"
+                " save before the loop, as in run.resume(model=model, optimizer=optimizer)",
             )
 
     def _before_steps(self) -> None:
@@ -310,28 +319,50 @@ class Run(AbstractContextManager["Run"]):
         self._reporter.settle()
         if self._rank == 0:
             _logger.info("complete after step %d", self.step)
+            self._warn_of_the_end()
             if unsaved := self._reporter.last_and_best.unsaved_best():
                 _logger.info("%s", unsaved)
-            results.write(self._environment.directory, self.step, self._reporter.last_and_best)
+            self._write_result()
 
     def _stop_here(self, interrupted: Interrupted, error: BaseException | None) -> None:
         if error is not interrupted:
-            _logger.warning(
-                "the script caught the request to stop and went on%s; the checkpoint is of"
-                " step %d, where it was made",
-                f" to {type(error).__name__}: {error}" if error else "",
-                interrupted.step,
+            what = f" to {type(error).__name__}: {error!s:.200}" if error else ""
+            self._reporter.warn(
+                "caught_stop",
+                f"the script caught the request to stop and went on{what}; the checkpoint is of"
+                f" step {interrupted.step}, where it was made",
             )
         self._boundary.save_interrupted(self._progress.moment())
         self._reporter.settle()
         if self._rank == 0 and not self._environment.is_local:
-            results.write(self._environment.directory, self.step, self._reporter.last_and_best)
+            self._write_result()
         _logger.info("interrupted: %s", interrupted)
 
+    def _warn_of_the_end(self) -> None:
+        values = self._reporter.last_and_best
+        if self.step == 0 and not self._reporter.has_warned("no_steps"):
+            self._reporter.warn(
+                "no_steps",
+                "the run ends without a step, so nothing was saved on the way: loop over"
+                " run.steps(...), or call run.advance() after each optimizer step",
+            )
+        if values.metric is not None and values.best is None:
+            names = ", ".join(map(repr, sorted(values.last)[:10])) or "nothing"
+            self._reporter.warn(
+                "metric_missing",
+                f"the job's metric {values.metric!r} has no value; the program has logged {names}",
+            )
+
+    def _write_result(self) -> None:
+        seed = results.used_seed(self._seeds)
+        values = self._reporter.last_and_best
+        results.write(self._environment.directory, self.step, values, seed)
+
     def _warn_of_no_step(self) -> None:
-        _logger.warning(
+        self._reporter.warn(
+            "no_steps",
             "run.log was called again and again at step 0, and of each name only the last value is"
-            " kept: loop over run.steps(...), or call run.advance() after each optimizer step"
+            " kept: loop over run.steps(...), or call run.advance() after each optimizer step",
         )
 
     def _step_progress(self) -> StepProgress:

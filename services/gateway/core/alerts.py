@@ -1,4 +1,4 @@
-"""What is wrong with a run right now: alerts of its metrics, checkpoints that are not saved."""
+"""What is wrong with a run: alerts of its metrics, checkpoints that are not saved, warnings."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,8 @@ from typing import Any
 
 from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
-from services.gateway.core.noun import NEVER, Key, Noun, given, newest
+from drivetrain_schemas.metrics import AlertCleared, AlertRaised, RunWarned
+from services.gateway.core.noun import NEVER, Key, Noun, as_it_is, given, newest
 
 NO_CHECKPOINTS = "no_checkpoints"
 
@@ -61,4 +61,21 @@ ALERTS = Noun(
         CheckpointingFailed: _failed,
         CheckpointingRecovered: _cleared,
     },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A misuse that a pod of the run has warned of; never changed."""
+
+    run_id: str
+    number: int
+    job_id: str
+    attempt: int
+    warning: str
+    detail: str
+
+
+WARNINGS = Noun(
+    table="warnings", view=Warned, key=("run_id", "number"), rules={RunWarned: as_it_is}
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
-from services.gateway.core.alerts import ALERTS
+from services.gateway.core.alerts import ALERTS, WARNINGS
 from services.gateway.core.charges import CHARGES
 from services.gateway.core.checkpoints import CHECKPOINTS
 from services.gateway.core.counters import Change
@@ -26,6 +26,7 @@ NOUNS: tuple[Noun, ...] = (
     NODES,
     CHECKPOINTS,
     ALERTS,
+    WARNINGS,
     CHARGES,
     STUDIES,
     TRIALS,

@@ -255,6 +255,10 @@ def _alert_cleared(p: Fields) -> Sentence:
     return Sentence(f"Alert cleared: {p['detail']}")
 
 
+def _run_warned(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} warns: {p['detail']}", Tone.WARNING)
+
+
 def _node_registered(p: Fields) -> Sentence:
     slots = count(p["num_slots"], f"{p['device_type']} slot")
     return Sentence(f"Node {p['node_id']} offers {slots} to pool {p['pool']}")
@@ -377,6 +381,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "parked.discarded": _parked_discarded,
     "alert.raised": _alert_raised,
     "alert.cleared": _alert_cleared,
+    "run.warned": _run_warned,
     "node.registered": _node_registered,
     "node.removed": _node_removed,
     "study.started": _study_started,

@@ -100,6 +100,7 @@ async def job(
         job=shown,
         sentence=views.explain(shown),
         command=shlex.join(shown.spec["command"]) if shown.spec else "",
+        last_failure=views.last_failure(shown),
         last_log=failures.last_log(history) if _has_failed(shown) else "",
         has_all=has_all,
         timeline=[views.timeline_item(row) for row in history],

@@ -1,4 +1,4 @@
-"""Jobs with their runs and alerts, and how many there are."""
+"""Jobs with their runs, alerts and warnings, and how many there are."""
 
 import json
 
@@ -48,6 +48,21 @@ async def alerts(connection: Connection, job_id: str) -> list[Row]:
         NO_CHECKPOINTS,
     )
     return as_rows(rows)
+
+
+async def warnings(connection: Connection, job_id: str, limit: int) -> list[Row]:
+    """Each warning once, as the newest attempt gave it; those of the newest attempts first."""
+    rows = await connection.fetch(
+        """
+        select distinct on (detail) *
+        from (select * from warnings where job_id = $1 order by attempt desc limit $2) as newest
+        order by detail, attempt desc
+        """,
+        job_id,
+        limit,
+    )
+    found = as_rows(rows)
+    return sorted(found, key=lambda row: (-row["attempt"], row["number"]))
 
 
 async def live_progress(connection: Connection, limit: int) -> list[Row]:

@@ -21,6 +21,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 MAX_PAGE = 500
 MAX_CHECKPOINTS = 1000
+MAX_WARNINGS = 50  # of all attempts
 STATES = ("submitted", "rejected", *(state.value for state in JobState))
 _QUEUE_POSITION = ("reason", "detail", "queue_position", "holders")
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
@@ -195,11 +196,12 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
     async with gateway.platform.database.connection() as connection:
         runs = await queries.jobs.runs(connection, row["job_id"])
         alerts = await queries.jobs.alerts(connection, row["job_id"])
+        warnings = await queries.jobs.warnings(connection, row["job_id"], MAX_WARNINGS)
         found = saved = None
         if row["metric"] is not None:
             found = await queries.checkpoints.best_value(connection, row["job_id"], row["metric"])
             saved = await queries.checkpoints.best_saved(connection, row["job_id"], row["metric"])
-    return views.job(row, base, views.best(row, found, saved), runs, alerts)
+    return views.job(row, base, views.best(row, found, saved), runs, alerts, warnings)
 
 
 def _seq(text: str) -> int:

@@ -132,6 +132,14 @@ class Alert(BaseModel):
     raised_at: datetime | None
 
 
+class Warned(BaseModel):
+    """A misuse that the program was warned of, by the newest attempt that was."""
+
+    attempt: int
+    warning: str
+    detail: str
+
+
 class Job(JobSummary):
     spec: dict[str, Any] | None
     result: dict[str, Any] | None
@@ -140,6 +148,7 @@ class Job(JobSummary):
     num_dropped_log_bytes: int
     runs: list[Run]
     alerts: list[Alert]
+    warnings: list[Warned] = []
 
 
 class JobList(BaseModel):
@@ -179,6 +188,7 @@ class Explanation(BaseModel):
     waiting: Waiting | None
     refusal: Refusal | None
     alerts: list[Alert]
+    warnings: list[Warned] = []
 
 
 class Series(BaseModel):

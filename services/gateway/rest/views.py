@@ -61,6 +61,7 @@ def job(
     best: models.Best | None = None,
     runs: Sequence[Row] = (),
     alerts: Sequence[Row] = (),
+    warnings: Sequence[Row] = (),
 ) -> models.Job:
     return models.Job(
         **job_fields(row, base_url),
@@ -71,6 +72,7 @@ def job(
         num_dropped_log_bytes=row["num_dropped_log_bytes"] or 0,
         runs=[_of(models.Run, run) for run in runs],
         alerts=[alert(row) for row in alerts],
+        warnings=[_of(models.Warned, row) for row in warnings],
     )
 
 
@@ -174,15 +176,27 @@ def alert(row: Row) -> models.Alert:
 
 
 def explanation(shown: models.Job) -> models.Explanation:
-    """The one sentence that answers 'why does it not run?'"""
+    """The one sentence that answers 'why does it not run?', and why its last attempt failed."""
+    failed = last_failure(shown)
     return models.Explanation(
         job_id=shown.job_id,
         state=shown.state,
-        text=explain(shown),
+        text=explain(shown) + (f". {failed}" if failed else ""),
         waiting=shown.waiting,
         refusal=shown.refusal,
         alerts=shown.alerts,
+        warnings=shown.warnings,
     )
+
+
+def last_failure(shown: models.Job) -> str:
+    """Why the last attempt that ended has failed, where the job itself does not say it."""
+    ended = [run for run in shown.runs if run.ended_at is not None]
+    if shown.finished_at is not None or not ended or ended[-1].state not in ("failed", "lost"):
+        return ""
+    run = ended[-1]
+    verb = "was lost" if run.state == "lost" else "failed"
+    return f"Attempt {run.attempt} {verb}" + (f": {run.detail}" if run.detail else "")
 
 
 def explain(shown: models.JobSummary) -> str:

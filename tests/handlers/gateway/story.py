@@ -37,6 +37,7 @@ from drivetrain_schemas.jobs import (
     JobWaiting,
     Result,
     TrialOf,
+    UsedSeed,
     WaitingReason,
 )
 from drivetrain_schemas.metrics import AlertRaised
@@ -216,7 +217,12 @@ class JobStory:
             )
         )
 
-    def fails(self, log: str = "ValueError: loss is not finite", signal: int | None = 9) -> None:
+    def fails(
+        self,
+        log: str = "ValueError: loss is not finite",
+        signal: int | None = 9,
+        detail: str | None = None,
+    ) -> None:
         self.story.tell(
             RunFailed(
                 **self.run,
@@ -224,6 +230,7 @@ class JobStory:
                 signal=signal,
                 rank=1,
                 last_log=log,
+                detail=detail,
                 ended_at=self.story.now,
             )
         )
@@ -279,9 +286,10 @@ class JobStory:
             )
         )
 
-    def succeeds(self, value: float = 0.981, step: int = 400) -> None:
+    def succeeds(self, value: float = 0.981, step: int = 400, seed: UsedSeed | None = None) -> None:
         best = BestValue(name="validation_accuracy", goal=Goal.MAXIMIZE, value=value, step=step)
-        result = Result(step=step, metrics={"validation_accuracy": value, "loss": 0.04}, best=best)
+        metrics = {"validation_accuracy": value, "loss": 0.04}
+        result = Result(step=step, metrics=metrics, best=best, seed=seed)
         self.story.tell(RunSucceeded(**self.run, result=result, ended_at=self.story.now))
         self.releases()
         self.story.tell(

@@ -1,7 +1,9 @@
 """What the page of a job shows first, and what it leaves out."""
 
+from drivetrain_schemas.jobs import UsedSeed
+from drivetrain_schemas.metrics import RunWarned
 from tests.handlers.gateway.model import Server, serving
-from tests.handlers.gateway.story import Story
+from tests.handlers.gateway.story import TENANT, JobStory, Story
 
 
 async def test_deleted_checkpoints_are_shown_only_on_demand(server: Server) -> None:
@@ -101,3 +103,73 @@ async def test_a_log_is_downloaded_whole(server: Server) -> None:
     assert answer.headers["content-disposition"] == f'attachment; filename="{job.job_id}.log"'
     assert answer.text.splitlines() == [f"a1 r0 | {line}" for line in lines]
     assert (await server.client.get(f"/jobs/{job.job_id}/log.txt")).status_code == 503
+
+
+def warn(story: Story, job: JobStory, number: int, detail: str) -> None:
+    of_run = {name: job.run[name] for name in ("job_id", "run_id", "attempt")}
+    story.tell(
+        RunWarned(**of_run, tenant_id=TENANT, number=number, warning="no_resume", detail=detail)
+    )
+
+
+async def test_warnings_of_misuse_are_shown_once_for_all_attempts(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.starts()
+    warn(story, job, 1, "no checkpoint <will> be written")
+    warn(story, job, 2, "only of the first")
+    job.fails("RuntimeError: the last line")
+    job.retries()
+    job.starts()
+    warn(story, job, 1, "no checkpoint <will> be written")
+    await server.model.tell(*story.events)
+    await server.model.tell(*story.events)
+    shown = (await server.client.get(f"/v1/jobs/{job.job_id}")).json()["warnings"]
+    assert [(one["attempt"], one["detail"]) for one in shown] == [
+        (2, "no checkpoint <will> be written"), (1, "only of the first")
+    ]  # fmt: skip
+    explained = (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()
+    assert explained["warnings"] == shown
+    head = (await server.client.get(f"/jobs/{job.job_id}")).text.partition('id="timeline"')[0]
+    assert head.count("no checkpoint &lt;will&gt; be written") == 1
+
+
+async def test_it_is_explained_why_the_last_attempt_failed(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.starts()
+    reason = "ValueError: too small"
+    job.fails("log of the end", detail=reason)
+    job.retries()
+    await server.model.tell(*story.events)
+    answer = (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()
+    assert f"Attempt 1 failed: {reason}" in answer["text"]
+    head = (await server.client.get(f"/jobs/{job.job_id}")).text.partition("<dl")[0]
+    assert head.count(f"Attempt 1 failed: {reason}") == 1
+    told = len(story.events)
+    job.starts()
+    await server.model.tell(*story.events[told:])
+    answer = (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()
+    assert answer["text"] == f"Attempt 2 is running. Attempt 1 failed: {reason}"
+    told = len(story.events)
+    job.succeeds()
+    await server.model.tell(*story.events[told:])
+    answer = (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()
+    assert answer["text"] == "Training is complete"
+
+
+async def test_the_seed_that_was_used_is_shown(server: Server) -> None:
+    story = Story()
+    seeded, unknown = story.job("seeded"), story.job("unknown")
+    for job in (seeded, unknown):
+        job.starts()
+    seed = UsedSeed(number=42, by_script=("numpy",))
+    seeded.succeeds(seed=seed)
+    unknown.succeeds()
+    await server.model.tell(*story.events)
+    result = (await server.client.get(f"/v1/jobs/{seeded.job_id}")).json()["result"]
+    assert result["seed"] == {"number": 42, "by_script": ["numpy"]}
+    page = (await server.client.get(f"/jobs/{seeded.job_id}")).text
+    assert "<dt>Seed</dt><dd>42; seeded by the script itself: numpy</dd>" in page
+    page = (await server.client.get(f"/jobs/{unknown.job_id}")).text
+    assert "<dt>Seed</dt><dd>unknown: the program decides, and does not say</dd>" in page

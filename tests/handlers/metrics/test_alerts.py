@@ -1,16 +1,20 @@
 """Stalls and dropped samples, from heartbeats and the events of runs to alerts."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest_asyncio
+from pydantic import SecretStr
 
 from drivetrain_schemas.base import Payload
-from drivetrain_schemas.ids import run_id_for
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from drivetrain_schemas.ids import pod_id_for, run_id_for
+from drivetrain_schemas.metrics import AlertCleared, AlertRaised, RunWarned
+from drivetrain_schemas.reports import PodWarned
 from drivetrain_schemas.runs import RunFailed, RunHeard, RunStarted, RunSuspected
 from services.metrics.handlers import HANDLERS, take_reports
+from services.metrics.store import MAX_WARNINGS_OF_RUN
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
@@ -119,3 +123,41 @@ async def test_dropped_samples_are_alerted_once_per_run(metrics: Database) -> No
 async def test_other_reports_are_left_alone(metrics: Database) -> None:
     emitted = await handle_batch(metrics, TAKE_REPORTS, make_event(RunHeard(**RUN)))
     assert emitted == []
+
+
+def warned(detail: str, **changes: Any) -> PodWarned:
+    return PodWarned(
+        **{
+            **RUN,
+            "tenant_id": "default",
+            "pod_id": pod_id_for(JOB, 1, 0),
+            "warning": "no_resume",
+            "detail": detail,
+            **changes,
+        }
+    )
+
+
+async def test_a_warning_is_emitted_once_a_run_and_no_run_has_many(metrics: Database) -> None:
+    await start(metrics)
+    first = await handle_batch(
+        metrics, TAKE_REPORTS, *(make_event(warned(text)) for text in ("a", "b", "a"))
+    )
+    again = await handle_batch(metrics, TAKE_REPORTS, make_event(warned("b", warning="other")))
+    many = [make_event(warned(f"text {number}")) for number in range(50)]
+    emitted = [*first, *again, *await handle_batch(metrics, TAKE_REPORTS, *many)]
+    found = [event for event in emitted if isinstance(event, RunWarned)]
+    assert [event.number for event in found] == list(range(1, MAX_WARNINGS_OF_RUN + 1))
+    assert [(event.warning, event.detail) for event in found[:3]] == [
+        ("no_resume", "a"), ("no_resume", "b"), ("no_resume", "text 0")
+    ]  # fmt: skip
+
+
+async def test_a_warning_without_the_token_of_its_run_is_ignored(metrics: Database) -> None:
+    tokens = RunTokens(SecretStr("k" * 32))
+    take = partial(take_reports, tokens)
+    event = make_event(warned("x"))
+    forged = replace(event, run_token=tokens.of(run_id_for(JOB, 2), 1))
+    genuine = replace(event, run_token=tokens.of(RUN["run_id"], 1))
+    assert await handle_batch(metrics, take, forged, make_event(warned("x"))) == []
+    assert len(await handle_batch(metrics, take, genuine)) == 1

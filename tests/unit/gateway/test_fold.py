@@ -21,7 +21,7 @@ from drivetrain_schemas.jobs import (
     JobSubmit,
     RejectionReason,
 )
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from drivetrain_schemas.metrics import AlertCleared, AlertRaised, RunWarned
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
 from drivetrain_schemas.runs import RunHeard, RunLost, RunSuspected
 from services.gateway.core import counters, model
@@ -82,6 +82,7 @@ def _alerts(story: Story, job: JobStory) -> None:
     of_run.pop("fence")
     story.tell(AlertRaised(**of_run, alert="stalled", detail="no step for 10 min"))
     story.tell(AlertCleared(**of_run, alert="stalled", detail="steps again"))
+    story.tell(RunWarned(**of_run, number=1, warning="no_resume", detail="nothing is saved"))
 
 
 def _checkpointing(story: Story, job: JobStory) -> None:

@@ -163,3 +163,18 @@ def test_batches_of_an_earlier_run_are_sent_again_as_they_were(
     after.close(60)
     (sent,) = (line for line in sink.lines if line["t"] == "samples")
     assert sent == lost[0]
+
+
+def test_a_warning_is_logged_and_sent_once(make_reporter, sink, caplog) -> None:
+    reporter = make_reporter()
+    reporter.start()
+    for _ in range(3):
+        reporter.warn("no_resume", "name the state to save")
+    for number in range(2 * reporting.MAX_WARNINGS):
+        reporter.log(number, {f"bad\n{number}": 1.0})
+    reporter.close(5)
+    sent = [line for line in sink.lines if line["t"] == "warned"]
+    assert len(sent) == reporting.MAX_WARNINGS
+    assert [line["warning"] for line in sent[:2]] == ["no_resume", "refused_samples"]
+    assert caplog.text.count("name the state to save") == 1
+    assert reporter.has_warned("no_resume")

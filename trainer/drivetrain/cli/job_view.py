@@ -27,6 +27,7 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         rows.append(("refused", f"{job['refusal']['reason']}: {job['refusal']['detail']}"))
     rows += [(f"run {run['attempt']}", _run_in_words(run)) for run in job.get("runs") or ()]
     rows += [(f"alert {one['alert']}", one["detail"]) for one in job.get("alerts") or ()]
+    rows += [("warning", one["detail"]) for one in job.get("warnings") or ()]
     if num_dropped := job.get("num_dropped_samples"):
         rows.append(("dropped", f"{num_dropped:,} samples; the buffer was full"))
     values = sorted((result.get("metrics") or {}).items())
@@ -34,7 +35,18 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         rows.append(("result", ", ".join(f"{name} {value:.6g}" for name, value in values)))
     if best := best_of(job):
         rows.append(("best", best))
+    if job["state"] == "succeeded":
+        rows.append(("seed", seed_of(result)))
     return rows
+
+
+def seed_of(result: Item) -> str:
+    """Which seed was used, and which random numbers the script seeded itself."""
+    seed = result.get("seed")
+    if not seed:
+        return "unknown: the program decides, and does not say"
+    own = f"; seeded by the script itself: {', '.join(seed['by_script'])}"
+    return str(seed["number"]) + (own if seed["by_script"] else "")
 
 
 def best_of(job: Item) -> str | None:

@@ -193,6 +193,8 @@ def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         write_line(f"  {holder['job_id']} holds {holder['num_slots']} slots")
     for alert in explanation.get("alerts") or ():
         write_line(f"  alert {alert['alert']}: {alert['detail']}")
+    for one in explanation.get("warnings") or ():
+        write_line(f"  warning: {one['detail']}")
 
 
 @app.command(epilog=example("drivetrain job cancel digits --reason enough"))

@@ -41,7 +41,7 @@ class Alone:
             return ""
         self._is_open = False
         return (
-            f"warning: this program runs {self._spec.world_size} times, once per device, and its "
+            f"this program runs {self._spec.world_size} times, once per device, and its "
             "ranks do not seem to work together, so each trains the whole model by itself. Use "
             "run.parallel(model) of drivetrain or torch.distributed.init_process_group() (its "
             "variables are set), or ask for one device. A launcher such as torchrun is to be the "

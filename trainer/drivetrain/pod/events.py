@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from drivetrain.messages import CheckpointSaved, Resumed, Samples, SaveFailed
+from drivetrain.messages import CheckpointSaved, Resumed, Samples, SaveFailed, Warned
 from drivetrain.pod.logs import Chunk
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import (
@@ -22,7 +22,7 @@ from drivetrain_schemas.checkpoints import (
 from drivetrain_schemas.envelope import Event, encode, encode_headers
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import PodSpec
-from drivetrain_schemas.reports import PodHeartbeat
+from drivetrain_schemas.reports import MAX_WARNING_CHARACTERS, PodHeartbeat, PodWarned
 
 _MAX_DETAIL_CHARACTERS = 512
 
@@ -68,6 +68,7 @@ class Events:
         self._session = secrets.token_hex(8)
         self._num_logs: dict[int, int] = {}
         self._num_failed_saves = 0
+        self._num_warnings = 0
 
     def samples(self, message: Samples) -> OutRecord:
         wire = _SamplesOnWire(
@@ -127,6 +128,16 @@ class Events:
         return self._record(
             RunResumed(**self._run, **_fields(message)), f"{self._pod_id}/resumed/{self._session}"
         )
+
+    def warned(self, message: Warned) -> OutRecord:
+        payload = PodWarned(
+            **self._run,
+            pod_id=self._pod_id,
+            warning=message.warning,
+            detail=message.detail[:MAX_WARNING_CHARACTERS],
+        )
+        self._num_warnings += 1
+        return self._record(payload, f"{self._pod_id}/warned/{self._session}/{self._num_warnings}")
 
     def heartbeat(self, number: int, **fields: Any) -> OutRecord:
         payload = PodHeartbeat(

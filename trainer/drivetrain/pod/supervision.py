@@ -26,6 +26,7 @@ from drivetrain.messages import (
     Samples,
     SaveFailed,
     StepProgress,
+    Warned,
     decoder,
     encode_line,
 )
@@ -38,7 +39,9 @@ from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
 from drivetrain.pod.unsent import Unsent
+from drivetrain.pod.without_effect import without_effect
 from drivetrain.pod.working_directory import PodFiles
+from drivetrain.reporting import MAX_WARNINGS
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
@@ -84,6 +87,9 @@ class Supervision:
         self._is_out_of_memory = False
         self._peak_bytes: dict[int, int] = {}  # by rank
         self._has_saved = False
+        self._job = spec.job
+        self._uses_package = False
+        self._warnings: set[str] = set()
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
         self._stop_signal = StopSignal()
@@ -118,6 +124,7 @@ class Supervision:
                 continue
             loop.remove_reader(rank.output)
         self._say_if_alone()
+        self._say_what_had_no_effect()
         await files.save_last(self._save_by, lambda: self._beat("ending"))
         await asyncio.sleep(0)  # what it said last is added to the log
         try:
@@ -187,10 +194,26 @@ class Supervision:
         self._logs[min(self._logs)].say(line, time.monotonic())
 
     def _say_if_alone(self) -> None:
-        have_succeeded = len(self.ends) == len(self._ranks) and not outcome.first_failed(self.ends)
-        if warning := self._alone.look(time.monotonic(), have_succeeded):
-            _logger.warning("the ranks do not work together")
-            self._add_own_line(f"drivetrain: {warning}".encode())
+        if warning := self._alone.look(time.monotonic(), self._have_succeeded):
+            self._say_warning(Warned("ranks_apart", warning))
+
+    def _say_what_had_no_effect(self) -> None:
+        """At the end of a program without the package, which warns of the same."""
+        if self._uses_package or not self._have_succeeded or 0 not in self._logs:
+            return
+        has_metric = self.reported.best is not None or (self._directory / "result.json").exists()
+        for warning in without_effect(self._job, self._has_saved, has_metric):
+            self._say_warning(warning)
+
+    @property
+    def _have_succeeded(self) -> bool:
+        codes = [end.exit_code for end in self.ends]
+        return codes == [0] * len(self._ranks)
+
+    def _say_warning(self, warning: Warned) -> None:
+        _logger.warning("warned: %s", warning.warning)
+        self._add_own_line(f"drivetrain: warning: {warning.detail}".encode())
+        self._warn(warning)
 
     def _save_by(self) -> float:
         """Until when the files may be saved, by the monotonic clock: a notice has a deadline."""
@@ -338,6 +361,10 @@ class Supervision:
             task.cancel()
 
     def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
+        # `drivetrain report` of any program sends no more than these.
+        is_report = isinstance(message, Samples) and message.is_result
+        if not is_report and not isinstance(message, StepProgress):
+            self._uses_package = True
         if isinstance(message, Samples):
             self._take_samples(message, writer)
         elif isinstance(message, StepProgress):
@@ -347,8 +374,16 @@ class Supervision:
             self._telemetry.put(self._events.checkpoint(message))
         elif isinstance(message, SaveFailed):
             self._telemetry.put(self._events.save_failed(message))
+        elif isinstance(message, Warned):
+            self._warn(message)
         else:
             self._telemetry.put(self._events.resumed(message))
+
+    def _warn(self, message: Warned) -> None:
+        """Pass on what is new: all ranks may warn of the same."""
+        if message.detail not in self._warnings and len(self._warnings) < MAX_WARNINGS:
+            self._telemetry.put(self._events.warned(message))
+            self._warnings.add(message.detail)
 
     def _take_samples(self, message: Samples, writer: asyncio.StreamWriter) -> None:
         ack = Ack(message.run_id, message.session, message.batch)
