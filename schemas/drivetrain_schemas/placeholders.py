@@ -5,7 +5,7 @@ here, nor do those of a shell variable, `${NAME}`.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 _PLACE = re.compile(r"\{(\{[A-Za-z_]\w*\})\}|(?<!\$)\{([A-Za-z_]\w*)\}", re.ASCII)
 # One variable for each hyperparameter, its name in capitals.
@@ -44,7 +44,19 @@ def fill(command: Sequence[str], values: Mapping[str, object]) -> tuple[str, ...
 
 
 def variables(values: Mapping[str, object]) -> dict[str, str]:
-    return {VARIABLE_PREFIX + name.upper(): text_of(value) for name, value in values.items()}
+    return {variable(name): text_of(value) for name, value in values.items()}
+
+
+def variable(name: str) -> str:
+    return VARIABLE_PREFIX + name.upper()
+
+
+def sharing_a_variable(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names that differ only in their capitals, so that a variable would hold one of the values."""
+    first: dict[str, str] = {}
+    for name in names:
+        if (before := first.setdefault(variable(name), name)) != name:
+            yield before, name
 
 
 def text_of(value: object) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from drivetrain_schemas import placeholders
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
 from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, spec_bytes
 from drivetrain_schemas.studies import Choice, Integer, Parameter, StudySpec, StudySubmit, Uniform
+from drivetrain_schemas.submission import problems
 from services.hpo.core import ranking, search, space
 from services.hpo.store import EndedTrial
 
@@ -73,12 +73,7 @@ def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
         message = f"has {spec_bytes(job)} bytes as JSON with the hyperparameters of a trial"
         return (FieldError(field="job", message=message, fix=SPEC_BYTES_FIX),)
     return tuple(
-        FieldError(
-            field="job.command",
-            message=placeholders.no_hyperparameter(name),
-            fix=placeholders.fix(name),
-        )
-        for name in placeholders.unknown(job.command, job.hyperparameters)
+        problem.model_copy(update={"field": f"job.{problem.field}"}) for problem in problems(job)
     )
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from drivetrain_schemas import placeholders
 from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobQueued, JobSubmit, RejectionReason
 from drivetrain_schemas.specs import spec_bytes
+from drivetrain_schemas.submission import problems
 from services.runtime import logs
 from services.runtime.errors import TemporaryError
 from services.runtime.processing import HandlerTable, RefusalTable
@@ -147,7 +147,7 @@ def _request(payload: JobSubmit) -> Request:
         device_type=spec.resources.device_type,
         has_image=spec.image is not None,
         num_spec_bytes=spec_bytes(spec),
-        unknown_placeholders=placeholders.unknown(spec.command, spec.hyperparameters),
+        problem=next(problems(spec), None),
     )
 
 

@@ -7,8 +7,7 @@ The handler checks whether the request was made before.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drivetrain_schemas import placeholders
-from drivetrain_schemas.jobs import RejectionReason
+from drivetrain_schemas.jobs import FieldError, RejectionReason
 from drivetrain_schemas.specs import MAX_SPEC_BYTES
 from services.scheduler.core.occupancy import most_slots
 
@@ -30,7 +29,7 @@ class Request:
     device_type: str | None
     has_image: bool
     num_spec_bytes: int
-    unknown_placeholders: tuple[str, ...] = ()
+    problem: FieldError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,9 @@ def refuse(request: Request, offer: Offer) -> Refusal | None:
         detail = f"the spec has {request.num_spec_bytes} bytes (at most {MAX_SPEC_BYTES})"
         fix = "put large values into files of the job's code"
         return Refusal(RejectionReason.TOO_LARGE, detail, "spec", fix)
-    if request.unknown_placeholders:
-        name = request.unknown_placeholders[0]
-        detail = placeholders.no_hyperparameter(name)
-        fix = placeholders.fix(name)
-        return Refusal(RejectionReason.INVALID_SPEC, detail, "spec.command", fix)
+    if (wrong := request.problem) is not None:
+        detail = f"{wrong.field}: {wrong.message}"
+        return Refusal(RejectionReason.INVALID_SPEC, detail, f"spec.{wrong.field}", wrong.fix)
     if request.has_image and not offer.can_run_images:
         detail = "this platform starts processes on this machine and runs no container images"
         fix = "give code instead of image"

@@ -1,13 +1,15 @@
 """Amounts and bars."""
 
 import io
+import json
 import sys
 
 import pytest
+import yaml
 
 from drivetrain.cli import amounts, waiting
 from drivetrain.cli.job_view import best_of, rows_of
-from drivetrain.cli.output import is_lively
+from drivetrain.cli.output import Format, is_lively, write_value
 from drivetrain.cli.waiting import Status
 
 
@@ -88,3 +90,25 @@ def test_a_job_shows_how_many_samples_were_dropped() -> None:
 )
 def test_the_best_value_says_whether_its_weights_were_saved(saved: dict, want: str) -> None:
     assert best_of({"best": {"name": "accuracy", "value": 0.93, "step": 230, **saved}}) == want
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.YAML])
+def test_what_cannot_be_seen_is_escaped(form: Format, capsys) -> None:
+    value = {"lo\u200bss": "right\u200fto left \x7f \u2028 \U000e0041", "ümläut": 1}
+    write_value(value, form)
+    text = capsys.readouterr().out
+    assert all(line.isprintable() for line in text.splitlines())
+    assert (json.loads if form is Format.JSON else yaml.safe_load)(text) == value
+    write_value({"ümläut": "👩"}, form)
+    assert "ümläut" in capsys.readouterr().out
+
+
+def test_a_job_shows_its_warnings_and_its_seed() -> None:
+    job = {"job_id": "job_x", "state": "succeeded", "charged_micro_usd": 0}
+    warned = {"attempt": 1, "warning": "no_resume", "detail": "no checkpoint will be written"}
+    seed = {"number": 42, "by_script": ["numpy"]}
+    shown = dict(rows_of({**job, "warnings": [warned], "result": {"seed": seed}}, ""))
+    assert shown["warning"] == "no checkpoint will be written"
+    assert shown["seed"] == "42; seeded by the script itself: numpy"
+    assert dict(rows_of({**job, "result": {}}, ""))["seed"].startswith("unknown")
+    assert "seed" not in dict(rows_of({**job, "state": "running"}, ""))

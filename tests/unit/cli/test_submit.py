@@ -126,6 +126,11 @@ def test_a_job_is_read_from_input(cli: RunCli, ready: FakePlatform) -> None:
             "name: x\ncommand: a\nresources:\n  devices: -1", "job.yaml:4: ", id="negative"
         ),
         pytest.param("name: x\ncommand: a\nmax_steps: '4'", "job.yaml:3: max_steps", id="type"),
+        pytest.param(
+            "name: x\ncommand: a\nhyperparameters: {lr: 1,\n  LR: 2}",
+            "job.yaml:4: hyperparameters.LR has the same variable as lr: DRIVETRAIN_HP_LR",
+            id="one variable",
+        ),
         pytest.param("name: x\n", "job.yaml: command is missing (add it)", id="missing"),
         pytest.param(f"name: {'x' * 100}\ncommand: a", "job.yaml:1: name is too long", id="name"),
         pytest.param("- 1", "job.yaml is not a mapping", id="a list"),

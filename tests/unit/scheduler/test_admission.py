@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivetrain_schemas.jobs import RejectionReason
+from drivetrain_schemas.jobs import FieldError, RejectionReason
 from services.scheduler.core.admission import MAX_SPEC_BYTES, Offer, Request, refuse
 
 OFFER = Offer({"default": {"cpu": 4, "gpu": 1}})
@@ -33,12 +33,9 @@ CASES = {
         make_request(pool="other"),
         (RejectionReason.NO_SUCH_POOL, "name one of: default"),
     ),
-    "a name in the command that is no hyperparameter": (
-        make_request(unknown_placeholders=("lr", "wd")),
-        (
-            RejectionReason.INVALID_SPEC,
-            "give a value for lr, or write {{lr}} for the text {lr}",
-        ),
+    "what the contract alone allows": (
+        make_request(problem=FieldError(field="command", message="is wrong", fix="write it")),
+        (RejectionReason.INVALID_SPEC, "write it"),
     ),
     "an image": (
         make_request(has_image=True),

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from drivetrain.cli.errors import CliError
 
 GAP = 2
+_ESCAPE_OF_DEL = {"\x7f": "\\u007f"}  # which JSON need not escape
 _ID = re.compile(r"\b((?:job|study|ckpt)_[a-z2-7]{8})[a-z2-7]{18}\b")
 
 
@@ -80,13 +81,24 @@ def write_record(item: Item, form: Format, rows: Sequence[tuple[str, str]]) -> N
 
 
 def write_value(value: Any, form: Format) -> None:
+    """What cannot be seen is escaped: it would hide what differs, and could affect a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    is_seen = all(line.isprintable() for line in text.split("\n"))
     if form is Format.YAML:
         import yaml
 
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
-        write_line(text.rstrip("\n"), is_clean=True)
+        document = yaml.safe_dump(value, sort_keys=False, allow_unicode=is_seen, width=100)
+        write_line(document.rstrip("\n"), is_clean=True)
     else:
-        write_line(json.dumps(value, indent=2, ensure_ascii=False), is_clean=True)
+        write_line(text if is_seen else _escaped(text), is_clean=True)
+
+
+def _escaped(text: str) -> str:
+    """A JSON document, whose only control characters are line breaks between its lines."""
+    return "".join(
+        one if one.isprintable() or one == "\n" else _ESCAPE_OF_DEL.get(one, json.dumps(one)[1:-1])
+        for one in text
+    )
 
 
 def write_line(text: str, *, is_clean: bool = False) -> None:

@@ -6,7 +6,7 @@ by {uri, sha256}. This is the last step, after everything else was checked.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from drivetrain_schemas import launching
 from drivetrain_schemas.errors import UNKNOWN_FIX, field_errors
 from drivetrain_schemas.jobs import FieldError, JobSpec
 from drivetrain_schemas.studies import StudySpec
+from drivetrain_schemas.submission import problems
 
 COMMAND_LINE = "the command line"
 # In place of the code that is not uploaded yet, while the rest is checked.
@@ -139,25 +140,32 @@ def _check(
     document: Document,
     assigned: set[str],
 ) -> None:
+    found: Sequence[FieldError]
     try:
-        checked = contract.model_validate(spec)
+        found = tuple(_problems(contract.model_validate(spec)))
     except ValidationError as error:
-        problems = [
+        found = field_errors(error, contract=contract)
+    if found:
+        shown = [
             FieldProblem(
                 problem.field,
                 problem.message,
                 _hyperparameter_fix(problem, assigned) or problem.fix,
                 _place(problem.field, document, assigned),
             )
-            for problem in field_errors(error, contract=contract)
+            for problem in found
         ]
-        raise InvalidInput(f"{document.name} is invalid", problems=problems) from error
-    job, field = (checked.job, "job.command") if isinstance(checked, StudySpec) else (checked, "")
+        raise InvalidInput(f"{document.name} is invalid", problems=shown)
+
+
+def _problems(valid: JobSpec | StudySpec) -> Iterator[FieldError]:
+    """What the contract allows and the platform refuses, or the launcher in the command."""
+    if isinstance(valid, JobSpec):
+        yield from problems(valid)
+    job, field = (valid.job, "job.command") if isinstance(valid, StudySpec) else (valid, "command")
     if flaw := launching.mismatch(job.command, job.resources.devices):
-        field = field or "command"
         text, _, fix = flaw.partition(": ")
-        problem = FieldProblem(field, text, fix, _place(field, document, assigned))
-        raise InvalidInput(f"{document.name} is invalid", problems=[problem])
+        yield FieldError(field=field, message=text, fix=fix)
 
 
 def _hyperparameter_fix(problem: FieldError, assigned: set[str]) -> str:
