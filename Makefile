@@ -8,7 +8,7 @@ FUZZ_SEED ?= 1
 ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(if $(shell command -v $(name)),$(name))))
 IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
-SOURCES := schemas trainer services tests benchmarks examples
+SOURCES := schemas trainer services deploy tests benchmarks examples
 
 .PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench lock images
 
@@ -47,13 +47,15 @@ check: environment ## check format, lint, types, import contracts, generated fil
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@$(VENV_PYTHON) schemas/generate.py --check
+	@$(VENV_PYTHON) -m deploy.generate --check
 
 fmt: environment ## format, and apply ruff's fixes
 	@.venv/bin/ruff check --fix $(SOURCES)
 	@.venv/bin/ruff format $(SOURCES)
 
-gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue
+gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue, values of charts
 	@$(VENV_PYTHON) schemas/generate.py
+	@$(VENV_PYTHON) -m deploy.generate
 
 bench: environment ## run every benchmark, each against a peer in the same run
 	@for name in sdk_cost checkpoint_cost job_start event_path rebuild metrics_ingest chart_read \

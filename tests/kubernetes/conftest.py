@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes import tools
+from tests.kubernetes.charts import Helm
 from tests.kubernetes.control_plane import ControlPlane, running_control_plane
 
 
@@ -22,3 +23,11 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def namespace(control_plane: ControlPlane) -> str:
     """A namespace of the test's own. It stays: to delete one takes 10 s."""
     return control_plane.create_namespace(f"t{secrets.token_hex(4)}")
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    built = tools.find_tools()
+    if built is None:
+        pytest.skip(tools.MISSING)
+    return Helm(built, tmp_path_factory.mktemp("helm"))

@@ -1,0 +1,5 @@
+{{- define "checkpoints.facts" -}}
+workload: Deployment
+reports: true
+objectStore: true
+{{- end -}}

@@ -1,0 +1,35 @@
+{{- define "gateway.facts" -}}
+workload: StatefulSet
+http: true
+reports: true
+readToken: true
+objectStore: true
+calls: [metrics, cost, scheduler]
+drainSeconds: 5
+consumes:
+  gateway: [events.jobs, events.nodes, events.checkpoints, events.studies, events.charges, events.alerts]
+  gateway.streams: [commands.jobs, commands.studies, reports]
+environment:
+  - name: DRIVETRAIN_API_TOKEN_FILE
+    value: /etc/drivetrain/secrets/api-token
+  {{- if .Values.cookieSecret.name }}
+  - name: DRIVETRAIN_COOKIE_SECRET_FILE
+    value: /etc/drivetrain/secrets/cookie-secret
+  {{- end }}
+  # Of the image.
+  - name: DRIVETRAIN_ASSETS_DIRECTORY
+    value: /opt/drivetrain/assets
+  - name: DRIVETRAIN_METRICS_URL
+    value: {{ .Values.metricsUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "metrics"))) }}
+  - name: DRIVETRAIN_COST_URL
+    value: {{ .Values.costUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "cost"))) }}
+  - name: DRIVETRAIN_SCHEDULER_URL
+    value: {{ .Values.schedulerUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "scheduler"))) }}
+secrets:
+  - [{{ .Values.apiTokenSecret.name }}, {{ .Values.apiTokenSecret.key }}, api-token]
+  {{- with .Values.cookieSecret }}
+  {{- if .name }}
+  - [{{ .name }}, {{ .key }}, cookie-secret]
+  {{- end }}
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,5 @@
+{{- define "hpo.facts" -}}
+workload: StatefulSet
+consumes:
+  hpo: [commands.studies, events.jobs]
+{{- end -}}

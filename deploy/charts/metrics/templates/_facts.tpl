@@ -1,0 +1,9 @@
+{{- define "metrics.facts" -}}
+workload: StatefulSet
+http: true
+reports: true
+readToken: true
+consumes:
+  metrics: [events.jobs]
+  metrics.streams: [metrics, logs, reports]
+{{- end -}}

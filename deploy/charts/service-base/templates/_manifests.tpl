@@ -1,0 +1,109 @@
+{{/* All objects that every service has. */}}
+{{- define "service-base.manifests" -}}
+{{- $facts := include "service-base.facts" . | fromYaml -}}
+{{ include "service-base.workload" . }}
+---
+{{ include "service-base.serviceAccount" . }}
+{{- if or $facts.http (eq $facts.workload "StatefulSet") }}
+---
+{{ include "service-base.service" . }}
+{{- end }}
+{{- if .Values.networkPolicy.enabled }}
+---
+{{ include "service-base.networkPolicy" . }}
+{{- end }}
+{{- if (.Values.podDisruptionBudget | default dict).enabled }}
+---
+{{ include "service-base.podDisruptionBudget" . }}
+{{- end }}
+{{- if (.Values.autoscaling | default dict).enabled }}
+---
+{{ include "service-base.autoscaling" . }}
+{{- end }}
+{{- if .Values.podMonitor.enabled }}
+---
+{{ include "service-base.podMonitor" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "service-base.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "service-base.serviceAccountName" . }}
+  labels:
+    {{- include "service-base.labels" . | nindent 4 }}
+  {{- with .Values.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end -}}
+
+{{/* The HTTP port; a service without one has the headless Service that its StatefulSet names. */}}
+{{- define "service-base.service" -}}
+{{- $facts := include "service-base.facts" . | fromYaml -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ include "service-base.fullname" . }}
+  labels:
+    {{- include "service-base.labels" . | nindent 4 }}
+  {{- with (.Values.service | default dict).annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- if $facts.http }}
+  type: {{ (.Values.service | default dict).type | default "ClusterIP" }}
+  {{- else }}
+  clusterIP: None
+  {{- end }}
+  selector:
+    {{- include "service-base.selector" . | nindent 4 }}
+  ports:
+    {{- if $facts.http }}
+    - name: http
+      port: 8080
+      targetPort: http
+    {{- else }}
+    - name: ops
+      port: 9090
+      targetPort: ops
+    {{- end }}
+{{- end -}}
+
+{{- define "service-base.podDisruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "service-base.fullname" . }}
+  labels:
+    {{- include "service-base.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "service-base.selector" . | nindent 6 }}
+{{- end -}}
+
+{{- define "service-base.podMonitor" -}}
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata:
+  name: {{ include "service-base.fullname" . }}
+  labels:
+    {{- include "service-base.labels" . | nindent 4 }}
+    {{- with .Values.podMonitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "service-base.selector" . | nindent 6 }}
+  podMetricsEndpoints:
+    - port: ops
+      path: /metrics
+      interval: {{ .Values.podMonitor.interval }}
+{{- end -}}

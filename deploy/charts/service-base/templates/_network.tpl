@@ -1,0 +1,90 @@
+{{/* Deny all but the flows of docs/guides/network.md. */}}
+{{- define "service-base.networkPolicy" -}}
+{{- $facts := include "service-base.facts" . | fromYaml -}}
+{{- $policy := .Values.networkPolicy -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "service-base.fullname" . }}
+  labels:
+    {{- include "service-base.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "service-base.selector" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  {{- if or $facts.http $policy.monitoring.from }}
+  ingress:
+    {{- if $facts.http }}
+    {{- include "service-base.httpIngress" . | nindent 4 }}
+    {{- end }}
+    {{- with $policy.monitoring.from }}
+    - from:
+        {{- toYaml . | nindent 8 }}
+      ports:
+        - port: 9090
+    {{- end }}
+  {{- end }}
+  egress:
+    # DNS
+    - ports:
+        - port: 53
+          protocol: UDP
+        - port: 53
+          protocol: TCP
+    # Kafka
+    {{- include "service-base.peer" $policy.kafka | nindent 4 }}
+    {{- if ne $facts.workload "Job" }}
+    # Postgres
+    {{- include "service-base.peer" $policy.postgres | nindent 4 }}
+    {{- end }}
+    {{- if $facts.objectStore }}
+    # object store
+    {{- include "service-base.peer" $policy.objectStore | nindent 4 }}
+    {{- end }}
+    {{- if $facts.callsKubernetes }}
+    # Kubernetes API server
+    {{- include "service-base.peer" $policy.kubernetes | nindent 4 }}
+    {{- end }}
+    {{- range $facts.calls }}
+    # {{ . }}
+    - to:
+        - podSelector:
+            matchLabels:
+              app.kubernetes.io/name: {{ . }}
+              app.kubernetes.io/part-of: drivetrain
+      ports:
+        - port: 8080
+    {{- end }}
+{{- end -}}
+
+{{/* Read ports are for the gateway; the gateway's own is for people: values say from where. */}}
+{{- define "service-base.httpIngress" -}}
+{{- if hasKey .Values.networkPolicy "people" -}}
+- ports:
+    - port: 8080
+  {{- with .Values.networkPolicy.people.from }}
+  from:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- else -}}
+- from:
+    - podSelector:
+        matchLabels:
+          app.kubernetes.io/name: gateway
+          app.kubernetes.io/part-of: drivetrain
+  ports:
+    - port: 8080
+{{- end -}}
+{{- end -}}
+
+{{- define "service-base.peer" -}}
+- ports:
+    {{- range .ports }}
+    - port: {{ . }}
+    {{- end }}
+  {{- with .to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}

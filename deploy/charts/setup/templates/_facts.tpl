@@ -1,0 +1,4 @@
+{{- define "setup.facts" -}}
+workload: Job
+objectStore: true
+{{- end -}}

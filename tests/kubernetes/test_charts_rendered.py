@@ -1,0 +1,345 @@
+"""What the charts render: lint, their own suites, confinement, rights, flows, stop times."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.package import ORDER
+from drivetrain_schemas.topics import SERVICES
+from services.scheduler.settings import SchedulerSettings
+from tests.kubernetes.charts import (
+    CHARTS,
+    KUBERNETES,
+    NEEDED,
+    Helm,
+    Refused,
+    environment,
+    of_kind,
+    pod_spec,
+)
+
+ROOT = CHARTS.parents[1]
+WORKLOADS = ("Deployment", "StatefulSet", "Job")
+EACH = pytest.mark.parametrize("chart", SERVICES)
+EACH_CHART = pytest.mark.parametrize("chart", ORDER)
+ALL_ON = {
+    "networkPolicy": {"monitoring": {"from": [{"namespaceSelector": {}}]}},
+    "podMonitor": {"enabled": True},
+}
+
+
+@EACH_CHART
+def test_lint_finds_nothing(helm: Helm, chart: str, tmp_path: Path) -> None:
+    shutil.unpack_archive(helm.packages[chart], tmp_path)
+    said = helm.run(
+        *("lint", "--strict", tmp_path / chart, "--kube-version", KUBERNETES),
+        *("--values", helm.values_file(NEEDED[chart])),
+    )
+    assert "0 chart(s) failed" in said
+
+
+@EACH_CHART
+def test_its_own_suite_passes(helm: Helm, chart: str, tmp_path: Path) -> None:
+    shutil.unpack_archive(helm.packages[chart], tmp_path)
+    shutil.copytree(CHARTS / chart / "tests", tmp_path / chart / "tests")
+    assert list((tmp_path / chart / "tests").glob("*_test.yaml"))
+    done = subprocess.run(
+        [helm.tools / "untt", tmp_path / chart], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@EACH_CHART
+def test_every_pod_is_confined(helm: Helm, chart: str) -> None:
+    """The Pod Security Standard `restricted`, and a read-only root."""
+    found = of_kind(helm.render(chart), *WORKLOADS)
+    assert found
+    for workload in found:
+        spec = pod_spec(workload)
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(spec)
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert set(container["resources"]) == {"requests", "limits"}
+            volumes = {each["name"]: each for each in spec["volumes"]}
+            writable = [
+                each["mountPath"]
+                for each in container["volumeMounts"]
+                if "emptyDir" in volumes[each["name"]]
+            ]
+            assert writable == ["/tmp"]
+
+
+@EACH_CHART
+def test_secrets_are_named_and_never_contained(helm: Helm, chart: str) -> None:
+    objects = helm.render(chart)
+    assert of_kind(objects, "Secret") == []
+    for workload in of_kind(objects, *WORKLOADS):
+        for container in pod_spec(workload)["containers"]:
+            for name, value in environment(container).items():
+                if re.search(r"PASSWORD|TOKEN|SECRET|DSN|RUN_TOKEN_KEY", name):
+                    is_reference = name.endswith(("_FILE", "_SECRET")) or name.startswith("AWS_")
+                    assert is_reference, name
+                    assert value == "" or value.startswith("/etc/drivetrain/secrets/")
+
+
+@EACH
+def test_a_file_that_a_setting_names_is_in_the_volume_of_secrets(helm: Helm, chart: str) -> None:
+    values = {"kafka": {"securityProtocol": "SSL"}, "postgres": {"caSecret": {"name": "ca"}}}
+    for given in ({}, values):
+        workload = of_kind(helm.render(chart, given), *WORKLOADS)[0]
+        spec = pod_spec(workload)
+        secrets = next(each for each in spec["volumes"] if each["name"] == "secrets")
+        present = {
+            f"/etc/drivetrain/secrets/{item['path']}"
+            for source in secrets["projected"]["sources"]
+            for item in source["secret"]["items"]
+        }
+        named = {
+            value
+            for value in environment(spec["containers"][0]).values()
+            if value.startswith("/etc/drivetrain/secrets/")
+        }
+        assert named == present
+
+
+def test_only_the_scheduler_has_rights(helm: Helm) -> None:
+    objects = helm.render("drivetrain")
+    accounts = {each["metadata"]["name"]: each for each in of_kind(objects, "ServiceAccount")}
+    assert all(each["automountServiceAccountToken"] is False for each in accounts.values())
+    bindings = of_kind(objects, "RoleBinding", "ClusterRoleBinding")
+    subjects = {subject["name"] for each in bindings for subject in each["subjects"]}
+    assert subjects == {"drivetrain-scheduler"}
+    with_token = {
+        workload["metadata"]["name"]
+        for workload in of_kind(objects, *WORKLOADS)
+        if pod_spec(workload)["automountServiceAccountToken"]
+    }
+    assert with_token == {"drivetrain-scheduler"}
+    rules = [rule for each in of_kind(objects, "Role", "ClusterRole") for rule in each["rules"]]
+    assert {
+        (resource, verb)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if resource in ("secrets", "nodes")
+    } == {("secrets", "create"), ("nodes", "list"), ("nodes", "watch")}
+    used = {pod_spec(each)["serviceAccountName"] for each in of_kind(objects, *WORKLOADS)}
+    assert set(accounts) == used | {"drivetrain-job"}
+
+
+def test_the_rights_are_in_the_namespace_of_the_pods(helm: Helm) -> None:
+    objects = helm.render("scheduler", {"jobs": {"namespace": "research"}})
+    for each in of_kind(objects, "Role", "RoleBinding"):
+        assert each["metadata"]["namespace"] == "research"
+    container = pod_spec(of_kind(objects, "Deployment")[0])["containers"][0]
+    assert environment(container)["DRIVETRAIN_KUBERNETES_NAMESPACE"] == "research"
+
+
+@EACH
+def test_probes_are_on_the_port_of_operations(helm: Helm, chart: str) -> None:
+    container = pod_spec(of_kind(helm.render(chart), *WORKLOADS)[0])["containers"][0]
+    ports = {each["name"]: str(each["containerPort"]) for each in container["ports"]}
+    given = environment(container)
+    assert ports["ops"] == given["DRIVETRAIN_OPS_PORT"]
+    assert ports.get("http") == given.get("DRIVETRAIN_HTTP_PORT")
+    assert container["startupProbe"]["httpGet"] == {"path": "/livez", "port": "ops"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "ops"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "ops"}
+
+
+@EACH
+@pytest.mark.parametrize("seconds", [None, 0.5, 90])
+def test_a_pod_gets_longer_to_stop_than_its_service_takes(
+    helm: Helm, chart: str, seconds: float | None
+) -> None:
+    values = {} if seconds is None else {"settings": {"shutdown_seconds": seconds}}
+    spec = pod_spec(of_kind(helm.render(chart, values), *WORKLOADS)[0])
+    default = SchedulerSettings.model_fields["shutdown_seconds"].default
+    # Then the outbox is drained (5 s), Postgres closed (5 s), and a preStop waits before it all.
+    waits = spec["containers"][0].get("lifecycle", {}).get("preStop", {}).get("sleep", {})
+    needed = (seconds or default) + 10 + waits.get("seconds", 0)
+    assert spec["terminationGracePeriodSeconds"] > needed
+
+
+def test_two_at_once_never_start_where_that_is_wrong(helm: Helm) -> None:
+    single = {
+        each["metadata"]["name"]: each for each in of_kind(helm.render("drivetrain"), "Deployment")
+    }
+    assert set(single) == {"drivetrain-scheduler", "drivetrain-checkpoints"}
+    for workload in single.values():
+        assert workload["spec"]["strategy"] == {"type": "Recreate"}
+        assert workload["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize("chart", ["hpo", "metrics", "cost", "gateway"])
+def test_each_replica_has_a_number_of_its_own(helm: Helm, chart: str) -> None:
+    objects = helm.render(chart, {"replicas": 3})
+    (workload,) = of_kind(objects, "StatefulSet")
+    assert workload["spec"]["replicas"] == 3
+    (number,) = [
+        each
+        for each in pod_spec(workload)["containers"][0]["env"]
+        if each["name"] == "DRIVETRAIN_REPLICA"
+    ]
+    path = number["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.labels['apps.kubernetes.io/pod-index']"
+    (service,) = of_kind(objects, "Service")
+    assert workload["spec"]["serviceName"] == service["metadata"]["name"]
+    (budget,) = of_kind(objects, "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"] == workload["spec"]["selector"]
+
+
+@EACH
+def test_the_gateway_calls_a_service_by_a_name_that_it_answers_to(helm: Helm, chart: str) -> None:
+    """A read port refuses other Host headers."""
+    urls = environment(pod_spec(of_kind(helm.render("gateway"), "StatefulSet")[0])["containers"][0])
+    url = urls.get(f"DRIVETRAIN_{chart.upper()}_URL")
+    if url is None:
+        return
+    objects = helm.render(chart)
+    (service,) = of_kind(objects, "Service")
+    host = f"{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+    assert url == f"http://{host}"
+    container = pod_spec(of_kind(objects, *WORKLOADS)[0])["containers"][0]
+    assert f'"{host}"' in environment(container)["DRIVETRAIN_ALLOWED_HOSTS"]
+
+
+def test_single_charts_find_each_other_by_the_names_of_their_releases(helm: Helm) -> None:
+    said = helm.run(
+        *("template", "drivetrain-gateway", helm.packages["gateway"], "--kube-version", KUBERNETES),
+        *("--values", helm.values_file(NEEDED["gateway"])),
+    )
+    assert "value: http://drivetrain-metrics:8080" in said
+
+
+@pytest.mark.parametrize(
+    ("chart", "key", "named"),
+    [
+        ("cost", "kafka", "kafka.bootstrapServers is empty"),
+        ("checkpoints", "objectStore", "objectStore.url is empty"),
+        ("scheduler", "jobs", "jobs.image is empty"),
+    ],
+)
+def test_a_missing_value_is_named(helm: Helm, chart: str, key: str, named: str) -> None:
+    given = {name: value for name, value in NEEDED[chart].items() if name != key}
+    with pytest.raises(Refused, match=named):
+        helm.run(
+            *("template", "x", helm.packages[chart], "--kube-version", KUBERNETES),
+            *("--values", helm.values_file(given)),
+        )
+
+
+def test_helm_names_a_misspelt_value_of_a_service_in_the_umbrella(helm: Helm) -> None:
+    with pytest.raises(Refused, match="bootstrapServer"):
+        helm.render("drivetrain", {"cost": {"kafka": {"bootstrapServer": "a:1"}}})
+
+
+def test_a_value_of_one_service_counts_before_the_global_one(helm: Helm) -> None:
+    values = {"cost": {"kafka": {"bootstrapServers": "other:9093"}}}
+    brokers = {
+        each["metadata"]["name"]: environment(pod_spec(each)["containers"][0]).get(
+            "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"
+        )
+        for each in of_kind(helm.render("drivetrain", values), "Deployment", "StatefulSet")
+    }
+    assert brokers.pop("drivetrain-cost") == "other:9093"
+    assert set(brokers.values()) == {"kafka:9093"}
+
+
+def test_a_service_can_be_left_out(helm: Helm) -> None:
+    objects = helm.render("drivetrain", {"tags": {"cost": False, "setup": False}})
+    names = {each["metadata"]["name"] for each in of_kind(objects, *WORKLOADS)}
+    assert names == {f"drivetrain-{name}" for name in SERVICES if name != "cost"}
+
+
+@pytest.mark.parametrize("chart", ["hpo", "metrics", "cost", "gateway"])
+def test_a_service_scales_by_lag_or_by_cpu(helm: Helm, chart: str) -> None:
+    by_lag = helm.render(chart, {"autoscaling": {"enabled": True, "by": "lag", "lag": 1_000_000}})
+    (scaled,) = of_kind(by_lag, "ScaledObject")
+    for trigger in scaled["spec"]["triggers"]:
+        metadata = trigger["metadata"]
+        assert metadata["consumerGroup"].startswith(f"drivetrain.{chart}")
+        assert metadata["topic"].startswith("drivetrain.")
+        assert metadata["lagThreshold"] == "1000000"
+        assert (metadata["sasl"], metadata["tls"]) == ("scram_sha512", "enable")
+    assert of_kind(by_lag, "TriggerAuthentication")
+    by_cpu = helm.render(chart, {"autoscaling": {"enabled": True, "by": "cpu"}})
+    (scaler,) = of_kind(by_cpu, "HorizontalPodAutoscaler")
+    for objects, target in ((by_lag, scaled), (by_cpu, scaler)):
+        (workload,) = of_kind(objects, "StatefulSet")
+        assert "replicas" not in workload["spec"]
+        assert target["spec"]["scaleTargetRef"]["name"] == workload["metadata"]["name"]
+
+
+def test_the_flows_are_those_of_the_table(helm: Helm) -> None:
+    text = (ROOT / "docs/guides/network.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([\d, ]+|any) \|", text, re.MULTILINE)
+    documented = {(source, target, ports) for source, target, ports in rows}
+    assert len(documented) == len(rows) > 20
+    policies = of_kind(helm.render("drivetrain"), "NetworkPolicy")
+    assert {flow for policy in policies for flow in _egress(policy)} == {
+        flow for flow in documented if flow[0] != "people"
+    }
+    assert {flow for policy in policies for flow in _ingress(policy)} == {
+        flow for flow in documented if flow[1] in (*SERVICES, "pods of jobs")
+    }
+
+
+def test_every_pod_is_under_a_policy_that_denies_the_rest(helm: Helm) -> None:
+    objects = helm.render("drivetrain")
+    selected = [
+        each["spec"]["podSelector"].get("matchLabels")
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    ]
+    for workload in of_kind(objects, *WORKLOADS):
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        assert [each for each in selected if each and each.items() <= labels.items()]
+
+
+# The comment above a rule of a rendered policy names the target; here by its ports and selectors.
+_PEERS = {
+    (9092, 9093): "Kafka",
+    (5432,): "Postgres",
+    (443,): "object store",
+    (443, 6443): "Kubernetes API server",
+}
+
+
+def _egress(policy: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for rule in policy["spec"]["egress"]:
+        ports = tuple(each["port"] for each in rule.get("ports", []))
+        if ports == (53, 53):
+            continue
+        targets = [_name(each["podSelector"]) for each in rule.get("to", [])] or [_PEERS[ports]]
+        for target in targets:
+            yield _name(policy["spec"]["podSelector"]), target, _text(ports)
+
+
+def _ingress(policy: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for rule in policy["spec"].get("ingress", []):
+        ports = tuple(each["port"] for each in rule.get("ports", []))
+        sources = [_name(each["podSelector"]) for each in rule.get("from", [])] or ["people"]
+        for source in sources:
+            yield source, _name(policy["spec"]["podSelector"]), _text(ports)
+
+
+def _name(selector: dict[str, Any]) -> str:
+    labels = selector.get("matchLabels", {})
+    return labels.get("app.kubernetes.io/name", "pods of jobs")
+
+
+def _text(ports: tuple[int, ...]) -> str:
+    return ", ".join(str(port) for port in ports) or "any"
