@@ -3,7 +3,6 @@
 The administrator connects as to any embedded broker. Certificates are made by the caller's CA.
 """
 
-import datetime
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -12,22 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trustme
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.tls import TlsFiles
 from services.standalone import jars, kafka
 from services.standalone.embedded import supervised
 from services.standalone.ports import free_port
+from tests.certificates import EXPIRED, written
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 # Security protocol of each listener, and which certificate it shows.
 LISTENERS = {
     "scram": ("SASL_SSL", "valid"),
@@ -66,21 +59,6 @@ class SecuredKafka:
         return KafkaAccess(self.servers["mtls"], security_protocol="SSL", tls=tls)
 
 
-def written(directory: Path, name: str, ca: trustme.CA, *hosts: str, **facts: object) -> list[Path]:
-    """A new certificate and its key as PEM files."""
-    leaf = ca.issue_cert(*hosts, **facts)
-    paths = [directory / f"{name}.crt", directory / f"{name}.key"]
-    leaf.cert_chain_pems[0].write_to_path(paths[0])
-    paths[1].write_bytes(_pkcs8(leaf))
-    return paths
-
-
-def _pkcs8(leaf: trustme.LeafCert) -> bytes:
-    """The only form of a key that Java reads."""
-    key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
 @asynccontextmanager
 async def running_secured_kafka(
     directory: Path, users: Sequence[str]
@@ -89,15 +67,7 @@ async def running_secured_kafka(
     ca = trustme.CA()
     ca.cert_pem.write_to_path(directory / "ca.crt")
     written(directory, "valid", ca, "localhost", "127.0.0.1")
-    written(
-        directory,
-        "expired",
-        ca,
-        "localhost",
-        "127.0.0.1",
-        not_before=LONG_AGO,
-        not_after=LONG_AGO + datetime.timedelta(days=1),
-    )
+    written(directory, "expired", ca, "localhost", "127.0.0.1", **EXPIRED)
     written(directory, "misnamed", ca, "kafka.example")
     passwords = {user: f"secret-of-{user}" for user in users}
     ports = {name: free_port() for name in LISTENERS}

@@ -69,6 +69,8 @@ class Consumer:
         # watchdog uses both.
         self.last_moved = clock.monotonic()
         self.num_polls = 0
+        # Why it has not joined its group yet.
+        self.waits_for = ""
         self._processor = processor
         self._database = database
         self._clock = clock
@@ -117,8 +119,10 @@ class Consumer:
         while not stopping.is_set():
             try:
                 await self.source.start()
+                self.waits_for = ""
                 return
             except TemporaryError as error:
+                self.waits_for = str(error)
                 part = unavailable_part(error)
                 log.warning("consumer waits", group=self.group, part=part, error=str(error))
             self._moved()

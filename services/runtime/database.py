@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import asyncpg
 
-from services.runtime import logs, migrations
+from services.runtime import logs, migrations, postgres_tls
 from services.runtime.errors import PostgresUnavailable, is_temporary
 from services.runtime.transaction import Origin, Tx
 
@@ -57,6 +57,7 @@ class Database:
             setup=_refuse_read_only,
             init=_set_codecs,
             reset=_leave_as_it_is,
+            connect=_connect,
             **self._connect_options(COMMAND_SECONDS),
         )
 
@@ -110,7 +111,7 @@ class Database:
         self, command_seconds: float | None = COMMAND_SECONDS
     ) -> asyncpg.Connection:
         """A connection outside the pool, for locks; the caller closes it."""
-        connection = await asyncpg.connect(self._dsn, **self._connect_options(command_seconds))
+        connection = await _connect(self._dsn, **self._connect_options(command_seconds))
         await _set_codecs(connection)
         return cast(asyncpg.Connection, connection)
 
@@ -125,6 +126,17 @@ class Database:
                 **KEEPALIVE,
             },
         }
+
+
+async def _connect(*arguments: Any, **options: Any) -> Any:
+    """Raises PostgresUnavailable where the server refuses: its operator may mend that meanwhile."""
+    try:
+        return await asyncpg.connect(*arguments, **options)
+    except Exception as error:
+        problem = postgres_tls.explain(error)
+        if problem is None:
+            raise
+        raise PostgresUnavailable(problem) from error
 
 
 async def _refuse_read_only(connection: Any) -> None:

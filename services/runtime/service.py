@@ -9,6 +9,7 @@ code 1 (70 for a stuck consumer); a supervisor restarts it.
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drivetrain_schemas.topics import TOPICS, Topic
-from services.runtime import logs
+from services.runtime import logs, postgres_tls
 from services.runtime.bus import Publisher
 from services.runtime.callers import ReadGuard
 from services.runtime.clock import Clock, SystemClock
@@ -196,14 +197,16 @@ class Running:
                 "DRIVETRAIN_READ_TOKEN is not set, but callers of the read port must send it: "
                 "give this service and the gateway the same random value"
             )
+        dsn = settings.postgres_dsn.get_secret_value()
+        postgres_tls.check(dsn, os.environ)
         self._service = service
         self._access = KafkaAccess.of(settings)
         self._is_ready = False
+        # What the start waits for.
+        self._waits_for = ""
         self.platform = Platform(
             settings=settings,
-            database=Database(
-                settings.postgres_dsn.get_secret_value(), service.name, service.origin
-            ),
+            database=Database(dsn, service.name, service.origin),
             publisher=KafkaPublisher(self._access, f"{settings.topic_prefix}{service.name}"),
             object_store=open_object_store(
                 settings.object_store_url,
@@ -265,6 +268,7 @@ class Running:
                 await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if opening.done():
                     await opening
+                    self._waits_for = ""
                     stopping.cancel()
                     return True
                 opening.cancel()  # a migration may take long; it is rolled back
@@ -272,6 +276,7 @@ class Running:
             except Exception as error:
                 if not is_temporary(error):
                     raise
+                self._waits_for = f"{unavailable_part(error)}: {error}"
                 log.warning("service waits", part=unavailable_part(error), error=repr(error))
                 await platform.clock.sleep(1.0)
         return False
@@ -360,10 +365,11 @@ class Running:
 
     async def _ready(self) -> str | None:
         if not self._is_ready:
-            return "starting or stopping"
+            return f"starting or stopping; {self._waits_for}".removesuffix("; ")
         if not await self.platform.database.is_writable():
             return "Postgres is not writable"
         for consumer in self.platform.consumers:
             if not consumer.source.assignment():
-                return f"{consumer.group} has no partitions yet"
+                problem = f"{consumer.group} has no partitions yet; {consumer.waits_for}"
+                return problem.removesuffix("; ")
         return None

@@ -15,7 +15,8 @@ from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.tls import TlsFiles
 from services.runtime.topics import create_topics
-from tests.secured_kafka import SecuredKafka, written
+from tests.certificates import written
+from tests.secured_kafka import SecuredKafka
 
 
 async def connect(access: KafkaAccess) -> None:
