@@ -1,0 +1,310 @@
+"""The charts on a real API server: it accepts what they make, also under the strictest Pod Security
+Standard; install, upgrade, rollback and removal of each chart alone and of all at once."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.package import ORDER, package
+from drivetrain_schemas.topics import SERVICES
+from tests.kubernetes.charts import NEEDED, Helm, Refused
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.openapi import LOCATION, write_schemas
+from tests.waiting import wait_until
+
+# Kinds of operators, whose definitions are not in a bare cluster.
+OF_OPERATORS = {"ScaledObject", "TriggerAuthentication", "PodMonitor"}
+APPS = "/apis/apps/v1/namespaces"
+
+
+class Release:
+    """A release of helm in a namespace."""
+
+    def __init__(self, helm: Helm, plane: ControlPlane, namespace: str, name: str) -> None:
+        self._helm = helm
+        self._plane = plane
+        self.namespace = namespace
+        self.name = name
+
+    def put(self, package: Path, values: dict[str, Any]) -> str:
+        """Install or upgrade."""
+        return self.helm(
+            "upgrade", "--install", package, "--values", self._helm.values_file(values)
+        )
+
+    def helm(self, verb: str, *arguments: str | Path) -> str:
+        options = [each for each in arguments if isinstance(each, str) and each == "--install"]
+        rest = [each for each in arguments if each not in options]
+        return self._helm.run(
+            *(verb, *options, self.name, *rest, "--namespace", self.namespace),
+            kubeconfig=self._plane.admin_kubeconfig,
+        )
+
+    def objects(self) -> dict[str, dict[str, Any]]:
+        """What the release's manifest names, as the API server has it now."""
+        plural = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
+        found = {}
+        for kind, name in plural.items():
+            answer = self._plane.get(f"{APPS}/{self.namespace}/{name}").json()
+            found |= {f"{kind}/{each['metadata']['name']}": each for each in answer["items"]}
+        return found
+
+    def left(self) -> list[str]:
+        """All objects of this release, of any kind that the charts make."""
+        paths = {
+            "/apis/apps/v1": ["deployments", "statefulsets"],
+            "/apis/batch/v1": ["jobs"],
+            "/api/v1": ["services", "configmaps", "serviceaccounts", "secrets"],
+            "/apis/policy/v1": ["poddisruptionbudgets"],
+            "/apis/networking.k8s.io/v1": ["networkpolicies", "ingresses"],
+            "/apis/rbac.authorization.k8s.io/v1": ["roles", "rolebindings"],
+        }
+        found = []
+        for group, kinds in paths.items():
+            for kind in kinds:
+                items = self._plane.get(f"{group}/namespaces/{self.namespace}/{kind}").json()[
+                    "items"
+                ]
+                found += [f"{kind}/{each['metadata']['name']}" for each in items]
+        for kind in ("clusterroles", "clusterrolebindings"):
+            items = self._plane.get(f"/apis/rbac.authorization.k8s.io/v1/{kind}").json()["items"]
+            names = [each["metadata"]["name"] for each in items]
+            found += [f"{kind}/{each}" for each in names if each.startswith(self.namespace)]
+        of_every_namespace = {"configmaps/kube-root-ca.crt", "serviceaccounts/default"}
+        return sorted(set(found) - of_every_namespace)
+
+
+@pytest.fixture(scope="session")
+def earlier(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same charts, as an earlier version."""
+    directory = tmp_path_factory.mktemp("earlier")
+    packages = package(directory, str(helm.tools / "helm"), version="0.0.9")
+    return dict(zip(ORDER, packages, strict=True))
+
+
+@pytest.fixture
+def restricted(control_plane: ControlPlane, namespace: str) -> str:
+    """A namespace in which the API server refuses pods with any privilege."""
+    answer = control_plane.http.patch(
+        f"/api/v1/namespaces/{namespace}",
+        content=json.dumps(
+            {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+        ),
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    assert answer.is_success, answer.text
+    return namespace
+
+
+@pytest.mark.parametrize("chart", ORDER)
+def test_the_api_servers_own_schema_accepts_every_object(
+    helm: Helm, control_plane: ControlPlane, chart: str, tmp_path: Path
+) -> None:
+    values = {name: _with_everything(name) for name in SERVICES}
+    given = values if chart == "drivetrain" else values.get(chart, {})
+    rendered = helm.render_text(chart, given)
+    kinds = {each["kind"] for each in helm.render(chart, given)}
+    write_schemas(control_plane.get("/openapi/v2").json(), kinds - OF_OPERATORS, tmp_path)
+    done = subprocess.run(
+        [
+            *(helm.tools / "kubeconform", "-strict", "-summary"),
+            *("-skip", ",".join(OF_OPERATORS), "-schema-location", f"{tmp_path}/{LOCATION}"),
+        ],
+        check=False,
+        input=rendered,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Valid: 0" not in done.stdout
+
+
+@pytest.mark.parametrize("chart", ORDER)
+def test_a_chart_is_installed_upgraded_rolled_back_and_removed(
+    helm: Helm,
+    control_plane: ControlPlane,
+    restricted: str,
+    earlier: dict[str, Path],
+    chart: str,
+) -> None:
+    release = Release(helm, control_plane, restricted, "drivetrain")
+    release.put(earlier[chart], _plain(chart, {}))
+    before = release.objects()
+    assert release.left() != []
+
+    # Another version of the charts alone restarts nothing.
+    release.put(helm.packages[chart], _plain(chart, {}))
+    unchanged = release.objects()
+    assert _templates(unchanged) == _templates(before)
+
+    changed = {"podAnnotations": {"changed": "yes"}}
+    release.put(helm.packages[chart], _plain(chart, changed))
+    after = release.objects()
+    assert all(
+        each["spec"]["template"]["metadata"].get("annotations") == {"changed": "yes"}
+        for each in after.values()
+    )
+    assert (_templates(after) != _templates(before)) == bool(before)
+
+    release.helm("rollback", "1")
+    assert _templates(release.objects()) == _templates(before)
+
+    release.helm("uninstall", "--wait")
+    assert release.left() == []
+
+
+def test_pods_of_all_services_are_created_under_the_strictest_standard(
+    helm: Helm, control_plane: ControlPlane, restricted: str
+) -> None:
+    release = Release(helm, control_plane, restricted, "drivetrain")
+    said = release.put(helm.packages["drivetrain"], {**NEEDED["drivetrain"]})
+    assert "drivetrain job submit" in said  # the notes say what to do next
+    expected = {f"drivetrain-{name}" for name in (*SERVICES, "setup")}
+
+    def pods() -> list[dict[str, Any]]:
+        listed = control_plane.get(f"/api/v1/namespaces/{restricted}/pods").json()
+        items: list[dict[str, Any]] = listed["items"]
+        return items
+
+    wait_until(
+        lambda: {each["spec"]["serviceAccountName"] for each in pods()} == expected,
+        "each service has a pod",
+    )
+    gateways = [
+        each for each in pods() if each["metadata"]["name"].startswith("drivetrain-gateway")
+    ]
+    wait_until(
+        lambda: (
+            sum(each["metadata"]["name"].startswith("drivetrain-gateway") for each in pods()) == 2
+        ),
+        "the gateway has two pods",
+    )
+    gateways = [
+        each for each in pods() if each["metadata"]["name"].startswith("drivetrain-gateway")
+    ]
+    indexes = {each["metadata"]["labels"]["apps.kubernetes.io/pod-index"] for each in gateways}
+    assert indexes == {"0", "1"}
+    release.helm("uninstall", "--wait")
+
+
+def test_a_wrong_value_is_refused_before_anything_is_made(
+    helm: Helm, control_plane: ControlPlane, namespace: str
+) -> None:
+    release = Release(helm, control_plane, namespace, "drivetrain")
+    with pytest.raises(Refused, match="replica"):
+        release.put(helm.packages["hpo"], {**NEEDED["hpo"], "replica": 2})
+    assert release.left() == []
+
+
+def test_the_scheduler_may_do_what_its_role_says_and_no_more(
+    helm: Helm, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Asked of the API server's authorizer, for every account of the platform."""
+    jobs = control_plane.create_namespace(f"{namespace}-jobs")
+    release = Release(helm, control_plane, namespace, "drivetrain")
+    values = {**NEEDED["drivetrain"], "scheduler": {"jobs": {"image": "x:1", "namespace": jobs}}}
+    release.put(helm.packages["drivetrain"], values)
+    scheduler = "drivetrain-scheduler"
+    may = [
+        *(
+            (jobs, "", "pods", verb)
+            for verb in ("get", "list", "watch", "create", "patch", "delete")
+        ),
+        (jobs, "", "secrets", "create"),
+        (jobs, "", "services", "create"),
+        ("", "", "nodes", "list"),
+        ("", "", "nodes", "watch"),
+    ]
+    may_not = [
+        (namespace, "", "pods", "create"),
+        (namespace, "", "secrets", "get"),
+        (jobs, "", "secrets", "get"),
+        (jobs, "", "secrets", "list"),
+        (jobs, "", "pods/exec", "create"),
+        ("kube-system", "", "pods", "list"),
+        ("", "", "nodes", "patch"),
+    ]
+    ask = control_plane
+    assert [each for each in may if not _allowed(ask, namespace, scheduler, *each)] == []
+    assert [each for each in may_not if _allowed(ask, namespace, scheduler, *each)] == []
+    others = [(namespace, f"drivetrain-{name}") for name in SERVICES if name != "scheduler"]
+    for account in [*others, (jobs, "drivetrain-job")]:
+        assert [each for each in (*may, *may_not) if _allowed(ask, *account, *each)] == []
+    release.helm("uninstall", "--wait")
+
+
+def _allowed(
+    plane: ControlPlane, home: str, account: str, namespace: str, group: str, what: str, verb: str
+) -> bool:
+    resource, _, subresource = what.partition("/")
+    review = {
+        "spec": {
+            "user": f"system:serviceaccount:{home}:{account}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": {
+                "namespace": namespace,
+                "group": group,
+                "resource": resource,
+                "subresource": subresource,
+                "verb": verb,
+            },
+        }
+    }
+    answer = plane.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def _plain(chart: str, values: dict[str, Any]) -> dict[str, Any]:
+    """For all services of the umbrella; without its second replicas, which no node would run."""
+    if chart == "drivetrain":
+        return _merged(dict(NEEDED[chart]), {name: dict(values) for name in (*SERVICES, "setup")})
+    return {**NEEDED[chart], **values}
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    return {key: {**first.get(key, {}), **second.get(key, {})} for key in {**first, **second}}
+
+
+def _templates(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {name: each["spec"]["template"] for name, each in objects.items()}
+
+
+def _with_everything(chart: str) -> dict[str, Any]:
+    """Values that make every object and field of this chart."""
+    values: dict[str, Any] = {
+        "kafka": {"securityProtocol": "SASL_SSL", "caSecret": {"name": "kafka-ca"}},
+        "postgres": {"caSecret": {"name": "postgres-ca"}},
+        "networkPolicy": {
+            "monitoring": {"from": [{"namespaceSelector": {"matchLabels": {"team": "ops"}}}]},
+            "kafka": {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+        },
+        "podMonitor": {"enabled": True},
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "priorityClassName": "high",
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"c": "d"},
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "extraVolumes": [{"name": "x", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "x", "mountPath": "/x"}],
+        "serviceAccount": {"annotations": {"role": "x"}},
+        "runAsUser": 1000650000,
+        "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
+    }
+    if chart in ("scheduler", "checkpoints", "gateway"):
+        values["objectStore"] = {"caSecret": {"name": "s3"}, "credentialsSecret": {"name": "key"}}
+    if chart == "gateway":
+        values["ingress"] = {"enabled": True, "host": "a.example.com", "tlsSecret": "tls"}
+    if chart in ("hpo", "metrics", "cost", "gateway"):
+        values["autoscaling"] = {"enabled": True, "by": "cpu"}
+    if chart == "cost":
+        price = {"id": "a", "device_type": "b", "valid_from": "2026-01-01T00:00:00Z"}
+        values["prices"] = [{**price, "micro_usd_per_slot_hour": 2500000}]
+    if chart == "scheduler":
+        values["jobs"] = {
+            "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]}
+        }
+    return values
