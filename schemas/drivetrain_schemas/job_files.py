@@ -1,8 +1,9 @@
 """A job's files: what its working directory holds besides its code, and where that is stored.
 
 The content of a file is stored in parts, each a blob named by its SHA-256 and by the save that
-uploaded it. A list names the files of one moment. The list of a checkpoint is a file of that
-checkpoint (`files.json`); other lists are below `files/<tenant>/<job>/lists/`.
+uploaded it. Small files share blobs, because each write waits for the store. A list names the files
+of one moment. The list of a checkpoint is a file of that checkpoint (`files.json`); other lists are
+below `files/<tenant>/<job>/lists/`.
 """
 
 import re
@@ -20,6 +21,9 @@ from drivetrain_schemas.units import Attempt, Bytes, Fence, Ordinal
 
 LIST = "files.json"  # in the directory of a checkpoint
 PART_BYTES = 8 * 1024**2
+# Small enough that reading one of its files costs little, large enough for 16 of them.
+PACK_BYTES = 1024**2
+MAX_PACKED_FILE_BYTES = 64 * 1024
 MAX_FILES = 10_000
 MAX_FILE_BYTES = 1024**3
 MAX_TOTAL_BYTES = 4 * 1024**3
@@ -63,8 +67,19 @@ BlobName = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}-[0-9a-f]{8}$
 Example = Annotated[str, StringConstraints(max_length=300), AS_PRINTED]
 
 
+class Packed(Value):
+    """A place in a blob of several files, which has `blob_bytes` in all."""
+
+    blob: BlobName
+    offset: Annotated[int, Field(ge=0, lt=PACK_BYTES)]
+    blob_bytes: Annotated[int, Field(gt=0, le=PACK_BYTES)]
+
+
 class JobFile(Value):
-    """A regular file. All parts but the last have `PART_BYTES`; `mode` has permissions only."""
+    """A regular file. All parts but the last have `PART_BYTES`; `mode` has permissions only.
+
+    `packed`: where its content is instead, if it is small.
+    """
 
     path: FilePath
     size_bytes: Bytes
@@ -72,6 +87,11 @@ class JobFile(Value):
     modified_at_ns: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
     sha256: Sha256
     parts: tuple[BlobName, ...] = ()
+    packed: Packed | None = None
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        return self.parts if self.packed is None else (self.packed.blob,)
 
 
 class JobLink(Value):

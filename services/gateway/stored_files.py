@@ -17,6 +17,7 @@ from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.job_files import (
     LIST,
     MAX_LIST_BYTES,
+    PACK_BYTES,
     PART_BYTES,
     FileList,
     JobFile,
@@ -84,11 +85,25 @@ async def parts_of(
 ) -> AsyncIterator[bytes]:
     """The content of a file. Raises Gone, before or between its parts."""
     prefix = f"{files_directory(tenant_id, job_id)}/"
+    if file.packed is not None:
+        end = file.packed.offset + file.size_bytes
+        data = await _read_bounded(store, prefix + blob_key(file.packed.blob), PACK_BYTES)
+        content = b"" if data is None else data[file.packed.offset : end]
+        if _sha256(content) != file.sha256:
+            raise Gone(f"the content of {file.path} is no longer stored")
+        yield content
+        return
+    left = file.size_bytes
     for name in file.parts:
         data = await _read_bounded(store, prefix + blob_key(name), PART_BYTES)
         if data is None or await asyncio.to_thread(_sha256, data) != name[:64]:
             raise Gone(f"the content of {file.path} is no longer stored")
+        if len(data) != min(left, PART_BYTES):
+            raise Gone(f"the list of files gives {file.path} another size than it has")
+        left -= len(data)
         yield data
+    if left:
+        raise Gone(f"the list of files gives {file.path} another size than it has")
 
 
 def _order(files: FileList) -> tuple[int, Any]:

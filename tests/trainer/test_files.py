@@ -76,9 +76,9 @@ def test_saved_files_are_put_back(place: Place, tmp_path: Path) -> None:
     stored = place.save()
     other = tmp_path / "other"
     other.mkdir()
-    notes: list[str] = []
-    layout.put_back(other, stored, place.storage, notes)
-    assert notes == []
+    lost: dict[str, str] = {}
+    layout.put_back(other, stored, place.storage, lost)
+    assert lost == {}
     assert (other / "link").read_bytes() == large
     assert (other / "empty").read_bytes() == b""
     status = (other / "out/large").stat()
@@ -362,8 +362,8 @@ def test_an_upload_name_is_used_again_only_while_the_newest_list_has_it(place: P
 def test_a_list_that_comes_too_late_names_nothing_uploaded_long_ago(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.write("model", b"weights")
-    place.write("other", b"other weights")
+    place.write("model", bytes(100_000))
+    place.write("other", b"o" * 100_000)
     now = [0.0]
     monkeypatch.setattr(saving, "_now", lambda: now[0])
     put = place.storage.put
@@ -413,16 +413,76 @@ def test_a_damaged_part_costs_its_file_and_is_reported(
     place: Place, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     place.write("good", b"good")
-    place.write("model", b"weights")
+    place.write("model", bytes(100_000))
     stored = place.save()
     (part,) = stored.files[1].parts
     damage(place.objects / "blobs" / part)
     other = tmp_path / "other"
     other.mkdir()
-    notes: list[str] = []
-    layout.put_back(other, stored, place.storage, notes)
+    lost: dict[str, str] = {}
+    restored = layout.put_back(other, stored, place.storage, lost)
     assert os.listdir(other) == ["good"]
-    assert [note.partition(":")[0] for note in notes] == ["model is not put back"]
+    assert list(lost) == ["model"]
+    # Every save tells it, until the program has written the file anew.
+    record = Record(restored=restored, lost=lost)
+    again = FileSaver(other, tmp_path / "spool", place.storage, record)
+    assert again.capture().left_out.examples == [f"model: {lost['model']}"]
+    (other / "model").write_bytes(b"anew")
+    assert again.capture().left_out.total == 0
+
+
+def test_small_files_share_blobs_and_only_what_changed_is_uploaded(
+    place: Place, tmp_path: Path
+) -> None:
+    contents = {f"images/{number}": bytes([number]) * 9000 for number in range(250)}
+    for path, content in contents.items():
+        place.write(path, content)
+    place.write("same", contents["images/7"])
+    place.write("empty", b"")
+    first = place.save()
+    assert len(place.blobs()) == 3  # of 1 MiB
+    place.write("images/9", b"other")
+    place.write("images/10", b"others")
+    (place.work / "images/11").rename(place.work / "images/new")
+    second = place.save()
+    assert len(place.blobs()) == 4
+    other = tmp_path / "other"
+    other.mkdir()
+    for stored in (first, second):
+        lost: dict[str, str] = {}
+        layout.put_back(other, stored, place.storage, lost)
+        assert lost == {}
+    contents |= {"images/9": b"other", "images/10": b"others", "images/new": contents["images/11"]}
+    contents |= {"same": contents["images/7"], "empty": b""}
+    found = {path: (other / path).read_bytes() for path in contents}
+    assert found == contents
+
+
+def test_a_blob_of_which_little_is_used_is_left(place: Place) -> None:
+    for number in range(10):
+        place.write(f"log{number}", bytes([number]) * 100)
+    (shared,) = {file.packed and file.packed.blob for file in place.save().files}
+    for number in range(6):
+        place.write(f"log{number}", bytes([number]) * 101)
+    still = {file.packed and file.packed.blob for file in place.save().files}
+    assert shared in still
+    after = {file.packed and file.packed.blob for file in place.save().files}
+    assert shared not in after
+    assert len(place.save().files) == 10
+
+
+def test_a_damaged_blob_costs_its_files(place: Place, tmp_path: Path) -> None:
+    for number in range(5):
+        place.write(f"log{number}", bytes([number]) * 100)
+    place.write("large", os.urandom(100_000))
+    stored = place.save()
+    assert stored.files[1].packed is not None
+    (place.objects / "blobs" / stored.files[1].packed.blob).write_bytes(b"other")
+    other = tmp_path / "other"
+    other.mkdir()
+    lost: dict[str, str] = {}
+    assert list(layout.put_back(other, stored, place.storage, lost)) == ["large"]
+    assert sorted(lost) == [f"log{number}" for number in range(5)]
 
 
 def test_code_is_no_file_of_the_job_until_it_changes(tmp_path: Path) -> None:

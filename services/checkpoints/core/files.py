@@ -22,5 +22,5 @@ def expendable_lists(lists: Sequence[tuple[ListOrder, FileList]]) -> tuple[str, 
 
 def unnamed(keys: Iterable[str], lists: Iterable[FileList]) -> tuple[str, ...]:
     """The keys of blobs that none of these lists names."""
-    named = {blob_key(part) for one in lists for file in one.files for part in file.parts}
+    named = {blob_key(blob) for one in lists for file in one.files for blob in file.blobs}
     return tuple(key for key in keys if key.startswith(blob_key("")) and key not in named)

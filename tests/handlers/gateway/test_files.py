@@ -96,6 +96,40 @@ async def test_only_listed_files_are_read(server: Server, path: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
+async def test_a_file_in_a_common_blob_is_downloaded(server: Server) -> None:
+    job = await started(server)
+    packed = {"blob": f"{hashlib.sha256(b'onetwo').hexdigest()}-00000001", "blob_bytes": 6}
+    key = f"files/default/{job.job_id}/blobs/{packed['blob']}"
+    await server.objects.put(key, b"onetwo")
+    listed = {"two": (3, b"two"), "other": (0, b"two")}
+    await put_list(server, job, newest_list(job), two=b"two", other=b"two")
+    stored = json.loads(await server.objects.get(newest_list(job)))
+    for file in stored["files"]:
+        file["packed"] = {**packed, "offset": listed[file["path"].removeprefix("dir/")][0]}
+        file["parts"] = []
+    await server.objects.put(newest_list(job), json.dumps(stored).encode())
+    base = f"/v1/jobs/{job.job_id}/files/content"
+    answer = await server.client.get(base, params={"path": "dir/two"})
+    assert (answer.status_code, answer.content) == (200, b"two")
+    answer = await server.client.get(base, params={"path": "dir/other"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("size_bytes", [0, 6, 8])
+async def test_a_file_whose_list_gives_another_size_is_refused(
+    server: Server, size_bytes: int
+) -> None:
+    """The list is written by the job's program."""
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"weights")
+    stored = json.loads(await server.objects.get(newest_list(job)))
+    stored["files"][0]["size_bytes"] = size_bytes
+    await server.objects.put(newest_list(job), json.dumps(stored).encode())
+    query = {"path": "dir/model"}
+    answer = await server.client.get(f"/v1/jobs/{job.job_id}/files/content", params=query)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
 async def test_a_part_that_is_gone_or_changed_is_not_sent(server: Server) -> None:
     job = await started(server)
     await put_list(server, job, newest_list(job), model=b"weights")

@@ -76,7 +76,7 @@ def _put_back(
 ) -> Record:
     """`source` None: the code alone."""
     work = environment.job_directory
-    notes: list[str] = []
+    lost: dict[str, str] = {}
     kept: set[str] = set()
     if source is not None:
         kept |= {file.path for file in source.files.files}
@@ -87,16 +87,16 @@ def _put_back(
         code = layout.put_back_code(work, environment.directory / "code", record, kept)
         if source is not None:
             storage = open_files(environment, source.files.job_id)
-            restored = layout.put_back(work, source.files, storage, notes)
+            restored = layout.put_back(work, source.files, storage, lost)
     except OSError as error:
         failure = failure_of_errno(error.errno) if error.errno else StoreFailure.ERROR
         raise StorageError(f"the job's files: {error}", failure) from error
-    for note in notes:
-        _logger.warning("%s", note)
+    for path, reason in lost.items():
+        _logger.warning("%s: %s", path, reason)
     _logger.warning(
         "%d files were put back as of %s; those opened before are not updated",
         len(restored),
         "the start of the job" if source is None else f"checkpoint {source.name}",
     )
     name = source.name if source is not None and is_own else None
-    return replace(record, source=name, code=code, restored=restored if is_own else {})
+    return replace(record, source=name, code=code, restored=restored if is_own else {}, lost=lost)

@@ -68,12 +68,12 @@ def lay_out(
     shutil.copytree(code, work, symlinks=True)
     found = scanning.scan(work)
     restored: dict[str, tuple[Signature, JobFile]] = {}
-    notes: list[str] = []
+    lost: dict[str, str] = {}
     sought = find()
     name = None
     if sought is not None:
         source, storage = sought
-        restored = put_back(work, source.files, storage, notes)
+        restored = put_back(work, source.files, storage, lost)
         name = source.name
         if not source.is_own:
             restored, name = {}, None
@@ -84,28 +84,31 @@ def lay_out(
             code={path: seen.signature for path, seen in found.files.items()},
             code_links=found.links,
             restored=restored,
-            notes=tuple(notes),
+            lost=lost,
         ),
     )
 
 
 def put_back(
-    work: Path, files: FileList, storage: Storage, notes: list[str]
+    work: Path, files: FileList, storage: Storage, lost: dict[str, str]
 ) -> dict[str, tuple[Signature, JobFile]]:
     """Write the files of a list over what is there. Returns those that were written.
 
-    A file that cannot be read from the store is named in `notes`. Raises OSError, StorageError.
+    A file that cannot be read from the store is named in `lost`, with the reason. Raises OSError,
+    StorageError.
     """
     for path in files.removed:
         with suppress(OSError):
             if _is_below_real_directories(work, path):
                 (work / path).unlink()
     written: dict[str, tuple[Signature, JobFile]] = {}
-    for file in files.files:
+    blobs = _Blobs(storage)
+    # Files of one blob after each other, so that it is read once.
+    for file in sorted(files.files, key=lambda file: file.packed.blob if file.packed else ""):
         try:
-            status = _write_file(work, file, storage)
+            status = _write_file(work, file, blobs)
         except FileDamaged as error:
-            notes.append(f"{file.path} is not put back: {error}")
+            lost[file.path] = f"it is not put back: {error}"
             continue
         written[file.path] = (scanning.see(file.path, status).signature, file)
     for link in files.links:
@@ -148,19 +151,37 @@ def read_part(storage: Storage, name: str) -> bytes:
     return data
 
 
-def _write_file(work: Path, file: JobFile, storage: Storage) -> os.stat_result:
+class _Blobs:
+    """The content of files. The last blob of several files is kept."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._kept = ("", b"")
+
+    def pieces(self, file: JobFile) -> Iterator[bytes]:
+        """Raises FileDamaged, StorageError."""
+        if file.packed is None:
+            for name in file.parts:
+                yield read_part(self._storage, name)
+            return
+        if self._kept[0] != file.packed.blob:
+            self._kept = (file.packed.blob, b"")  # one that is damaged is read once
+            self._kept = (file.packed.blob, read_part(self._storage, file.packed.blob))
+        yield self._kept[1][file.packed.offset : file.packed.offset + file.size_bytes]
+
+
+def _write_file(work: Path, file: JobFile, blobs: _Blobs) -> os.stat_result:
     target = work / file.path
     _make_parents(work, file.path)
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         whole = hashlib.sha256()
         with partial.open("xb") as output:
-            for name in file.parts:
-                data = read_part(storage, name)
+            for data in blobs.pieces(file):
                 whole.update(data)
                 output.write(data)
         if whole.hexdigest() != file.sha256:
-            raise FileDamaged("its parts do not make up its SHA-256")
+            raise FileDamaged("what is stored has another SHA-256")
         partial.chmod(file.mode)
         os.utime(partial, ns=(file.modified_at_ns, file.modified_at_ns))
         _clear(target)

@@ -17,14 +17,15 @@ from drivetrain_schemas.job_files import JobFile
 class Record:
     """`source`: the checkpoint or list whose files were put back; None for the code alone.
 
-    `code` and `code_links` are as laid out; `restored` are the files that were put back.
+    `code` and `code_links` are as laid out; `restored` are the files that were put back,
+    `lost` those that could not be, each with the reason.
     """
 
     source: str | None = None
     code: dict[str, Signature] = field(default_factory=dict)
     code_links: dict[str, str] = field(default_factory=dict)
     restored: dict[str, tuple[Signature, JobFile]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    lost: dict[str, str] = field(default_factory=dict)
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -36,7 +37,7 @@ def write_record(path: Path, record: Record) -> None:
             [signature, file.model_dump(mode="json")]
             for signature, file in record.restored.values()
         ],
-        "notes": record.notes,
+        "lost": record.lost,
     }
     write_atomically(path, json.dumps(content))
 
@@ -53,7 +54,7 @@ def read_record(path: Path) -> Record:
         code={name: _signature(signature) for name, signature in content["code"].items()},
         code_links=content["code_links"],
         restored={file.path: (signature, file) for signature, file in restored},
-        notes=tuple(content["notes"]),
+        lost=content["lost"],
     )
 
 

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from typing import BinaryIO
 from drivetrain.errors import StorageError
 from drivetrain.files import scanning
 from drivetrain.files.mappings import Mappings
+from drivetrain.files.packs import Copy, Pack, Place, grouped, wasted_blobs
 from drivetrain.files.record import Record
 from drivetrain.files.scanning import LeftOut, Limits, Scan, Seen, Signature
 from drivetrain.files.threads import side_by_side
@@ -58,15 +59,6 @@ _NOT_COPIED_BY_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSU
 
 class _NoCopy(Exception):
     """There is no space for a copy, or no place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A changed file. `is_settled`: a further change of it would change its signature."""
-
-    seen: Seen
-    content: Path
-    is_settled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +118,26 @@ class FileSaver:
         self._limits = limits
         # What the newest list names, and which files were unchanged since.
         self._known: dict[str, tuple[Signature, JobFile]] = dict(record.restored)
-        self._blobs = _blobs_of(file for _, file in self._known.values())
+        self._blobs: dict[str, str] = {}
+        self._stored: dict[str, JobFile] = {}
+        self._index()
         self._uploads = _Uploads()
         self._newest: FileList | None = None
         self._numbers = itertools.count()  # of copies
         self._patient_until = 0.0
+        self._is_quiet = False
 
     @property
     def record(self) -> Record:
         """What the newest list holds."""
         return replace(self._record, restored=self._known)
 
-    def capture(self) -> Captured:
-        """Raises OSError if the directory cannot be read."""
+    def capture(self, *, is_quiet: bool = False) -> Captured:
+        """Raises OSError if the directory cannot be read.
+
+        `is_quiet`: no process is left that could write to it, so nothing is copied aside.
+        """
+        self._is_quiet = is_quiet
         shutil.rmtree(self._spool, ignore_errors=True)
         with suppress(OSError):  # then there is no space for a copy either
             self._spool.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,6 +153,9 @@ class FileSaver:
     def _capture_found(self, found: Scan, copies: dict[str, Copy]) -> Captured:
         """`copies`: those of the try before, which need not be made again."""
         left_out = found.left_out
+        for path, reason in self._record.lost.items():
+            if path not in found.files:  # the program may have written it anew
+                left_out.add(path, reason)
         chosen = scanning.choose(found.files, self._record.code, self._limits, left_out)
         unchanged: list[JobFile] = []
         kept: dict[str, Signature] = {}
@@ -229,12 +231,14 @@ class FileSaver:
         """
         nonce = secrets.token_hex(4)
         try:
-            uploaded = side_by_side(lambda copy: self._upload(copy, nonce), captured.copies)
+            groups = side_by_side(
+                lambda group: self._upload(group, nonce), grouped(captured.copies)
+            )
         except StorageError as error:
             if error.failure == StoreFailure.FULL:
                 self._delete_uploads()
             raise
-        files = [*captured.unchanged, *uploaded]
+        files = [*captured.unchanged, *(file for group in groups for file in group)]
         self._check_age(files)
         return FileList(
             tenant_id=by.tenant_id,
@@ -263,7 +267,7 @@ class FileSaver:
             path = copy.seen.path
             known[path] = (copy.seen.signature if copy.is_settled else _READ_AGAIN, by_path[path])
         self._known = known
-        self._blobs = _blobs_of(stored.files)
+        self._index()
         self._newest = stored
         self._uploads = _Uploads()
         shutil.rmtree(self._spool, ignore_errors=True)
@@ -275,6 +279,8 @@ class FileSaver:
 
         None if there is none, with the reason in `left_out`. Raises FileNotFoundError.
         """
+        if self._is_quiet:
+            return self._as_it_is(path)
         target = self._spool / str(next(self._numbers))
         for number in range(_TRIES):
             if number:
@@ -300,6 +306,10 @@ class FileSaver:
         left_out.add(path, "it was written to all the time")
         return None
 
+    def _as_it_is(self, path: str) -> Copy:
+        source = self._root / path
+        return Copy(scanning.see(path, source.lstat()), source, is_settled=False)
+
     def _copy_once(self, source: Path, path: str, target: Path) -> Seen | None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(source, flags)
@@ -316,8 +326,19 @@ class FileSaver:
 
     # Uploading
 
-    def _upload(self, copy: Copy, nonce: str) -> JobFile:
-        seen = copy.seen
+    def _upload(self, group: Sequence[Copy], nonce: str) -> list[JobFile]:
+        """Of one file, or of several small ones in one blob."""
+        if len(group) == 1:
+            return [self._upload_alone(group[0], nonce)]
+        contents = [copy.content.read_bytes() for copy in group]
+        pack = Pack(contents, known=self._stored)
+        blob = self._upload_part(pack.blob, nonce) if pack.blob else ""
+        return [
+            _file(copy.seen, len(content), sha256, pack.place_of(sha256, blob))
+            for copy, content, sha256 in zip(group, contents, pack.sha256s, strict=True)
+        ]
+
+    def _upload_alone(self, copy: Copy, nonce: str) -> JobFile:
         whole = hashlib.sha256()
         parts: list[str] = []
         size = 0
@@ -326,14 +347,7 @@ class FileSaver:
                 whole.update(data)
                 size += len(data)
                 parts.append(self._upload_part(data, nonce))
-        return JobFile(
-            path=seen.path,
-            size_bytes=size,
-            mode=seen.mode,
-            modified_at_ns=_as_listed(seen.modified_at_ns),
-            sha256=whole.hexdigest(),
-            parts=tuple(parts),
-        )
+        return _file(copy.seen, size, whole.hexdigest(), Place(tuple(parts), None))
 
     def _upload_part(self, data: bytes, nonce: str) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
@@ -346,6 +360,18 @@ class FileSaver:
         self._uploads.names[sha256] = (name, began_at)
         return name
 
+    def _index(self) -> None:
+        """What is stored already, by content. A file in a blob of which little is used is read
+        again, and with the next save the blob is not."""
+        files = [file for _, file in self._known.values()]
+        wasted = wasted_blobs(files)
+        for path, (_, file) in self._known.items():
+            if wasted.intersection(file.blobs):
+                self._known[path] = (_READ_AGAIN, file)
+        kept = [file for file in files if not wasted.intersection(file.blobs)]
+        self._blobs = {blob[:64]: blob for file in kept for blob in file.blobs}
+        self._stored = {file.sha256: file for file in kept}
+
     def _delete_uploads(self) -> None:
         """A full store gets its space back, for the training state."""
         for name, _ in self._uploads.names.values():
@@ -354,7 +380,7 @@ class FileSaver:
         self._uploads = _Uploads()
 
     def _check_age(self, files: list[JobFile]) -> None:
-        named = {part for file in files for part in file.parts}
+        named = {blob for file in files for blob in file.blobs}
         for name, uploaded_at in self._uploads.names.values():
             if name in named and _now() - uploaded_at > _NAMED_WITHIN_SECONDS:
                 raise StorageError("the files took too long to upload and are uploaded again")
@@ -391,7 +417,7 @@ def _copy_bytes(source: int, target: int, size: int) -> None:
 
 def encoded(files: FileList) -> bytes:
     """Raises StorageError for a list that nothing would read: no attempt could start with it."""
-    data = files.model_dump_json().encode()
+    data = files.model_dump_json(exclude_none=True).encode()
     if len(data) > MAX_LIST_BYTES:
         raise StorageError(f"the list of the job's files has more than {MAX_LIST_BYTES:,} bytes")
     return data
@@ -408,13 +434,20 @@ def _sha256_of(content: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _file(seen: Seen, size_bytes: int, sha256: str, place: Place) -> JobFile:
+    return JobFile(
+        path=seen.path,
+        size_bytes=size_bytes,
+        mode=seen.mode,
+        modified_at_ns=_as_listed(seen.modified_at_ns),
+        sha256=sha256,
+        parts=place.parts,
+        packed=place.packed,
+    )
+
+
 def _as_listed(time_ns: int) -> int:
     return min(max(time_ns, _TIMES_NS[0]), _TIMES_NS[1])
-
-
-def _blobs_of(files: Iterable[JobFile]) -> dict[str, str]:
-    """The names of blobs by the SHA-256 of their content."""
-    return {part[:64]: part for file in files for part in file.parts}
 
 
 def _now() -> float:

@@ -9,15 +9,18 @@ large data set deep below does not hide the results next to the script.
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from drivetrain_schemas.job_files import (
     MAX_EXAMPLES,
     MAX_FILE_BYTES,
     MAX_FILES,
+    MAX_PATH_BYTES,
     MAX_TOTAL_BYTES,
     is_path,
     stays_inside,
@@ -33,8 +36,7 @@ NOT_REGULAR = "it is no regular file"
 Signature = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A regular file as it was seen."""
 
     path: str
@@ -108,15 +110,54 @@ def see(path: str, status: os.stat_result) -> Seen:
 
 
 def scan(root: Path, limits: Limits = Limits()) -> Scan:
-    """Everything below `root`. Raises OSError if the root itself cannot be read."""
+    """Everything below `root`. Raises OSError if the root itself cannot be read.
+
+    Training waits for it, so what is done for each entry is little.
+    """
     found = Scan()
-    for number, (path, entry) in enumerate(_walk(root, found)):
-        if number == limits.num_entries:
-            found.left_out.add(path, f"there are more than {limits.num_entries:,} files")
+    pending: deque[tuple[str, str]] = deque([(os.fspath(root), "")])
+    num_left = limits.num_entries
+    while pending:
+        directory, prefix = pending.popleft()
+        entries = _entries(directory, prefix, found)
+        _take(entries[:num_left], prefix, found, pending)
+        if len(entries) > num_left:
+            reason = f"there are more than {limits.num_entries:,} files"
+            found.left_out.add(f"{prefix}{entries[num_left].name}", reason)
             break
-        if entry is None:
+        num_left -= len(entries)
+    return found
+
+
+def _entries(directory: str, prefix: str, found: Scan) -> list[os.DirEntry[str]]:
+    """Raises OSError for the root."""
+    try:
+        found.directories[directory] = _version(directory)
+        with os.scandir(directory) as entries:
+            bounded = islice(entries, MAX_ENTRIES + 1)
+            return sorted(bounded, key=attrgetter("name"))
+    except OSError as error:
+        if not prefix:
+            raise
+        _complain(found, prefix, error)
+        return []
+
+
+def _take(
+    entries: list[os.DirEntry[str]], prefix: str, found: Scan, pending: deque[tuple[str, str]]
+) -> None:
+    """Directories are counted like files, because looking at them takes time as well."""
+    is_simple = prefix.isascii() and prefix.isprintable()
+    for entry in entries:
+        name = entry.name
+        path = prefix + name
+        if entry.is_dir(follow_symlinks=False):
+            if name not in _NEVER_SAVED:
+                pending.append((entry.path, f"{path}/"))
             continue
-        if not is_path(path):
+        # What is simple is a path: a name is neither empty nor `..`, and has no slash.
+        is_sure = is_simple and name.isascii() and name.isprintable()
+        if not (is_sure and len(path) <= MAX_PATH_BYTES) and not is_path(path):
             found.left_out.add(path, "its name is not UTF-8, has control characters or is too long")
             continue
         try:
@@ -129,31 +170,6 @@ def scan(root: Path, limits: Limits = Limits()) -> Scan:
                 found.left_out.add(path, NOT_REGULAR)
         except OSError as error:
             _complain(found, path, error)
-    return found
-
-
-def _walk(root: Path, found: Scan) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
-    """What is no directory, and None for each directory: looking at it takes time as well."""
-    pending: deque[tuple[str, str]] = deque([(os.fspath(root), "")])
-    while pending:
-        directory, prefix = pending.popleft()
-        try:
-            found.directories[directory] = _version(directory)
-            with os.scandir(directory) as entries:
-                bounded = islice(entries, MAX_ENTRIES + 1)
-                ordered = sorted(bounded, key=lambda entry: entry.name)
-        except OSError as error:
-            if not prefix:
-                raise
-            _complain(found, prefix, error)
-            continue
-        for entry in ordered:
-            path = f"{prefix}{entry.name}"
-            if not entry.is_dir(follow_symlinks=False):
-                yield path, entry
-            elif entry.name not in _NEVER_SAVED:
-                yield path, None
-                pending.append((entry.path, f"{path}/"))
 
 
 def _version(directory: str) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from drivetrain.files.saving import FileSaver, Saved, encoded
 from drivetrain.storage import Storage, open_storage
 from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory
 from drivetrain_schemas.ids import pod_id_for
-from drivetrain_schemas.job_files import FileList, files_directory, list_key
+from drivetrain_schemas.job_files import MAX_EXAMPLES, FileList, files_directory, list_key
 from drivetrain_schemas.pods import PodSpec
 
 DEFAULT_MINUTES = 3.0
@@ -134,8 +134,9 @@ class PodFiles:
         """Save every few minutes from now on."""
         if self._is_ours:
             with suppress(OSError, ValueError):
-                for note in read_record(places.record_path(self._directory)).notes:
-                    self._say(note)
+                lost = read_record(places.record_path(self._directory)).lost
+                for path, reason in list(lost.items())[:MAX_EXAMPLES]:
+                    self._say(f"{path}: {reason}")
             threading.Thread(target=self._repeat, name="files", daemon=True).start()
 
     async def save_last(self, until: Callable[[], float], beat: Callable[[], None]) -> None:
@@ -193,7 +194,7 @@ class PodFiles:
         pause = 0.2
         while True:
             try:
-                self._save(is_resumable=not self._is_owned_by_the_program)
+                self._save(is_resumable=not self._is_owned_by_the_program, is_last=True)
                 return
             except StorageError as error:
                 if time.monotonic() + pause > min(deadline, until()):
@@ -206,12 +207,12 @@ class PodFiles:
             time.sleep(pause)
             pause = min(2 * pause, 5.0)
 
-    def _save(self, *, is_resumable: bool) -> None:
+    def _save(self, *, is_resumable: bool, is_last: bool = False) -> None:
         """Nothing is stored where nothing differs from the list before, or without any from the
         code. That all files of the attempt before were removed is stored."""
         with self._lock:
             saver = self._open_saver()
-            captured = saver.capture()
+            captured = saver.capture(is_quiet=is_last and self._spec.num_pods == 1)
             for line in self._complaints.new(captured.left_out):
                 self._say(line)
             has_none = self._number == 0 and saver.record.source is None
