@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 import drivetrain
-from drivetrain import checkpointing
+from drivetrain import checkpointing, started
 from drivetrain import environment as environments
 from drivetrain.checkpointing import Checkpointer
 from drivetrain.errors import NotStorable
@@ -170,6 +170,7 @@ class Counter:
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(started._known, "directory", tmp_path)
     for name in ("RANK", "WORLD_SIZE", "DRIVETRAIN_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
 

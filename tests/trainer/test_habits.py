@@ -19,8 +19,14 @@ import pytest
 import torch
 
 HABITS = Path(__file__).parent / "habits"
-SCRIPTS = sorted(path.stem for path in HABITS.glob("*.py") if path.stem != "data")
-ARGUMENTS = {"configured": ["optimizer=Adam", "rate=0.02"], "vae": ["--batch-size", "8"]}
+# Shared data, and a script without the package (test_plain_ddp.py).
+NOT_ALONE = ("data", "plain_ddp")
+SCRIPTS = sorted(path.stem for path in HABITS.glob("*.py") if path.stem not in NOT_ALONE)
+ARGUMENTS = {
+    "configured": ["optimizer=Adam", "rate=0.02"],
+    "hydra_style": ["optimizer=adam", "optimizer.lr=0.02", "+model.hidden=6"],
+    "vae": ["--batch-size", "8"],
+}
 
 
 class Warm:
@@ -31,9 +37,17 @@ class Warm:
         self._replies = replies
 
     def run(
-        self, script: str, directory: Path, stop: tuple[int, str] | None = None, size: int = 0
+        self,
+        script: str,
+        directory: Path,
+        stop: tuple[int, str] | None = None,
+        size: int = 0,
+        forgets: bool = False,
     ) -> list[int]:
-        """The exit codes of its ranks. `stop`: after so many optimizer steps, by that signal."""
+        """The exit codes of its ranks. `stop`: after so many optimizer steps, by that signal.
+
+        `forgets`: a resume continues at the right place, with nothing of what the script names.
+        """
         variables = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         size = size or (2 if script.startswith("two_ranks") else 1)
         if size == 2:
@@ -42,6 +56,8 @@ class Warm:
             variables |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         if stop is not None:
             variables |= {"STOP_AFTER": str(stop[0]), "STOP_BY": stop[1]}
+        if forgets:
+            variables |= {"FORGET": "1"}
         request = {
             "script": str(HABITS / f"{script}.py"),
             "directory": str(directory),
@@ -97,6 +113,14 @@ def weights(directory: Path) -> dict[str, Any]:
     }
 
 
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Bit for bit."""
+    return found.keys() == wanted.keys() and all(
+        torch.equal(found[name], value) if isinstance(value, torch.Tensor) else found[name] == value
+        for name, value in wanted.items()
+    )
+
+
 def curves(directory: Path, script: str) -> dict[tuple[str, int], float]:
     """Every logged value; of those logged twice, the last."""
     (file,) = directory.glob(f"runs/{script}/*/samples.jsonl")
@@ -108,16 +132,25 @@ def curves(directory: Path, script: str) -> dict[tuple[str, int], float]:
     return out
 
 
+def undisturbed(warm: Warm, script: str, directory: Path) -> tuple[int, int]:
+    """How many ranks the script has, and how many optimizer steps each takes."""
+    codes = warm.run(script, directory)
+    assert set(codes) == {0}, (directory / "log").read_text()
+    return len(codes), int((directory / "num_steps").read_text())
+
+
+def test_there_are_many_habits() -> None:
+    assert len(SCRIPTS) >= 25
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
     warm: Warm, tmp_path: Path, script: str
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    ranks = len(warm_codes := warm.run(script, whole))
-    assert warm_codes == [0] * ranks, (whole / "log").read_text()
-    num_steps = int((whole / "num_steps").read_text())
+    whole, killed, forgetful = (tmp_path / name for name in ("whole", "killed", "forgetful"))
+    for directory in (whole, killed, forgetful):
+        directory.mkdir()
+    ranks, num_steps = undisturbed(warm, script, whole)
     chance = random.Random(script)  # as seeded, so that a failure can be repeated
     first = chance.randrange(num_steps // 3, num_steps // 2)
     second = chance.randrange(1, num_steps // 3)
@@ -129,13 +162,15 @@ def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
     assert warm.run(script, killed, (second, "SIGTERM")) == [75] * ranks, log.read_text()
     assert warm.run(script, killed) == [0] * ranks, log.read_text()
 
-    assert log.read_text().count("resumed at step") == 2
-    wanted, ended = weights(whole), weights(killed)
-    assert ended.keys() == wanted.keys()
-    for name, value in wanted.items():
-        is_tensor = isinstance(value, torch.Tensor)
-        assert torch.equal(ended[name], value) if is_tensor else ended[name] == value, name
+    said = [path.read_text() for path in (log, *killed.glob("outputs/**/*.log"))]
+    assert "".join(said).count("resumed at step") == 2
+    assert same(weights(killed), weights(whole))
     assert curves(killed, script) == curves(whole, script)
+
+    # The script shows it: without the state that it names it would have ended otherwise.
+    assert warm.run(script, forgetful, (first, "SIGTERM")) == [75] * ranks
+    assert warm.run(script, forgetful, forgets=True) == [0] * ranks
+    assert not same(weights(forgetful), weights(whole))
 
 
 def test_a_run_that_gets_more_ranks_continues_at_the_same_sample(

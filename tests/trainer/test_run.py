@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import drivetrain
+from drivetrain import started
 from drivetrain.storage import create_storage
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import job_id_for, run_id_for
@@ -23,6 +24,7 @@ from tests.trainer.pods import wait_for
 @pytest.fixture(autouse=True)
 def in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(started._known, "directory", tmp_path)
     monkeypatch.setattr("sys.argv", ["script.py"])
 
 

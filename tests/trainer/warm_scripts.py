@@ -3,6 +3,7 @@
 `python -m tests.trainer.warm_scripts`: a line of JSON per script on standard input (script,
 directory, arguments, environments of its ranks), a line with the exit codes of its ranks back. A
 rank is stopped for good after so many optimizer steps as STOP_AFTER says, by the signal STOP_BY.
+With FORGET a resume does not restore the objects that the script names.
 """
 
 import json
@@ -20,8 +21,10 @@ import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import drivetrain.training
+from drivetrain.held_state import HeldState, Moment, Stored
 from drivetrain.pod.interpreter import run_python
 
+load = HeldState.load
 PRELOADED = (runpy, drivetrain.training, torch.distributed)  # imported once, for all scripts
 
 
@@ -56,12 +59,22 @@ def _become_rank(request: dict, environment: dict[str, str]) -> int:
     os.dup2(log, 2)
     torch.set_num_threads(1)
     num_steps = _count_optimizer_steps()
+    if "FORGET" in os.environ:
+        HeldState.load = _load_nothing
     code = run_python([request["script"], *request["arguments"]])
     sys.stdout.flush()
     sys.stderr.flush()
     if environment["RANK"] == "0":
-        Path("num_steps").write_text(str(num_steps[0]))
+        Path(request["directory"], "num_steps").write_text(str(num_steps[0]))
     return code
+
+
+def _load_nothing(self: HeldState, first: Stored, own: Stored, has_own: bool) -> Moment:
+    things, self._things = self._things, {}
+    try:
+        return load(self, first, own, has_own)
+    finally:
+        self._things = things
 
 
 def _count_optimizer_steps() -> list[int]:

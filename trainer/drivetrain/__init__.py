@@ -7,6 +7,7 @@ because the command line and the shim are part of the package too. The names bel
 from typing import TYPE_CHECKING
 
 from drivetrain import seeding as _seeding  # noqa: F401 - sees the generators before the script
+from drivetrain import started as _started  # noqa: F401 - sees the directory before the script
 from drivetrain.errors import (
     CheckpointMismatch,
     CheckpointWriteFailed,

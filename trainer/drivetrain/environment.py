@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from drivetrain import started
 from drivetrain_schemas.ids import DEFAULT_TENANT, job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 
@@ -70,7 +71,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         rank=int(variables.get("RANK", "0")),
         world_size=int(variables.get("WORLD_SIZE", "1")),
         local_rank=int(variables.get("LOCAL_RANK", "0")),
-        job_directory=Path(variables.get(JOB_DIRECTORY, ".")).absolute(),
+        job_directory=started.directory() / variables.get(JOB_DIRECTORY, ""),
     )
     if "DRIVETRAIN_RUN_ID" not in variables:
         return ranks

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drivetrain import started
 from drivetrain.results import write_atomically
 
-LOCAL_ROOT = Path("runs")
 _IDENTITY = "experiment.json"
 _taken: dict[Path, int] = {}  # open locks; closing one releases it
 _logger = logging.getLogger("drivetrain")
@@ -46,7 +46,7 @@ class Experiment:
 def this_experiment(hyperparameters: Mapping[str, Any], seed: int | None) -> Experiment:
     is_script = sys.argv[0] not in ("", "-c") and "ipykernel" not in sys.modules
     return Experiment(
-        script=os.path.relpath(sys.argv[0]) if is_script else "interactive",
+        script=started.relative(sys.argv[0]) if is_script else "interactive",
         arguments=tuple(sys.argv[1:]) if is_script else (),  # of a notebook: its kernel's
         hyperparameters=hyperparameters,
         seed=seed,

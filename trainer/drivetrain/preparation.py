@@ -29,7 +29,7 @@ def settle_local(
         return environment
     choice = None
     if world.rank == 0:
-        directory = local_runs.choose_directory(local_runs.LOCAL_ROOT, experiment)
+        directory = local_runs.choose_directory(environment.job_directory / "runs", experiment)
         keys = create_storage(directory).list("checkpoints/")
         fence = manifests.highest_fence(key.removeprefix("checkpoints/") for key in keys)
         choice = (str(directory), fence + 1)

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from drivetrain import seeding
+from drivetrain import seeding, started
 
 # Variables that the interpreter, the loader or a preloaded library reads when it starts.
 _READ_AT_START = (
@@ -54,6 +54,7 @@ def run_python(arguments: Sequence[str]) -> int:
     """Do what the interpreter would do with these arguments. Returns the exit code."""
     _forget_the_shim()
     seeding.renew()  # the template's would be the same in each rank of each job
+    started.remember()
     code = 0
     try:
         _run_main(arguments)
