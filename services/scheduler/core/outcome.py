@@ -43,7 +43,7 @@ def conclude(run: RunView) -> Outcome:
         return Outcome(RunState.INTERRUPTED, min(disrupted, key=_first), is_disrupted=True)
     # Only what the scheduler recorded counts: a pod's own programs can write its files.
     is_asked = run.stop_reason not in (None, "gang")
-    broken = [pod for pod in run.pods if _is_broken(pod, is_asked)]
+    broken = [pod for pod in run.pods if _is_broken(pod, run, is_asked)]
     if not broken:
         return Outcome(RunState.INTERRUPTED, is_asked=is_asked)
     cause = min(broken, key=_first)
@@ -57,10 +57,21 @@ def _is_disrupted(pod: PodView) -> bool:
     return is_disruption and not is_its_own_end
 
 
-def _is_broken(pod: PodView, is_asked: bool) -> bool:
-    if pod.exit is None:
-        return pod.was_alive or not is_asked  # one that was no longer to be started is not lost
-    return pod.exit.outcome == "failed"
+def _is_broken(pod: PodView, run: RunView, is_asked: bool) -> bool:
+    if pod.exit is not None:
+        return pod.exit.outcome == "failed"
+    if pod.was_alive or pod.reason is not None:
+        return True
+    # One that was no longer to start, because of a stop or of another pod's end, is not lost.
+    return not is_asked and not any(_has_ended_before(other, pod) for other in run.pods)
+
+
+def _has_ended_before(other: PodView, pod: PodView) -> bool:
+    """It ran and ended without success, not later than this one."""
+    has_run = other.was_alive or other.exit is not None
+    has_succeeded = other.exit is not None and other.exit.outcome == "succeeded"
+    is_later = (other.finished_at or _LATEST) > (pod.finished_at or _LATEST)
+    return has_run and not has_succeeded and not is_later
 
 
 def _first(pod: PodView) -> tuple[datetime, datetime, int]:

@@ -81,6 +81,32 @@ CASES = {
         0,
         False,
     ),
+    "one pod interrupted itself before the other had started": (
+        make_run(
+            make_ended(0, "interrupted", finished_at=after(1)),
+            replace(make_lost(1, was_alive=False), finished_at=after(1)),
+            stop_reason="gang",
+        ),
+        RunState.INTERRUPTED,
+        None,
+        False,
+    ),
+    "one pod never started, and the other was stopped for that": (
+        make_run(
+            make_ended(0, "interrupted", finished_at=after(2)),
+            replace(make_lost(1, was_alive=False), finished_at=after(1)),
+            stop_reason="gang",
+        ),
+        RunState.LOST,
+        1,
+        False,
+    ),
+    "no pod ever started": (
+        make_run(make_lost(0, was_alive=False), make_lost(1, was_alive=False)),
+        RunState.LOST,
+        0,
+        False,
+    ),
     "lost": (make_run(make_ended(0), make_lost(1)), RunState.LOST, 1, False),
     "the platform asked it to stop": (
         make_run(make_ended(0, "interrupted"), stop_reason="shutdown"),
