@@ -19,6 +19,7 @@ from services.runtime.service import Running
 from services.runtime.topics import create_topics
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import Observation, PodRef, Rendezvous
+from services.scheduler.launchers.nodes import NodesOfSettings
 from services.scheduler.settings import NodeSetting, SchedulerSettings
 from services.scheduler.wiring import assemble
 from tests.platform_service import out_record, running, service_environment
@@ -108,7 +109,7 @@ async def scheduler(
     settings = SchedulerSettings.model_validate(
         {**service_environment(access, dsn, prefix), "nodes": on, "lease_seconds": 86_400}
     )
-    async with running(assemble(settings, pods)) as process:
+    async with running(assemble(settings, pods, NodesOfSettings(settings))) as process:
         yield process
 
 

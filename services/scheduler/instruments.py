@@ -15,6 +15,7 @@ LIVE = Gauge("drivetrain_scheduler_live_runs", "Runs that hold slots.")
 SUSPECTS = Counter("drivetrain_scheduler_suspected_total", "Runs whose lease lapsed.")
 LAUNCHES = Counter("drivetrain_scheduler_launches_total", "Pods launched, by way.", ["way"])
 LAUNCH_FAILURES = Counter("drivetrain_scheduler_launch_failures_total", "Launches that failed.")
+NODES = Gauge("drivetrain_scheduler_nodes", "Nodes, by whether they accept runs.", ["state"])
 LAUNCHER_AWAY = Gauge("drivetrain_scheduler_launcher_away", "1 while the launcher is unavailable.")
 LAUNCHER_OUTAGES = Counter(
     "drivetrain_scheduler_launcher_outages_total", "How often the launcher became unavailable."

@@ -21,19 +21,28 @@ from services.runtime import logs
 from services.runtime.errors import TemporaryError, is_temporary, unavailable_part
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-from services.scheduler import fleet, instruments, store, store_runs, store_sightings, transitions
+from services.scheduler import instruments, store, store_runs, store_sightings, transitions
 from services.scheduler.core.cycle import Decision, decide
 from services.scheduler.core.invariants import check
+from services.scheduler.core.model import Node
 from services.scheduler.core.outcome import conclude
 from services.scheduler.core.pods import PodState, Sight
 from services.scheduler.core.reasons import holders
 from services.scheduler.core.reconcile import Moves, moves
+from services.scheduler.fleet import Fleet, register
 from services.scheduler.leases import Leases
 from services.scheduler.pods import Acted, Pods
 from services.scheduler.ports import Ports
 from services.scheduler.projection import LiveRun, is_alive
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import State, changed_live_runs, differences, read, refresh
+from services.scheduler.state import (
+    State,
+    changed_live_runs,
+    differences,
+    read,
+    refresh,
+    with_nodes,
+)
 from services.scheduler.store_runs import FinishedPod
 
 log = logs.get()
@@ -63,11 +72,13 @@ class Loop:
     process.
 
     `state` is what was last read and committed; None before the first round, and after a failed
-    transaction, because it is then unknown whether it committed. `registered` is set once the nodes
-    are in the database.
+    transaction, because it is then unknown whether it committed. `registered` is set once nodes are
+    in the database.
     """
 
-    def __init__(self, settings: SchedulerSettings, pods: Pods, leases: Leases) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, pods: Pods, leases: Leases, fleet: Fleet
+    ) -> None:
         self.state: State | None = None
         # What readers get: as `state`, but also while a transaction is open.
         self.shown: tuple[State, Decision] | None = None
@@ -76,6 +87,8 @@ class Loop:
         self._pods = pods
         self._leases = leases
         self._ports = Ports(pods.launcher)
+        self._fleet = fleet
+        self._stored_nodes: Sequence[Node] | None = None
         self._woken = asyncio.Event()
         self._is_due = False
         self._next_due = 0.0
@@ -114,10 +127,8 @@ class Loop:
             # Another process may have been the leader: everything is read again before any action.
             self.state = None
             self._next_due = 0.0
-            async with platform.database.transaction() as tx:
-                await store.lock(tx.connection)
-                await fleet.register(tx, fleet.nodes_of(self._settings))
-            self.registered.set()
+            self._stored_nodes = None
+            await self._fleet.look()
             while not platform.stopping.is_set():
                 if connection.is_closed():
                     raise TemporaryError("the leader's connection, and with it the lock, is lost")
@@ -177,6 +188,10 @@ class Loop:
             connection = tx.connection
             await store.lock(connection)
             state = await self._load(platform, connection, before)
+            nodes = self._fleet.wanted
+            if nodes is not None and nodes is not self._stored_nodes:
+                await register(tx, nodes, self._fleet.gone)
+                state = with_nodes(state, await store.nodes(connection))
             ids = seen.job_ids() | (
                 changed_live_runs(before, state) if before else state.live_runs.keys()
             )
@@ -190,6 +205,9 @@ class Loop:
             state = await refresh(connection, state)
         self.state = state  # committed, so this is valid
         self.shown = (state, decision)
+        self._stored_nodes = nodes
+        if nodes is not None or state.snapshot.occupancy.nodes:
+            self.registered.set()
         live_runs = self._live_runs()
         self._leases.watch_runs({live.run.run_id for live in live_runs if _is_started(live)})
         self._set_next_due(platform, state, now)

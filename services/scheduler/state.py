@@ -7,14 +7,14 @@ date.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import asyncpg
 
 from drivetrain_schemas.jobs import JobState
 from services.scheduler import store, store_runs
-from services.scheduler.core.model import Holding, QueuedJob
+from services.scheduler.core.model import Holding, Node, QueuedJob
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.queue import Queue
 from services.scheduler.core.snapshot import Snapshot
@@ -88,6 +88,12 @@ def replaced(state: State, found: Found) -> State:
             state.snapshot.queue.changed(_queued(known), _queued(unfinished.values())),
         ),
     )
+
+
+def with_nodes(state: State, nodes: tuple[Node, ...]) -> State:
+    """The state with these nodes."""
+    occupancy = Occupancy(nodes, state.snapshot.occupancy.holdings)
+    return replace(state, snapshot=replace(state.snapshot, occupancy=occupancy))
 
 
 async def differences(connection: asyncpg.Connection, state: State) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ async def now(connection: asyncpg.Connection) -> datetime:
 
 
 async def nodes(connection: asyncpg.Connection) -> tuple[Node, ...]:
-    rows = await connection.fetch("select * from nodes order by node_id")
+    rows = await connection.fetch('select * from nodes order by node_id collate "C"')
     return tuple(
         Node(
             row["node_id"],
@@ -102,7 +102,10 @@ async def nodes(connection: asyncpg.Connection) -> tuple[Node, ...]:
             row["device_type"],
             row["num_slots"],
             row["first_device"],
-            is_schedulable=row["removed_at"] is None,
+            row["is_spot"],
+            row["topology"],
+            row["unschedulable"],
+            is_removed=row["removed_at"] is not None,
         )
         for row in rows
     )
@@ -122,16 +125,21 @@ async def capacities(connection: asyncpg.Connection) -> Mapping[str, Mapping[str
 
 async def put_node(connection: asyncpg.Connection, node: Node) -> None:
     await connection.execute(
-        """insert into nodes (node_id, pool, device_type, num_slots, first_device)
-        values ($1, $2, $3, $4, $5)
+        """insert into nodes (node_id, pool, device_type, num_slots, first_device, is_spot,
+            topology, unschedulable)
+        values ($1, $2, $3, $4, $5, $6, $7, $8)
         on conflict (node_id) do update set pool = excluded.pool, removed_at = null,
             device_type = excluded.device_type, num_slots = excluded.num_slots,
-            first_device = excluded.first_device""",
+            first_device = excluded.first_device, is_spot = excluded.is_spot,
+            topology = excluded.topology, unschedulable = excluded.unschedulable""",
         node.node_id,
         node.pool,
         node.device_type,
         node.num_slots,
         node.first_device,
+        node.is_spot,
+        node.topology,
+        node.unschedulable,
     )
 
 

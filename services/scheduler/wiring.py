@@ -10,10 +10,12 @@ from services.runtime.service import Service
 from services.runtime.tls import TlsFiles, TlsNames, check_files
 from services.scheduler import cancels, retention
 from services.scheduler.api import read_api
+from services.scheduler.fleet import Fleet
 from services.scheduler.handlers import Commands
 from services.scheduler.kept_directories import KeptDirectories
 from services.scheduler.launchers.base import Launcher
 from services.scheduler.launchers.local import SHIM, LocalLauncher
+from services.scheduler.launchers.nodes import NodesOfSettings, NodeSource
 from services.scheduler.leases import Leases
 from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
@@ -23,17 +25,18 @@ from services.scheduler.sightings import Sightings
 
 def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
     launcher = LocalLauncher(settings.pods_directory, settings.template_socket, shim)
-    return assemble(settings, launcher)
+    return assemble(settings, launcher, NodesOfSettings(settings))
 
 
-def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
-    """The service on this launcher. Raises ConfigurationError."""
+def assemble(settings: SchedulerSettings, launcher: Launcher, source: NodeSource) -> Service:
+    """The service on this launcher and its nodes. Raises ConfigurationError."""
     _check_files_of_pods(settings)
     clock = SystemClock()
     tokens = RunTokens(settings.run_token_key)
     leases = Leases(clock, tokens, lease=settings.lease_seconds, interval=settings.beacon_seconds)
     pods = Pods(launcher, settings, clock)
-    loop = Loop(settings, pods, leases)
+    fleet = Fleet(source, settings.resync_seconds)
+    loop = Loop(settings, pods, leases, fleet)
     commands = Commands(loop.wake, loop.registered, can_run_images=launcher.can_run_images)
     kept = KeptDirectories(
         launcher,
@@ -52,6 +55,8 @@ def assemble(settings: SchedulerSettings, launcher: Launcher) -> Service:
         tasks=(
             loop.run,
             lambda platform: launcher.watch(loop.look),
+            lambda platform: fleet.watch(),
+            lambda platform: fleet.follow(platform, loop.wake),
             leases.send_beacons,
             Sightings(pods).run,
             kept.run,

@@ -261,6 +261,9 @@ def _run_warned(p: Fields) -> Sentence:
 
 def _node_registered(p: Fields) -> Sentence:
     slots = count(p["num_slots"], f"{p['device_type']} slot")
+    if reason := p.get("unschedulable_reason"):
+        text = f"Node {p['node_id']} of pool {p['pool']} accepts no new runs: {reason}"
+        return Sentence(text, Tone.WARNING)
     return Sentence(f"Node {p['node_id']} offers {slots} to pool {p['pool']}")
 
 

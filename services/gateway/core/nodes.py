@@ -20,6 +20,9 @@ class Node:
     pool: str | None = None
     device_type: str | None = None
     num_slots: int = 0
+    is_spot: bool | None = None
+    topology: str | None = None
+    unschedulable_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,12 @@ class Allocation:
 
 
 def _registered(node: Node, event: Event[NodeRegistered]) -> Node:
-    return newest(node, "registered_seq", event, **given(event, "pool", "device_type", "num_slots"))
+    facts = given(
+        event,
+        *("pool", "device_type", "num_slots"),
+        *("is_spot", "topology", "unschedulable_reason"),
+    )
+    return newest(node, "registered_seq", event, **facts)
 
 
 def _removed(node: Node, event: Event[NodeRemoved]) -> Node:

@@ -413,12 +413,17 @@ class Slot(BaseModel):
 
 
 class Node(BaseModel):
+    """`unschedulable_reason`: why nothing new is placed on it at the moment, such as a cordon."""
+
     node_id: str
     pool: str | None
     device_type: str | None
     num_slots: int
     num_free: int
     is_removed: bool
+    is_spot: bool | None
+    topology: str | None
+    unschedulable_reason: str | None
     slots: list[Slot]
 
 

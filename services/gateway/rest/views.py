@@ -305,6 +305,9 @@ def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
                 num_slots=row["num_slots"],
                 num_free=sum(slot.job_id is None for slot in slots),
                 is_removed=row["is_removed"],
+                is_spot=row["is_spot"],
+                topology=row["topology"],
+                unschedulable_reason=row["unschedulable_reason"],
                 slots=slots,
             )
         )

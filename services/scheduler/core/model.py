@@ -24,20 +24,35 @@ class Slot:
 class Node:
     """A machine, or a virtual node.
 
-    A removed node keeps what it holds but accepts nothing new. Virtual nodes divide one machine's
-    devices: slot n is its device `first_device + n`.
+    A node that is removed or has a reason in `unschedulable` keeps what it holds but accepts
+    nothing new. Virtual nodes divide one machine's devices: slot n is its device
+    `first_device + n`. None: which devices a pod gets is decided on the node, so only their number
+    counts. `topology`: where it is, nodes with the same text are close to each other.
     """
 
     node_id: str
     pool: str
     device_type: str
     num_slots: int
-    first_device: int = 0
-    is_schedulable: bool = True
+    first_device: int | None = 0
+    is_spot: bool | None = None
+    topology: str | None = None
+    unschedulable: str = ""
+    is_removed: bool = False
+
+    @property
+    def is_schedulable(self) -> bool:
+        return not self.is_removed and not self.unschedulable
+
+    @property
+    def has_numbered_devices(self) -> bool:
+        return self.first_device is not None and self.device_type != SHARED
 
     def device_of(self, number: int) -> int | None:
-        """The machine's device that this slot is; None where slots share the CPUs."""
-        return None if self.device_type == SHARED else self.first_device + number
+        """The machine's device that this slot is; None where only their number counts."""
+        if self.first_device is None or self.device_type == SHARED:
+            return None
+        return self.first_device + number
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,13 @@ def most_slots(capacities: Mapping[str, int], device_type: str | None) -> int:
 def _free_slots(node: Node, held: set[Slot], devices: set[int]) -> tuple[Slot, ...]:
     if not node.is_schedulable:
         return ()
-    return tuple(
+    free = tuple(
         slot
         for slot in (Slot(node.node_id, number) for number in range(node.num_slots))
         if slot not in held and node.device_of(slot.number) not in devices
     )
+    if node.has_numbered_devices:
+        return free
+    # Held slots may have numbers that a node which lost devices no longer has.
+    num_held = sum(slot.node_id == node.node_id for slot in held)
+    return free[: max(0, node.num_slots - num_held)]

@@ -13,6 +13,7 @@ from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.snapshot import Snapshot
 
 MAX_HOLDERS = 8
+MAX_NAMED_NODES = 4
 _BEHIND = (WaitingReason.BEHIND_HIGHER_PRIORITY, WaitingReason.BEHIND_EARLIER_SUBMISSION)
 
 
@@ -70,7 +71,21 @@ def why_never(kind: Kind, occupancy: Occupancy) -> tuple[WaitingReason, str]:
     """What is missing until a node is added."""
     what = f"{kind.device_type} devices" if kind.device_type else "devices of one type"
     detail = f"pool {kind.pool} has {occupancy.most_slots(kind)} {what}, {kind.devices} are needed"
-    return WaitingReason.POOL_WITHOUT_NODES, detail
+    return WaitingReason.POOL_WITHOUT_NODES, detail + _not_counted(kind, occupancy)
+
+
+def _not_counted(kind: Kind, occupancy: Occupancy) -> str:
+    """The pool's nodes that accept no runs at the moment, and why."""
+    closed = [
+        f"{node.node_id} ({node.unschedulable})"
+        for node in occupancy.nodes
+        if node.pool == kind.pool
+        and node.unschedulable
+        and not node.is_removed
+        and kind.device_type in (None, node.device_type)
+    ]
+    more = f" and {len(closed) - MAX_NAMED_NODES} more" if len(closed) > MAX_NAMED_NODES else ""
+    return f"; not counted: {', '.join(closed[:MAX_NAMED_NODES])}{more}" if closed else ""
 
 
 def why_not_placed(kind: Kind, num_free: int) -> tuple[WaitingReason, str]:

@@ -4,7 +4,7 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobState, WaitingReason
-from services.scheduler import fleet, loop
+from services.scheduler import loop
 from services.scheduler.core.model import Node
 from tests.handlers.scheduler.world import World, make_submit
 
@@ -73,9 +73,8 @@ async def test_nor_one_that_waited_before(world: World):
 async def test_jobs_that_never_fit_do_not_hide_one_that_fits(world: World):
     too_large = [f"large{number}" for number in range(5)]
     await submit(world, *too_large, **WHOLE)
-    async with world.database.transaction() as tx:
-        await fleet.register(tx, [Node("n1", "default", "cpu", 2)])
-    world.restart()
+    world.nodes.now = [Node("n1", "default", "cpu", 2)]
+    await world.fleet.look()
     await submit(world, "fits")
 
     await world.rounds()

@@ -10,6 +10,7 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, Result, WaitingReason
 from services.scheduler import instruments, retention
 from services.scheduler.core import ports
+from services.scheduler.core.model import Node
 from services.scheduler.core.pods import Sight
 from services.scheduler.core.ports import FIRST_PORT, NUM_PORTS
 from services.scheduler.kept_directories import KeptDirectories
@@ -404,13 +405,8 @@ async def test_the_database_refuses_a_slot_that_is_held(world: World):
 
 
 async def test_nodes_are_published_when_they_change(world: World):
-    from services.scheduler import fleet
-    from services.scheduler.core.model import Node
-
-    async with world.database.transaction() as tx:
-        await fleet.register(tx, [Node("n1", "default", "cpu", 2), Node("n3", "other", "gpu", 8)])
-
-    sent = await world.emitted()
+    world.nodes.now = [Node("n1", "default", "cpu", 2), Node("n3", "other", "gpu", 8)]
+    sent = await world.look_at_nodes()
     assert [(payload.kind.type, payload.node_id) for payload in sent] == [
         ("node.registered", "n3"),
         ("node.removed", "n2"),

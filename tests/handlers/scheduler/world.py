@@ -13,8 +13,10 @@ from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.runtime.testing import InMemoryBus, InMemoryObjectStore, ManualClock
-from services.scheduler import fleet, store
+from services.scheduler import store
+from services.scheduler.core.model import Node
 from services.scheduler.core.pods import EndReason, Sight
+from services.scheduler.fleet import Fleet, register
 from services.scheduler.handlers import Commands
 from services.scheduler.launchers.base import (
     LauncherUnavailable,
@@ -142,6 +144,28 @@ class FakeLauncher:
         self.sights[pod_id] = Observation(Sight.ENDED, end)
 
 
+class FakeNodes:
+    """A source whose nodes a test changes."""
+
+    gone = "the node is gone"
+
+    def __init__(self, now: Sequence[Node]) -> None:
+        self.now = list(now)
+        self.is_away = False
+        self.num_asked = 0
+        self.wake: Callable[[], None] = lambda: None
+
+    async def nodes(self) -> Sequence[Node]:
+        self.num_asked += 1
+        if self.is_away:
+            raise LauncherUnavailable("connection refused")
+        return tuple(self.now)
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        await asyncio.get_running_loop().create_future()
+
+
 class World:
     """One scheduler and what it has sent."""
 
@@ -160,6 +184,7 @@ class World:
             stopping=asyncio.Event(),
         )
         self._last = 0
+        self.nodes = FakeNodes(_nodes_of(self.settings))
         self.restart()
 
     def restart(self) -> None:
@@ -167,15 +192,24 @@ class World:
         tokens = RunTokens(self.settings.run_token_key)
         self.leases = Leases(self.clock, tokens, lease=self.settings.lease_seconds, interval=2)
         self.pods = Pods(self.launcher, self.settings, self.clock)
-        self.loop = Loop(self.settings, self.pods, self.leases)
+        self.fleet = Fleet(self.nodes, self.settings.resync_seconds)
+        self.loop = Loop(self.settings, self.pods, self.leases, self.fleet)
         self.loop.registered.set()
         self.commands = Commands(self.loop.wake, self.loop.registered, can_run_images=False)
 
     async def register(self) -> "World":
         async with self.database.transaction() as tx:
-            await fleet.register(tx, fleet.nodes_of(self.settings))
+            await register(tx, self.nodes.now, self.nodes.gone)
         await self.emitted()
         return self
+
+    async def look_at_nodes(self) -> list[Any]:
+        """What the following of the source does, and what it emits."""
+        if await self.fleet.look():
+            self.loop.wake()
+        await self.emitted()
+        await self.rounds()
+        return [each for each in await self.emitted() if each.kind.type.startswith("node.")]
 
     async def submit(self, *requests: JobSubmit) -> list[Any]:
         return await self._handle(*requests)
@@ -217,6 +251,13 @@ class World:
             *(events.make_event(payload) for payload in payloads),
             refusals=self.commands.refusals,
         )
+
+
+def _nodes_of(settings: SchedulerSettings) -> list[Node]:
+    return [
+        Node(node.node_id, node.pool, node.device_type, node.slots, node.first_device)
+        for node in settings.nodes
+    ]
 
 
 async def start(world: World, **spec: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobState
 from services.scheduler.core.pods import Sight
+from services.scheduler.launchers.nodes import NodesOfSettings
 from services.scheduler.launchers.watches import Watches
 from services.scheduler.wiring import assemble
 from tests.conftest import OpenDatabase
@@ -34,7 +35,7 @@ async def test_a_loop_that_is_not_to_poll_records_the_end_of_a_pod(
     world = await World(await database("scheduler"), FakeLauncher()).register()
     rarely = world.settings.model_copy(update={"poll_seconds": NEVER, "resync_seconds": NEVER})
     launcher = make_launcher(tmp_path)
-    service = assemble(rarely, launcher)
+    service = assemble(rarely, launcher, NodesOfSettings(rarely))
     # It ends long after the loop has come to rest.
     await world.submit(make_submit("r1", command=["sleep", "2"]))
 

@@ -257,9 +257,12 @@ def test_nodes_show_the_jobs_on_them(cli: RunCli, platform: FakePlatform) -> Non
         "num_free": 1,
         "slots": slots,
     }
-    platform.on("GET", "/v1/nodes", {"nodes": [node]})
-    line = cli("node", "list").out.splitlines()[1]
-    assert line.split() == ["node-1", "default", "cpu", "1/3", JOB_ID, "(2)"]
+    closed = node | {"node_id": "node-2", "slots": [], "unschedulable_reason": "cordoned"}
+    removed = node | {"node_id": "node-3", "slots": [], "is_removed": True}
+    platform.on("GET", "/v1/nodes", {"nodes": [node, closed, removed]})
+    lines = cli("node", "list").out.splitlines()[1:]
+    assert lines[0].split() == ["node-1", "default", "cpu", "1/3", "open", JOB_ID, "(2)"]
+    assert [line.split()[4] for line in lines[1:]] == ["cordoned", "removed"]
 
 
 PARKED = {

@@ -128,7 +128,7 @@ def test_an_allocation_has_one_device_type():
 
 
 def test_a_removed_node_takes_nothing_new():
-    nodes = [make_node("n1", 2, is_schedulable=False), make_node("n2", 1)]
+    nodes = [make_node("n1", 2, is_removed=True), make_node("n2", 1)]
 
     decision = decide(make_snapshot(nodes, [make_job("a", 1), make_job("b", 2, 2)]), NOW)
 

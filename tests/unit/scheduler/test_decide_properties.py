@@ -27,7 +27,7 @@ def snapshots(draw) -> Snapshot:
             draw(TYPES),
             draw(st.integers(1, 4)),
             first_device=4 * number,
-            is_schedulable=draw(st.booleans()),
+            is_removed=draw(st.booleans()),
         )
         for number in range(draw(st.integers(0, 4)))
     )

@@ -11,6 +11,7 @@ NODE_COLUMNS = (
     field_column("POOL", "pool"),
     field_column("DEVICE", "device_type"),
     Column("FREE", lambda node: f"{node['num_free']}/{node['num_slots']}", is_number=True),
+    Column("STATE", lambda node: text_of(_state(node))),
     Column("HELD BY", lambda node: text_of(_holders(node))),
 )
 
@@ -26,6 +27,12 @@ def list_nodes(output: OutputOption = Format.TABLE) -> None:
     with session.connect() as gateway:
         answer = gateway.get("/v1/nodes")
     write_list(answer["nodes"], NODE_COLUMNS, output, "no nodes")
+
+
+def _state(node: Item) -> str:
+    if node.get("is_removed"):
+        return "removed"
+    return node.get("unschedulable_reason") or "open"  # an older gateway does not know it
 
 
 def _holders(node: Item) -> str:

@@ -1,0 +1,42 @@
+"""Nodes of a cluster: which of them accept no runs, and why, by REST and on the page."""
+
+from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
+from tests.handlers.gateway.model import Model, Server
+from tests.handlers.gateway.story import Story
+
+FACTS = {"pool": "default", "device_type": "h200", "num_slots": 8}
+
+
+async def test_a_node_that_is_closed_says_why_until_it_opens(model: Model, server: Server) -> None:
+    story = Story()
+    for reason in ("not ready <since noon>", None):
+        story.tell(
+            NodeRegistered(
+                node_id="n1",
+                **FACTS,
+                is_spot=True,
+                topology="zone-a",
+                unschedulable_reason=reason,
+            )
+        )
+    closed, opened = story.events
+
+    await model.tell(closed)
+    (node,) = (await server.client.get("/v1/nodes")).json()["nodes"]
+    assert (node["is_spot"], node["topology"]) == (True, "zone-a")
+    assert node["unschedulable_reason"] == "not ready <since noon>"
+    page = (await server.client.get("/nodes")).text
+    assert "Accepts no new runs: not ready &lt;since noon&gt;." in page
+
+    await model.tell(opened)
+    (node,) = (await server.client.get("/v1/nodes")).json()["nodes"]
+    assert node["unschedulable_reason"] is None
+    assert "Accepts no new runs" not in (await server.client.get("/nodes")).text
+
+
+async def test_a_node_that_is_gone_is_not_listed(model: Model, server: Server) -> None:
+    story = Story()
+    story.tell(NodeRegistered(node_id="n1", **FACTS, unschedulable_reason="cordoned"))
+    story.tell(NodeRemoved(node_id="n1", reason="the node is gone from the cluster"))
+    await model.tell(*story.events)
+    assert (await server.client.get("/v1/nodes")).json()["nodes"] == []
