@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -20,14 +21,15 @@ from benchmarks.report import Row, options, publish
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for, run_id_for
 from drivetrain_schemas.metrics import Column, SamplesRecorded
+from services.metrics import streams
 from services.metrics.api import read_api
 from services.metrics.core.downsampling import downsample
 from services.metrics.core.series import Chunk, merge
 from services.metrics.rolling import Roller
 from services.metrics.settings import MetricsSettings
-from services.metrics.streams import take_samples
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
+from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_postgres
 from tests.events import handle_batch, make_event
@@ -40,6 +42,8 @@ NAMES = [f"layer_{number}/gradient_norm" for number in range(NUM_SERIES)]
 MAX_SECONDS = 0.2
 MAX_BYTES = 300_000
 SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
+
+TAKE = partial(streams.take_samples, RunTokens(None))
 
 
 def batch(number: int, first_step: int, num_steps: int) -> Event[SamplesRecorded]:
@@ -68,7 +72,7 @@ def batch(number: int, first_step: int, num_steps: int) -> Event[SamplesRecorded
 async def take_in(database: Database, num_steps: int) -> None:
     roller = Roller(database, SystemClock(), max_age=timedelta(0))
     for number, first_step in enumerate(range(0, num_steps, STEPS_PER_BATCH)):
-        await handle_batch(database, take_samples, batch(number, first_step, STEPS_PER_BATCH))
+        await handle_batch(database, TAKE, batch(number, first_step, STEPS_PER_BATCH))
         if number % 50 == 0:
             await roller.roll_all()
     await roller.roll_all()
@@ -132,7 +136,7 @@ async def _rows(database: Database, num_steps: int, rounds: int) -> list[Row]:
 
         whole = await chart()
         after = whole.json()["next"]
-        await handle_batch(database, take_samples, batch(10**6, num_steps, 20))
+        await handle_batch(database, TAKE, batch(10**6, num_steps, 20))
         middle = num_steps // 2
         ours, polls, zooms, peers = [], [], [], []
         for number in range(rounds):

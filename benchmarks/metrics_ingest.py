@@ -20,6 +20,7 @@ from pathlib import Path
 
 import asyncpg
 import httpx
+from pydantic import SecretStr
 
 from benchmarks.report import Row, options, publish
 from drivetrain.environment import Environment
@@ -33,6 +34,7 @@ from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
 from drivetrain_schemas.pods import PodSpec
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.run_tokens import RunTokens
 from services.runtime.topics import create_topics
 from services.standalone.embedded import RunningKafka, running_kafka, running_postgres
 from services.standalone.ports import free_port
@@ -40,6 +42,7 @@ from services.standalone.ports import free_port
 SERIES = ("loss", "accuracy", "learning_rate", "gradient_norm")
 PREFIX = "benchmark."
 READ_TOKEN = secrets.token_hex(16)
+RUN_TOKEN_KEY = "a-key-that-only-services-have"
 NUM_COMMITTED = 2000
 MAX_SECONDS = 120.0
 TARGET = 5.0
@@ -199,6 +202,7 @@ def _pod(kafka: RunningKafka, job_id: str, run_id: str) -> PodSpec:
         object_store_url="file:///none",
         rendezvous_file="none",
         master_port=1,
+        run_token=RunTokens(SecretStr(RUN_TOKEN_KEY)).of(run_id, 1),
     )
 
 
@@ -214,6 +218,7 @@ async def metrics_service(kafka: RunningKafka, dsn: str, log: Path) -> AsyncIter
         "POSTGRES_DSN": dsn,
         "HTTP_PORT": str(http_port),
         "READ_TOKEN": READ_TOKEN,
+        "RUN_TOKEN_KEY": RUN_TOKEN_KEY,
         "OPS_PORT": str(ops_port),
     }
     kept = {name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")}

@@ -86,6 +86,7 @@ class BatchKey(msgspec.Struct, frozen=True, order=True):
 
 class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
     key: BatchKey
+    run_token: str | None
     tenant_id: str
     job_id: str
     attempt: int
@@ -96,6 +97,7 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
     key: BatchKey
+    run_token: str | None
     tenant_id: str
     job_id: str
     attempt: int
@@ -128,7 +130,7 @@ def fast_samples(record: Record) -> SampleBatch | None:
         wire = _samples_decoder.decode(record.value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return _from_wire_samples(wire)
+    return _from_wire_samples(wire, _run_token(record))
 
 
 def fast_logs(record: Record) -> LogBatch | None:
@@ -139,16 +141,18 @@ def fast_logs(record: Record) -> LogBatch | None:
         wire = _logs_decoder.decode(record.value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return _from_wire_logs(wire)
+    return _from_wire_logs(wire, _run_token(record))
 
 
 def samples_by_contract(record: Record) -> SampleBatch:
     """Raises InvalidEvent."""
-    payload = parse(record.headers, record.value).payload
+    event = parse(record.headers, record.value)
+    payload = event.payload
     if not isinstance(payload, SamplesRecorded):
         raise _unexpected(payload.kind.type)
     return SampleBatch(
         key=_key(payload),
+        run_token=event.run_token,
         tenant_id=payload.tenant_id,
         job_id=payload.job_id,
         attempt=payload.attempt,
@@ -163,11 +167,13 @@ def samples_by_contract(record: Record) -> SampleBatch:
 
 def logs_by_contract(record: Record) -> LogBatch:
     """Raises InvalidEvent."""
-    payload = parse(record.headers, record.value).payload
+    event = parse(record.headers, record.value)
+    payload = event.payload
     if not isinstance(payload, LogsWritten):
         raise _unexpected(payload.kind.type)
     return LogBatch(
         key=_key(payload),
+        run_token=event.run_token,
         tenant_id=payload.tenant_id,
         job_id=payload.job_id,
         attempt=payload.attempt,
@@ -183,7 +189,10 @@ _PLAIN = re.compile(rb"[ -~]{1,512}\Z")
 _TENANT = re.compile(rb"[a-z0-9][a-z0-9_-]{0,62}\Z")
 _TIME = re.compile(rb"[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z\Z")
 _REQUIRED = frozenset({"ce_id", "ce_source"})
-_OPTIONAL = frozenset({"ce_subject", "ce_correlationid", "ce_causationid", "ce_traceparent"})
+_RUN_TOKEN = "ce_runtoken"
+_OPTIONAL = frozenset(
+    {"ce_subject", "ce_correlationid", "ce_causationid", "ce_traceparent", _RUN_TOKEN}
+)
 # What Postgres cannot store in a text: NUL and half a surrogate pair.
 _SUSPECT = re.compile(rb"\\u(0000|[dD][89a-fA-F])")
 
@@ -218,6 +227,12 @@ def _is_ours(record: Record, value: bytes, type_name: bytes) -> bool:
     return b"\\u" not in value or _SUSPECT.search(value) is None
 
 
+def _run_token(record: Record) -> str | None:
+    """Of a record whose envelope is valid."""
+    token = dict(record.headers).get(_RUN_TOKEN)
+    return None if token is None else token.decode()
+
+
 def _time(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
@@ -225,7 +240,7 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _from_wire_samples(wire: _SamplesOnWire) -> SampleBatch | None:
+def _from_wire_samples(wire: _SamplesOnWire, run_token: str | None) -> SampleBatch | None:
     """The batch, or None where the contract must read the record."""
     sent_at = _time(wire.sent_at)
     if sent_at is None:
@@ -237,6 +252,7 @@ def _from_wire_samples(wire: _SamplesOnWire) -> SampleBatch | None:
         columns[name] = (column.steps, list(map(float, column.values)))
     return SampleBatch(
         key=BatchKey(wire.run_id, wire.rank, wire.session, wire.batch),
+        run_token=run_token,
         tenant_id=wire.tenant_id,
         job_id=wire.job_id,
         attempt=wire.attempt,
@@ -246,12 +262,13 @@ def _from_wire_samples(wire: _SamplesOnWire) -> SampleBatch | None:
     )
 
 
-def _from_wire_logs(wire: _LogsOnWire) -> LogBatch | None:
+def _from_wire_logs(wire: _LogsOnWire, run_token: str | None) -> LogBatch | None:
     sent_at = _time(wire.sent_at)
     if sent_at is None:
         return None
     return LogBatch(
         key=BatchKey(wire.run_id, wire.rank, wire.session, wire.batch),
+        run_token=run_token,
         tenant_id=wire.tenant_id,
         job_id=wire.job_id,
         attempt=wire.attempt,

@@ -9,22 +9,27 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
-from drivetrain_schemas.metrics import AlertRaised
+from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
 from services.metrics import alerts, names, store
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import LINES, REPLAYED, SAMPLES
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
 from services.metrics.store import ChunkRow, LogChunk, SeriesRow
 from services.runtime.bus import Record
+from services.runtime.instruments import FORGED
 from services.runtime.parking import InvalidRecord
+from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
 B = TypeVar("B", SampleBatch, LogBatch)
+_TYPES = {SampleBatch: SamplesRecorded.kind.type, LogBatch: LogsWritten.kind.type}
 
 
-async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
+async def take_samples(
+    tokens: RunTokens, tx: Tx, records: Sequence[Record]
+) -> Sequence[InvalidRecord]:
     """Store the samples of new batches, and raise alerts for non-finite values."""
-    read, rejected = _read(read_samples, records)
+    read, rejected = _read(tokens, read_samples, records)
     batches = await _not_seen(tx, "samples", read)
     known = await names.admit(tx, batches)
     chunks: list[ChunkRow] = []
@@ -65,9 +70,11 @@ async def take_samples(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRec
     return rejected
 
 
-async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
+async def take_logs(
+    tokens: RunTokens, tx: Tx, records: Sequence[Record]
+) -> Sequence[InvalidRecord]:
     """Store the lines of batches not seen before; each gets its position among the job's lines."""
-    read, rejected = _read(read_logs, records)
+    read, rejected = _read(tokens, read_logs, records)
     by_job: dict[str, list[LogBatch]] = {}
     for batch in await _not_seen(tx, "logs", read):
         by_job.setdefault(batch.job_id, []).append(batch)
@@ -84,8 +91,9 @@ async def take_logs(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord
 
 
 def _read(
-    reader: Callable[[Record], B], records: Sequence[Record]
+    tokens: RunTokens, reader: Callable[[Record], B], records: Sequence[Record]
 ) -> tuple[dict[BatchKey, B], list[InvalidRecord]]:
+    """The batches sent by pods of the runs that they name; others are counted and ignored."""
     read: dict[BatchKey, B] = {}
     rejected: list[InvalidRecord] = []
     for record in records:
@@ -93,8 +101,12 @@ def _read(
             batch = reader(record)
         except InvalidEvent as invalid:
             rejected.append(InvalidRecord(record, str(invalid.reason), invalid.detail))
+            continue
+        key = batch.key
+        if tokens.is_of_run(key.run_id, batch.fence, batch.job_id, batch.attempt, batch.run_token):
+            read.setdefault(key, batch)
         else:
-            read.setdefault(batch.key, batch)
+            FORGED.labels(_TYPES[type(batch)]).inc()
     return read, rejected
 
 

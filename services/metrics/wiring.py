@@ -25,7 +25,11 @@ def build(settings: MetricsSettings) -> Service:
         settings=settings,
         package="services.metrics",
         handlers=HANDLERS,
-        streams={METRICS: take_samples, LOGS: take_logs, REPORTS: partial(take_reports, tokens)},
+        streams={
+            METRICS: partial(take_samples, tokens),
+            LOGS: partial(take_logs, tokens),
+            REPORTS: partial(take_reports, tokens),
+        },
         tasks=(roll,),
         http=http,
         retention=RULES,

@@ -12,9 +12,9 @@ PARKED = Counter("drivetrain_events_parked_total", "Records set aside, by reason
 SKIPPED = Counter(
     "drivetrain_events_skipped_total", "Unreadable records that another service parks.", ["reason"]
 )
-FORGED_REPORTS = Counter(
+FORGED = Counter(
     "drivetrain_forged_reports_total",
-    "Reports of pods ignored because the token is not that of the run they name, by type.",
+    "Records of pods ignored because the token is not that of the run they name, by type.",
     ["type"],
 )
 SEQUENCE_GAPS = Counter(

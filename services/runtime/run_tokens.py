@@ -1,9 +1,9 @@
-"""Run tokens: proof that a report comes from a pod of the run that it is about.
+"""Run tokens: proof that a record comes from a pod of the run that it is about.
 
 All pods share one Kafka account. So the scheduler signs (run, fence) with a key that only services
-have, the pods of the run receive the signature and send it with each report (`runtoken`), and every
-reader of `reports` ignores the others, which are counted. Without a key nothing is signed or
-checked.
+have, the pods of the run receive the signature and send it with each record (`runtoken`), and every
+reader of `reports`, `metrics` and `logs` ignores the others, which are counted. Without a key
+nothing is signed or checked.
 """
 
 import hmac
@@ -15,7 +15,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import run_id_for
 from services.runtime.bus import Record
-from services.runtime.instruments import FORGED_REPORTS
+from services.runtime.instruments import FORGED
 from services.runtime.processing import read_event
 
 _CHARACTERS = 32
@@ -38,14 +38,22 @@ class RunTokens:
         """
         event = read_event(record)
         if event.payload.kind.producer == "pod" and not self._is_signed(event):
-            FORGED_REPORTS.labels(event.type).inc()
+            FORGED.labels(event.type).inc()
             return None
         return event
 
-    def _is_signed(self, event: Event[Any]) -> bool:
-        report = event.payload
-        token = self.of(report.run_id, report.fence)
+    def is_of_run(
+        self, run_id: str, fence: int, job_id: str, attempt: int, run_token: str | None
+    ) -> bool:
+        """Whether the sender has the token of this run, and the run is this attempt of the job."""
+        token = self.of(run_id, fence)
         if token is None:
             return True
-        is_of_run = hmac.compare_digest(token.encode(), (event.run_token or "").encode())
-        return is_of_run and report.run_id == run_id_for(report.job_id, report.attempt)
+        is_signed = hmac.compare_digest(token.encode(), (run_token or "").encode())
+        return is_signed and run_id == run_id_for(job_id, attempt)
+
+    def _is_signed(self, event: Event[Any]) -> bool:
+        report = event.payload
+        return self.is_of_run(
+            report.run_id, report.fence, report.job_id, report.attempt, event.run_token
+        )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,21 +11,23 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from services.metrics import api, curves
+from services.metrics import api, curves, streams
 from services.metrics.api import read_api
 from services.metrics.core import levels
 from services.metrics.core.buckets import cut
 from services.metrics.core.charts import MAX_BYTES
 from services.metrics.rolling import Roller
 from services.metrics.settings import MetricsSettings
-from services.metrics.streams import take_samples
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
+from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event
 from tests.handlers.metrics.builders import JOB, make_samples
 
 SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
+
+TAKE = partial(streams.take_samples, RunTokens(None))
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -50,7 +53,7 @@ class Writer:
     async def __call__(self, columns: dict[str, dict[int, Any]], **fields: Any) -> None:
         self._batch += 1
         batch = make_samples(columns, batch=self._batch, **fields)
-        await handle_batch(self._metrics, take_samples, make_event(batch))
+        await handle_batch(self._metrics, TAKE, make_event(batch))
         if self._roller is not None:
             await self._roller.roll_all()
 

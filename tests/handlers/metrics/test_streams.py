@@ -1,6 +1,7 @@
 """Samples and logs from a batch of records to the answers of the read API."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -9,16 +10,19 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
-from services.metrics import log_pages, names, store
+from services.metrics import log_pages, names, store, streams
 from services.metrics.api import read_api
 from services.metrics.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
-from services.metrics.streams import take_logs, take_samples
 from services.runtime.database import Database
+from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event, make_record
 from tests.handlers.metrics.builders import JOB, make_logs, make_samples
 
+UNKEYED = RunTokens(None)
+take_samples = partial(streams.take_samples, UNKEYED)
+take_logs = partial(streams.take_logs, UNKEYED)
 SETTINGS = MetricsSettings(
     kafka_bootstrap_servers="none:1", postgres_dsn="none", max_samples_read=1000
 )

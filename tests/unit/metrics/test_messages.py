@@ -73,6 +73,16 @@ def test_what_a_pod_writes_takes_the_fast_path(payload: SamplesRecorded | LogsWr
     assert_same(record)
 
 
+@pytest.mark.parametrize("payload", [SAMPLES, LOGS], ids=["samples", "logs"])
+def test_the_run_token_is_read_on_the_fast_path(payload: SamplesRecorded | LogsWritten) -> None:
+    record = record_of(payload)
+    record = replace(record, headers=(*record.headers, ("ce_runtoken", b"0123")))
+    batch = fast_samples(record) or fast_logs(record)
+    assert batch is not None
+    assert batch.run_token == "0123"
+    assert_same(record)
+
+
 def test_values_that_are_not_finite_arrive_as_floats() -> None:
     steps, values = read_samples(record_of(SAMPLES)).columns["loss"]
     assert steps == [1, 2, 3]

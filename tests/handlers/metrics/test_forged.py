@@ -1,0 +1,67 @@
+"""Pods share one account of Kafka: samples and logs count only with the token of their run."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from drivetrain_schemas.ids import job_id_for, run_id_for
+from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
+from services.metrics import streams
+from services.runtime.instruments import FORGED
+from services.runtime.run_tokens import RunTokens
+from tests.conftest import OpenDatabase
+from tests.events import make_event, make_record
+from tests.handlers.metrics.builders import JOB, make_logs, make_samples
+
+TOKENS = RunTokens(SecretStr("a-key-that-only-services-have"))
+OWN = TOKENS.of(run_id_for(JOB, 1), 1)
+OTHER_JOB = job_id_for("default", "another")
+FORGED_BATCHES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "without a token": ({}, None),
+    "with an invented token": ({}, "0" * 32),
+    "of another run of the job": ({"attempt": 2}, OWN),
+    "of an older fence": ({"fence": 2}, OWN),
+    "of another job": ({"job_id": OTHER_JOB}, OWN),
+    "of another job under the own run": ({"job_id": OTHER_JOB, "run_id": run_id_for(JOB, 1)}, OWN),
+}
+
+
+def num_forged(payload: SamplesRecorded | LogsWritten) -> float:
+    return FORGED.labels(payload.kind.type)._value.get()
+
+
+@pytest.mark.parametrize("forged", FORGED_BATCHES)
+@pytest.mark.parametrize("stream", ["samples", "logs"])
+async def test_a_pod_cannot_write_for_another_run(
+    database: OpenDatabase, stream: str, forged: str
+) -> None:
+    """Nor take the place of a true batch with the same key."""
+    metrics = await database("metrics")
+    fields, token = FORGED_BATCHES[forged]
+    make, take, count = {
+        "samples": (
+            partial(make_samples, {"loss": {1: 0.5}}),
+            streams.take_samples,
+            "select count(*) from chunks",
+        ),
+        "logs": (
+            partial(make_logs, ["a line"]),
+            streams.take_logs,
+            "select count(*) from log_chunks",
+        ),
+    }[stream]
+    false, true = make(**fields), make()
+    before = num_forged(false)
+    records = [
+        make_record(replace(make_event(payload), run_token=token), offset=offset)
+        for offset, (payload, token) in enumerate([(false, token), (true, OWN)])
+    ]
+    async with metrics.transaction() as tx:
+        assert await take(TOKENS, tx, records[:1]) == []
+        assert await tx.connection.fetchval(count) == 0
+        assert await take(TOKENS, tx, records) == []
+        assert await tx.connection.fetchval(count) == 1
+    assert num_forged(false) - before == 2
