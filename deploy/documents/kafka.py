@@ -13,8 +13,8 @@ import yaml
 
 from drivetrain_schemas.access import ACCESS
 from drivetrain_schemas.topics import TOPICS
+from services.runtime.access.acls import Acl, Operation, Pattern, Permission, Resource, wanted_acls
 from services.runtime.topics import new_topic
-from services.standalone.core.acls import Acl, Operation, Pattern, Permission, Resource, wanted_acls
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "kafka"
 PREFIX = "drivetrain."

@@ -17,8 +17,8 @@ import asyncpg
 from aiokafka.errors import KafkaError
 
 from services.runtime import logs
-from services.standalone.acls import Refused, apply_acls
-from services.standalone.core.acls import wanted_acls
+from services.runtime.access.acls import wanted_acls
+from services.runtime.access.kafka import Refused, apply_acls
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home
 from services.standalone.kafka import Broker

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 
 import asyncpg
 
+from services.runtime.access.roles import (
+    CONNECT_SECONDS,
+    MAX_CONNECTIONS_OF_A_ROLE,
+    PROJECTIONS,
+)
+
 READER = "reader"
-PROJECTIONS = ("gateway",)
-# One service cannot take every connection of the server.
-MAX_CONNECTIONS_OF_A_ROLE = 24
-CONNECT_SECONDS = 10.0
 
 _COMMON = """
 revoke all on schema public from public;

@@ -20,13 +20,14 @@ from aiokafka.protocol.fetch import FetchRequest
 from drivetrain_schemas.access import ACCESS, CLIENT, POD
 from drivetrain_schemas.topics import SERVICES, TOPICS
 from services.runtime import migrations
+from services.runtime.access.acls import wanted_acls
+from services.runtime.access.kafka import apply_acls
+from services.runtime.access.roles import MAX_CONNECTIONS_OF_A_ROLE
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
-from services.standalone.acls import apply_acls
-from services.standalone.core.acls import wanted_acls
 from services.standalone.embedded import running_kafka, running_postgres
 from services.standalone.kafka import KafkaConnection
-from services.standalone.roles import MAX_CONNECTIONS_OF_A_ROLE, READER, apply_roles
+from services.standalone.roles import READER, apply_roles
 
 PREFIX = "access."
 PASSWORDS = {name: f"secret-of-{name}" for name in ACCESS}

@@ -11,17 +11,18 @@ import pytest
 from drivetrain_schemas.access import ACCESS, CLIENT, POD
 from drivetrain_schemas.registry import all_kinds
 from drivetrain_schemas.topics import SERVICES, TOPICS, parked_topic
-from services.runtime.service import Service, event_topics
-from services.runtime.settings import load
-from services.standalone.core.acls import (
+from services.runtime.access.acls import (
     Acl,
     Operation,
     Pattern,
     Permission,
     Resource,
     changes,
+    is_of_platform,
     wanted_acls,
 )
+from services.runtime.service import Service, event_topics
+from services.runtime.settings import load
 from services.standalone.parts import PARTS
 from tests.unit.standalone.test_parts import make_plan
 
@@ -117,3 +118,16 @@ def test_what_is_there_already_is_left_and_what_is_too_much_is_deleted() -> None
     assert found.missing == (missing,)
     assert found.surplus == (extra,)
     assert changes(wanted, wanted) == changes((), ())
+
+
+def test_on_a_shared_broker_only_entries_of_the_platform_are_deleted() -> None:
+    wanted = wanted_acls("d.")
+    own = Acl(POD, Resource.TOPIC, "d.events.jobs", Pattern.LITERAL, Operation.WRITE)
+    of_another = replace(own, user="their-application")
+    elsewhere = replace(own, name="their.topic")
+    present = wanted | {own, of_another, elsewhere}
+    assert changes(present, wanted, is_of_platform("d.", wanted)).surplus == (own,)
+
+
+def test_users_known_by_certificates_have_another_form() -> None:
+    assert {acl.user for acl in wanted_acls("d.", "CN={user}")} == {f"CN={it}" for it in ACCESS}

@@ -1,12 +1,13 @@
-"""The embedded broker's access lists, made from the one table in `drivetrain_schemas.access`.
+"""A broker's access lists, made from the one table in `drivetrain_schemas.access`.
 
-In: the prefix of topics. Out: all list entries that should exist; any other entry should not. A
-user has the name of its row. Write permits an idempotent producer (Kafka 2.8 and later); read and
-write include the right to describe. Only a client may use transactions: no service does.
+In: the prefix of topics, the form of a user's name. Out: all list entries that should exist. A user
+has the name of its row; where users are known by their certificates the form is `CN={user}`. Write
+permits an idempotent producer (Kafka 2.8 and later); read and write include the right to describe.
+Only a client may use transactions: no service does.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from drivetrain_schemas.access import ACCESS, CLIENT
@@ -52,15 +53,26 @@ class Changes:
     surplus: tuple[Acl, ...]
 
 
-def wanted_acls(prefix: str) -> frozenset[Acl]:
+def wanted_acls(prefix: str, user_form: str = "{user}") -> frozenset[Acl]:
     """Every entry of the table, for topics and groups that begin with this prefix."""
-    return frozenset((*_topics(prefix), *_groups(prefix), *_of_clients(prefix)))
+    entries = (*_topics(prefix), *_groups(prefix), *_of_clients(prefix))
+    return frozenset(replace(acl, user=user_form.format(user=acl.user)) for acl in entries)
 
 
-def changes(present: Collection[Acl], wanted: Collection[Acl]) -> Changes:
-    return Changes(
-        tuple(sorted(set(wanted) - set(present))), tuple(sorted(set(present) - set(wanted)))
-    )
+def changes(
+    present: Collection[Acl],
+    wanted: Collection[Acl],
+    is_ours: Callable[[Acl], bool] = lambda acl: True,
+) -> Changes:
+    """What is to be created; what is to be deleted of the entries that are ours."""
+    surplus = {acl for acl in present if is_ours(acl)} - set(wanted)
+    return Changes(tuple(sorted(set(wanted) - set(present))), tuple(sorted(surplus)))
+
+
+def is_of_platform(prefix: str, wanted: Collection[Acl]) -> Callable[[Acl], bool]:
+    """On a broker with other applications: entries of our users, on names with our prefix."""
+    users = {acl.user for acl in wanted}
+    return lambda acl: acl.user in users and acl.name.startswith(prefix)
 
 
 def _topics(prefix: str) -> Iterator[Acl]:

@@ -6,20 +6,26 @@ aiokafka's admin client has no calls for access lists, so the requests are made 
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import for_code
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from services.standalone.core.acls import Acl, Changes, changes
-from services.standalone.kafka import KafkaConnection
+from services.runtime.access.acls import Acl, Changes, changes
 
 ANY = 1
 ANY_HOST = "*"
 USER = "User:"
 TIMEOUT_MS = 10_000
+
+
+class Connection(Protocol):
+    """An administrator's."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Of aiokafka's clients."""
 
 
 class Refused(RuntimeError):
@@ -44,28 +50,37 @@ class _Delete(DeleteAclsRequest):  # type: ignore[misc]
         return request_struct_class([_fields(acl) for acl in self._acls])
 
 
-async def apply_acls(connection: KafkaConnection, wanted: Collection[Acl]) -> Changes:
-    """Raises KafkaError when the broker does not answer, and `Refused`."""
-    client = AIOKafkaClient(**connection.options(), request_timeout_ms=TIMEOUT_MS)
+async def apply_acls(
+    connection: Connection,
+    wanted: Collection[Acl],
+    is_ours: Callable[[Acl], bool] = lambda acl: True,
+) -> Changes:
+    """Entries that are not ours stay as they are.
+
+    Raises KafkaError when the broker does not answer, and `Refused`.
+    """
+    client = AIOKafkaClient(**{**connection.options(), "request_timeout_ms": TIMEOUT_MS})
     await client.bootstrap()
     try:
-        found = changes(await _present(client), wanted)
+        found = changes(await _present(client), wanted, is_ours)
         if found.missing:
             answer = await _send(client, _Create(found.missing))
             _check((code, text) for code, text in answer.creation_responses)
         if found.surplus:
             answer = await _send(client, _Delete(found.surplus))
             _check((code, text) for code, text, _ in answer.filter_responses)
-        await _until_applied(client, wanted)
+        await _until_applied(client, wanted, is_ours)
         return found
     finally:
         await client.close()
 
 
-async def _until_applied(client: AIOKafkaClient, wanted: Collection[Acl]) -> None:
+async def _until_applied(
+    client: AIOKafkaClient, wanted: Collection[Acl], is_ours: Callable[[Acl], bool]
+) -> None:
     """The controller answers before the broker has applied what it answers."""
     deadline = time.monotonic() + TIMEOUT_MS / 1000
-    while changes(await _present(client), wanted) != Changes((), ()):
+    while changes(await _present(client), wanted, is_ours) != Changes((), ()):
         if time.monotonic() > deadline:
             raise Refused("the broker has not applied its access lists")
         await asyncio.sleep(0.05)

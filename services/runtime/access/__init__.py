@@ -1,0 +1,1 @@
+"""The rights of every user of Kafka and of every role of Postgres."""
