@@ -8,6 +8,7 @@ from unittest.mock import Mock
 from drivetrain import control, environment
 from drivetrain.messages import StepProgress, decoder
 from drivetrain.pod import telemetry
+from drivetrain.pod.notices import Notices
 from drivetrain.pod.supervision import Supervision
 from drivetrain.reporting import Reporter
 from drivetrain.samples import LastAndBest
@@ -39,7 +40,7 @@ async def test_each_sample_of_a_batch_counts(tmp_path: Path, monkeypatch) -> Non
     reporter.close(60)
     pod = Pod(tmp_path, command="true")
     with control.listen(tmp_path / "socket") as listener:
-        supervision = Supervision(pod.spec, pod.directory, [], listener)
+        supervision = Supervision(pod.spec, Notices(pod.directory), [], listener)
         writer = Mock(spec=asyncio.StreamWriter)
         writer.is_closing.return_value = False
         for line in sink.lines:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.pod import memory, shim
+from drivetrain.pod.notices import Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.supervision import Supervision
 from drivetrain_schemas.ids import job_id_for, pod_id_for
@@ -70,7 +71,7 @@ async def test_a_rank_that_the_kernel_killed_for_memory_says_so(
     (tmp_path / "log").mkdir()  # so that no file stays open
     monkeypatch.setattr(memory, "num_killed", lambda: 5)
     with socket.socket(socket.AF_UNIX) as listener:
-        seen = Supervision(pod_spec(), tmp_path, [Rank(0, 2**22, 0)], listener)
+        seen = Supervision(pod_spec(), Notices(tmp_path), [Rank(0, 2**22, 0)], listener)
         monkeypatch.setattr(memory, "num_killed", lambda: 5 + num_killed)
         seen._on_rank_end(RankExit(rank=0, signal=9))
         # A process that is killed later has nothing to do with it.

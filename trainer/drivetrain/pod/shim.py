@@ -4,6 +4,9 @@ Lock, then spec: a launcher that closed this pod holds the lock or has moved the
 before anything is started, so that everything that runs here can be found. Ranks are forked before
 there is a thread or an event loop. `exit.json` is written when no process of the pod is left but
 the shim itself, which may still send what Kafka has not acknowledged yet.
+
+In a container the code may have been fetched by an init step, and the end goes out of it before the
+shim ends.
 """
 
 import asyncio
@@ -13,6 +16,8 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -21,9 +26,12 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from drivetrain import control
+from drivetrain.files import places
 from drivetrain.pod import outcome, processes
+from drivetrain.pod.container import TELEMETRY_SECONDS, Container, exit_code, wait_for_name
 from drivetrain.pod.fetching import Flaw, fetch_code
 from drivetrain.pod.files import read_bounded
+from drivetrain.pod.notices import Notices
 from drivetrain.pod.ranks import Rank, flaw_of_command, num_processes, start_rank
 from drivetrain.pod.title import set_title
 from drivetrain.pod.working_directory import PodFiles
@@ -45,24 +53,21 @@ _logger = logging.getLogger("drivetrain.pod")
 class _Notice:
     """A stop notice before the event loop runs. Either the file or the signal is enough."""
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / "stop.json"
+    def __init__(self, notices: Notices) -> None:
+        self.notices = notices
         self._is_signalled = False
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def is_given(self) -> bool:
-        return self._is_signalled or os.path.lexists(self._path)
+        return self._is_signalled or self.notices.is_given()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._is_signalled = True
 
 
-def run_pod(directory: Path, is_warm: bool) -> int:
+def run_pod(directory: Path, is_warm: bool, container: Container | None = None) -> int:
     """Run the pod that `spec.json` describes. Returns the shim's exit code."""
-    directory = directory.absolute()
-    os.umask(0o077)
-    os.chdir(directory)
-    _log_to_stderr()
+    directory = _enter(directory)
     processes.become_subreaper()
     lock = processes.hold_lock(directory / "lock")
     spec_path = directory / "spec.json"
@@ -72,28 +77,73 @@ def run_pod(directory: Path, is_warm: bool) -> int:
     spec = PodSpec.model_validate_json(spec_path.read_bytes())
     if is_warm:
         set_title(f"drivetrain pod of {spec.job.name}, attempt {spec.attempt}")
-    notice = _Notice(directory)
+    notice = _Notice(_notices(directory, container))
     write_atomically(directory / "identity.json", processes.identify_self().model_dump_json())
-    flaw = Flaw(flaw_of_command(spec), is_final=True)
-    if not flaw.detail:
-        flaw = fetch_code(spec, directory / "code", notice.is_given)
-    is_told = notice.is_given()
-    if flaw.detail or is_told:
-        end = PodExit(
-            pod_id=spec.pod_id,
-            outcome="interrupted" if is_told else "failed",
-            ranks=(),
-            detail="" if is_told else flaw.detail,
-            failure=Failure(kind=FailureKind.INVALID) if flaw.is_final and not is_told else None,
-            ended_at=datetime.now(UTC),
-        )
-        _write_end(directory, end)
+    end = _prepare(spec, directory, notice, container)
+    if end is None:
+        end = _run_ranks(_Pod(spec, directory, container), is_warm, lock, notice)
     else:
-        _run_ranks(spec, directory, is_warm, lock, notice)
-    return 0
+        _write_end(directory, end)
+        if container is not None:
+            container.publish(spec, end)
+    return 0 if container is None else exit_code(end)
 
 
-def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice: _Notice) -> None:
+def fetch_only(directory: Path, container: Container) -> int:
+    """The init step of a container. Returns its exit code; any but 0 is the end of the pod."""
+    directory = _enter(directory)
+    spec = PodSpec.model_validate_json((directory / "spec.json").read_bytes())
+    end = _prepare(spec, directory, _Notice(container.notices(directory)), None)
+    if end is None:
+        return 0
+    _logger.info("pod ended: outcome=%s %s", end.outcome, end.detail)
+    container.publish(spec, end)
+    return exit_code(end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    spec: PodSpec
+    directory: Path
+    container: Container | None
+
+
+def _enter(directory: Path) -> Path:
+    directory = directory.absolute()
+    os.umask(0o077)
+    os.chdir(directory)
+    _log_to_stderr()
+    return directory
+
+
+def _notices(directory: Path, container: Container | None) -> Notices:
+    return Notices(directory) if container is None else container.notices(directory)
+
+
+def _prepare(
+    spec: PodSpec, directory: Path, notice: _Notice, container: Container | None
+) -> PodExit | None:
+    """Everything before the ranks start; the pod's end where they are not to start."""
+    flaw = Flaw(flaw_of_command(spec), is_final=True)
+    if not flaw.detail and not places.record_path(directory).exists():
+        flaw = fetch_code(spec, directory / "code", notice.is_given)
+    if not flaw.detail and container is not None:
+        flaw = Flaw(wait_for_name(spec, notice.is_given))
+    is_told = notice.is_given()
+    if not flaw.detail and not is_told:
+        return None
+    return PodExit(
+        pod_id=spec.pod_id,
+        outcome="interrupted" if is_told else "failed",
+        ranks=(),
+        detail="" if is_told else flaw.detail,
+        failure=Failure(kind=FailureKind.INVALID) if flaw.is_final and not is_told else None,
+        ended_at=datetime.now(UTC),
+    )
+
+
+def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
+    spec, directory, container = pod.spec, pod.directory, pod.container
     listener = control.listen(directory / "control.sock")
     ranks: list[Rank] = []
     for index in range(num_processes(spec)):
@@ -102,15 +152,22 @@ def _run_ranks(spec: PodSpec, directory: Path, is_warm: bool, lock: int, notice:
     # Only now: a rank of any program must not pay for importing a Kafka client.
     from drivetrain.pod.supervision import Supervision
 
-    async def live() -> None:
-        supervision = Supervision(spec, directory, ranks, listener)
+    async def live() -> PodExit:
+        supervision = Supervision(spec, notice.notices, ranks, listener)
         files = PodFiles(spec, directory, supervision.say)
         files.start()
         await supervision.watch(notice.is_given(), files)
-        await write_end_once_there_is_room(directory, _end_of(spec, directory, supervision))
-        await supervision.send_the_rest()
+        end = _end_of(spec, directory, supervision)
+        await write_end_once_there_is_room(directory, end)
+        if container is None:
+            await supervision.send_the_rest()
+        else:
+            await asyncio.to_thread(container.publish, spec, end)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(supervision.send_the_rest(), TELEMETRY_SECONDS)
+        return end
 
-    asyncio.run(live())
+    return asyncio.run(live())
 
 
 def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:

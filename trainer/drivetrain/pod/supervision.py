@@ -33,8 +33,9 @@ from drivetrain.messages import (
 from drivetrain.pod import failures, memory, outcome, processes
 from drivetrain.pod.alone import Alone, listens
 from drivetrain.pod.events import Events
-from drivetrain.pod.files import open_to_append, read_bounded
+from drivetrain.pod.files import open_to_append
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
+from drivetrain.pod.notices import Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
@@ -51,9 +52,6 @@ GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
 # The launcher allows a shim more than this past the deadline of a notice.
 SAVE_AFTER_DEADLINE_SECONDS = 3.0
-DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
-NOTICE = "stop.json"
-MAX_NOTICE_BYTES = 64 * 1024
 MAX_LOG_FILE_BYTES = 1024**3
 _TICK_SECONDS = 0.25
 _PHASES = ("training", "checkpointing", "stopping")
@@ -64,9 +62,10 @@ class Supervision:
     """Supervises the ranks of one pod."""
 
     def __init__(
-        self, spec: PodSpec, directory: Path, ranks: Sequence[Rank], listener: socket.socket
+        self, spec: PodSpec, notices: Notices, ranks: Sequence[Rank], listener: socket.socket
     ) -> None:
-        self._directory = directory
+        directory = notices.directory
+        self._notices = notices
         self._ranks = {rank.pid: rank for rank in ranks}
         self._listener = listener
         self._events = Events(spec)
@@ -201,7 +200,9 @@ class Supervision:
         """At the end of a program without the package, which warns of the same."""
         if self._uses_package or not self._have_succeeded or 0 not in self._logs:
             return
-        has_metric = self.reported.best is not None or (self._directory / "result.json").exists()
+        has_metric = (
+            self.reported.best is not None or (self._notices.directory / "result.json").exists()
+        )
         for warning in without_effect(self._job, self._has_saved, has_metric):
             self._say_warning(warning)
 
@@ -262,7 +263,7 @@ class Supervision:
         if self._is_gone.is_set():
             self._is_notified.set()
             return
-        notice = read_notice(self._directory)
+        notice = self._notices.read()
         if notice == self.notice:
             return  # sent again, by a scheduler that was restarted
         self.notice = notice
@@ -275,7 +276,7 @@ class Supervision:
         next_beat = 0.0
         while True:
             now = time.monotonic()
-            if self.notice is None and has_notice(self._directory):
+            if self.notice is None and self._notices.is_given():
                 self._on_notice()  # its signal came too early, or never
             if self._kill_at is not None and now >= self._kill_at:
                 processes.kill_descendants()
@@ -428,19 +429,6 @@ class Supervision:
             raise ValueError(f"a step is not a whole number from 0 to {MAX_ORDINAL}")
         self.reported.take(series)
         self.reported_step = max(self.reported_step, *steps)
-
-
-def has_notice(directory: Path) -> bool:
-    return os.path.lexists(directory / NOTICE)
-
-
-def read_notice(directory: Path) -> StopNotice:
-    """The current notice; the default one where there is no valid file."""
-    try:
-        content = read_bounded(directory / NOTICE, MAX_NOTICE_BYTES)
-        return StopNotice.model_validate_json(content or b"")
-    except (OSError, ValueError):
-        return DEFAULT_NOTICE
 
 
 def _open_log(path: Path) -> BinaryIO | None:
