@@ -49,3 +49,18 @@ ROUND_SECONDS = Histogram(
     "One round of the reconcile loop.",
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
 )
+KUBERNETES_CALLS = Counter(
+    "drivetrain_scheduler_kubernetes_calls_total",
+    "Calls of the Kubernetes API; the code is none where there was no answer.",
+    ["verb", "resource", "code"],
+)
+KUBERNETES_WATCHES = Counter(
+    "drivetrain_scheduler_kubernetes_watches_total",
+    "Watches that began, by why: first, continued, expired (listed again), failed.",
+    ["resource", "why"],
+)
+KUBERNETES_CACHE_AGE = Gauge(
+    "drivetrain_scheduler_kubernetes_cache_age_seconds",
+    "Since when a kind of object is no longer watched; 0 while it is.",
+    ["resource"],
+)

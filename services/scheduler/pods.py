@@ -219,6 +219,7 @@ def pod_spec(
     """Everything that the pod's shim receives."""
     run = live.run
     rendezvous = launcher.rendezvous(run.job_id, run.attempt)
+    is_alone = len(live.pods) == 1
     return PodSpec(
         pod_id=pod.pod_id,
         tenant_id=live.job.tenant_id,
@@ -240,7 +241,7 @@ def pod_spec(
         object_store_endpoint_url=settings.object_store_endpoint_url,
         code_urls=settings.code_urls,
         object_store_id=settings.object_store_id,
-        rendezvous_address=rendezvous.address,
+        rendezvous_address=None if is_alone else rendezvous.address,
         rendezvous_file=rendezvous.file,
         master_port=run.master_port,
         run_token=RunTokens(settings.run_token_key).of(run.run_id, run.fence),

@@ -1,0 +1,1 @@
+"""Pods as pods of a Kubernetes cluster (docs/decisions/0011-kubernetes-pods.md)."""

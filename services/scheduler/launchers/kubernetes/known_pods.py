@@ -1,0 +1,109 @@
+"""What is known of each of our pods in the cluster, kept up to date by each change of its object.
+
+Also of pods that are gone from the API server, because how they ended is recorded only after that.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+from drivetrain_schemas.pods import PodExit
+from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.launchers.kubernetes import names
+from services.scheduler.launchers.kubernetes.api import Object
+from services.scheduler.launchers.kubernetes.reading import Reading, is_told, read_pod
+from services.scheduler.launchers.kubernetes.starts import Stuck, why_stuck
+
+_GONE = EndReason(
+    EndKind.DISRUPTED, "the pod is no longer in the cluster: it was deleted, or its node was"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPod:
+    """`is_proven`: no process of it is left. `is_settled`: the object store has nothing to add.
+
+    `stuck_since`: by the monotonic clock.
+    """
+
+    job_id: str
+    name: str
+    reading: Reading
+    node_id: str = ""
+    is_proven: bool = False
+    is_settled: bool = False
+    is_told: bool = False
+    stuck: Stuck | None = None
+    stuck_since: float = 0.0
+    was_hopeless: EndReason | None = None
+
+    @property
+    def hopeless(self) -> EndReason | None:
+        """Why it will not start; None while it may."""
+        if self.was_hopeless is not None or self.stuck is None:
+            return self.was_hopeless
+        waited = time.monotonic() - self.stuck_since
+        return self.stuck.reason if waited >= self.stuck.patience_seconds else None
+
+
+class KnownPods:
+    """By pod id."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, KnownPod] = {}
+
+    def get(self, pod_id: str) -> KnownPod | None:
+        return self._pods.get(pod_id)
+
+    def note(self, item: Object, is_gone: bool) -> bool:
+        """Take a change of the object. True where the pod's sight changed."""
+        metadata = item["metadata"]
+        labels = metadata["labels"]
+        before = self._pods.get(labels[names.POD])
+        reading = read_pod(item)
+        is_proven = is_gone or reading.sight in (Sight.ENDED, Sight.DEAD)
+        hopeless = None if before is None or reading.sight is Sight.ALIVE else before.hopeless
+        if is_gone and reading.sight not in (Sight.ENDED, Sight.DEAD):
+            reading = Reading(Sight.DEAD, reason=None if is_told(item) else _GONE)
+        if hopeless is not None and reading.sight is Sight.DEAD:
+            reading = replace(reading, reason=hopeless)  # why it was ended
+        stuck = None if is_proven else why_stuck(item)
+        is_same = stuck and before and before.stuck and before.stuck.word == stuck.word
+        known = KnownPod(
+            job_id=labels[names.JOB],
+            name=metadata["name"],
+            reading=reading,
+            node_id=item["spec"].get("nodeName") or "",
+            is_proven=is_proven,
+            is_told=is_told(item),
+            stuck=stuck,
+            stuck_since=before.stuck_since if is_same and before else time.monotonic(),
+            was_hopeless=hopeless,
+        )
+        if before is not None and before.is_proven and before.is_settled and is_proven:
+            return False  # the object of a pod whose end is known
+        self._pods[labels[names.POD]] = known
+        return before is None or before.reading.sight is not reading.sight
+
+    def settle(self, pod_id: str, end: PodExit | None) -> None:
+        """The pod is proven gone, and this is all that the object store knows of its end."""
+        known = self._pods.get(pod_id)
+        if known is None:
+            if end is not None:
+                reading = Reading(Sight.ENDED, end)
+                known = KnownPod("job_" + pod_id.split("_")[1], "", reading, is_proven=True)
+                self._pods[pod_id] = replace(known, is_settled=True)
+            return
+        reading = replace(known.reading, is_whole=True)
+        if end is not None:
+            reading = replace(reading, sight=Sight.ENDED, end=end)
+        self._pods[pod_id] = replace(known, reading=reading, is_proven=True, is_settled=True)
+
+    def forget(self, job_id: str) -> None:
+        self._pods = {pod: known for pod, known in self._pods.items() if known.job_id != job_id}
+
+    def running(self) -> set[str]:
+        """Those that are not proven gone."""
+        return {pod_id for pod_id, known in self._pods.items() if not known.is_proven}
+
+    def of_job(self, job_id: str) -> list[KnownPod]:
+        return [known for known in self._pods.values() if known.job_id == job_id]

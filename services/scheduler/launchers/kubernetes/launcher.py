@@ -1,0 +1,289 @@
+"""Pods as pods of a Kubernetes cluster: creates, observes, stops and removes them.
+
+What is observed comes from one cache of all our pods, so it costs no call per pod. A pod is
+proven gone by a terminated container, or by the API server that has no such pod; it is never
+removed from the API server by force, so a pod on a node that does not answer stays, and holds its
+devices, until the cluster knows what became of it (docs/decisions/0011-kubernetes-pods.md).
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from drivetrain_schemas.pods import PodSpec, StopNotice
+from services.runtime import logs
+from services.scheduler import instruments
+from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.launchers.base import (
+    LauncherUnavailable,
+    LaunchRefused,
+    Observation,
+    PodRef,
+    Rendezvous,
+)
+from services.scheduler.launchers.kubernetes import manifest, names
+from services.scheduler.launchers.kubernetes.api import Api, Object, Refused
+from services.scheduler.launchers.kubernetes.cache import Cache
+from services.scheduler.launchers.kubernetes.cluster import PodRules
+from services.scheduler.launchers.kubernetes.ends import Ends
+from services.scheduler.launchers.kubernetes.known_pods import KnownPods
+from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from services.scheduler.launchers.kubernetes.refusals import why_refused
+
+log = logs.get()
+
+# The annotation with the notice needs about a second to reach the pod's files; then the pod is
+# deleted, so that its shim gets SIGTERM as well.
+NOTICE_LEAD_SECONDS = 2.0
+KILL_GRACE_SECONDS = 1
+KILL_SECONDS = 3.0
+_LOOK_SECONDS = 0.1
+# How long the end of a pod is looked for while the object store does not answer.
+STORE_SECONDS = 30.0
+# A pod that no run has asked about for so long belongs to none.
+ORPHAN_SECONDS = 300.0
+_KILLED = StopNotice(reason="gang", deadline_seconds=0.0)
+
+
+class KubernetesLauncher:
+    can_run_images = True
+    start_seconds = 1200.0  # an image may have to be pulled
+
+    def __init__(self, api: Api, rules: PodRules, ends: Ends, nodes: KubernetesNodes) -> None:
+        self._api = api
+        self._rules = rules
+        self._ends = ends
+        self._nodes = nodes
+        self._path = f"/api/v1/namespaces/{rules.namespace}"
+        self._cache = Cache(
+            api, f"{self._path}/pods", {"labelSelector": names.OURS}, self._on_change
+        )
+        self._known = KnownPods()
+        self._wake: Callable[[], None] = lambda: None
+        # By pod id.
+        self._deletions: dict[str, asyncio.Task[None]] = {}
+        self._settling: dict[str, asyncio.Task[None]] = {}
+        self._asked_at: dict[str, float] = {}  # by the monotonic clock
+
+    async def free_ports(self, ports: Sequence[int]) -> Collection[int]:
+        """All: each pod has an address of its own."""
+        return ports
+
+    def rendezvous(self, job_id: str, attempt: int) -> Rendezvous:
+        return Rendezvous(names.host_of_first(job_id, attempt))
+
+    async def launch(self, spec: PodSpec) -> None:
+        """Create the pod, then what belongs to it: a pod without its Secret does not start."""
+        pod = await self._create_pod(spec)
+        try:
+            service = manifest.service(spec, pod)
+            if service is not None:
+                await self._create("services", service)
+            await self._create("secrets", manifest.secret(spec, pod))
+        except LaunchRefused:
+            await self._delete(names.pod_name(spec.pod_id), KILL_GRACE_SECONDS)
+            raise
+        instruments.LAUNCHES.labels("kubernetes").inc()
+        log.info("pod launched", pod_id=spec.pod_id, node_id=spec.node_id)
+
+    async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
+        await self._cache.current()
+        now = time.monotonic()
+        self._asked_at |= dict.fromkeys((pod.pod_id for pod in pods), now)
+        return {pod.pod_id: self._see(pod) for pod in pods}
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._cache.run())
+            group.create_task(self._delete_orphans())
+
+    async def notify(self, pod: PodRef, notice: StopNotice) -> None:
+        """The notice as an annotation; a little later SIGTERM, by the deletion of the pod."""
+        name = names.pod_name(pod.pod_id)
+        if not await self._tell(name, notice):
+            return
+        grace = manifest.grace_seconds(notice.deadline_seconds)
+        before = self._deletions.pop(pod.pod_id, None)
+        if before is not None:
+            before.cancel()
+        task = asyncio.create_task(self._delete_soon(name, grace))
+        self._deletions[pod.pod_id] = task
+        task.add_done_callback(lambda _: self._deletions.pop(pod.pod_id, None))
+
+    async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
+        gone = await asyncio.gather(*(self._kill(pod) for pod in pods))
+        return [pod.pod_id for pod, is_gone in zip(pods, gone, strict=True) if is_gone]
+
+    async def size_bytes(self, job_id: str) -> int:
+        """Pods that have ended take no space that the platform could measure."""
+        return 0
+
+    async def remove(self, job_id: str) -> None:
+        await self._cache.current()
+        for known in self._known.of_job(job_id):
+            if known.name:
+                await self._delete(known.name, KILL_GRACE_SECONDS)
+        await self._ends.remove(job_id)
+        self._known.forget(job_id)
+
+    # Observing
+
+    def _on_change(self, item: Object, is_gone: bool) -> None:
+        if self._known.note(item, is_gone):
+            self._wake()
+
+    def _see(self, pod: PodRef) -> Observation:
+        known = self._known.get(pod.pod_id)
+        if known is None:
+            return Observation(Sight.ABSENT)
+        reading = known.reading
+        if known.hopeless is not None and not known.is_proven:
+            return Observation(Sight.DEAD, reason=known.hopeless)
+        if not reading.is_whole:
+            self._settle(pod)
+            return Observation(Sight.ALIVE)  # until its result is read, or is given up
+        is_running = reading.sight is Sight.ALIVE
+        unreachable = self._nodes.why_unreachable(known.node_id) if is_running else ""
+        return Observation(
+            reading.sight, reading.end, reason=reading.reason, unreachable=unreachable
+        )
+
+    def _settle(self, pod: PodRef) -> asyncio.Task[None]:
+        """Learn the whole end of a pod that is gone."""
+        task = self._settling.get(pod.pod_id)
+        if task is None:
+            task = self._settling[pod.pod_id] = asyncio.create_task(self._read_end(pod))
+            task.add_done_callback(lambda _: self._settling.pop(pod.pod_id, None))
+        return task
+
+    async def _read_end(self, pod: PodRef) -> None:
+        deadline = time.monotonic() + STORE_SECONDS
+        while True:
+            try:
+                end = await self._ends.read(pod)
+                break
+            except LauncherUnavailable as error:
+                if time.monotonic() > deadline:
+                    log.error("a pod's end is not complete", pod_id=pod.pod_id, error=str(error))
+                    end = None
+                    break
+                await asyncio.sleep(1.0)
+        known = self._known.get(pod.pod_id)
+        told = None if known is None else known.reading.end
+        if told is not None and end is not None and end.outcome != told.outcome:
+            log.warning("an end in the object store is not the pod's own", pod_id=pod.pod_id)
+            end = None
+        self._known.settle(pod.pod_id, end)
+        self._wake()
+
+    # Starting
+
+    async def _create_pod(self, spec: PodSpec) -> Object:
+        """The pod, made now or before. Raises LaunchRefused."""
+        wanted = manifest.pod(spec, self._rules, secrets.token_hex(4))
+        path = f"{self._path}/pods/{names.pod_name(spec.pod_id)}"
+        made = await self._create("pods", wanted)
+        if made is not None:
+            self._cache.put_created(made)
+            return made
+        existing = await self._api.get(path)
+        if existing is None:
+            raise LauncherUnavailable(f"{path} was there and is gone")
+        if existing["metadata"].get("labels", {}).get(names.FENCE) != str(spec.fence):
+            detail = (
+                "another platform has a pod of the same name in namespace "
+                f"{self._rules.namespace}: give each platform a namespace of its own"
+            )
+            raise LaunchRefused(EndReason(EndKind.FAILED, detail))
+        return existing
+
+    async def _create(self, resource: str, wanted: Object) -> Object | None:
+        """None where it exists. Raises LaunchRefused, LauncherUnavailable."""
+        try:
+            return await self._api.create(f"{self._path}/{resource}", wanted)
+        except Refused as refused:
+            if refused.is_conflict:
+                return None
+            why = why_refused(refused.code, refused.status)
+            if why is None:
+                raise LauncherUnavailable(f"{resource} cannot be created: {refused}") from refused
+            raise LaunchRefused(why) from refused
+
+    # Stopping
+
+    async def _kill(self, pod: PodRef) -> bool:
+        """True when it is proven gone, and all that can be known of its end is."""
+        name = names.pod_name(pod.pod_id)
+        known = self._known.get(pod.pod_id)
+        is_gone = known is not None and known.is_proven
+        if not is_gone:
+            if known is None or not known.is_told:
+                await self._tell(name, _KILLED)
+            is_gone = not await self._delete(name, KILL_GRACE_SECONDS) or await self._ends_soon(pod)
+        if not is_gone:
+            return False
+        known = self._known.get(pod.pod_id)
+        if known is not None and (known.is_settled or known.reading.is_complete):
+            return True
+        done, _ = await asyncio.wait({self._settle(pod)}, timeout=KILL_SECONDS)
+        return bool(done)
+
+    async def _ends_soon(self, pod: PodRef) -> bool:
+        """Whether it is proven gone within some seconds."""
+        deadline = time.monotonic() + KILL_SECONDS
+        while time.monotonic() < deadline:
+            known = self._known.get(pod.pod_id)
+            if known is not None and known.is_proven:
+                return True
+            if not self._cache.is_watching:
+                found = await self._api.get(f"{self._path}/pods/{names.pod_name(pod.pod_id)}")
+                if found is None:
+                    return True
+                self._known.note(found, False)
+            await asyncio.sleep(_LOOK_SECONDS)
+        return False
+
+    async def _tell(self, name: str, notice: StopNotice) -> bool:
+        """False where there is no such pod. Raises LauncherUnavailable."""
+        patch = manifest.stop_patch(notice.model_dump_json())
+        try:
+            return await self._api.patch(f"{self._path}/pods/{name}", patch)
+        except Refused as refused:
+            raise LauncherUnavailable(f"{name} cannot be told to stop: {refused}") from refused
+
+    async def _delete(self, name: str, grace_seconds: int) -> bool:
+        """False where there is no such pod. Raises LauncherUnavailable."""
+        try:
+            return await self._api.delete(f"{self._path}/pods/{name}", grace_seconds)
+        except Refused as refused:
+            raise LauncherUnavailable(f"{name} cannot be deleted: {refused}") from refused
+
+    async def _delete_soon(self, name: str, grace_seconds: int) -> None:
+        """What fails here is made good by `kill`, after the notice's deadline."""
+        await asyncio.sleep(NOTICE_LEAD_SECONDS)
+        try:
+            await self._delete(name, grace_seconds)
+        except LauncherUnavailable as error:
+            log.warning("SIGTERM not sent", pod=name, error=str(error))
+
+    async def _delete_orphans(self) -> None:
+        """Pods that no run asks for: the answer to their creation was lost, and they came late."""
+        since: dict[str, float] = {}
+        period = ORPHAN_SECONDS / 10
+        while True:
+            await asyncio.sleep(period)
+            now = time.monotonic()
+            if now - max(self._asked_at.values(), default=0.0) > period:
+                continue  # nobody decides here at the moment, or there is no run
+            self._asked_at = {
+                pod: at for pod, at in self._asked_at.items() if at > now - ORPHAN_SECONDS
+            }
+            unasked = self._known.running() - self._asked_at.keys()
+            since = {pod_id: since.get(pod_id, now) for pod_id in unasked}
+            for pod_id in (pod_id for pod_id, at in since.items() if at < now - ORPHAN_SECONDS):
+                log.warning("pod of no run is deleted", pod_id=pod_id)
+                with contextlib.suppress(LauncherUnavailable):
+                    await self._delete(names.pod_name(pod_id), KILL_GRACE_SECONDS)
