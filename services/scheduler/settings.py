@@ -15,8 +15,8 @@ from drivetrain_schemas.kafka_security import (
     contradictions,
     effective_protocol,
 )
-from services.runtime.settings import Settings
 from services.scheduler.core.model import SHARED
+from services.scheduler.kubernetes_settings import KubernetesSettings
 
 CodeUrl = Annotated[str, Field(pattern=r"^(s3|file)://[!-~]+$")]
 
@@ -33,7 +33,7 @@ class NodeSetting(BaseModel):
     first_device: Annotated[int, Field(ge=0, description="the machine's device that is slot 0")] = 0
 
 
-class SchedulerSettings(Settings):
+class SchedulerSettings(KubernetesSettings):
     """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}].
 
     For one replica: each of two would receive only a part of the reports.
@@ -72,6 +72,11 @@ class SchedulerSettings(Settings):
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
+        if self.launcher == "kubernetes" and self.nodes:
+            yield (
+                "DRIVETRAIN_NODES is set, but with DRIVETRAIN_LAUNCHER=kubernetes the nodes come "
+                "from the cluster: leave it out"
+            )
         login = self.pods_login()
         has_own = login["certificate"] is not None or login["username"] is not None
         if self.kafka_certificate_path is not None and not has_own:

@@ -24,6 +24,11 @@ from services.scheduler.sightings import Sightings
 
 
 def build(settings: SchedulerSettings, shim: Sequence[str] = SHIM) -> Service:
+    if settings.launcher == "kubernetes":
+        # Only here, because the client library takes half a second to import.
+        from services.scheduler.launchers.kubernetes import wiring as kubernetes
+
+        return assemble(settings, *kubernetes.build(settings))
     launcher = LocalLauncher(settings.pods_directory, settings.template_socket, shim)
     return assemble(settings, launcher, NodesOfSettings(settings))
 

@@ -96,3 +96,39 @@ def test_pods_connect_as_the_scheduler_where_nothing_else_is_set(given, expected
 def test_a_login_of_pods_that_contradicts_itself_is_refused(given, problem):
     with pytest.raises(ConfigurationError, match=problem):
         loaded(**given)
+
+
+CLUSTER = {"LAUNCHER": "kubernetes", "KUBERNETES_IMAGE": "drivetrain/training:1"}
+
+
+def test_a_cluster_is_described_by_the_settings():
+    settings = loaded(
+        **CLUSTER,
+        KUBERNETES_RUN_AS_USER="image",
+        KUBERNETES_TOLERATIONS='[{"key": "gpu", "operator": "Exists"}]',
+        KUBERNETES_EXTRA_RESOURCES='{"rdma/hca": "1"}',
+        KUBERNETES_POOL_LABEL="example.com/pool",
+    )
+    rules = settings.pod_rules("train", 30.0)
+    assert (rules.image, rules.namespace, rules.run_as_user) == (
+        "drivetrain/training:1", "train", None,
+    )  # fmt: skip
+    assert rules.extra_resources == {"rdma/hca": "1"}
+    assert settings.node_rules().pool_label == "example.com/pool"
+    assert settings.node_rules().tolerations == rules.tolerations
+    assert loaded(**CLUSTER, KUBERNETES_RUN_AS_USER="7").pod_rules("a", 1.0).run_as_user == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"LAUNCHER": "kubernetes"}, "DRIVETRAIN_KUBERNETES_IMAGE is missing"),
+        (CLUSTER | {"NODES": '[{"node_id": "a", "slots": 1}]'}, "the nodes come from the cluster"),
+        (CLUSTER | {"KUBERNETES_SLOT_CPU": "2 cores"}, "DRIVETRAIN_KUBERNETES_SLOT_CPU: '2 cores'"),
+        (CLUSTER | {"KUBERNETES_SLOT_MEMORY": "0"}, "KUBERNETES_SLOT_MEMORY: it must be above 0"),
+    ],
+)
+def test_what_a_cluster_cannot_mean_is_refused(given, words):
+    with pytest.raises(ConfigurationError) as refused:
+        loaded(**given)
+    assert words in str(refused.value)

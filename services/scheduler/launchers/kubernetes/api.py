@@ -1,7 +1,7 @@
 """Calls of the Kubernetes API: JSON in, JSON out, each with a time limit, a bounded number at once.
 
-Objects stay what the API server sends, dictionaries: to build the client library's models of a
-thousand pods takes seconds. `Refused` is an answer; `LauncherUnavailable` means that nothing is
+Objects stay what the API server sends, dictionaries: the client library's models of a
+thousand pods cost much. `Refused` is an answer; `LauncherUnavailable` means that nothing is
 known, and the same call may succeed later.
 """
 

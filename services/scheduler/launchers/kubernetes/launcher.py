@@ -96,9 +96,12 @@ class KubernetesLauncher:
 
     async def watch(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._cache.run())
-            group.create_task(self._delete_orphans())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._cache.run())
+                group.create_task(self._delete_orphans())
+        finally:
+            await self._api.close()
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         """The notice as an annotation; a little later SIGTERM, by the deletion of the pod."""

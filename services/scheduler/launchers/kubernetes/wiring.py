@@ -1,0 +1,31 @@
+"""Builds the Kubernetes launcher and its nodes."""
+
+from pathlib import Path
+
+from services.runtime.stores import open_object_store
+from services.scheduler.launchers.kubernetes.api import Api
+from services.scheduler.launchers.kubernetes.ends import Ends
+from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
+from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from services.scheduler.settings import SchedulerSettings
+
+_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def build(settings: SchedulerSettings) -> tuple[KubernetesLauncher, KubernetesNodes]:
+    """Raises ConfigurationError."""
+    api = Api()
+    store = open_object_store(
+        settings.object_store_url, settings.object_store_endpoint_url, settings.object_store_id
+    )
+    namespace = settings.kubernetes_namespace or _own_namespace()
+    rules = settings.pod_rules(namespace, settings.cancel_notice_seconds)
+    nodes = KubernetesNodes(api, settings.node_rules(), settings.kubernetes_node_selector)
+    return KubernetesLauncher(api, rules, Ends(store), nodes), nodes
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE.read_text().strip()
+    except OSError:
+        return "default"
