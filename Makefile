@@ -10,7 +10,7 @@ IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services deploy tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench lock images
+.PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: environment ## run every benchmark, each against a peer in the same run
 	@for name in sdk_cost checkpoint_cost job_start event_path rebuild metrics_ingest chart_read \
 		idle submissions drain pages; do \
 		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
+
+charts: environment ## package the charts into build/charts (needs helm)
+	@$(VENV_PYTHON) -m deploy.package build/charts
 
 lock: environment ## resolve requirements.lock again from the pyproject files
 	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11.4 --generate-hashes --no-header \

@@ -23,11 +23,6 @@ ROOT = Path(__file__).parents[2]
 CHARTS = ROOT / "deploy" / "charts"
 BASE = CHARTS / "service-base" / "templates"
 CLASSES = {**settings.CLASSES, "setup": TopicSettings}
-# Of the Kubernetes launcher, which the scheduler does not have yet.
-COMING = {
-    *("LAUNCHER", "KUBERNETES_NAMESPACE", "KUBERNETES_IMAGE", "KUBERNETES_SERVICE_ACCOUNT"),
-    *("KUBERNETES_IMAGE_PULL_SECRETS", "KUBERNETES_POD_SECRET"),
-}
 EACH = pytest.mark.parametrize("service", SERVICES)
 
 
@@ -62,7 +57,7 @@ def test_every_setting_that_a_chart_gives_is_one_of_its_service(chart: str) -> N
         for name in re.findall(rf"name: {PREFIX}([A-Z_]+)$", path.read_text(), re.MULTILINE)
     }
     assert len(given) > 15
-    unknown = {name for name in given if not _is_setting(chart, name)} - COMING
+    unknown = {name for name in given if not _is_setting(chart, name)}
     assert unknown == set()
 
 

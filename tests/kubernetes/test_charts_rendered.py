@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from deploy.documents.settings import CLASSES
 from deploy.package import ORDER
 from drivetrain_schemas.topics import SERVICES
+from services.runtime.settings import load
 from services.scheduler.settings import SchedulerSettings
 from tests.kubernetes.charts import (
     CHARTS,
@@ -111,6 +113,25 @@ def test_a_file_that_a_setting_names_is_in_the_volume_of_secrets(helm: Helm, cha
             if value.startswith("/etc/drivetrain/secrets/")
         }
         assert named == present
+
+
+@EACH
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT", "PLAINTEXT"])
+def test_a_service_accepts_the_settings_that_its_chart_gives(
+    helm: Helm, chart: str, protocol: str, tmp_path: Path
+) -> None:
+    workload = of_kind(helm.render(chart, {"kafka": {"securityProtocol": protocol}}), *WORKLOADS)[0]
+    given = environment(pod_spec(workload)["containers"][0])
+    secret = tmp_path / "secret"
+    secret.write_text("at-least-16-characters")
+    in_files = {
+        name: str(secret) if name.endswith("_FILE") else value for name, value in given.items()
+    }
+    in_files.pop("DRIVETRAIN_REPLICA", None)  # of the pod's label
+    settings = load(CLASSES[chart], in_files)
+    assert settings.kafka_security_protocol == protocol
+    assert settings.ops_port == 9090
+    assert (settings.kafka_sasl_username == chart) == protocol.startswith("SASL")
 
 
 def test_only_the_scheduler_has_rights(helm: Helm) -> None:
