@@ -1,8 +1,9 @@
 """Addresses of pods and nodes, and the names that pods can look up.
 
-A real cluster answers `<hostname>.<subdomain>` by DNS from the endpoints of headless services. Here
-each pod's /etc/hosts holds those names; endpoints in 127.0.0.0/8 are refused by the API server, so
-they are computed from services and pods by the same rule.
+A real cluster answers `<hostname>.<subdomain>` by DNS from the endpoints of headless services, and
+leads the address of any other service to one of its pods. Here each pod's /etc/hosts holds those
+names with addresses of pods; endpoints in 127.0.0.0/8 are refused by the API server, so they are
+computed from services and pods by the same rule.
 """
 
 import hashlib
@@ -30,12 +31,12 @@ def is_ready(pod: Object) -> bool:
 
 
 def names_in(namespace: str, pods: Iterable[Object], services: Iterable[Object]) -> list[str]:
-    """Lines of a hosts file: what headless services of the namespace name."""
+    """Lines of a hosts file: what services of the namespace name."""
     lines = []
     ours = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
     for service in services:
         spec = service["spec"]
-        if service["metadata"]["namespace"] != namespace or spec.get("clusterIP") != "None":
+        if service["metadata"]["namespace"] != namespace:
             continue
         name = service["metadata"]["name"]
         for pod in ours:

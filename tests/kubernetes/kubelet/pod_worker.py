@@ -150,8 +150,8 @@ class PodWorker:
             self._try_again_at = time.monotonic() + RETRY_SECONDS
 
     async def _prepare(self) -> None:
-        if self.pod["spec"].get("restartPolicy") != "Never":
-            self._failure = ("Unsupported", "the test's kubelet runs only restartPolicy: Never")
+        if self.pod["spec"].get("restartPolicy") == "OnFailure":
+            self._failure = ("Unsupported", "the test's kubelet restarts no container")
             return
         self._directory.mkdir(parents=True, exist_ok=True)
         self._write_hosts()
@@ -177,6 +177,11 @@ class PodWorker:
             "KUBERNETES_SERVICE_PORT": str(self._node.api.url.port),
         }
         variables = await environment_of(spec, pod, base, self._objects.data)
+        # Without a network of its own a pod would listen on the addresses of all others.
+        variables = {
+            name: self._address if value == "0.0.0.0" else value
+            for name, value in variables.items()
+        }
         command = command_of(spec, variables)
         if not command:
             raise ConfigError("no command specified", "CreateContainerError")

@@ -1,5 +1,4 @@
 {{- define "setup.facts" -}}
 workload: Job
-kafka: {{ .Values.topics.create }}
 objectStore: true
 {{- end -}}

@@ -1,0 +1,59 @@
+"""What the charts say is started, on a broker and a database that grant each service its own rights
+only; and a job trains through it, in a pod of the cluster."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from drivetrain_schemas.topics import SERVICES
+from services.standalone.home import Home
+from tests import s3_server
+from tests.kubernetes.charts import Helm
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.installed_platform import InstalledPlatform, running_infrastructure
+from tests.kubernetes.nodes import NodeKind, running_nodes
+from tests.training_job import MAX_STEPS, TrainingJob
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def infrastructure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with running_infrastructure(tmp_path_factory.mktemp("infrastructure")) as home:
+        yield home
+
+
+@pytest.fixture
+def platform(
+    helm: Helm,
+    control_plane: ControlPlane,
+    namespace: str,
+    infrastructure: Home,
+    s3: s3_server.RunningS3,
+) -> Iterator[InstalledPlatform]:
+    kind = NodeKind(cpu="12", labels={"test": namespace})
+    with running_nodes(control_plane, f"n-{namespace}", kind=kind) as nodes:
+        installed = InstalledPlatform(helm, control_plane, namespace, infrastructure, s3, nodes)
+        installed.make_secrets()
+        installed.install()
+        try:
+            yield installed
+        finally:
+            installed.uninstall()
+
+
+def test_a_job_trains_on_what_the_charts_start(platform: InstalledPlatform) -> None:
+    platform.wait_done("setup")
+    replicas = {"gateway": 2}
+    for service in SERVICES:
+        platform.wait_ready(service, replicas.get(service, 1))
+
+    job = TrainingJob.submit(platform, "by-charts", resources={"devices": 1})
+    assert job.wait_final()["state"] == "succeeded"
+
+    # Each of these comes from another service, by its Service, its token and its own rights.
+    lines = platform.get(f"/v1/jobs/{job.job_id}/logs", tail=50)["lines"]
+    assert any("step" in each["line"] for each in lines)
+    assert platform.get(f"/v1/jobs/{job.job_id}/cost")["charged_micro_usd"] > 0
+    committed = [item["step"] for item in job.events("checkpoint.committed")]
+    assert committed[-1] == MAX_STEPS
