@@ -37,6 +37,11 @@ def documents() -> dict[Path, str]:
     generated = {
         "job-yaml.md": {"job": guides.job_fields(), "study": guides.study_fields()},
         "environment.md": {"variables": guides.variables()},
+        "security.md": {
+            "topics": guides.topic_access(),
+            "schemas": guides.schema_access(),
+            "object store": guides.store_access(),
+        },
     }
     for name, blocks in generated.items():
         files[GUIDES / name] = guides.with_generated((GUIDES / name).read_text(), blocks)

@@ -1,4 +1,6 @@
-"""Who may read and write which topic: the one table from which the broker's ACLs are made.
+"""Who may read and write which topic, and what in the object store.
+
+`ACCESS` is the one table from which the broker's ACLs are made.
 
 A service reads the topics of its handlers, writes the events it produces, and parks records on its
 own parked topic. Pods only write. Clients are all others, people and other systems: they send
@@ -7,6 +9,7 @@ commands and read events. What is not listed here is refused.
 
 from dataclasses import dataclass
 
+from drivetrain_schemas.object_store import MARKER_KEY
 from drivetrain_schemas.topics import (
     COMMANDS_JOBS,
     COMMANDS_STUDIES,
@@ -65,3 +68,33 @@ ACCESS: dict[str, Access] = {
     POD: Access(writes=_FROM_PODS),
     CLIENT: Access(reads=_EVENTS, writes=_COMMANDS),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """What one user of the object store does below one prefix of it."""
+
+    user: str
+    prefix: str
+    reads: bool = False
+    writes: bool = False
+    deletes: bool = False
+
+
+SETUP = "setup"
+
+# For the policies of a bucket. Who is not in it, needs no access; all who are also list the bucket
+# and read its marker.
+STORE_ACCESS: tuple[StoreAccess, ...] = (
+    StoreAccess(SETUP, MARKER_KEY, reads=True, writes=True),
+    StoreAccess(POD, "code/", reads=True),
+    StoreAccess(POD, "checkpoints/", reads=True, writes=True, deletes=True),
+    StoreAccess(POD, "files/", reads=True, writes=True, deletes=True),
+    StoreAccess(POD, "exits/", writes=True),
+    StoreAccess("scheduler", "exits/", reads=True, deletes=True),
+    StoreAccess("checkpoints", "checkpoints/", reads=True, deletes=True),
+    StoreAccess("checkpoints", "files/", reads=True, deletes=True),
+    StoreAccess("gateway", "code/", reads=True, writes=True),
+    StoreAccess("gateway", "checkpoints/", reads=True),
+    StoreAccess("gateway", "files/", reads=True),
+)

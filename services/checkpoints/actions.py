@@ -45,6 +45,7 @@ class Actions:
         self._database = database
         self._object_store = object_store
         self._settings = settings
+        self._clock = files.DatabaseClock()
         self.reader = Reader(database, object_store, settings)
 
     async def carry_out(self, intent: Intent) -> None:
@@ -63,7 +64,9 @@ class Actions:
         elif intent.kind == "delete":
             await self._delete(intent, job.tenant_id)
         elif intent.kind == "files":
-            await files.look_after(self._database, self._object_store, intent, job.tenant_id)
+            await files.look_after(
+                self._database, self._object_store, self._clock, intent, job.tenant_id
+            )
         else:
             await tidy(self._database, self._object_store, intent, job.tenant_id)
 

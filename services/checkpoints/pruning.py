@@ -4,7 +4,7 @@
 |---|---|---|
 | rows of deleted checkpoints | 7 days | longer than any report or listing may still name one |
 | files of rejected checkpoints | 7 days | to be looked at; never while their run lives |
-| unfinished saves (no manifest) | 1 hour after their run ended | a pod that ends is gone by then |
+| unfinished saves, incomplete uploads | 1 hour after their run ended | then its pods are gone |
 | rows of ended runs | 30 days | a manifest names the run that wrote it |
 | partial files, empty directories of the directory store | 1 day | by the store, as it lists |
 
@@ -21,7 +21,7 @@ from services.checkpoints.store_checkpoints import CheckpointRow
 from services.checkpoints.store_intents import Intent
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.object_store import ObjectInfo, ObjectStore
+from services.runtime.object_store import ObjectInfo, ObjectStore, Upload
 
 log = logs.get()
 
@@ -54,11 +54,15 @@ async def tidy(
     job_id = intent.job_id
     found = await object_store.list(job_prefix(tenant_id, job_id))
     unfinished = _unfinished(tenant_id, job_id, found)
+    uploads = await object_store.list_uploads(job_prefix(tenant_id, job_id))
+    located = [(directory_of(tenant_id, job_id, one.key), one) for one in uploads]
+    uploading = [(location, one) for location, one in located if location is not None]
     async with database.connection() as connection:
         rejected = await store_checkpoints.rejected_long_ago(
             connection, job_id, REJECTED_KEPT_SECONDS
         )
         fences = {one.fence for one in unfinished} | {row.fence for row, _ in rejected}
+        fences |= {location.fence for location, _ in uploading}
         ages = await store.run_ages(connection, job_id, fences)
         states = await store_checkpoints.states_of(
             connection, [one.manifest_key for one in unfinished]
@@ -73,6 +77,7 @@ async def tidy(
         async with database.transaction() as tx:  # first: the next try may find nothing to delete
             await files.want_look(tx.connection, job_id)
     await _delete_unfinished(object_store, keys[:OBJECTS_PER_STEP])
+    waits += await _abort(object_store, uploading, ages)
     later = [wait for wait in waits if wait] + [NEXT_STEP_SECONDS] * (len(keys) > OBJECTS_PER_STEP)
     for row, seconds in rejected:
         is_live = row.fence in ages and ages[row.fence] is None
@@ -105,6 +110,22 @@ def _keys_below(
 ) -> list[str]:
     located = [(directory_of(tenant_id, job_id, item.key), item.key) for item in found]
     return [key for one, key in located if one is not None and one.directory in directories]
+
+
+async def _abort(
+    object_store: ObjectStore,
+    uploads: Sequence[tuple[Location, Upload]],
+    ages: Mapping[int, float | None],
+) -> list[float | None]:
+    """What a killed writer had uploaded of a shard. Returns how long the others are kept."""
+    waits = [_unfinished_wait(location, ages) for location, _ in uploads]
+    doomed = [one for (_, one), wait in zip(uploads, waits, strict=True) if wait == 0]
+    for upload in doomed[:OBJECTS_PER_STEP]:
+        await object_store.abort(upload)
+    if doomed:
+        PRUNED.labels("incomplete_uploads").inc(len(doomed[:OBJECTS_PER_STEP]))
+        log.info("incomplete uploads aborted", num_uploads=len(doomed[:OBJECTS_PER_STEP]))
+    return [*waits, *[NEXT_STEP_SECONDS] * (len(doomed) > OBJECTS_PER_STEP)]
 
 
 async def _delete_unfinished(object_store: ObjectStore, keys: Sequence[str]) -> None:

@@ -51,3 +51,14 @@ async def unnamed_for(
         limit,
     )
     return [row["key"] for row in rows]
+
+
+async def now(connection: asyncpg.Connection) -> float:
+    """The clock of the database, in seconds."""
+    seconds = await connection.fetchval("select extract(epoch from clock_timestamp())::float8")
+    return float(seconds)
+
+
+async def begin_again(connection: asyncpg.Connection) -> None:
+    """It is not known since when blobs are unnamed: they are since now."""
+    await connection.execute("update unnamed_blobs set seen_at = clock_timestamp()")

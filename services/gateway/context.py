@@ -1,6 +1,8 @@
 """What every route works with: the live adapters, and the caller."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
@@ -17,6 +19,8 @@ from services.gateway.settings import GatewaySettings
 from services.runtime.service import Platform
 
 MAX_REMEMBERED = 1000
+MAX_DOWNLOADS = 32
+MAX_DOWNLOADS_OF_JOB = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,27 @@ class Submissions:
 
 @dataclass(slots=True)
 class Downloads:
-    """How many are going on."""
+    """How many are going on, by job: each holds a part of a file in memory."""
 
-    number: int = 0
+    by_job: Counter[str] = field(default_factory=Counter)
+
+    def refusal(self, job_id: str) -> str:
+        """Why no other one may begin now; empty where one may."""
+        if self.by_job[job_id] >= MAX_DOWNLOADS_OF_JOB:
+            return f"{MAX_DOWNLOADS_OF_JOB} downloads from this job are going on"
+        if self.by_job.total() >= MAX_DOWNLOADS:
+            return f"{MAX_DOWNLOADS} downloads are going on"
+        return ""
+
+    @contextmanager
+    def one(self, job_id: str) -> Iterator[None]:
+        self.by_job[job_id] += 1
+        try:
+            yield
+        finally:
+            self.by_job[job_id] -= 1
+            if not self.by_job[job_id]:
+                del self.by_job[job_id]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from drivetrain_schemas.job_files import (
 )
 from services.runtime.object_store import NoSuchObject, ObjectStore
 
+# A program of the job may write any number of lists that cannot be read.
+MAX_LISTS_READ = 3
 MAX_MANIFEST_BYTES = 16 * 1024**2
 D = TypeVar("D", bound=BaseModel)
 
@@ -53,7 +55,8 @@ async def newest(
     prefix = f"{files_directory(tenant_id, job_id)}/"
     found = await store.list(f"{prefix}lists/")
     of_run = None
-    for order in newest_lists_first(item.key.removeprefix(prefix) for item in found):
+    orders = newest_lists_first(item.key.removeprefix(prefix) for item in found)
+    for order in orders[:MAX_LISTS_READ]:
         of_run = await _read(store, prefix + order.name, FileList, MAX_LIST_BYTES)
         if of_run is not None:
             break

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from drivetrain_schemas.object_store import failure_of_errno
 from services.runtime.errors import StoreError
-from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
+from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo, Upload
 
 _PARTIAL = ".partial-"
 _LEFT_SECONDS = 24 * 3600
@@ -68,6 +68,12 @@ class DirectoryStore:
         with self._as_store_error(path), contextlib.suppress(*_MISSING):
             await asyncio.to_thread(path.unlink)
         await asyncio.to_thread(self._remove_empty, path.parent)
+
+    async def list_uploads(self, prefix: str) -> Sequence[Upload]:
+        return ()
+
+    async def abort(self, upload: Upload) -> None:
+        return None
 
     async def close(self) -> None:
         return None

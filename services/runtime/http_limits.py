@@ -1,7 +1,7 @@
-"""Time limits for what a client sends: the headers of a request, and its body.
+"""Time limits for what a client sends and takes: a request's headers, its body, and the answer.
 
-uvicorn bounds only the pause between two requests. Without these limits a client that sends one
-byte a minute holds a connection and its file descriptor indefinitely.
+uvicorn bounds only the pause between two requests. Without these limits a client that sends or
+takes one byte a minute holds a connection, its file descriptor and an answer indefinitely.
 """
 
 import asyncio
@@ -18,13 +18,17 @@ log = logs.get()
 HEADER_SECONDS = 10.0
 # An upload of 64 MiB at 2 Mbit/s; routes with smaller bodies set a shorter limit.
 BODY_SECONDS = 300.0
+# In this time a client takes at least so many bytes of an answer that waits for it.
+ANSWER_SECONDS = 30.0
+ANSWER_BYTES = 64 * 1024
 
 
 class BoundedProtocol(H11Protocol):
-    """Closes a connection whose request is not complete in time."""
+    """Closes a connection whose request is not complete in time, or whose answer is not taken."""
 
     _limit: asyncio.TimerHandle | None = None
     _awaited: str = ""
+    _taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -40,7 +44,33 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_limit()
+        self._stop_looking()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_again()
+
+    def resume_writing(self) -> None:
+        self._stop_looking()
+        super().resume_writing()
+
+    def _look_again(self) -> None:
+        size = self.transport.get_write_buffer_size()
+        self._taking = self.loop.call_later(ANSWER_SECONDS, self._look, size)
+
+    def _look(self, size_before: int) -> None:
+        if size_before - self.transport.get_write_buffer_size() >= ANSWER_BYTES:
+            self._look_again()
+            return
+        log.warning("connection closed: the client was too slow", awaited="answer")
+        HTTP_REFUSED.labels("slow_answer").inc()
+        self.transport.abort()  # to close it would wait for the client
+
+    def _stop_looking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
 
     def _follow(self) -> None:
         """Choose the limit for the state of the connection."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from drivetrain_schemas.object_store import MARKER_KEY, StoreFailure, marker_problem
 from services.runtime.errors import StoreError
-from services.runtime.object_store import NoSuchObject, ObjectInfo, ObjectStore
+from services.runtime.object_store import NoSuchObject, ObjectInfo, ObjectStore, Upload
 
 
 class MarkedStore:
@@ -60,6 +60,14 @@ class MarkedStore:
     async def delete(self, key: str) -> None:
         await self._check()
         await self._inner.delete(key)
+
+    async def list_uploads(self, prefix: str) -> Sequence[Upload]:
+        await self._check()
+        return await self._inner.list_uploads(prefix)
+
+    async def abort(self, upload: Upload) -> None:
+        await self._check()
+        await self._inner.abort(upload)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -22,6 +22,14 @@ class ObjectInfo:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """The parts of an object that is not complete: of a writer that is busy or was killed."""
+
+    key: str
+    upload_id: str
+
+
 class ObjectStore(Protocol):
     async def put(self, key: str, content: bytes) -> None: ...
 
@@ -39,5 +47,11 @@ class ObjectStore(Protocol):
 
     async def delete(self, key: str) -> None:
         """Deleting what does not exist is not an error."""
+
+    async def list_uploads(self, prefix: str) -> Sequence[Upload]:
+        """Where objects are uploaded in parts; a directory removes partial files as it lists."""
+
+    async def abort(self, upload: Upload) -> None:
+        """Its parts are deleted. Aborting what is complete or gone is not an error."""
 
     async def close(self) -> None: ...

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from drivetrain_schemas.object_store import StoreFailure, failure_of_code
 from services.runtime.errors import StoreError
-from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
+from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo, Upload
 
 _MISSING = ("NoSuchKey", "404", "NotFound")
 _UNAVAILABLE = StoreFailure.UNAVAILABLE
@@ -69,6 +69,37 @@ class S3Store:
 
     async def delete(self, key: str) -> None:
         await self._call("delete_object", Key=self._prefix + key, allow=_MISSING)
+
+    async def list_uploads(self, prefix: str) -> Sequence[Upload]:
+        found: list[Upload] = []
+        page: dict[str, Any] = {}
+        while True:
+            # Not every server has this, and not every key may: then a rule of the bucket is needed.
+            answer = await self._call(
+                "list_multipart_uploads",
+                Prefix=self._prefix + prefix,
+                allow=("AccessDenied", "NotImplemented"),
+                **page,
+            )
+            if answer is None:
+                return ()
+            for item in answer.get("Uploads", ()):
+                key = str(item["Key"]).removeprefix(self._prefix)
+                found.append(Upload(key, str(item["UploadId"])))
+            if not answer.get("IsTruncated"):
+                return found
+            page = {
+                "KeyMarker": answer["NextKeyMarker"],
+                "UploadIdMarker": answer["NextUploadIdMarker"],
+            }
+
+    async def abort(self, upload: Upload) -> None:
+        await self._call(
+            "abort_multipart_upload",
+            Key=self._prefix + upload.key,
+            UploadId=upload.upload_id,
+            allow=("NoSuchUpload", *_MISSING),
+        )
 
     async def close(self) -> None:
         await self._stack.aclose()

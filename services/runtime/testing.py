@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from services.runtime.bus import DELIVERED, OnSettled, OutRecord, Partition, Record
-from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo
+from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo, Upload
 
 
 class ManualClock:
@@ -212,6 +212,12 @@ class InMemoryObjectStore:
 
     async def delete(self, key: str) -> None:
         self._objects.pop(key, None)
+
+    async def list_uploads(self, prefix: str) -> Sequence[Upload]:
+        return ()
+
+    async def abort(self, upload: Upload) -> None:
+        return None
 
     async def close(self) -> None:
         return None

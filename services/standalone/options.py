@@ -11,7 +11,7 @@ from pathlib import Path
 
 from services.standalone.home import default_home
 from services.standalone.jars import default_cache
-from services.standalone.parts import PASSED_ON, PODS_LOGIN, port_names
+from services.standalone.parts import LAUNCHER, OF_KUBERNETES, PASSED_ON, PODS_LOGIN, port_names
 
 OUTSIDE_PARTS = (
     "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
@@ -20,6 +20,7 @@ OUTSIDE_PARTS = (
     *PODS_LOGIN,
     "DRIVETRAIN_POSTGRES_DSN",
     "DRIVETRAIN_OBJECT_STORE_URL",
+    LAUNCHER,
 )
 # Read by the command line client, which shares the caller's environment.
 OF_THE_CLIENT = ("DRIVETRAIN_HOME", "DRIVETRAIN_URL", "DRIVETRAIN_TOKEN")
@@ -46,11 +47,13 @@ class BadOption(ValueError):
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     """Raises `BadOption`; prints and exits for `--help` and for wrong syntax, as argparse does."""
     given = _parser().parse_args(list(arguments))
-    outside = {name: environment[name] for name in KNOWN if environment.get(name)}
+    of_kubernetes = [name for name in environment if name.startswith(OF_KUBERNETES)]
+    known = (*KNOWN, *of_kubernetes)
+    outside = {name: environment[name] for name in known if environment.get(name)}
     unknown = [
         name
         for name in environment
-        if name.startswith("DRIVETRAIN_") and name not in (*KNOWN, *OF_THE_CLIENT)
+        if name.startswith("DRIVETRAIN_") and name not in (*known, *OF_THE_CLIENT)
     ]
     if unknown:
         raise BadOption(
@@ -61,6 +64,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         for name in ("DRIVETRAIN_KAFKA_SASL_PASSWORD", *PODS_LOGIN):
             if name in outside:
                 raise BadOption(f"{name} is given without {OUTSIDE_PARTS[0]}")
+    _check_launcher(outside)
     ports = dict(_port(text) for text in given.port)
     if given.gateway_port is not None:
         ports["gateway.http"] = given.gateway_port
@@ -75,6 +79,21 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         output=given.output,
         outside=outside,
     )
+
+
+def _check_launcher(outside: Mapping[str, str]) -> None:
+    if LAUNCHER not in outside:
+        for name in outside:
+            if name.startswith(OF_KUBERNETES):
+                raise BadOption(f"{name} is given without {LAUNCHER}=kubernetes")
+        return
+    if outside[LAUNCHER] != "kubernetes":
+        raise BadOption(f"{LAUNCHER}={outside[LAUNCHER]}: write kubernetes, or leave it out")
+    if not outside.get("DRIVETRAIN_OBJECT_STORE_URL", "").startswith("s3://"):
+        raise BadOption(
+            f"{LAUNCHER}=kubernetes needs DRIVETRAIN_OBJECT_STORE_URL=s3://...: the pods of a "
+            "cluster cannot read a directory of this machine"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

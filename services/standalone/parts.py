@@ -38,6 +38,11 @@ PASSED_ON = (
     "DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL",
 )
 
+# With the value "kubernetes": pods run in a cluster instead of on this machine. KUBECONFIG says in
+# which, and DRIVETRAIN_KUBERNETES_* are settings of the scheduler.
+LAUNCHER = "DRIVETRAIN_LAUNCHER"
+OF_KUBERNETES = "DRIVETRAIN_KUBERNETES_"
+
 # Of an outside broker: the user of the pods, where its operator has made one.
 PODS_LOGIN = ("DRIVETRAIN_PODS_KAFKA_USERNAME", "DRIVETRAIN_PODS_KAFKA_PASSWORD")
 
@@ -225,6 +230,9 @@ def scheduler_settings(plan: Plan) -> dict[str, str]:
     else:
         login = plan.broker.connection_of(POD)
         pods = dict(zip(PODS_LOGIN, (login.username, login.password), strict=True))
+    if LAUNCHER in plan.outside:
+        names = [name for name in plan.outside if name.startswith(OF_KUBERNETES)]
+        return pods | {name: plan.outside[name] for name in (LAUNCHER, *names)}
     return pods | {
         "DRIVETRAIN_PODS_DIRECTORY": str(plan.home.pods),
         "DRIVETRAIN_TEMPLATE_SOCKET": str(plan.template_socket),
@@ -268,7 +276,7 @@ PARTS = (
     ),
     Part("topics", Layer.INFRASTRUCTURE, (), ("kafka",), build_topics),
     Part("access", Layer.INFRASTRUCTURE, (), ("kafka", "postgres"), build_access),
-    Part("template", Layer.TEMPLATE, (), (), build_template),
+    Part("template", Layer.TEMPLATE, (), (), build_template, LAUNCHER),
     service("scheduler", scheduler_settings),
     service("checkpoints"),
     service("metrics"),

@@ -23,6 +23,7 @@ from services.standalone.home import Home, HomeHeld, locked
 from services.standalone.nodes import find_devices, virtual_nodes
 from services.standalone.options import Options
 from services.standalone.parts import (
+    LAUNCHER,
     PARTS,
     PREFERRED_PORTS,
     Layer,
@@ -188,6 +189,8 @@ async def show_address(plan: Plan, reporter: Reporter) -> None:
         slots = ", ".join(
             f"{node.node_id} {node.slots} x {node.device_type}" for node in plan.nodes
         )
+        if LAUNCHER in plan.outside:
+            slots = "those of the Kubernetes cluster"
         reporter.line(f"  nodes       {slots}")
     else:
         connection = plan.kafka_connection()

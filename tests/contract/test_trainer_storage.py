@@ -3,6 +3,9 @@
 import asyncio
 import random
 import secrets
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from drivetrain.errors import StorageError
 from drivetrain.s3_storage import S3Storage
 from drivetrain.storage import Storage, create_storage, open_storage, open_unmarked
 from drivetrain_schemas.object_store import MARKER_KEY, StoreFailure
+from services.runtime.s3_store import S3Store
 from services.runtime.stores import initialise
 from tests import s3_server
 
@@ -62,6 +66,37 @@ def test_only_the_first_puts_if_absent(storage: Storage) -> None:
     assert not storage.put_if_absent("a/manifest.json", b"second")
     assert storage.get("a/manifest.json") == b"first"
     assert storage.list() == ["a/manifest.json"]
+
+
+def test_what_a_killed_writer_had_uploaded_is_found_and_aborted(
+    s3: s3_server.RunningS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    prefix = f"killed-{secrets.token_hex(4)}"
+    writer = (
+        "import os, signal\n"
+        "from drivetrain import s3_storage\n"
+        "s3_storage._PART_BYTES = part = 5 * 1024**2\n"
+        "def pieces():\n"
+        "    yield bytes(part)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"s3_storage.S3Storage({s3_server.BUCKET!r}, {prefix!r}, {s3.endpoint_url!r})"
+        ".put_pieces('jobs/a/shard', pieces(), 2 * part)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", writer], check=False).returncode == -signal.SIGKILL
+
+    async def look() -> None:
+        store = S3Store(s3_server.BUCKET, prefix, s3.endpoint_url)
+        assert await store.list_uploads("jobs/b/") == []
+        (upload,) = await store.list_uploads("jobs/a/")
+        assert upload.key == "jobs/a/shard"
+        for _ in range(2):
+            await store.abort(upload)
+        assert await store.list_uploads("") == []
+        await store.close()
+
+    asyncio.run(look())
 
 
 def test_what_was_put_in_pieces_is_got_in_pieces(storage: Storage, monkeypatch) -> None:

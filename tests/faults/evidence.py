@@ -166,9 +166,13 @@ def check_losses(job: TrainingJob, reference: dict[int, float] | None) -> dict[i
     return losses
 
 
-def final_weights(job: TrainingJob) -> dict[str, bytes]:
-    """The model's tensors in the checkpoint of the last step, as bytes."""
-    manifests = (job.platform.home / "objects/checkpoints").rglob(f"{job.job_id}/*/manifest.json")
+def final_weights(job: TrainingJob, objects: Path | None = None) -> dict[str, bytes]:
+    """The model's tensors in the checkpoint of the last step, as bytes.
+
+    `objects`: the object store's directory, if it is not the platform's own.
+    """
+    store = objects or job.platform.home / "objects"
+    manifests = (store / "checkpoints").rglob(f"{job.job_id}/*/manifest.json")
     final = [path for path in manifests if json.loads(path.read_text())["step"] == MAX_STEPS]
     assert final, "no checkpoint of the last step"
     tensors = load_file(final[-1].parent / "rank-0.safetensors")

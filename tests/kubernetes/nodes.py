@@ -100,6 +100,15 @@ class TestNode:
         self.power_off()
         self._control_plane.http.delete(f"{NODE}/{self.name}")
 
+    def mark_out_of_service(self) -> None:
+        """The operator's word that it is off."""
+        taint = {"key": "node.kubernetes.io/out-of-service", "value": "off", "effect": "NoExecute"}
+        content = {"spec": {"taints": [*self._taints(), taint]}}
+        headers = {"content-type": "application/merge-patch+json"}
+        self._control_plane.http.patch(
+            f"{NODE}/{self.name}", content=json.dumps(content), headers=headers
+        ).raise_for_status()
+
     def log(self, pod: str, container: str = "*") -> str:
         """What the newest pod of this name wrote."""
         files = sorted(

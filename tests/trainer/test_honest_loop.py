@@ -16,6 +16,7 @@ import torch
 import drivetrain
 from drivetrain import seeding
 from drivetrain.samples import LastAndBest
+from tests.trainer.ranks import train
 from tests.trainer.test_run import State, in_a_directory, samples, saved, wait_for_saves
 
 __all__ = ["in_a_directory"]  # used by every test
@@ -262,6 +263,22 @@ def test_in_a_loop_with_advance_values_belong_to_the_step_just_trained(
     assert logged["loss"] == {step: float(step) for step in range(1, 7)}
     assert logged["validation"] == {3: 3.0, 6: 6.0}
     assert "step 0" not in log.text.replace("begins at step 0", "")
+
+
+def test_values_of_the_last_step_arrive_although_it_ends_by_a_stop(tmp_path: Path) -> None:
+    """They are logged after `advance()`, in which the checkpoint is written."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for directory in (whole, stopped):
+        directory.mkdir()
+    assert train("logs_after.py", whole, 2, STOP_AT=0).exit_codes == (0, 0)
+    ended = train("logs_after.py", stopped, 2, STOP_AT=3)
+    assert ended.exit_codes == (75, 75), ended.output
+    assert "caught the request to stop" not in ended.output
+    ended = train("logs_after.py", stopped, 2, STOP_AT=0)
+    assert "resumed at step" in ended.output
+    found, wanted = (samples(one / "runs/logs_after/1")["loss"] for one in (stopped, whole))
+    assert len(wanted) == 6
+    assert found == wanted
 
 
 def test_the_position_in_a_pass_continues_after_a_resume() -> None:

@@ -20,7 +20,8 @@ class Wish:
     `failed_save` is the number of the last save that failed on this rank (0: none), so that
     rank 0 does not wait for a shard that will not be written. `save_best`: the judged metric has
     its best value at this step. `evaluation` is the step at which the next value is expected
-    (0: not known); all ranks look there.
+    (0: not known); all ranks look there. `logs_after`: the script logs the values of a step after
+    it has ended the step.
     """
 
     stop: bool = False
@@ -30,6 +31,7 @@ class Wish:
     steps_between: int = 1
     save_best: bool = False
     evaluation: int = 0
+    logs_after: bool = False
 
     def to_vector(self) -> list[int]:
         return [
@@ -40,11 +42,12 @@ class Wish:
             self.steps_between,
             int(self.save_best),
             self.evaluation,
+            int(self.logs_after),
         ]
 
     @staticmethod
     def from_vector(vector: Sequence[int]) -> "Wish":
-        stop, save, is_saving, failed_save, steps_between, save_best, evaluation = vector
+        stop, save, is_saving, failed_save, steps_between, save_best, evaluation, after = vector
         return Wish(
             stop=bool(stop),
             save=bool(save),
@@ -53,6 +56,7 @@ class Wish:
             steps_between=steps_between,
             save_best=bool(save_best),
             evaluation=evaluation,
+            logs_after=bool(after),
         )
 
 

@@ -26,10 +26,17 @@ class Attribution:
         self._waiting: list[Mapping[str, Any]] | None = []
         self._times: Counter[str] = Counter()  # logged before the first advance()
         self._is_ahead = False
+        self._has_logged_after = False
+
+    @property
+    def logs_after(self) -> bool:
+        """Whether values of the step that has just ended may still come."""
+        return self._has_logged_after or not self._times
 
     def log(self, step: int, named: Mapping[str, Any]) -> None:
         if self._waiting is None:
             self._is_ahead = self._is_ahead or not self._times.keys().isdisjoint(named)
+            self._has_logged_after = self._has_logged_after or not self._is_ahead
             self._emit(step + self._is_ahead, named)
             return
         self._waiting.append({name: capture(value) for name, value in named.items()})

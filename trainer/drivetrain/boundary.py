@@ -33,6 +33,7 @@ class Boundary:
         self.interrupted: Interrupted | None = None
         self.is_saved = False  # at the step of `interrupted`
         self.save_is_due = False
+        self.logs_after = False  # this rank logs after the end of a step; with a stop: any rank
         self.due_at = 1
         self._world = world
         self._checkpointer = checkpointer
@@ -84,6 +85,7 @@ class Boundary:
         step = moment.step
         agreed = self._agree(step)
         if agreed.stop:
+            self.logs_after = agreed.logs_after
             self._interrupt(moment)
         self._checkpointer.check_once()
         if step >= self._next_save and self._policy.every_steps:
@@ -115,6 +117,7 @@ class Boundary:
             steps_between=steps_between_looks(self._steps_between, seconds, steps),
             save_best=self._is_best(step),
             evaluation=self._find_next_evaluation(step),
+            logs_after=self.logs_after,
         )
         agreed = Wish.from_vector(self._world.largest(wish.to_vector()))
         self._steps_between = agreed.steps_between

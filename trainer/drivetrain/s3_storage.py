@@ -31,7 +31,7 @@ class S3Storage:
     def put_pieces(self, key: str, pieces: Iterable[Piece], size_bytes: int) -> None:
         """In parts where it is large: one request takes at most 5 GiB, and stays in memory.
 
-        What a killed process had uploaded stays until a lifecycle rule of the bucket aborts it.
+        What a killed process had uploaded is aborted by the platform after the end of its run.
         """
         part_bytes = max(_PART_BYTES, -(-size_bytes // _MAX_PARTS))
         if size_bytes <= part_bytes:

@@ -243,7 +243,14 @@ class Run(AbstractContextManager["Run"]):
         step = self._loop.end_own_step()
         if self._attribution is not None:
             self._attribution.advanced(step)
-        self._loop.pass_boundary()
+            self._boundary.logs_after = self._rank == 0 and self._attribution.logs_after
+        try:
+            self._loop.pass_boundary()
+        except Interrupted:
+            # The checkpoint is written. The values of this step are yet to be logged; what is
+            # trained until the next call, which ends the run, is done again by the next attempt.
+            if not self._boundary.logs_after:
+                raise
 
     def __enter__(self) -> "Run":
         self._is_entered = True
@@ -325,7 +332,8 @@ class Run(AbstractContextManager["Run"]):
             self._write_result()
 
     def _stop_here(self, interrupted: Interrupted, error: BaseException | None) -> None:
-        if error is not interrupted:
+        is_awaited = error is None and self._boundary.logs_after  # the next advance()
+        if error is not interrupted and not is_awaited:
             what = f" to {type(error).__name__}: {error!s:.200}" if error else ""
             self._reporter.warn(
                 "caught_stop",

@@ -5,22 +5,23 @@ does. The newest is what people read. Of those that a run may start with two are
 newest may still be in use by a run that starts while the next one is written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
 
-from drivetrain_schemas.job_files import FileList, ListOrder, blob_key
+from drivetrain_schemas.job_files import FileList, blob_key
 
 KEPT_RESUMABLE = 2
 
 
-def expendable_lists(lists: Sequence[tuple[ListOrder, FileList]]) -> tuple[str, ...]:
-    """The keys of lists that are not kept."""
-    order = sorted(lists, key=lambda one: one[0], reverse=True)
-    resumable = [one for one, files in order if files.is_resumable]
-    kept = {one.name for one, _ in order[:1]} | {one.name for one in resumable[:KEPT_RESUMABLE]}
-    return tuple(one.name for one, _ in reversed(order) if one.name not in kept)
+def is_kept(files: FileList, *, is_newest: bool) -> bool:
+    """Of a list that is among the newest as far as the `KEPT_RESUMABLE`-th resumable one."""
+    return is_newest or files.is_resumable
 
 
-def unnamed(keys: Iterable[str], lists: Iterable[FileList]) -> tuple[str, ...]:
-    """The keys of blobs that none of these lists names."""
-    named = {blob_key(blob) for one in lists for file in one.files for blob in file.blobs}
-    return tuple(key for key in keys if key.startswith(blob_key("")) and key not in named)
+def blobs_of(files: FileList) -> frozenset[str]:
+    return frozenset(blob for file in files.files for blob in file.blobs)
+
+
+def unnamed(keys: Iterable[str], named: Container[str]) -> tuple[str, ...]:
+    """The keys of blobs that are not among these."""
+    blobs = (key for key in keys if key.startswith(blob_key("")))
+    return tuple(key for key in blobs if key.removeprefix(blob_key("")) not in named)

@@ -25,7 +25,6 @@ from services.runtime.object_store import NoSuchObject
 
 router = APIRouter(prefix="/v1", tags=["files"])
 
-MAX_DOWNLOADS = 16
 MAX_CHECKPOINTS = 1000
 _CONTENT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -71,7 +70,8 @@ async def content(
         raise not_found("file", path)
     store = gateway.platform.object_store
     parts = stored_files.parts_of(store, caller.tenant_id, job_id, found[0])
-    return await _attachment(gateway, parts, path.rpartition("/")[2], found[0].size_bytes)
+    name = path.rpartition("/")[2]
+    return await _attachment(gateway, job_id, parts, name, found[0].size_bytes)
 
 
 @router.get("/checkpoints/{checkpoint_id}/shards", responses=answers(404, 422))
@@ -107,7 +107,8 @@ async def shard_content(
         raise not_found("shard", key)
     directory = row["manifest_key"].rpartition("/")[0]
     pieces = gateway.platform.object_store.stream(f"{directory}/{key}")
-    return await _attachment(gateway, pieces, key.rpartition("/")[2], found[0].size_bytes)
+    name = key.rpartition("/")[2]
+    return await _attachment(gateway, row["job_id"], pieces, name, found[0].size_bytes)
 
 
 async def find_stored(
@@ -150,29 +151,24 @@ async def read_manifest(gateway: Gateway, row: Row) -> Manifest:
 
 
 async def _attachment(
-    gateway: Gateway, pieces: AsyncIterator[bytes], name: str, size_bytes: int
+    gateway: Gateway, job_id: str, pieces: AsyncIterator[bytes], name: str, size_bytes: int
 ) -> StreamingResponse:
     """Its first piece is read before the answer begins, so what is gone is a refusal."""
     downloads = gateway.downloads
-    if downloads.number >= MAX_DOWNLOADS:
-        message = f"{MAX_DOWNLOADS} downloads are going on; try again when one has ended"
+    if refusal := downloads.refusal(job_id):
+        message = f"{refusal}; try again when one has ended"
         raise Problem(429, "too_many_downloads", message, headers={"Retry-After": "5"})
-    downloads.number += 1
     try:
-        first = await anext(pieces, b"")
+        with downloads.one(job_id):
+            first = await anext(pieces, b"")
     except (stored_files.Gone, NoSuchObject) as error:
         raise Problem(404, "not_found", f"{name[:120]} is no longer stored") from error
-    finally:
-        downloads.number -= 1
 
     async def send() -> AsyncIterator[bytes]:
-        downloads.number += 1  # an answer that nobody waits for is never begun
-        try:
+        with downloads.one(job_id):  # an answer that nobody waits for is never begun
             yield first
             async for piece in pieces:
                 yield piece
-        finally:
-            downloads.number -= 1
 
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",

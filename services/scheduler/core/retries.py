@@ -6,8 +6,9 @@ that interrupts itself backs off as well, and counts as failed after `MAX_SELF_I
 whose pod was ended by what runs the pods returns immediately too, or, if that pod had not even
 started, after a wait that doubles each time in a row.
 
-What cannot pass is not tried again: a program that cannot run as it is, and an exception that ended
-two runs in a row at the same step while the second one wrote no checkpoint.
+What cannot pass is not tried again: a program that cannot run as it is, and a failure that ended
+two runs in a row at the same step while the second one wrote no checkpoint. A program that crashes
+or exits counts only if it has told its step: another one may go on from a snapshot of its own.
 """
 
 import re
@@ -21,7 +22,10 @@ from services.scheduler.core.pods import EndKind
 MAX_SELF_INTERRUPTIONS = 20
 MIN_DISRUPTION_SECONDS = 5.0  # a job without backoff must not fill the topic while a quota is full
 _REPEATABLE = (FailureKind.EXCEPTION, FailureKind.OUT_OF_MEMORY)
-_RANK = re.compile(r"^rank \d+: ")
+_REPEATABLE_AT_A_STEP = (FailureKind.EXIT_CODE, FailureKind.SIGNAL)
+_RANK = re.compile(r"^rank \d+:? ")
+# From outside, so nothing is known of the program.
+_KILLED = re.compile(r"\(SIG(?:KILL|TERM|INT|HUP)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +103,16 @@ def _why_hopeless(outcome: Outcome, tries: Tries) -> str:
 
 def _identify(outcome: Outcome) -> str:
     failure = outcome.failure
-    if failure is None or failure.kind not in _REPEATABLE:
+    if failure is None:
         return ""
     assert outcome.cause is not None
     assert outcome.cause.exit is not None
+    detail = outcome.cause.exit.detail
+    is_repeatable = failure.kind in _REPEATABLE
+    if failure.kind in _REPEATABLE_AT_A_STEP and failure.step is not None:
+        is_repeatable = not _KILLED.search(detail)
     # Whichever rank was the first: all of them run the same program.
-    return f"{failure.step} {_RANK.sub('', outcome.cause.exit.detail)}"
+    return f"{failure.step} {_RANK.sub('', detail)}" if is_repeatable else ""
 
 
 def _backoff(tries: Tries, number: int) -> float:

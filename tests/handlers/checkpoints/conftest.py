@@ -16,6 +16,7 @@ from services.runtime.database import Database
 from services.runtime.directory_store import DirectoryStore
 from services.runtime.errors import StoreError
 from services.runtime.marked_store import MarkedStore
+from services.runtime.object_store import Upload
 from services.runtime.run_tokens import RunTokens
 from services.runtime.stores import initialise
 from tests.conftest import OpenDatabase
@@ -33,6 +34,13 @@ class FailingStore(DirectoryStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self._folder = root
+        self.uploads: list[Upload] = []
+
+    async def list_uploads(self, prefix: str) -> list[Upload]:
+        return [upload for upload in self.uploads if upload.key.startswith(prefix)]
+
+    async def abort(self, upload: Upload) -> None:
+        self.uploads.remove(upload)
 
     def has_directory(self, prefix: str) -> bool:
         return (self._folder / prefix).exists()

@@ -2,11 +2,16 @@
 
 import hashlib
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+import asyncpg
+import pytest
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.job_files import FileList, FilesSaved, JobFile, list_key
+from services.checkpoints import store_files
 from tests.handlers.checkpoints.builders import (
     AT,
     JOB,
@@ -95,6 +100,15 @@ async def blobs(catalogue: Catalogue) -> set[str]:
 async def lists(catalogue: Catalogue) -> list[str]:
     found = await catalogue.object_store.list(f"{FILES}lists/")
     return [item.key.removeprefix(FILES) for item in found]
+
+
+def two_hours_ahead(
+    now: Callable[[asyncpg.Connection], Awaitable[float]],
+) -> Callable[[asyncpg.Connection], Awaitable[float]]:
+    async def later(connection: asyncpg.Connection) -> float:
+        return await now(connection) + 7200.0
+
+    return later
 
 
 async def test_the_newest_list_is_announced_once(running: Catalogue) -> None:
@@ -199,6 +213,32 @@ async def test_nothing_is_deleted_beside_a_list_that_cannot_be_read(running: Cat
     await running.wait()
     await hours_pass(running, 2)
     assert await blobs(running) == {name}
+    await hours_pass(running, 23)  # a list of a newer version would have been read by now
+    await hours_pass(running, 2)
+    assert (await lists(running), await blobs(running)) == ([], set())
+
+
+async def test_a_jump_of_the_clock_deletes_nothing(
+    running: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await put_blob(running, "a")
+    await running.wait()
+    with monkeypatch.context() as patch:
+        # As if the clock of the database were two hours ahead of what has passed here.
+        patch.setattr(store_files, "now", two_hours_ahead(store_files.now))
+        await hours_pass(running, 2)
+        assert await blobs(running) == {name}
+        await hours_pass(running, 2)
+    assert await blobs(running) == set()
+
+
+async def test_only_the_lists_that_are_kept_are_read(running: Catalogue) -> None:
+    """A program of the job may write any number of large ones."""
+    for number in range(20):
+        await put_list(running, number)
+    await running.object_store.put(f"{FILES}{list_key(1, 0, 7)}", b"not a list")
+    await running.wait()
+    assert await lists(running) == [list_key(1, 18, 7), list_key(1, 19, 7)]
 
 
 async def test_files_of_a_second_attempt_replace_those_of_the_first(running: Catalogue) -> None:

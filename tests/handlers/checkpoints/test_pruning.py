@@ -2,6 +2,7 @@
 
 from drivetrain_schemas.base import Payload
 from services.checkpoints import pruning
+from services.runtime.object_store import Upload
 from tests.handlers.checkpoints.builders import (
     JOB,
     PREFIX,
@@ -47,6 +48,23 @@ async def test_an_unfinished_save_goes_an_hour_after_its_run_has_ended(running: 
     await pass_time(running, days=1)
     assert await directories(running) == {name_of(10)}
     assert await running.good_steps() == [10]
+
+
+async def test_incomplete_uploads_go_an_hour_after_their_run_has_ended(
+    running: Catalogue,
+) -> None:
+    """A bucket shows them in no listing of objects, and they cost as much."""
+    ended, live = (Upload(shard_key(20, 0, fence), f"u{fence}") for fence in (1, 2))
+    running.object_store.uploads += [ended, live, Upload("checkpoints/default/other", "u")]
+    await running.deliver(make_failed(), make_granted(fence=2))
+    await running.wait()
+    assert ended in running.object_store.uploads
+    await pass_time(running, days=1)
+    assert ended not in running.object_store.uploads
+    assert len(running.object_store.uploads) == 2
+    await running.deliver(make_failed(fence=2))
+    await pass_time(running, days=1)
+    assert len(running.object_store.uploads) == 1
 
 
 async def test_nothing_that_a_live_run_may_still_write_to_is_removed(running: Catalogue) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from drivetrain_schemas.job_files import PART_BYTES, FileList, JobFile, JobLink, list_key
-from services.gateway import stored_files
-from services.gateway.rest import files as routes
+from services.gateway import context, stored_files
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import JobStory, Story
 
@@ -146,11 +145,13 @@ async def test_downloads_at_once_are_bounded(
     job = await started(server)
     await put_list(server, job, newest_list(job), model=b"weights")
     base = f"/v1/jobs/{job.job_id}/files/content"
-    for _ in range(routes.MAX_DOWNLOADS + 1):  # each ends before the next
+    for _ in range(context.MAX_DOWNLOADS + 1):  # each ends before the next
         assert (await server.client.get(base, params={"path": "dir/model"})).status_code == 200
-    monkeypatch.setattr(routes, "MAX_DOWNLOADS", 0)
-    refused = await server.client.get(base, params={"path": "dir/model"})
-    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_downloads")
+    for bound in ("MAX_DOWNLOADS", "MAX_DOWNLOADS_OF_JOB"):
+        with monkeypatch.context() as patch:
+            patch.setattr(context, bound, 0)
+            refused = await server.client.get(base, params={"path": "dir/model"})
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_downloads")
 
 
 async def test_downloads_that_read_their_first_piece_are_counted(
@@ -166,7 +167,7 @@ async def test_downloads_that_read_their_first_piece_are_counted(
         yield b"weights"
 
     monkeypatch.setattr(stored_files, "parts_of", slow_parts)
-    monkeypatch.setattr(routes, "MAX_DOWNLOADS", 1)
+    monkeypatch.setattr(context, "MAX_DOWNLOADS_OF_JOB", 1)
     url, query = f"/v1/jobs/{job.job_id}/files/content", {"path": "dir/model"}
     first = asyncio.create_task(server.client.get(url, params=query))
     await is_read.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,6 +70,7 @@ class FakeLauncher:
         self.sights: dict[str, Observation] = {}
         self.specs: dict[str, PodSpec] = {}
         self.launches: list[str] = []
+        self.starts: list[str] = []
         self.notices: dict[str, StopNotice] = {}
         self.killed: list[str] = []
         self.unkillable: set[str] = set()
@@ -78,6 +80,7 @@ class FakeLauncher:
         self.sizes: dict[str, int] = {}
         self.is_away = False
         self.refusals: dict[str, EndReason] = {}
+        self.wake: Callable[[], None] = lambda: None
 
     async def free_ports(self, ports: Sequence[int]) -> set[int]:
         return set(ports) - self.busy_ports
@@ -91,7 +94,9 @@ class FakeLauncher:
             raise LaunchRefused(self.refusals[spec.pod_id])
         self.launches.append(spec.pod_id)
         self.specs[spec.pod_id] = spec
-        self.sights.setdefault(spec.pod_id, Observation(Sight.ALIVE))
+        if spec.pod_id not in self.sights:
+            self.starts.append(spec.pod_id)
+            self.sights[spec.pod_id] = Observation(Sight.ALIVE)
 
     async def observe(self, pods: Sequence[PodRef]) -> dict[str, Observation]:
         self._check()
@@ -99,6 +104,7 @@ class FakeLauncher:
         return {pod.pod_id: self.sights.get(pod.pod_id, absent) for pod in pods}
 
     async def watch(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
         await asyncio.get_running_loop().create_future()
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
@@ -108,7 +114,11 @@ class FakeLauncher:
     async def kill(self, pods: Sequence[PodRef]) -> frozenset[str]:
         self._check()
         self.killed += [pod.pod_id for pod in pods]
-        return frozenset(pod.pod_id for pod in pods) - self.unkillable
+        gone = frozenset(pod.pod_id for pod in pods) - self.unkillable
+        for pod_id in gone & self.sights.keys():
+            if self.sights[pod_id].sight is not Sight.ENDED:
+                self.sights[pod_id] = replace(self.sights[pod_id], sight=Sight.DEAD)
+        return gone
 
     async def size_bytes(self, job_id: str) -> int:
         return self.sizes.get(job_id, 0)
@@ -117,6 +127,12 @@ class FakeLauncher:
         if job_id in self.unremovable:
             raise PermissionError(job_id)
         self.removed.append(job_id)
+        self.sights = {
+            pod: seen for pod, seen in self.sights.items() if pod not in self._of(job_id)
+        }
+
+    def _of(self, job_id: str) -> set[str]:
+        return {spec.pod_id for spec in self.specs.values() if spec.job_id == job_id}
 
     def _check(self) -> None:
         if self.is_away:
@@ -142,6 +158,7 @@ class FakeLauncher:
             }
         )
         self.sights[pod_id] = Observation(Sight.ENDED, end)
+        self.wake()
 
 
 class FakeNodes:

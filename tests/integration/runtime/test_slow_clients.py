@@ -1,4 +1,4 @@
-"""Clients that send their request a byte at a time, over a real socket."""
+"""Clients that send their request a byte at a time, or take no answer, over a real socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from starlette.responses import StreamingResponse
 
 from services.runtime import http_limits
 from services.runtime.operations import serve, server
 from services.standalone.ports import free_port
 
+NUM_PIECES, PIECE_BYTES = 40, 1024 * 1024
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -29,10 +31,32 @@ async def _echo_size(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+class _LongAnswer:
+    """An answer of many pieces; `end` tells how it came to its end."""
+
+    def __init__(self) -> None:
+        self.end: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            is_whole = False
+            try:
+                for _ in range(NUM_PIECES):
+                    await asyncio.sleep(0)  # as one that reads them from a store
+                    yield bytes(PIECE_BYTES)
+                is_whole = True
+            finally:
+                self.end.set_result(is_whole)
+
+        await StreamingResponse(pieces())(scope, receive, send)
+
+
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    answer: Any = _echo_size,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     port, stopping = free_port(), asyncio.Event()
-    running = server(_echo_size, "127.0.0.1", port)
+    running = server(answer, "127.0.0.1", port)
     serving = asyncio.create_task(serve(running, stopping))
     while not running.started:
         await asyncio.sleep(0.01)
@@ -106,3 +130,25 @@ async def test_a_whole_request_in_small_parts_is_answered(monkeypatch: pytest.Mo
             answer = await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(1)
             assert answer.startswith(b"HTTP/1.1 200")
             assert answer.endswith(b"3")
+
+
+async def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_limits, "ANSWER_SECONDS", 0.2)
+    app = _LongAnswer()
+    async with connected(app) as (_, writer):
+        writer.write(REQUEST + b"\r\n")
+        async with asyncio.timeout(30):
+            assert await app.end is False
+
+
+async def test_an_answer_that_is_taken_slowly_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_limits, "ANSWER_SECONDS", 0.5)
+    app = _LongAnswer()
+    async with connected(app) as (reader, writer):
+        writer.write(REQUEST + b"Connection: close\r\n\r\n")
+        taken = 0
+        while piece := await reader.read(PIECE_BYTES):
+            taken += len(piece)
+            await asyncio.sleep(0.05)
+        assert taken > NUM_PIECES * PIECE_BYTES
+        assert await app.end is True

@@ -8,14 +8,11 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTransactionTimeout,
     KafkaError,
-    TopicAuthorizationFailedError,
 )
-from aiokafka.protocol.fetch import FetchRequest
 
 from drivetrain_schemas.access import ACCESS, CLIENT, POD
 from drivetrain_schemas.topics import SERVICES, TOPICS
@@ -28,6 +25,7 @@ from services.runtime.topics import create_topics
 from services.standalone.embedded import running_kafka, running_postgres
 from services.standalone.kafka import KafkaConnection
 from services.standalone.roles import READER, apply_roles
+from tests.access_rights import may_write, readable
 
 PREFIX = "access."
 PASSWORDS = {name: f"secret-of-{name}" for name in ACCESS}
@@ -49,44 +47,14 @@ def as_user(admin: KafkaConnection, name: str) -> KafkaConnection:
     return KafkaConnection(admin.bootstrap_servers, name, PASSWORDS[name])
 
 
-async def may_write(connection: KafkaConnection, topic: str) -> bool:
-    producer = AIOKafkaProducer(**connection.options(), enable_idempotence=True, acks="all")
-    await producer.start()
-    try:
-        await producer.send_and_wait(PREFIX + topic, b"{}")
-        return True
-    except TopicAuthorizationFailedError:
-        return False
-    finally:
-        await producer.stop()
-
-
-async def readable(connection: KafkaConnection) -> set[str]:
-    """The topics whose records the broker hands out; aiokafka's consumer would ask for ever."""
-    topics = [(PREFIX + topic.name, [(0, 0, 1000)]) for topic in TOPICS]
-    client = AIOKafkaClient(**connection.options())
-    await client.bootstrap()
-    try:
-        request = FetchRequest(100, 0, 1_000_000, 0, topics)
-        answer = await client.send(client.get_random_node(), request)
-    finally:
-        await client.close()
-    return {
-        topic.removeprefix(PREFIX)
-        for topic, partitions in answer.topics
-        for _number, error_code, *_ in partitions
-        if error_code != TopicAuthorizationFailedError.errno
-    }
-
-
 @pytest.mark.parametrize("name", sorted(ACCESS))
 async def test_a_user_writes_and_reads_what_the_table_says_and_nothing_else(
     admin: KafkaConnection, name: str
 ) -> None:
     connection = as_user(admin, name)
-    written = {topic.name for topic in TOPICS if await may_write(connection, topic.name)}
+    written = {topic.name for topic in TOPICS if await may_write(connection, PREFIX, topic.name)}
     assert written == {topic.name for topic in ACCESS[name].writes}
-    assert await readable(connection) == {topic.name for topic in ACCESS[name].reads}
+    assert await readable(connection, PREFIX) == {topic.name for topic in ACCESS[name].reads}
 
 
 async def test_a_second_start_changes_no_list(admin: KafkaConnection) -> None:

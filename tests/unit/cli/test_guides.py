@@ -32,9 +32,8 @@ def test_the_commands_of_a_guide_are_understood(path: Path) -> None:
     lines = [line for text in blocks(path, "") for line in text.splitlines()]
     commands = [line.partition(" #")[0] for line in lines]
     for command in commands:
-        words = shlex.split(command.removeprefix("$ ")) if "drivetrain " in command else []
-        if words and Path(words[0]).name == "drivetrain":
-            understand(words[1:])
+        if re.match(r"(\$ )?(\S*/)?drivetrain ", command):
+            understand(shlex.split(command.removeprefix("$ "))[1:])
 
 
 def understand(words: list[str]) -> None:

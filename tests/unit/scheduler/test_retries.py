@@ -99,13 +99,30 @@ def test_the_same_exception_at_the_same_step_twice_is_not_tried_again():
 
 
 @pytest.mark.parametrize(
+    ("kind", "detail", "step", "is_repeated"),
+    [
+        (FailureKind.SIGNAL, "was killed by signal 11 (SIGSEGV) in f (a.py:3)", 7, True),
+        (FailureKind.SIGNAL, "was killed by signal 11 (SIGSEGV) in f (a.py:3)", None, False),
+        (FailureKind.SIGNAL, "was killed by signal 9 (SIGKILL)", 7, False),
+        (FailureKind.EXIT_CODE, "ended with exit code 3 after it printed: no data", 7, True),
+        (FailureKind.EXIT_CODE, "ended with exit code 3 after it printed: no data", None, False),
+    ],
+)
+def test_the_same_crash_at_the_same_step_twice_is_not_tried_again(kind, detail, step, is_repeated):
+    first = after(failed_by(f"rank 0 {detail}", kind, step=step), TRIES)
+    second = after(failed_by(f"rank 1 {detail}", kind, step=step), first.tries)
+
+    assert (second.backoff_seconds is None) == is_repeated
+
+
+@pytest.mark.parametrize(
     "again",
     [
         failed_by("ValueError: nan", step=7, has_saved=True),
         failed_by("ValueError: nan", step=8),
         failed_by("ValueError: inf", step=7),
         failed_by("ValueError: nan", FailureKind.OUTSIDE, step=7),
-        failed_by("ValueError: nan", FailureKind.EXIT_CODE, step=7),
+        failed_by("ValueError: nan", FailureKind.EXIT_CODE),
         FAILED,
     ],
     ids=["new checkpoint", "another step", "another message", "outside", "no exception", "unknown"],

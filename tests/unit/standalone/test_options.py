@@ -39,3 +39,26 @@ def test_only_infrastructure_starts_no_service() -> None:
     assert [part.name for part in wanted_parts(options)] == [
         *("kafka", "postgres", "topics", "access"),
     ]
+
+
+S3 = {"DRIVETRAIN_OBJECT_STORE_URL": "s3://bucket/prefix"}
+
+
+def test_with_pods_in_a_cluster_no_template_runs_here() -> None:
+    options = parse([], {"DRIVETRAIN_LAUNCHER": "kubernetes", **S3})
+    assert "template" not in [part.name for part in wanted_parts(options)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "fix"),
+    [
+        ({"DRIVETRAIN_LAUNCHER": "kubernetes"}, "OBJECT_STORE_URL=s3://"),
+        ({"DRIVETRAIN_LAUNCHER": "slurm", **S3}, "write kubernetes, or leave it out"),
+        ({"DRIVETRAIN_KUBERNETES_IMAGE": "x"}, "without DRIVETRAIN_LAUNCHER=kubernetes"),
+    ],
+)
+def test_a_cluster_that_cannot_work_is_refused_with_the_fix(
+    environment: dict[str, str], fix: str
+) -> None:
+    with pytest.raises(BadOption, match=fix):
+        parse([], environment)

@@ -136,3 +136,14 @@ def test_every_need_is_declared_before_it_and_services_stop_before_what_they_nee
     for part in PARTS:
         assert all(layers[need] <= part.layer for need in part.needs)
         layers[part.name] = part.layer
+
+
+def test_with_pods_in_a_cluster_the_scheduler_gets_its_settings_and_no_nodes_of_ours() -> None:
+    image = {"DRIVETRAIN_KUBERNETES_IMAGE": "training:1"}
+    plan = make_plan(DRIVETRAIN_LAUNCHER="kubernetes", **image)
+    variables = variables_of("scheduler", plan)
+    assert variables["DRIVETRAIN_LAUNCHER"] == "kubernetes"
+    assert variables["DRIVETRAIN_KUBERNETES_IMAGE"] == "training:1"
+    assert variables["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pod"
+    assert not {"DRIVETRAIN_NODES", "DRIVETRAIN_PODS_DIRECTORY"} & variables.keys()
+    assert "DRIVETRAIN_LAUNCHER" not in variables_of("cost", plan)

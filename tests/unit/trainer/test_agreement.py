@@ -31,6 +31,7 @@ WISHES = st.builds(
     st.integers(1, MAX_STEPS_BETWEEN),
     st.booleans(),
     st.integers(0, 10**6),
+    st.booleans(),
 )
 
 
@@ -39,6 +40,7 @@ def test_all_ranks_do_what_one_rank_wants(wishes: list[Wish]) -> None:
     vectors = [wish.to_vector() for wish in wishes]
     agreed = Wish.from_vector([max(column) for column in zip(*vectors, strict=True)])
     assert agreed.stop == any(wish.stop for wish in wishes)
+    assert agreed.logs_after == any(wish.logs_after for wish in wishes)
     assert agreed.save == any(wish.save for wish in wishes)
     assert agreed.save_best == any(wish.save_best for wish in wishes)
     assert agreed.evaluation == max(wish.evaluation for wish in wishes)

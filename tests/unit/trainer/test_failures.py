@@ -121,6 +121,7 @@ KINDS = FailureKind
             KINDS.EXIT_CODE,
             "rank 0 ended with exit code 1 after it printed: no data in /data: run prepare.sh",
         ),
+        ("cannot connect to the store\n", 3, KINDS.OUTSIDE, "exit code 3 after it printed"),
         ("", 3, KINDS.EXIT_CODE, "rank 0 ended with exit code 3"),
     ],
 )

@@ -6,6 +6,8 @@ only the presence of the shards is checked; a run that finds one damaged and fal
 files back as of the checkpoint that it takes (`with_checkpoints`).
 """
 
+from contextlib import suppress
+
 from drivetrain import manifests
 from drivetrain.files.layout import Source
 from drivetrain.storage import Storage
@@ -43,7 +45,8 @@ def of_checkpoint(checkpoints: Storage, name: str, manifest: Manifest) -> Source
         if shard.key == LIST and manifest.files is not None:
             data = checkpoints.get(f"{name}/{LIST}", MAX_LIST_BYTES)
             if data is not None and manifests.flaw_of(shard, [data]) is None:
-                return Source(name, FileList.model_validate_json(data))
+                with suppress(ValueError):  # of a program of the job, which can write anything
+                    return Source(name, FileList.model_validate_json(data))
     return None
 
 

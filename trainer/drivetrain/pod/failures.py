@@ -70,7 +70,8 @@ def explain(end: RankExit, output: str, memory: Memory, *, world_size: int = 1) 
     if found is None:
         last = _last_line(lines)
         reason = f"{describe(end)} after it printed: {last}" if last else describe(end)
-        return Explained(FailureKind.EXIT_CODE, reason[:MAX_REASON_CHARACTERS])
+        kind = FailureKind.OUTSIDE if _OUTSIDE.search(last) else FailureKind.EXIT_CODE
+        return Explained(kind, reason[:MAX_REASON_CHARACTERS])
     reason = found.reason if world_size == 1 else f"rank {end.rank}: {found.reason}"
     return Explained(found.kind, reason[:MAX_REASON_CHARACTERS])
 

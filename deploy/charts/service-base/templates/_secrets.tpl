@@ -10,6 +10,7 @@
 {{ include "service-base.secret" (list $shared.postgres.caSecret.name $shared.postgres.caSecret.key "postgres/ca.crt") }}
 {{- end }}
 {{- end }}
+{{- if ne (toString $facts.kafka) "false" }}
 {{- if include "service-base.usesSasl" . }}
 {{ include "service-base.secret" (list ($kafka.passwordSecret.name | default $user) $kafka.passwordSecret.key "kafka/password") }}
 {{- end }}
@@ -20,6 +21,7 @@
 {{- $name := $kafka.certificateSecret.name | default $user }}
 {{ include "service-base.secret" (list $name $kafka.certificateSecret.certificateKey "kafka/tls.crt") }}
 {{ include "service-base.secret" (list $name $kafka.certificateSecret.privateKey "kafka/tls.key") }}
+{{- end }}
 {{- end }}
 {{- if $facts.reports }}
 {{ include "service-base.secret" (list $shared.runTokenKeySecret.name $shared.runTokenKeySecret.key "run-token-key") }}

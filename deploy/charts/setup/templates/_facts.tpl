@@ -1,4 +1,5 @@
 {{- define "setup.facts" -}}
 workload: Job
+kafka: {{ .Values.topics.create }}
 objectStore: true
 {{- end -}}

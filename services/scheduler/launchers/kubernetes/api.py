@@ -1,8 +1,8 @@
 """Calls of the Kubernetes API: JSON in, JSON out, each with a time limit, a bounded number at once.
 
-Objects stay what the API server sends, dictionaries: the client library's models of a
-thousand pods cost much. `Refused` is an answer; `LauncherUnavailable` means that nothing is
-known, and the same call may succeed later.
+Objects stay what the API server sends, because the client library's models of every pod cost much.
+`Refused` is an answer; `LauncherUnavailable` means that nothing is known, and the same call may
+succeed later.
 """
 
 import asyncio

@@ -73,7 +73,7 @@ class Cache:
 
     async def current(self) -> dict[str, Object]:
         """`objects`, after a list where nothing keeps them current. Raises LauncherUnavailable."""
-        if self.is_current:
+        if self._is_running and self.is_current:
             return self.objects
         if self._is_running and self._version:
             seconds = f"{self.age_seconds:.0f} s"

@@ -1,0 +1,35 @@
+"""A release runs on the schema of the next one: during an upgrade replicas of both run at once, and
+a rollback leaves the schema as it is (docs/guides/upgrade.md)."""
+
+import re
+
+from tests.architecture.test_hygiene import ROOT, tracked
+
+# What a process of the release before would miss, or be refused.
+TAKES_AWAY = re.compile(
+    r"\bdrop\s+(?:table|column|view|function)\b|\brename\s+(?:to|column)\b"
+    r"|\balter\s+column\s+\w+\s+(?:type|set\s+not\s+null)\b"
+    r"|\badd\s+column\s+\w+(?:(?!\bdefault\b|,|;).)*\bnot\s+null(?:(?!\bdefault\b|,|;).)*[,;]",
+    re.IGNORECASE | re.DOTALL,
+)
+# Of the first release, which no other came before.
+FIRST_RELEASE = {
+    "services/gateway/sql/0005_folded_views.sql",
+    "services/gateway/sql/0010_parked.sql",
+    "services/gateway/sql/0011_failed_studies.sql",
+    "services/gateway/sql/0031_cancelled_studies.sql",
+    "services/gateway/sql/0041_job_list.sql",
+    "services/runtime/sql/0003_no_notify.sql",
+    "services/runtime/sql/0005_outbox.sql",
+    "services/runtime/sql/0007_outbox_headers.sql",
+    "services/runtime/sql/0008_inbox_digest.sql",
+    "services/scheduler/sql/0005_changes.sql",
+}
+
+
+def test_a_migration_takes_nothing_away_that_the_release_before_uses() -> None:
+    found = set()
+    for path in tracked("services/*/sql/*.sql"):
+        if TAKES_AWAY.search(re.sub(r"--.*", "", path.read_text())):
+            found.add(str(path.relative_to(ROOT)))
+    assert found == FIRST_RELEASE, "add what is new now; drop what is old a release later"
