@@ -12,7 +12,7 @@ from services.scheduler.launchers.base import LauncherUnavailable
 
 T = TypeVar("T")
 
-CALL_SECONDS = 20.0
+CALL_SECONDS = 10.0
 MAX_AT_ONCE = 32
 
 

@@ -1,5 +1,6 @@
 """A launcher that is unavailable, refuses, or says why a pod ended: what becomes of the runs."""
 
+import asyncio
 from datetime import UTC, datetime
 
 from prometheus_client import REGISTRY
@@ -7,8 +8,10 @@ from prometheus_client import REGISTRY
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState
 from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.launchers import calls
 from services.scheduler.launchers.base import LauncherUnavailable, Observation
-from tests.handlers.scheduler.world import World, make_submit, start
+from tests.conftest import OpenDatabase
+from tests.handlers.scheduler.world import FakeLauncher, World, make_submit, start
 
 JOB = job_id_for("default", "r1")
 POD, SECOND = (pod_id_for(JOB, 1, index) for index in (0, 1))
@@ -163,3 +166,68 @@ async def test_the_reason_of_an_end_survives_a_restart(world: World):
     world.launcher.end(SECOND, "failed", ended_at=datetime(2026, 1, 1, tzinfo=UTC))
     await world.rounds()
     assert (await world.emitted())[0].detail == EVICTED.detail
+
+
+async def test_pods_are_launched_and_stopped_side_by_side(database: OpenDatabase):
+    """One after another they would never meet at the barrier."""
+    nodes = [{"node_id": f"n{number}", "slots": 1} for number in range(64)]
+    world = await World(await database("scheduler"), FakeLauncher(), nodes=nodes).register()
+    barrier = asyncio.Barrier(16)
+    real = {"launch": world.launcher.launch, "notify": world.launcher.notify}
+
+    async def launch(spec):
+        await barrier.wait()
+        await real["launch"](spec)
+
+    async def notify(pod, notice):
+        await barrier.wait()
+        await real["notify"](pod, notice)
+
+    world.launcher.launch, world.launcher.notify = launch, notify
+    await world.submit(*(make_submit(f"r{number}") for number in range(64)))
+    await world.rounds()
+    assert len(world.launcher.launches) == 64
+
+    for number in range(64):
+        await world.cancel(job_id_for("default", f"r{number}"))
+    await world.rounds()
+    assert len(world.launcher.notices) == 64
+
+
+async def test_a_launch_that_hangs_holds_nothing_up_for_long(world: World, monkeypatch):
+    monkeypatch.setattr(calls, "CALL_SECONDS", 0.05)
+    await start(world)
+    real = world.launcher.launch
+
+    async def hang(spec):
+        await asyncio.get_running_loop().create_future()
+
+    world.launcher.launch = hang
+    await world.submit(make_submit("r2"))
+    world.launcher.end(POD)
+    for _ in range(3):
+        world.loop.wake()
+        await world.loop.round(world.platform)
+    assert (await world.job(JOB)).state is JobState.SUCCEEDED
+
+    world.launcher.launch = real
+    await world.rounds()
+    assert (await world.job(job_id_for("default", "r2"))).state is JobState.RUNNING
+
+
+async def test_a_look_at_the_pods_that_hangs_is_an_outage(world: World, monkeypatch):
+    monkeypatch.setattr(calls, "CALL_SECONDS", 0.05)
+    await start(world)
+    real = world.launcher.observe
+    before = num_outages()
+
+    async def hang(pods):
+        return await asyncio.get_running_loop().create_future()
+
+    world.launcher.observe = hang
+    world.launcher.end(POD)
+    await world.rounds()
+    assert (await world.types(), num_outages()) == ([], before + 1)
+    world.launcher.observe = real
+    await world.rounds()
+    assert (await world.types())[0] == "run.succeeded"
