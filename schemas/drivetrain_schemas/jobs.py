@@ -164,10 +164,12 @@ class WaitingReason(StrEnum):
 
 
 class Holder(Value):
-    """A job that holds slots which the waiting job could use."""
+    """A job that holds slots which the waiting job could use. `detail`: why they stay held, where
+    its own end would not release them."""
 
     job_id: JobId
     num_slots: int
+    detail: Annotated[str, Field(max_length=1000)] | None = None
 
 
 @event("job.waiting", topic=EVENTS_JOBS, producer="scheduler")

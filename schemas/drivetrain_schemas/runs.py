@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, event
-from drivetrain_schemas.ids import AllocationId, JobId, RunId
+from drivetrain_schemas.ids import AllocationId, JobId, NodeId, RunId
 from drivetrain_schemas.jobs import Result
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import EVENTS_JOBS
@@ -67,6 +67,15 @@ class RunSuspected(_OfRun):
 @event("run.heard", topic=EVENTS_JOBS, producer="scheduler")
 class RunHeard(_OfRun):
     """Heartbeats of a suspected run arrive again."""
+
+
+@event("run.unreachable", topic=EVENTS_JOBS, producer="scheduler")
+class RunUnreachable(_OfRun):
+    """Nodes of the run do not answer, so nothing is known of its pods there. Its slots stay held
+    until they are proven gone. With no `node_ids`: all answer again."""
+
+    node_ids: Annotated[tuple[NodeId, ...], Field(max_length=1024)]
+    detail: Annotated[str, StringConstraints(max_length=1000)] = ""
 
 
 @event("run.succeeded", topic=EVENTS_JOBS, producer="scheduler")

@@ -12,6 +12,7 @@ from drivetrain_schemas.jobs import Holder, JobState, WaitingReason
 from services.runtime.operations import ASGIApp
 from services.scheduler.core.reasons import position_of
 from services.scheduler.loop import Loop
+from services.scheduler.transitions import holder
 
 
 class QueuePosition(BaseModel):
@@ -41,9 +42,7 @@ def read_api(loop: Loop) -> ASGIApp:
             queue_position=found.position,
             reason=found.reason,
             detail=found.detail or None,
-            holders=tuple(
-                Holder(job_id=holder.job_id, num_slots=holder.num_slots) for holder in found.holders
-            ),
+            holders=tuple(map(holder, found.holders)),
         )
 
     return app

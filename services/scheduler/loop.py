@@ -33,7 +33,7 @@ from services.scheduler.fleet import Fleet, register
 from services.scheduler.leases import Leases
 from services.scheduler.pods import Acted, Pods
 from services.scheduler.ports import Ports
-from services.scheduler.projection import LiveRun, is_alive
+from services.scheduler.projection import LiveRun, is_alive, unreachable_nodes
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import (
     State,
@@ -277,9 +277,12 @@ class Loop:
             now = started.get(live.run.run_id, live)
             if each.is_finished:
                 endings.append(self._ending(now))
-            elif not await self._move_one(tx, now, each, live.run.run_id in seen.lease_news):
+                touched.add(live.job.job_id)
                 continue
-            touched.add(live.job.job_id)
+            has_lease_news = live.run.run_id in seen.lease_news
+            is_moved = await self._move_one(tx, now, each, has_lease_news)
+            if await self._note_unreachable(tx, now) or is_moved:
+                touched.add(live.job.job_id)
         await transitions.finish(tx, endings)
         return touched
 
@@ -299,6 +302,14 @@ class Loop:
             await transitions.recover(tx, live.job, live.run)
         else:
             return False
+        return True
+
+    async def _note_unreachable(self, tx: Tx, live: LiveRun) -> bool:
+        """True when other nodes than before do not answer."""
+        nodes = unreachable_nodes(live, self._pods.observations)
+        if nodes is None or nodes.keys() == set(live.run.unreachable):
+            return False
+        await transitions.note_unreachable(tx, live, nodes)
         return True
 
     async def _grant(self, tx: Tx, state: State, decision: Decision) -> None:

@@ -35,10 +35,27 @@ def is_settled(live: LiveRun, observations: Mapping[str, Observation]) -> bool:
 
     Cheaper than a view, because a round checks every live run.
     """
-    return live.run.state in (RunState.RUNNING, RunState.SUSPECT) and all(
-        pod.finished_at is None and observations.get(pod.pod_id, ABSENT).sight is Sight.ALIVE
+    if live.run.state not in (RunState.RUNNING, RunState.SUSPECT) or live.run.unreachable:
+        return False
+    return all(
+        pod.finished_at is None and _is_well(observations.get(pod.pod_id, ABSENT))
         for pod in live.pods
     )
+
+
+def unreachable_nodes(
+    live: LiveRun, observations: Mapping[str, Observation]
+) -> dict[str, str] | None:
+    """The nodes of unfinished pods that do not answer, and why. None before all were observed."""
+    pods = [pod for pod in live.pods if pod.finished_at is None]
+    if not all(pod.pod_id in observations for pod in pods):
+        return None
+    looks = [(pod.node_id, observations[pod.pod_id].unreachable) for pod in pods]
+    return {node_id: why for node_id, why in looks if why}
+
+
+def _is_well(observed: Observation) -> bool:
+    return observed.sight is Sight.ALIVE and not observed.unreachable
 
 
 def view(live: LiveRun, observations: Mapping[str, Observation], seen: Seen, now: float) -> RunView:

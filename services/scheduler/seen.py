@@ -16,7 +16,8 @@ class Seen:
     the pod can write there. A restarted scheduler sends it again, which a shim that has it ignores.
     """
 
-    _sights: dict[str, tuple[Sight, float]] = field(default_factory=dict)
+    # What it looks like (whether its node answers, too), and since when.
+    _sights: dict[str, tuple[tuple[Sight, bool], float]] = field(default_factory=dict)
     _notices: dict[str, tuple[str | None, float]] = field(default_factory=dict)
 
     def note(self, observations: Mapping[str, Observation], now: float) -> bool:
@@ -25,8 +26,9 @@ class Seen:
         self._sights = {}
         for pod_id, seen in observations.items():
             last = before.get(pod_id)
-            is_same = last is not None and last[0] is seen.sight
-            self._sights[pod_id] = last if last is not None and is_same else (seen.sight, now)
+            looks = (seen.sight, bool(seen.unreachable))
+            is_same = last is not None and last[0] == looks
+            self._sights[pod_id] = last if last is not None and is_same else (looks, now)
         self._notices = {
             pod_id: notice for pod_id, notice in self._notices.items() if pod_id in observations
         }

@@ -20,7 +20,7 @@ from services.scheduler.core.pods import EndKind, EndReason, PodState
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A live run."""
+    """A live run. `unreachable`: its nodes that were announced not to answer."""
 
     run_id: str
     job_id: str
@@ -30,6 +30,7 @@ class RunRow:
     master_port: int
     device_type: str
     stop_reason: str | None = None
+    unreachable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,14 @@ async def set_run_state(connection: asyncpg.Connection, run_id: str, state: RunS
     await connection.execute("update runs set state = $2 where run_id = $1", run_id, str(state))
 
 
+async def set_unreachable(
+    connection: asyncpg.Connection, run_id: str, node_ids: Collection[str]
+) -> None:
+    await connection.execute(
+        "update runs set unreachable = $2 where run_id = $1", run_id, list(node_ids)
+    )
+
+
 async def stop_run(
     connection: asyncpg.Connection, run_id: str, state: RunState, reason: str
 ) -> None:
@@ -190,6 +199,7 @@ def _run(row: Any) -> RunRow:
         master_port=row["master_port"],
         device_type=row["device_type"],
         stop_reason=row["stop_reason"],
+        unreachable=tuple(row["unreachable"]),
     )
 
 
@@ -282,12 +292,12 @@ async def release(
 
 
 _HOLDINGS = """
-select allocation_id, job_id,
+select allocation_id, allocations.job_id, unreachable,
     array_agg(node_id order by node_id, slot) filter (where node_id is not null) as nodes,
     array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers,
     array_agg(device order by device) filter (where device is not null) as devices
-from allocations left join allocation_slots using (allocation_id)
-where allocations.released_at is null {of_jobs} group by allocation_id, job_id
+from allocations join runs using (run_id) left join allocation_slots using (allocation_id)
+where allocations.released_at is null {of_jobs} group by allocation_id, unreachable
 """
 
 
@@ -300,7 +310,7 @@ async def holdings_of(
     connection: asyncpg.Connection, job_ids: Collection[str]
 ) -> tuple[Holding, ...]:
     """The open allocations of these jobs."""
-    statement = _HOLDINGS.format(of_jobs="and job_id = any($1)")
+    statement = _HOLDINGS.format(of_jobs="and allocations.job_id = any($1)")
     return _holdings(await connection.fetch(statement, list(job_ids)))
 
 
@@ -311,6 +321,7 @@ def _holdings(rows: Sequence[Any]) -> tuple[Holding, ...]:
             row["allocation_id"],
             tuple(map(Slot, row["nodes"] or (), row["numbers"] or ())),
             tuple(row["devices"] or ()),
+            tuple(row["unreachable"]),
         )
         for row in rows
     )

@@ -34,6 +34,7 @@ from drivetrain_schemas.runs import (
     RunState,
     RunSucceeded,
     RunSuspected,
+    RunUnreachable,
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
@@ -52,6 +53,7 @@ from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
 log = logs.get()
 
 MAX_DETAIL = 1000
+MAX_NODES = 1024  # in one event
 
 
 async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[int]) -> None:
@@ -151,11 +153,13 @@ async def wait(
         reason=waiting.reason,
         detail=waiting.detail,
         queue_position=position,
-        holders=tuple(
-            Holder(job_id=holder.job_id, num_slots=holder.num_slots) for holder in holders
-        ),
+        holders=tuple(map(holder, holders)),
     )
     await _emit(tx, job, event)
+
+
+def holder(found: HolderOf) -> Holder:
+    return Holder(job_id=found.job_id, num_slots=found.num_slots, detail=found.detail or None)
 
 
 async def start(tx: Tx, live_runs: Sequence[LiveRun]) -> dict[str, LiveRun]:
@@ -211,6 +215,17 @@ async def recover(tx: Tx, job: JobRow, run: RunRow) -> None:
     event = RunHeard(**identity(run))
     await _emit(tx, job, event)
     log.info("run heard", run_id=run.run_id)
+
+
+async def note_unreachable(tx: Tx, live: LiveRun, nodes: Mapping[str, str]) -> None:
+    """These nodes of the run do not answer, for these reasons; none: all answer again."""
+    run = live.run
+    node_ids = tuple(sorted(nodes))
+    await store_runs.set_unreachable(tx.connection, run.run_id, node_ids)
+    detail = "; ".join(dict.fromkeys(nodes[node_id] for node_id in node_ids))[:MAX_DETAIL]
+    event = RunUnreachable(**identity(run), node_ids=node_ids[:MAX_NODES], detail=detail)
+    await _emit(tx, live.job, event)
+    log.warning("nodes of a run do not answer", run_id=run.run_id, nodes=node_ids[:20])
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,13 @@ def _run_heard(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} sends heartbeats again")
 
 
+def _run_unreachable(p: Fields) -> Sentence:
+    if not p["node_ids"]:
+        return Sentence(f"All nodes of attempt {p['attempt']} answer again")
+    text = f"Nothing is known of attempt {p['attempt']}, which keeps its slots: {p['detail']}"
+    return Sentence(text, Tone.WARNING)
+
+
 def _run_succeeded(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} is complete: all ranks exited with code 0", Tone.GOOD)
 
@@ -362,6 +369,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "run.started": _run_started,
     "run.suspected": _run_suspected,
     "run.heard": _run_heard,
+    "run.unreachable": _run_unreachable,
     "run.succeeded": _run_succeeded,
     "run.failed": _run_failed,
     "run.lost": _run_lost,

@@ -17,6 +17,8 @@ class Run:
     fence: int
     state: str = "starting"
     state_seq: int = NEVER
+    unreachable_seq: int = NEVER
+    unreachable: str | None = None
     num_pods: int | None = None
     starting_at: datetime | None = None
     started_at: datetime | None = None
@@ -51,6 +53,11 @@ def _started(run: Run, event: Event[runs.RunStarted]) -> Run:
     return running
 
 
+def _unreachable(run: Run, event: Event[runs.RunUnreachable]) -> Run:
+    why = event.payload.detail if event.payload.node_ids else None
+    return newest(run, "unreachable_seq", event, unreachable=why)
+
+
 RUNS = Noun(
     table="runs",
     view=Run,
@@ -60,6 +67,7 @@ RUNS = Noun(
         runs.RunStarted: _started,
         runs.RunSuspected: _moves_to("suspect"),
         runs.RunHeard: _moves_to("running"),
+        runs.RunUnreachable: _unreachable,
         runs.RunSucceeded: _moves_to("succeeded", "ended_at"),
         runs.RunFailed: _moves_to("failed", "ended_at", "exit_code", "signal", "rank", "detail"),
         runs.RunLost: _moves_to("lost", "ended_at", "detail"),

@@ -23,8 +23,11 @@ class Progress(BaseModel):
 
 
 class Holder(BaseModel):
+    """`detail`: why the slots stay held, where the end of the job would not release them."""
+
     job_id: str
     num_slots: int
+    detail: str | None = None
 
 
 class Waiting(BaseModel):
@@ -105,12 +108,13 @@ class JobSummary(BaseModel):
 
 
 class Run(BaseModel):
-    """One attempt."""
+    """One attempt. `unreachable`: why nothing is known of it, while its nodes do not answer."""
 
     run_id: str
     attempt: int
     state: str
     num_pods: int | None
+    unreachable: str | None
     starting_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None

@@ -177,11 +177,11 @@ def alert(row: Row) -> models.Alert:
 
 def explanation(shown: models.Job) -> models.Explanation:
     """The one sentence that answers 'why does it not run?', and why its last attempt failed."""
-    failed = last_failure(shown)
+    more = [text for text in (unreachable(shown), last_failure(shown)) if text]
     return models.Explanation(
         job_id=shown.job_id,
         state=shown.state,
-        text=explain(shown) + (f". {failed}" if failed else ""),
+        text=". ".join([explain(shown), *more]),
         waiting=shown.waiting,
         refusal=shown.refusal,
         alerts=shown.alerts,
@@ -189,13 +189,23 @@ def explanation(shown: models.Job) -> models.Explanation:
     )
 
 
+def unreachable(shown: models.Job) -> str:
+    """Why nothing is known of a run that holds its slots."""
+    run = shown.runs[-1] if shown.runs else None
+    if run is None or run.ended_at is not None or not run.unreachable:
+        return ""
+    return f"Nothing is known of attempt {run.attempt}, which keeps its slots: {run.unreachable}"
+
+
 def last_failure(shown: models.Job) -> str:
     """Why the last attempt that ended has failed, where the job itself does not say it."""
     ended = [run for run in shown.runs if run.ended_at is not None]
-    if shown.finished_at is not None or not ended or ended[-1].state not in ("failed", "lost"):
+    if shown.finished_at is not None or not ended:
         return ""
     run = ended[-1]
-    verb = "was lost" if run.state == "lost" else "failed"
+    if run.state not in ("failed", "lost") and not (run.state == "interrupted" and run.detail):
+        return ""
+    verb = {"failed": "failed", "lost": "was lost", "interrupted": "was interrupted"}[run.state]
     return f"Attempt {run.attempt} {verb}" + (f": {run.detail}" if run.detail else "")
 
 

@@ -90,9 +90,11 @@ class Holding:
     """Slots that a job's run holds: granted and not yet released.
 
     `devices` are what they were on the machine at the grant; its nodes may have been cut again.
+    `unreachable` are those of its nodes that do not answer.
     """
 
     job_id: str
     allocation_id: str
     slots: tuple[Slot, ...]
     devices: tuple[int, ...] = ()
+    unreachable: tuple[str, ...] = ()

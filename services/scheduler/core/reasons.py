@@ -4,7 +4,7 @@ The reasons are the contract's (`WaitingReason`); this module alone decides whic
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from drivetrain_schemas.jobs import WaitingReason
@@ -19,10 +19,11 @@ _BEHIND = (WaitingReason.BEHIND_HIGHER_PRIORITY, WaitingReason.BEHIND_EARLIER_SU
 
 @dataclass(frozen=True, slots=True)
 class HolderOf:
-    """A job and how many slots it holds that the waiting job could use."""
+    """A job and how many slots it holds that the waiting job could use; why they stay held."""
 
     job_id: str
     num_slots: int
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +127,17 @@ def holders(kind: Kind, occupancy: Occupancy) -> tuple[HolderOf, ...]:
         # Granted when nodes were divided differently, and still not free.
         held[holding.job_id] += max(num_slots, len(devices.intersection(holding.devices)))
     order = sorted((+held).items(), key=lambda item: (-item[1], item[0]))
-    return tuple(HolderOf(job_id, num_slots) for job_id, num_slots in order[:MAX_HOLDERS])
+    held_by = {holding.job_id: holding for holding in occupancy.holdings.values()}
+    return tuple(
+        HolderOf(job_id, num_slots, _why_held(held_by[job_id].unreachable))
+        for job_id, num_slots in order[:MAX_HOLDERS]
+    )
+
+
+def _why_held(unreachable: Sequence[str]) -> str:
+    """Empty where the job's end releases its slots."""
+    if not unreachable:
+        return ""
+    more = f" and {len(unreachable) - MAX_NAMED_NODES} more" * (len(unreachable) > MAX_NAMED_NODES)
+    named = ", ".join(unreachable[:MAX_NAMED_NODES])
+    return f"does not answer: {named}{more}; held until its pods are proven gone"

@@ -374,7 +374,7 @@ async def test_the_place_in_the_queue_is_that_of_now(model: Model) -> None:
 
     assert asked == [f"/queue/{job_id}"] * 3
     assert job["waiting"]["queue_position"] == 7
-    assert job["waiting"]["holders"] == [{"job_id": "job_holder", "num_slots": 4}]
+    assert job["waiting"]["holders"] == [{"job_id": "job_holder", "num_slots": 4, "detail": None}]
     assert explained["text"].endswith("in use (number 7 in the queue)")
     assert "number 7 in the queue" in page.text
 

@@ -1,6 +1,7 @@
 """Nodes of a cluster: which of them accept no runs, and why, by REST and on the page."""
 
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
+from drivetrain_schemas.runs import RunInterrupted, RunUnreachable
 from tests.handlers.gateway.model import Model, Server
 from tests.handlers.gateway.story import Story
 
@@ -40,3 +41,28 @@ async def test_a_node_that_is_gone_is_not_listed(model: Model, server: Server) -
     story.tell(NodeRemoved(node_id="n1", reason="the node is gone from the cluster"))
     await model.tell(*story.events)
     assert (await server.client.get("/v1/nodes")).json()["nodes"] == []
+
+
+async def test_a_run_of_which_nothing_is_known_says_why_and_so_does_its_end(
+    model: Model, server: Server
+) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.starts()
+    story.tell(RunUnreachable(**job.run, node_ids=("n1",), detail="n1 does not answer"))
+    story.tell(RunUnreachable(**job.run, node_ids=()))
+    lost = "the node n1 is gone from the cluster"
+    story.tell(RunInterrupted(**job.run, detail=lost, ended_at=story.now))
+    *before, silent, answers, ended = story.events
+
+    async def explained() -> str:
+        return (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()["text"]
+
+    await model.tell(*before, silent)
+    assert (await explained()).endswith(
+        "Nothing is known of attempt 1, which keeps its slots: n1 does not answer"
+    )
+    await model.tell(answers)
+    assert "Nothing is known" not in await explained()
+    await model.tell(ended)
+    assert (await explained()).endswith(f"Attempt 1 was interrupted: {lost}")

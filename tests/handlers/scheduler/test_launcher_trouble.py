@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from prometheus_client import REGISTRY
 
-from drivetrain_schemas.ids import job_id_for, pod_id_for
+from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobState
 from services.scheduler.core.pods import EndKind, EndReason, Sight
 from services.scheduler.launchers import calls
@@ -231,3 +231,61 @@ async def test_a_look_at_the_pods_that_hangs_is_an_outage(world: World, monkeypa
     world.launcher.observe = real
     await world.rounds()
     assert (await world.types())[0] == "run.succeeded"
+
+
+async def test_a_pod_whose_node_does_not_answer_keeps_its_slots_and_says_so(world: World):
+    await start(world, resources={"devices": 4})
+    silent = "n2 does not answer since 12:00 UTC"
+    world.launcher.sights[SECOND] = Observation(Sight.ALIVE, unreachable=silent)
+    world.launcher.unkillable = {SECOND}
+    await world.rounds()
+    (said,) = await world.emitted()
+    assert (said.run_id, said.node_ids, said.detail) == (run_id_for(JOB, 1), ("n2",), silent)
+    await world.submit(make_submit("r2"))
+    await world.rounds()
+    (waiting,) = [each for each in await world.emitted() if each.kind.type == "job.waiting"]
+    (holder,) = waiting.holders
+    assert (holder.job_id, holder.num_slots) == (JOB, 4)
+    assert holder.detail == "does not answer: n2; held until its pods are proven gone"
+
+    # Its cancel stops the other pod, and kills this one in vain.
+    await world.cancel(JOB)
+    world.launcher.end(POD, "interrupted")
+    for _ in range(5):
+        await world.clock.advance(60)
+        await world.rounds()
+    assert SECOND in world.launcher.killed
+    assert await world.types() == []
+
+    world.launcher.unkillable = set()
+    await world.clock.advance(60)
+    await world.rounds()
+    sent = await world.types()
+    assert sent[:3] == ["run.cancelled", "allocation.released", "job.cancelled"]
+    assert "allocation.granted" in sent
+
+
+async def test_a_node_that_answers_again_is_said_once_and_over_a_restart(world: World):
+    await start(world)
+    for why in ("n1 does not answer", "n1 does not answer for an hour"):
+        world.launcher.sights[POD] = Observation(Sight.ALIVE, unreachable=why)
+        await world.rounds()
+        world.restart()
+        await world.rounds()
+    world.launcher.sights[POD] = Observation(Sight.ALIVE)
+    await world.rounds()
+    await world.rounds()
+    sent = await world.emitted()
+    assert [(each.kind.type, each.node_ids, each.detail) for each in sent] == [
+        ("run.unreachable", ("n1",), "n1 does not answer"),
+        ("run.unreachable", (), ""),
+    ]
+
+
+async def test_an_unreachable_pod_was_not_seen_alive(world: World):
+    """The owner does not pay for the time in which nothing was known."""
+    await start(world)
+    world.launcher.sights[POD] = Observation(Sight.ALIVE, unreachable="n1 does not answer")
+    await world.clock.advance(100)
+    await world.rounds()
+    assert world.pods.seconds_since_alive()[POD] == 100

@@ -190,7 +190,8 @@ def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         return
     write_line(explanation["text"])
     for holder in (explanation.get("waiting") or {}).get("holders") or ():
-        write_line(f"  {holder['job_id']} holds {holder['num_slots']} slots")
+        why = f" ({holder['detail']})" if holder.get("detail") else ""
+        write_line(f"  {holder['job_id']} holds {holder['num_slots']} slots{why}")
     for alert in explanation.get("alerts") or ():
         write_line(f"  alert {alert['alert']}: {alert['detail']}")
     for one in explanation.get("warnings") or ():
