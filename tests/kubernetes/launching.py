@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,23 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec
 from services.runtime.directory_store import DirectoryStore
+from services.runtime.kafka_access import KafkaAccess as Broker
 from services.runtime.object_store import ObjectStore
+from services.runtime.stores import initialise, open_object_store
+from services.runtime.topics import create_topics
 from services.scheduler.launchers.base import Launcher, Observation, PodRef
 from services.scheduler.launchers.kubernetes.api import Api
 from services.scheduler.launchers.kubernetes.cluster import NodeRules, PodRules
 from services.scheduler.launchers.kubernetes.ends import Ends
 from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from tests import s3_server
 from tests.kubernetes.control_plane import KWOK_ANNOTATION, ControlPlane
 
 ACCOUNT = "scheduler"
+STORE_URL = f"s3://{s3_server.BUCKET}/store"
+STORE_SECRET = "store"
+_PREFIX = "kubernetes."
 # All that the scheduler may do in the namespace of its pods, and in the whole cluster.
 RULES = [
     {
@@ -54,6 +62,46 @@ def scheduler_kubeconfig(control_plane: ControlPlane, namespace: str) -> Path:
     binding = {"metadata": {"name": name}, "subjects": subjects, "roleRef": reference}
     control_plane.post(f"{rbac}/clusterrolebindings", binding)
     return control_plane.service_account_kubeconfig(namespace, ACCOUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What pods reach: a Kafka with its topics, and an object store."""
+
+    kafka: KafkaAccess
+    store: ObjectStore
+    store_endpoint: str
+
+    def given(self, spec: PodSpec) -> PodSpec:
+        return spec.model_copy(
+            update={
+                "kafka": self.kafka,
+                "object_store_url": STORE_URL,
+                "object_store_endpoint_url": self.store_endpoint,
+            }
+        )
+
+
+@contextlib.asynccontextmanager
+async def outside(
+    control_plane: ControlPlane, namespace: str, broker: Broker, s3: s3_server.RunningS3
+) -> AsyncIterator[Outside]:
+    """Made ready, with a Secret that lets the pods of the namespace into the store."""
+    secret = {"metadata": {"name": STORE_SECRET}, "stringData": dict(s3_server.ENVIRONMENT)}
+    control_plane.post(f"/api/v1/namespaces/{namespace}/secrets", secret)
+    await initialise(STORE_URL, s3.endpoint_url)
+    await create_topics(broker, _PREFIX)
+    kafka = KafkaAccess(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=_PREFIX,
+        username=broker.username,
+        password=broker.password,
+    )
+    store = open_object_store(STORE_URL, s3.endpoint_url)
+    try:
+        yield Outside(kafka, store, s3.endpoint_url)
+    finally:
+        await store.close()
 
 
 async def api_of(kubeconfig: Path) -> Api:

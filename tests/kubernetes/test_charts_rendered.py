@@ -24,6 +24,7 @@ from tests.kubernetes.charts import (
     of_kind,
     pod_spec,
 )
+from tests.kubernetes.launching import CLUSTER_RULES, RULES
 
 ROOT = CHARTS.parents[1]
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
@@ -148,13 +149,8 @@ def test_only_the_scheduler_has_rights(helm: Helm) -> None:
     }
     assert with_token == {"drivetrain-scheduler"}
     rules = [rule for each in of_kind(objects, "Role", "ClusterRole") for rule in each["rules"]]
-    assert {
-        (resource, verb)
-        for rule in rules
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        if resource in ("secrets", "nodes")
-    } == {("secrets", "create"), ("nodes", "list"), ("nodes", "watch")}
+    # The tests of the launcher run with these rights and no others.
+    assert rules == [*RULES, *CLUSTER_RULES]
     used = {pod_spec(each)["serviceAccountName"] for each in of_kind(objects, *WORKLOADS)}
     assert set(accounts) == used | {"drivetrain-job"}
 

@@ -174,6 +174,22 @@ async def test_a_full_quota_refuses_with_the_words_of_the_cluster(cluster: Clust
     assert "exceeded quota" in refused.value.why.detail
 
 
+async def test_pods_are_accepted_where_only_restricted_ones_are(cluster: Cluster) -> None:
+    path = f"/api/v1/namespaces/{cluster.namespace}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    patch = {"metadata": {"labels": labels}}
+    cluster.control_plane.http.patch(path, json=patch, headers=headers).raise_for_status()
+    code = {"uri": "s3://store/code", "sha256": "0" * 64}
+    job = {"name": "a", "command": "true", "code": code}
+    launcher, _ = await cluster.launcher()
+    await launcher.launch(pod_spec("restricted", "a", job=job))
+    as_the_image, _ = await cluster.launcher(run_as_user=None)
+    with pytest.raises(LaunchRefused, match="violates PodSecurity") as refused:
+        await as_the_image.launch(pod_spec("its-own-user", "a", job=job))
+    assert refused.value.why.kind is EndKind.INVALID
+
+
 async def test_without_rights_nothing_is_known_and_nothing_refused(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:

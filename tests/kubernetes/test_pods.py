@@ -12,8 +12,7 @@ import pytest
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import PodSpec, StopNotice
-from services.runtime.object_store import ObjectStore
-from services.runtime.stores import initialise, open_object_store
+from services.runtime.kafka_access import KafkaAccess as Broker
 from services.scheduler.core.pods import EndKind, Sight
 from services.scheduler.launchers.base import Observation
 from services.scheduler.launchers.kubernetes import names
@@ -21,16 +20,18 @@ from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
 from tests import s3_server
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.launching import (
+    STORE_SECRET,
+    STORE_URL,
     Cluster,
+    Outside,
     observed,
+    outside,
     pod_spec,
     ref,
     running,
     scheduler_kubeconfig,
 )
 from tests.kubernetes.nodes import NodeKind, TestNode, running_nodes
-
-STORE_URL = f"s3://{s3_server.BUCKET}/store"
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +44,17 @@ class Pods:
     """Launches jobs of one pod or more, and waits for how they end."""
 
     def __init__(
-        self, launcher: KubernetesLauncher, nodes: list[TestNode], store: ObjectStore, s3: str
+        self, launcher: KubernetesLauncher, nodes: list[TestNode], outside: Outside
     ) -> None:
         self.launcher = launcher
         self.nodes = nodes
-        self.store = store
-        self._s3 = s3
+        self.store = outside.store
+        self._outside = outside
 
     def specs(self, name: str, command: list[str], *, num_pods: int = 1, **job) -> list[PodSpec]:
         spec = JobSpec.model_validate({"name": name, "command": command, **job})
         rendezvous = self.launcher.rendezvous(job_id_for("default", name), 1)
-        return [
+        specs = [
             pod_spec(
                 name,
                 self.nodes[index % len(self.nodes)].name,
@@ -62,12 +63,11 @@ class Pods:
                 num_pods=num_pods,
                 world_size=num_pods,
                 rendezvous_address=rendezvous.address if num_pods > 1 else None,
-                object_store_url=STORE_URL,
-                object_store_endpoint_url=self._s3,
                 master_port=20_000 + num_pods,
             )
             for index in range(num_pods)
         ]
+        return [self._outside.given(each) for each in specs]
 
     async def launch(self, *specs: PodSpec) -> None:
         await asyncio.gather(*(self.launcher.launch(spec) for spec in specs))
@@ -93,25 +93,25 @@ async def pods(
     control_plane: ControlPlane,
     namespace: str,
     nodes: list[TestNode],
+    kafka: Broker,
     s3: s3_server.RunningS3,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Pods]:
     for name, value in s3_server.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    secret = {"metadata": {"name": "store"}, "stringData": dict(s3_server.ENVIRONMENT)}
-    control_plane.post(f"/api/v1/namespaces/{namespace}/secrets", secret)
-    await initialise(STORE_URL, s3.endpoint_url)
-    store = open_object_store(STORE_URL, s3.endpoint_url)
     kubeconfig = scheduler_kubeconfig(control_plane, namespace)
     cluster = Cluster(control_plane, namespace, kubeconfig, tmp_path)
-    launcher, node_source = await cluster.launcher(
-        environment_secret="store", run_as_user=None, slot_cpu="100m", ends=store
-    )
-    async with running(launcher.watch(lambda: None), node_source.watch(lambda: None)):
-        yield Pods(launcher, nodes, store, s3.endpoint_url)
-    await cluster.close()
-    await store.close()
+    async with outside(control_plane, namespace, kafka, s3) as reached:
+        launcher, node_source = await cluster.launcher(
+            environment_secret=STORE_SECRET,
+            run_as_user=None,
+            slot_cpu="100m",
+            ends=reached.store,
+        )
+        async with running(launcher.watch(lambda: None), node_source.watch(lambda: None)):
+            yield Pods(launcher, nodes, reached)
+        await cluster.close()
 
 
 async def test_a_program_runs_and_its_end_comes_back_whole(pods: Pods) -> None:
