@@ -39,7 +39,7 @@ JOB_FIELDS: Mapping[str, str] = {
     "resources.pool": "the nodes that may run it",
     "resources.devices": "the number of ranks; each gets one device",
     "resources.device_type": "only on nodes of this type (`drivetrain node list`)",
-    "resources.memory_bytes": "recorded, not enforced yet",
+    "resources.memory_bytes": "of all ranks; a limit on Kubernetes, elsewhere only recorded",
     "checkpoint.every_steps": "save each time this many steps are complete",
     "checkpoint.every_minutes": "save each time this many minutes have passed; of a program that "
     "saves no checkpoints, its files",

@@ -22,7 +22,7 @@ from drivetrain_schemas.pods import PodExit, PodSpec, StopNotice
 TERMINATION_LOG = Path("/dev/termination-log")
 STORE_SECONDS = 10.0
 # The devices are held while the rest of the telemetry is sent.
-TELEMETRY_SECONDS = 30.0
+TELEMETRY_SECONDS = 15.0
 # Until the cluster's name server knows a pod that was just made.
 NAME_SECONDS = 120.0
 _EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": EXIT_INTERRUPTED}

@@ -7,7 +7,7 @@ succeed later.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,7 +101,7 @@ class Api:
 
     async def watch(
         self, path: str, query: Mapping[str, str], version: str, seconds: int
-    ) -> AsyncIterator[Object]:
+    ) -> AsyncGenerator[Object, None]:
         """Changes since `version`, for about so many seconds; a bookmark of it when the watch is
         open. Raises LauncherUnavailable, Refused (`is_expired`)."""
         asked = {

@@ -7,7 +7,8 @@ change lasts. Without `run`, `refresh` lists.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 
 from services.runtime import logs
 from services.scheduler import instruments
@@ -117,9 +118,10 @@ class Cache:
             if self._listed_at > asked_at:
                 return  # by another caller, after this one had asked
             began_at = time.monotonic()
+            before = set(self.objects)  # what is created meanwhile may be missing in the list
             items, version = await self._api.list(self._path, self._query)
             found = {item["metadata"]["name"]: item for item in items}
-            for name in self.objects.keys() - found.keys():
+            for name in before - found.keys():
                 self._remove(self.objects[name])
             for item in items:
                 self._put(item)
@@ -136,19 +138,23 @@ class Cache:
     async def _watch(self) -> None:
         changes = self._api.watch(self._path, self._query, self._version, WATCH_SECONDS)
         try:
-            async for change in changes:
-                self.is_watching = True
-                instruments.KUBERNETES_CACHE_AGE.labels(self._resource).set(0.0)
-                item = change["object"]
-                if change["type"] == "DELETED":
-                    self._remove(item)
-                elif change["type"] != "BOOKMARK":
-                    self._put(item)
-                self._version = item["metadata"]["resourceVersion"]
+            async with aclosing(changes):
+                await self._take(changes)
         finally:
             if self.is_watching:
                 self._watched_at = time.monotonic()
             self.is_watching = False
+
+    async def _take(self, changes: AsyncGenerator[Object, None]) -> None:
+        async for change in changes:
+            self.is_watching = True
+            instruments.KUBERNETES_CACHE_AGE.labels(self._resource).set(0.0)
+            item = change["object"]
+            if change["type"] == "DELETED":
+                self._remove(item)
+            elif change["type"] != "BOOKMARK":
+                self._put(item)
+            self._version = item["metadata"]["resourceVersion"]
 
     def _put(self, item: Object) -> None:
         name = item["metadata"]["name"]

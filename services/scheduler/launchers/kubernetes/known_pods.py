@@ -58,6 +58,8 @@ class KnownPods:
         """Take a change of the object. True where the pod's sight changed."""
         metadata = item["metadata"]
         labels = metadata["labels"]
+        if names.JOB not in labels:
+            return False  # somebody else's, with a label of ours
         before = self._pods.get(labels[names.POD])
         reading = read_pod(item)
         is_proven = is_gone or reading.sight in (Sight.ENDED, Sight.DEAD)

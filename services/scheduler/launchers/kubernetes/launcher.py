@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from drivetrain_schemas.pods import PodSpec, StopNotice
 from services.runtime import logs
@@ -101,7 +102,15 @@ class KubernetesLauncher:
                 group.create_task(self._cache.run())
                 group.create_task(self._delete_orphans())
         finally:
-            await self._api.close()
+            await self.close()
+
+    async def close(self) -> None:
+        """What is under way is left to the next scheduler."""
+        tasks = [*self._deletions.values(), *self._settling.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._api.close()
 
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         """The notice as an annotation; a little later SIGTERM, by the deletion of the pod."""
@@ -109,12 +118,10 @@ class KubernetesLauncher:
         if not await self._tell(name, notice):
             return
         grace = manifest.grace_seconds(notice.deadline_seconds)
-        before = self._deletions.pop(pod.pod_id, None)
-        if before is not None:
+        if (before := self._deletions.get(pod.pod_id)) is not None:
             before.cancel()
-        task = asyncio.create_task(self._delete_soon(name, grace))
-        self._deletions[pod.pod_id] = task
-        task.add_done_callback(lambda _: self._deletions.pop(pod.pod_id, None))
+        task = self._deletions[pod.pod_id] = asyncio.create_task(self._delete_soon(name, grace))
+        task.add_done_callback(partial(_discard, self._deletions, pod.pod_id))
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
         gone = await asyncio.gather(*(self._kill(pod) for pod in pods))
@@ -159,7 +166,7 @@ class KubernetesLauncher:
         task = self._settling.get(pod.pod_id)
         if task is None:
             task = self._settling[pod.pod_id] = asyncio.create_task(self._read_end(pod))
-            task.add_done_callback(lambda _: self._settling.pop(pod.pod_id, None))
+            task.add_done_callback(partial(_discard, self._settling, pod.pod_id))
         return task
 
     async def _read_end(self, pod: PodRef) -> None:
@@ -221,6 +228,8 @@ class KubernetesLauncher:
         """True when it is proven gone, and all that can be known of its end is."""
         name = names.pod_name(pod.pod_id)
         known = self._known.get(pod.pod_id)
+        if (deletion := self._deletions.get(pod.pod_id)) is not None:
+            deletion.cancel()  # it is no longer waited for
         is_gone = known is not None and known.is_proven
         if not is_gone:
             if known is None or not known.is_told:
@@ -290,3 +299,9 @@ class KubernetesLauncher:
                 log.warning("pod of no run is deleted", pod_id=pod_id)
                 with contextlib.suppress(LauncherUnavailable):
                     await self._delete(names.pod_name(pod_id), KILL_GRACE_SECONDS)
+
+
+def _discard(tasks: dict[str, asyncio.Task[None]], pod_id: str, done: asyncio.Task[None]) -> None:
+    """Not the task that has taken its place."""
+    if tasks.get(pod_id) is done:
+        del tasks[pod_id]

@@ -38,7 +38,7 @@ class KubernetesNodes:
         found = self._cache.objects.get(name)
         if not self._cache.is_current or (found is not None and is_ready(found)):
             return ""
-        what = "is gone from the cluster" if found is None else "is not ready"
+        what = "is no longer in the cluster" if found is None else "is not ready"
         return (
             f"node {name} {what}: its devices are held until its pods are gone; if the machine is "
             "off, delete the node or give it the taint node.kubernetes.io/out-of-service"

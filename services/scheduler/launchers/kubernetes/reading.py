@@ -25,6 +25,8 @@ _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 _REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "Topology")
 # The kubelet's own reasons to end a pod that did nothing wrong.
 _TAKEN = frozenset({"Preempting", "Shutdown", "NodeShutdown", "Terminated", "NodeLost"})
+# The kubelet has started again and knows nothing of it.
+_LOST_CONTAINER = "ContainerStatusUnknown"
 # The kubelet says so of a pod that used more than it had asked for.
 _USED_TOO_MUCH = "has larger consumption"
 
@@ -121,6 +123,8 @@ def _explained(pod: Mapping[str, Any], terminated: Mapping[str, Any]) -> EndReas
         return disruption
     if word.startswith(_REFUSED):
         return reason_of(EndKind.DISRUPTED, f"the node did not accept the pod ({word}): {said}")
+    if terminated.get("reason") == _LOST_CONTAINER:
+        return reason_of(EndKind.DISRUPTED, "the node was restarted, or lost the pod's container")
     if not terminated:
         detail = f"the pod ended without a container ({word or 'no reason is given'}): {said}"
         return reason_of(EndKind.FAILED, detail)

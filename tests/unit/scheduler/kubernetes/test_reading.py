@@ -83,6 +83,7 @@ def test_the_end_of_another_pod_is_no_end() -> None:
     [
         (ended(137, reason="OOMKilled"), EndKind.FAILED, "used more than its memory"),
         (ended(137), EndKind.FAILED, "was killed by signal 9"),
+        (ended(137, reason="ContainerStatusUnknown"), EndKind.DISRUPTED, "was restarted"),
         (ended(1, "Traceback: broken"), EndKind.FAILED, "Traceback: broken"),
         (
             ended(1, "/usr/bin/python: No module named drivetrain"),

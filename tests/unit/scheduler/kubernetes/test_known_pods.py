@@ -1,0 +1,85 @@
+"""What is remembered of a pod, from its changes."""
+
+from datetime import UTC, datetime
+
+from drivetrain_schemas.pods import PodExit
+from services.scheduler.core.pods import EndKind, Sight
+from services.scheduler.launchers.kubernetes.known_pods import KnownPods
+from tests.unit.scheduler.kubernetes.objects import (
+    container,
+    made,
+    pod_spec,
+    terminated,
+    with_metadata,
+)
+
+SPEC = pod_spec()
+RUNS = made(SPEC, phase="Running", containerStatuses=[container(running={})])
+NO_IMAGE = made(
+    SPEC,
+    phase="Pending",
+    containerStatuses=[container(waiting={"reason": "InvalidImageName", "message": "bad"})],
+)
+TOLD = {"annotations": {"drivetrain.dev/stop": "{}"}}
+
+
+def test_a_pod_that_is_gone_without_a_word_was_taken_by_the_cluster() -> None:
+    known = KnownPods()
+    assert known.note(RUNS, False)
+    assert known.note(RUNS, True)
+    seen = known.get(SPEC.pod_id)
+    assert seen.is_proven
+    assert seen.reading.sight is Sight.DEAD
+    assert seen.reading.reason.kind is EndKind.DISRUPTED
+
+
+def test_one_that_the_platform_ended_was_not() -> None:
+    known = KnownPods()
+    known.note(with_metadata(RUNS, **TOLD), True)
+    assert known.get(SPEC.pod_id).reading.reason is None
+
+
+def test_why_it_could_not_start_stays_the_reason_of_its_end() -> None:
+    known = KnownPods()
+    known.note(NO_IMAGE, False)
+    reason = known.get(SPEC.pod_id).hopeless
+    assert reason.kind is EndKind.INVALID
+    known.note(with_metadata(NO_IMAGE, **TOLD), False)
+    known.note(with_metadata(NO_IMAGE, **TOLD), True)
+    assert known.get(SPEC.pod_id).reading.reason == reason
+
+
+def test_one_that_starts_after_all_is_not_ended() -> None:
+    known = KnownPods()
+    known.note(NO_IMAGE, False)
+    known.note(RUNS, False)
+    assert known.get(SPEC.pod_id).hopeless is None
+
+
+def test_the_end_in_the_store_replaces_a_part_and_survives_the_object() -> None:
+    known = KnownPods()
+    known.note(RUNS, True)
+    end = PodExit(pod_id=SPEC.pod_id, outcome="interrupted", ranks=(), ended_at=datetime.now(UTC))
+    known.settle(SPEC.pod_id, end)
+    statuses = [container(**terminated(1))]
+    known.note(made(SPEC, phase="Failed", containerStatuses=statuses), True)
+    seen = known.get(SPEC.pod_id)
+    assert (seen.reading.sight, seen.reading.end) == (Sight.ENDED, end)
+
+
+def test_an_end_in_the_store_of_a_pod_that_was_never_seen() -> None:
+    known = KnownPods()
+    known.settle(SPEC.pod_id, None)
+    assert known.get(SPEC.pod_id) is None
+    end = PodExit(pod_id=SPEC.pod_id, outcome="succeeded", ranks=(), ended_at=datetime.now(UTC))
+    known.settle(SPEC.pod_id, end)
+    assert known.get(SPEC.pod_id).reading.end == end
+    known.forget(SPEC.job_id)
+    assert known.get(SPEC.pod_id) is None
+
+
+def test_a_pod_of_somebody_else_with_a_label_of_ours_is_left_alone() -> None:
+    known = KnownPods()
+    other = with_metadata(RUNS, labels={"drivetrain.dev/pod": SPEC.pod_id})
+    assert not known.note(other, False)
+    assert known.get(SPEC.pod_id) is None
