@@ -250,6 +250,7 @@ async def test_a_pod_whose_node_does_not_answer_keeps_its_slots_and_says_so(worl
 
     # Its cancel stops the other pod, and kills this one in vain.
     await world.cancel(JOB)
+    await world.emitted()
     world.launcher.end(POD, "interrupted")
     for _ in range(5):
         await world.clock.advance(60)
