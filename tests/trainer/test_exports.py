@@ -22,13 +22,13 @@ def model(tmp_path: Path) -> nn.Module:
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.randn(5, 3)).sum().backward()
     optimizer.step()
-    tensors: tensor_files.Tensors = {}
+    tensors = tree.Collected()
     things = {
         name: tree.encode(thing.state_dict(), name, tensors)
         for name, thing in (("optimizer", optimizer), ("model", model))
     }
     (tmp_path / "rank-0.json").write_text(json.dumps({"things": things}))
-    content = b"".join(tensor_files.TensorFile(tensors))
+    content = b"".join(tensor_files.TensorFile(tensors.tensors))
     (tmp_path / "rank-0.safetensors").write_bytes(content)
     return model
 

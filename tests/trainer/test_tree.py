@@ -15,9 +15,9 @@ from drivetrain.errors import NotStorable
 
 
 def through_a_checkpoint(value):
-    tensors: tree.Tensors = {}
-    document = json.dumps(tree.encode(value, "state", tensors))
-    stored = map(bytes, tensor_files.TensorFile(tree.copied(tensors)))
+    collected = tree.Collected()
+    document = json.dumps(tree.encode(value, "state", collected))
+    stored = map(bytes, tensor_files.TensorFile(tree.copied(collected.tensors)))
     return tree.decode(json.loads(document), tensor_files.read(stored))
 
 
@@ -75,16 +75,31 @@ def test_arrays_are_restored() -> None:
 
 
 def test_tensors_are_named_by_their_path_and_copied_only_when_asked() -> None:
-    weight = torch.ones(2)
-    tensors: tree.Tensors = {}
-    tree.encode({"a": weight, "b": {"a": weight}}, "model", tensors)
+    weight, other = torch.ones(2), torch.ones(2)
+    collected = tree.Collected()
+    tree.encode({"a": weight, "b": {"a": other}}, "model", collected)
+    tensors = collected.tensors
     copied = tree.copied(tensors)
-    weight.zero_()
+    for one in (weight, other):
+        one.zero_()
     for found, wanted in ((tensors, [0, 0]), (copied, [1, 1])):
         assert {name: tensor.tolist() for name, tensor in found.items()} == {
             "model.a": wanted,
             "model.b.a": wanted,
         }
+
+
+def test_tied_weights_are_stored_once_and_restored_for_each_name() -> None:
+    model = nn.Sequential(nn.Linear(50, 40, bias=False), nn.Linear(50, 40, bias=False))
+    model[1].weight = model[0].weight
+    state = {**model.state_dict(), "part": model[0].weight[:1], "none": torch.ones(0)}
+    collected = tree.Collected()
+    tree.encode(state, "model", collected)
+    assert sorted(collected.tensors) == ["model.0.weight", "model.none", "model.part"]
+    back = through_a_checkpoint(state)
+    assert list(back) == list(state)
+    for name, tensor in state.items():
+        assert torch.equal(back[name], tensor)
 
 
 def test_two_paths_with_one_name_stay_two_tensors() -> None:
@@ -132,7 +147,7 @@ Point = namedtuple("Point", "x y")
 )
 def test_what_cannot_be_stored_is_refused_with_its_path(value, path) -> None:
     with pytest.raises(NotStorable, match=f"^{path}: "):
-        tree.encode(value, "state", {})
+        tree.encode(value, "state", tree.Collected())
 
 
 def test_random_numbers_continue_where_they_stopped() -> None:

@@ -80,7 +80,7 @@ class HeldState:
         return found
 
     def encode(self, moment: Moment) -> tuple[dict[str, Any], Tensors]:
-        tensors: Tensors = {}
+        tensors = tree.Collected()
         state = {
             "step": moment.step,
             "epoch": moment.epoch,
@@ -93,7 +93,7 @@ class HeldState:
                 if self._rank == 0 or not is_replicated(thing)
             },
         }
-        return state, tensors
+        return state, tensors.tensors
 
     def load(self, first: Stored, own: Stored, has_own: bool) -> Moment:
         """Restore everything from what rank 0 and this rank have stored.
@@ -120,7 +120,7 @@ class HeldState:
 
 def _refuse_unstorable(name: str, thing: Any) -> None:
     with suppress(ValueError):  # lazy modules have no shapes before their first batch
-        tree.encode(thing.state_dict(), name, {})
+        tree.encode(thing.state_dict(), name, tree.Collected())
 
 
 def is_replicated(thing: Any) -> bool:

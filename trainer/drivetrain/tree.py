@@ -2,7 +2,8 @@
 
 Input: nested dicts, lists, tuples and scalars with tensors and arrays as leaves. Output: a JSON
 tree in which every tensor is named by its path (`model.conv.weight`), and the tensors by these
-names: not copies, but the memory of the state itself. A value that cannot be written in this form
+names: not copies, but the memory of the state itself. Names that share their memory (tied weights)
+are one tensor, stored once. A value that cannot be written in this form
 is refused with its path.
 """
 
@@ -20,7 +21,34 @@ if TYPE_CHECKING:
     import torch
 
 
-def encode(value: Any, path: str, tensors: Tensors) -> Any:
+class Collected:
+    """The tensors of a state, by the first of their names."""
+
+    def __init__(self) -> None:
+        self.tensors: Tensors = {}
+        self._names: dict[tuple[Any, ...], str] = {}  # by memory
+
+    def add(self, tensor: "torch.Tensor", path: str) -> str:
+        """The name under which it is stored."""
+        tensor = tensor.detach().resolve_neg()
+        if tensor.numel() == 0:
+            return self._add_new(tensor, path)
+        # The memory of a tensor that is held here cannot be another one's meanwhile.
+        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if place not in self._names:
+            self._names[place] = self._add_new(tensor, path)
+        return self._names[place]
+
+    def _add_new(self, tensor: "torch.Tensor", path: str) -> str:
+        name, number = path, 1
+        while name in self.tensors:
+            number += 1
+            name = f"{path}#{number}"
+        self.tensors[name] = tensor
+        return name
+
+
+def encode(value: Any, path: str, tensors: Collected) -> Any:
     """The JSON tree of `value`; its tensors are added to `tensors`.
 
     Raises NotStorable, and ValueError for a lazy module that has not seen a batch yet.
@@ -64,7 +92,7 @@ def decode(tree: Any, tensors: Tensors) -> Any:
     return _DECODERS[tag](tree[tag], tensors)
 
 
-def _encode_mapping(value: Mapping[Any, Any], path: str, tensors: Tensors) -> Any:
+def _encode_mapping(value: Mapping[Any, Any], path: str, tensors: Collected) -> Any:
     if type(value) not in (dict, OrderedDict, Counter):
         raise _refusal(value, path)
     for key in value:
@@ -83,22 +111,22 @@ def _encode_mapping(value: Mapping[Any, Any], path: str, tensors: Tensors) -> An
     return {"$counter" if isinstance(value, Counter) else "$dict": pairs}
 
 
-def _encode_leaf(value: Any, path: str, tensors: Tensors) -> Any:
+def _encode_leaf(value: Any, path: str, tensors: Collected) -> Any:
     import numpy
     import torch
 
     if isinstance(value, torch.Tensor):
         if flaw := _flaw_of(value):
             raise NotStorable(f"{path}: {flaw}")
-        return {"$tensor": _keep(value, path, tensors)}
+        return {"$tensor": tensors.add(value, path)}
     if isinstance(value, numpy.ndarray) and _is_numeric(value.dtype):
         # Torch wants writable memory without negative strides.
         is_usable = value.flags.c_contiguous and value.flags.writeable
         array = torch.from_numpy(value if is_usable else value.copy())
-        return {"$array": _keep(array, path, tensors)}
+        return {"$array": tensors.add(array, path)}
     if isinstance(value, numpy.generic) and _is_numeric(value.dtype):
         array = torch.from_numpy(numpy.asarray(value).reshape(1).copy())
-        return {"$scalar": _keep(array, path, tensors)}
+        return {"$scalar": tensors.add(array, path)}
     raise _refusal(value, path)
 
 
@@ -127,15 +155,6 @@ def _flaw_of(tensor: "torch.Tensor") -> str | None:
             "its bytes, in state_dict and view them as this type in load_state_dict."
         )
     return None
-
-
-def _keep(tensor: "torch.Tensor", path: str, tensors: Tensors) -> str:
-    name, number = path, 1
-    while name in tensors:
-        number += 1
-        name = f"{path}#{number}"
-    tensors[name] = tensor.detach().resolve_neg()
-    return name
 
 
 def _refusal(value: Any, path: str) -> NotStorable:
