@@ -57,3 +57,28 @@ def test_a_fetch_that_hangs_is_stopped(
         pod.write_notice(notice)
     assert pod.wait_for_exit().outcome == "interrupted"
     wait_for(lambda: not pod.processes(), "the fetch to be gone")
+
+
+SLOW = """
+import time
+from drivetrain.files import layout
+read_part = layout.read_part
+
+def slowly(storage, name):
+    time.sleep(0.5)
+    return read_part(storage, name)
+
+layout.read_part = slowly
+"""
+
+
+def test_files_that_take_long_are_waited_for_while_they_arrive(make_pod: MakePod) -> None:
+    """Twice as long as a fetch may be silent."""
+    write = "for n in 1 2 3 4 5 6 7 8; do head -c 100000 /dev/zero > file$n; done; exit 1"
+    first = make_pod(command=["bash", "-c", write])
+    first.start_cold()
+    assert first.wait_for_exit().outcome == "failed"
+    again = make_pod(command=["bash", "-c", "cat file* | wc -c"], attempt=2)
+    again.start_cold("-c", SLOW + QUICK.replace("code.fetch = lambda *_: time.sleep(600)", ""), "2")
+    assert again.wait_for_exit().outcome == "succeeded", again.launch_log
+    assert again.log == "800000\n"

@@ -57,12 +57,21 @@ def only_one(lock: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _nothing() -> None:
+    return
+
+
 def lay_out(
-    code: Path, work: Path, record: Path, find: Callable[[], tuple[Source, Storage] | None]
+    code: Path,
+    work: Path,
+    record: Path,
+    find: Callable[[], tuple[Source, Storage] | None],
+    on_part: Callable[[], None] = _nothing,
 ) -> None:
     """Make the working directory and record what is in it. Raises OSError, StorageError.
 
-    `find` is asked for the files to put back, and where their blobs are.
+    `find` is asked for the files to put back, and where their blobs are; `on_part` is called when
+    a part of one has arrived.
     """
     _move_away(work, record.parent)
     shutil.copytree(code, work, symlinks=True)
@@ -73,7 +82,7 @@ def lay_out(
     name = None
     if sought is not None:
         source, storage = sought
-        restored = put_back(work, source.files, storage, lost)
+        restored = put_back(work, source.files, storage, lost, on_part)
         name = source.name
         if not source.is_own:
             restored, name = {}, None
@@ -90,7 +99,11 @@ def lay_out(
 
 
 def put_back(
-    work: Path, files: FileList, storage: Storage, lost: dict[str, str]
+    work: Path,
+    files: FileList,
+    storage: Storage,
+    lost: dict[str, str],
+    on_part: Callable[[], None] = _nothing,
 ) -> dict[str, tuple[Signature, JobFile]]:
     """Write the files of a list over what is there. Returns those that were written.
 
@@ -102,7 +115,7 @@ def put_back(
             if _is_below_real_directories(work, path):
                 (work / path).unlink()
     written: dict[str, tuple[Signature, JobFile]] = {}
-    blobs = _Blobs(storage)
+    blobs = _Blobs(storage, on_part)
     # Files of one blob after each other, so that it is read once.
     for file in sorted(files.files, key=lambda file: file.packed.blob if file.packed else ""):
         try:
@@ -154,20 +167,26 @@ def read_part(storage: Storage, name: str) -> bytes:
 class _Blobs:
     """The content of files. The last blob of several files is kept."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, on_part: Callable[[], None]) -> None:
         self._storage = storage
+        self._on_part = on_part
         self._kept = ("", b"")
 
     def pieces(self, file: JobFile) -> Iterator[bytes]:
         """Raises FileDamaged, StorageError."""
         if file.packed is None:
             for name in file.parts:
-                yield read_part(self._storage, name)
+                yield self._read(name)
             return
         if self._kept[0] != file.packed.blob:
             self._kept = (file.packed.blob, b"")  # one that is damaged is read once
-            self._kept = (file.packed.blob, read_part(self._storage, file.packed.blob))
+            self._kept = (file.packed.blob, self._read(file.packed.blob))
         yield self._kept[1][file.packed.offset : file.packed.offset + file.size_bytes]
+
+    def _read(self, name: str) -> bytes:
+        data = read_part(self._storage, name)
+        self._on_part()
+        return data
 
 
 def _write_file(work: Path, file: JobFile, blobs: _Blobs) -> os.stat_result:

@@ -2,7 +2,8 @@
 
 In a child, because a client of an object store starts threads, which do not survive a fork, and
 ranks are forked from this process. While a fetch takes longer than a moment, heartbeats are sent;
-one that hangs is killed, as is one whose pod is to stop.
+one that hangs is killed, as is one whose pod is to stop. It tells of each part of a file that has
+arrived, so gigabytes of files from a slow store may take as long as they need.
 """
 
 import asyncio
@@ -20,11 +21,13 @@ from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.pod import code, outcome, working_directory
 from drivetrain_schemas.pods import PodSpec
 
-FETCH_SECONDS = 600.0
+FETCH_SECONDS = 600.0  # without a part of a file that has arrived
+LONGEST_SECONDS = 6 * 3600.0
 # A Kafka client is imported for heartbeats only, and most fetches are done by then.
 QUIET_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _MAX_DETAIL_BYTES = 4096
+_PART = b"\0"  # one has arrived
 _FINAL = 2  # the exit code of a fetch that need not be repeated
 
 
@@ -42,33 +45,40 @@ def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> Fl
     if must_stop():
         return Flaw()
     if spec.job.code is None and not working_directory.may_find_files(spec):
-        return _prepare(spec, target)  # nothing is to be fetched
+        return _prepare(spec, target, lambda: None)  # nothing is to be fetched
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         _be_the_child(spec, target, writer)
     os.close(writer)
-    is_late = not _wait(reader, must_stop)
-    if is_late:
+    written = _read(reader, must_stop)
+    if written is None:
         os.kill(pid, signal.SIGKILL)
-    with os.fdopen(reader, "rb") as pipe:
-        detail = pipe.read().decode("utf-8", "replace")
+    os.close(reader)
+    detail = (written or b"").decode("utf-8", "replace")
     _, status = os.waitpid(pid, 0)
     code = outcome.signed_exit_code(status)
-    if is_late:
+    if written is None:
         return Flaw("" if must_stop() else f"code: not fetched within {FETCH_SECONDS:.0f} s")
     if code != 0 and not detail:
         return Flaw(f"code: fetching it ended with {code}")
     return Flaw(detail, is_final=code == _FINAL)
 
 
-def _wait(reader: int, must_stop: Callable[[], bool]) -> bool:
-    """True when the child has written its result or has ended; False when it is to be killed."""
-    deadline = time.monotonic() + FETCH_SECONDS
-    while time.monotonic() < deadline and not must_stop():
+def _read(reader: int, must_stop: Callable[[], bool]) -> bytes | None:
+    """The result, when the child has ended; None when it is to be killed."""
+    started = heard = time.monotonic()
+    written = b""
+    while (now := time.monotonic()) < min(heard + FETCH_SECONDS, started + LONGEST_SECONDS):
+        if must_stop():
+            return None
         if select.select([reader], [], [], _LOOK_SECONDS)[0]:
-            return True
-    return False
+            piece = os.read(reader, 65_536)
+            if not piece:
+                return written
+            written += piece.replace(_PART, b"")
+            heard = now
+    return None
 
 
 def _be_the_child(spec: PodSpec, target: Path, writer: int) -> NoReturn:
@@ -77,7 +87,7 @@ def _be_the_child(spec: PodSpec, target: Path, writer: int) -> NoReturn:
         time.sleep(QUIET_SECONDS)
         asyncio.run(_beat(spec))
     finally:
-        time.sleep(FETCH_SECONDS)  # a failed heartbeat is no reason to stop fetching
+        time.sleep(LONGEST_SECONDS)  # a failed heartbeat is no reason to stop fetching
         os._exit(1)
 
 
@@ -87,18 +97,22 @@ def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
     try:
         if spec.job.code is not None:
             code.fetch(spec.job.code, spec, target)
-        flaw = _prepare(spec, target)
+        flaw = _prepare(spec, target, lambda: _arrived(writer))
     except (code.InvalidCode, StorageError) as error:
         flaw = Flaw(str(error))
     except BaseException as error:
         flaw = Flaw(f"code: {error!r}")
-    os.write(writer, flaw.detail.encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
+    os.write(writer, flaw.detail.replace("\0", "").encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
     os._exit(_FINAL if flaw.is_final else int(bool(flaw.detail)))
 
 
-def _prepare(spec: PodSpec, target: Path) -> Flaw:
+def _arrived(writer: int) -> None:
+    os.write(writer, _PART)
+
+
+def _prepare(spec: PodSpec, target: Path, on_part: Callable[[], None]) -> Flaw:
     try:
-        working_directory.prepare(spec, target.parent)
+        working_directory.prepare(spec, target.parent, on_part)
     except CheckpointMismatch as error:
         return Flaw(str(error), is_final=True)
     except (OSError, StorageError) as error:

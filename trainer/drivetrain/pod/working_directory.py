@@ -33,8 +33,10 @@ _STORE_WAIT_SECONDS = 60.0
 _logger = logging.getLogger("drivetrain.pod")
 
 
-def prepare(spec: PodSpec, directory: Path) -> None:
+def prepare(spec: PodSpec, directory: Path, on_part: Callable[[], None]) -> None:
     """Make the working directory of this attempt; another pod of it may have done so.
+
+    `on_part` is called when a part of a file has arrived.
 
     Raises CheckpointMismatch, OSError, StorageError.
     """
@@ -42,7 +44,8 @@ def prepare(spec: PodSpec, directory: Path) -> None:
     with layout.only_one(places.lock_path(directory)):
         if not record.exists():
             work = places.work_directory(directory)
-            layout.lay_out(directory / "code", work, record, lambda: _files_to_put_back(spec))
+            code = directory / "code"
+            layout.lay_out(code, work, record, lambda: _files_to_put_back(spec), on_part)
 
 
 def _files_to_put_back(spec: PodSpec) -> tuple[layout.Source, Storage] | None:
