@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.cli.command_line import as_spec
+from drivetrain.cli.errors import InvalidInput
 from tests.unit.cli.conftest import FakePlatform, RunCli
 from tests.unit.cli.test_submit import JOB, UPLOADED, make_job
 
@@ -91,6 +92,12 @@ def test_the_name_and_the_code_follow_from_the_command(
         (tmp_path / file).touch()
     spec = as_spec(command.split(), tmp_path)
     assert (spec["name"], "code" in spec) == (name, has_code)
+
+
+@pytest.mark.parametrize("command", ["python nofile.py", "torchrun lib/none.py", "bash none.sh"])
+def test_a_script_that_does_not_exist_is_named(tmp_path: Path, command: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{command.split()[1]} is not a file in {tmp_path}"):
+        as_spec(command.split(), tmp_path)
 
 
 def test_a_file_inside_a_shell_line_is_found(tmp_path: Path) -> None:

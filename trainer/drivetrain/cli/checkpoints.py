@@ -1,4 +1,4 @@
-"""`drivetrain checkpoint`: list, show, pin."""
+"""`drivetrain checkpoint`: list, show, pin; `exports` adds download and export."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +23,7 @@ from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, examp
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
 
-app = session.make_group("List, show and pin checkpoints.")
+app = session.make_group("List, show, pin, download and export checkpoints.")
 
 CheckpointArgument = Annotated[
     str,

@@ -13,6 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from drivetrain.cli.errors import InvalidInput
+
 DEFAULT_FILE = "job.yaml"
 
 _META = "drivetrain.command"
@@ -48,7 +50,10 @@ def given_command(context: typer.Context) -> tuple[str, ...]:
 
 
 def as_spec(command: Sequence[str], directory: Path) -> dict[str, Any]:
-    """The job of this command, run from `directory`."""
+    """The job of this command, run from `directory`. Raises InvalidInput."""
+    if (script := _script_of(command)) and not (directory / script).is_file():
+        fix = "write its path as seen from here, or submit from its directory"
+        raise InvalidInput(f"{script} is not a file in {directory}", fix=fix)
     spec: dict[str, Any] = {"name": _name_of(command), "command": list(command)}
     if any(_is_of(directory, word) for word in _words(command)):
         spec["code"] = "."
@@ -63,6 +68,15 @@ def _words(command: Sequence[str]) -> Iterator[str]:
             yield from shlex.split(word)
         except ValueError:
             yield from word.split()
+
+
+def _script_of(command: Sequence[str]) -> str:
+    """The script that an interpreter is to run, if it is not an absolute path."""
+    if not _PROGRAMS.fullmatch(command[0]):
+        return ""
+    word = next((word for word in command[1:] if not word.startswith("-")), "")
+    is_script = word.endswith((".py", ".sh")) and not any(mark.isspace() for mark in word)
+    return word if is_script and not word.startswith(("/", "~")) else ""
 
 
 def _is_of(directory: Path, word: str) -> bool:
