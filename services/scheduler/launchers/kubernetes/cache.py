@@ -18,7 +18,7 @@ from services.scheduler.launchers.kubernetes.api import Api, Object, Refused
 log = logs.get()
 
 WATCH_SECONDS = 30
-RESYNC_SECONDS = 300.0
+RESYNC_SECONDS = 60.0
 # Without a watch for so long, what is kept is no longer told as the present.
 STALE_SECONDS = 10.0
 _FIRST_PAUSE = 0.2

@@ -124,8 +124,15 @@ class KubernetesLauncher:
         task.add_done_callback(partial(_discard, self._deletions, pod.pod_id))
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
-        gone = await asyncio.gather(*(self._kill(pod) for pod in pods))
-        return [pod.pod_id for pod, is_gone in zip(pods, gone, strict=True) if is_gone]
+        """A pod that the API server does not let us end keeps none of the others."""
+        found = await asyncio.gather(*map(self._kill, pods), return_exceptions=True)
+        errors = [each for each in found if isinstance(each, BaseException)]
+        for error in errors:
+            if len(errors) == len(found) or not isinstance(error, LauncherUnavailable):
+                raise error
+        if errors:
+            log.warning("some pods not killed", num_pods=len(errors), error=str(errors[0]))
+        return [pod.pod_id for pod, is_gone in zip(pods, found, strict=True) if is_gone is True]
 
     async def size_bytes(self, job_id: str) -> int:
         """Pods that have ended take no space that the platform could measure."""
@@ -250,6 +257,8 @@ class KubernetesLauncher:
             known = self._known.get(pod.pod_id)
             if known is not None and known.is_proven:
                 return True
+            if known is not None and known.node_id and self._nodes.why_unreachable(known.node_id):
+                return False  # it may last for hours
             if not self._cache.is_watching:
                 found = await self._api.get(f"{self._path}/pods/{names.pod_name(pod.pod_id)}")
                 if found is None:

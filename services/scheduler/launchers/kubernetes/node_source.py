@@ -19,6 +19,7 @@ class KubernetesNodes:
 
     def __init__(self, api: Api, rules: NodeRules, selector: str = "") -> None:
         self._rules = rules
+        self._selector = selector
         query: Mapping[str, str] = {"labelSelector": selector} if selector else {}
         self._cache = Cache(api, "/api/v1/nodes", query, self._on_change)
         self._nodes: dict[str, Node] = {}
@@ -38,6 +39,10 @@ class KubernetesNodes:
         found = self._cache.objects.get(name)
         if not self._cache.is_current or (found is not None and is_ready(found)):
             return ""
+        if found is None and self._selector:
+            return (
+                ""  # it may have lost the label only; the cluster removes the pods of a lost node
+            )
         what = "is no longer in the cluster" if found is None else "is not ready"
         return (
             f"node {name} {what}: its devices are held until its pods are gone; if the machine is "

@@ -1,0 +1,107 @@
+"""Ending pods where the API server, or a node, does not go along."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from services.scheduler.core.pods import Sight
+from services.scheduler.launchers.base import LauncherUnavailable, PodRef
+from services.scheduler.launchers.kubernetes import launcher as module
+from services.scheduler.launchers.kubernetes import names
+from services.scheduler.launchers.kubernetes.api import Refused
+from services.scheduler.launchers.kubernetes.cluster import NodeRules
+from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
+from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from tests.unit.scheduler.kubernetes.objects import RULES, container, made, node, pod_spec
+
+SPECS = [pod_spec(pod_index=index) for index in (0, 1)]
+REFS = [PodRef(spec.job_id, spec.attempt, spec.pod_id) for spec in SPECS]
+
+
+class Server:
+    """An API server with these pods and nodes; its watches stay open and silent."""
+
+    def __init__(self, *nodes: dict[str, Any]) -> None:
+        running = {"phase": "Running", "containerStatuses": [container(running={})]}
+        self.pods = {names.pod_name(spec.pod_id): made(spec, **running) for spec in SPECS}
+        for pod in self.pods.values():
+            pod["spec"]["nodeName"] = "n1"
+        self.nodes = list(nodes)
+        self.locked: set[str] = set()
+
+    async def list(self, path: str, query: object) -> tuple[list[dict[str, Any]], str]:
+        return (self.nodes if path.endswith("nodes") else list(self.pods.values())), "9"
+
+    async def watch(self, path: str, query: object, version: str, seconds: int) -> Any:
+        yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}
+        await asyncio.get_running_loop().create_future()
+
+    async def get(self, path: str) -> dict[str, Any] | None:
+        return self.pods.get(path.rpartition("/")[2])
+
+    async def patch(self, path: str, patch: object) -> bool:
+        name = path.rpartition("/")[2]
+        if name in self.locked:
+            raise Refused(403, {"message": "a webhook says no"})
+        return name in self.pods
+
+    async def delete(self, path: str, grace_seconds: int) -> bool:
+        return self.pods.pop(path.rpartition("/")[2], None) is not None
+
+    async def close(self) -> None:
+        pass
+
+
+class NoEnds:
+    async def read(self, pod: PodRef) -> None:
+        return None
+
+
+def make_launcher(server: Server, selector: str = "") -> tuple[KubernetesLauncher, KubernetesNodes]:
+    nodes = KubernetesNodes(server, NodeRules(), selector)
+    return KubernetesLauncher(server, RULES, NoEnds(), nodes), nodes
+
+
+async def test_one_pod_that_cannot_be_ended_does_not_keep_the_others() -> None:
+    server = Server(node())
+    launcher, _ = make_launcher(server)
+    await launcher.observe(REFS)
+    server.locked = {names.pod_name(REFS[0].pod_id)}
+    assert set(await launcher.kill(REFS)) == {REFS[1].pod_id}
+    with pytest.raises(LauncherUnavailable, match="a webhook says no"):
+        await launcher.kill(REFS[:1])
+
+
+async def test_a_pod_on_a_node_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its deletion is asked for each time; the loop goes on meanwhile."""
+    monkeypatch.setattr(module, "KILL_SECONDS", 600.0)
+    server = Server(node(is_ready=False))
+    launcher, nodes = make_launcher(server)
+    tasks = [asyncio.create_task(each) for each in (nodes.watch(print), launcher.watch(print))]
+    try:
+        async with asyncio.timeout(10):
+            while not nodes.why_unreachable("n1"):
+                await asyncio.sleep(0)
+            seen = (await launcher.observe(REFS))[REFS[0].pod_id]
+            assert (seen.sight, seen.is_running) == (Sight.ALIVE, False)
+            assert seen.unreachable.startswith("node n1 is not ready")
+            assert await launcher.kill(REFS) == []
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_node_that_lost_the_label_of_the_selector_is_not_lost() -> None:
+    for selector, is_lost in (("", True), ("pool=train", False)):
+        _, nodes = make_launcher(Server(), selector)
+        watching = asyncio.create_task(nodes.watch(print))
+        async with asyncio.timeout(10):
+            while not nodes._cache.is_watching:
+                await asyncio.sleep(0)
+        assert bool(nodes.why_unreachable("n1")) is is_lost
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
