@@ -1,5 +1,6 @@
 """What every route works with: the live adapters, and the caller."""
 
+import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from services.runtime.service import Platform
 MAX_REMEMBERED = 1000
 MAX_DOWNLOADS = 32
 MAX_DOWNLOADS_OF_JOB = 8
+MAX_READS_OF_LISTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class Gateway:
     model_age: ModelAge = field(default_factory=ModelAge)
     submissions: Submissions = field(default_factory=Submissions)
     downloads: Downloads = field(default_factory=Downloads)
+    # A list of files has up to 32 MiB, and several times that in memory.
+    reads_of_lists: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_READS_OF_LISTS)
+    )
 
 
 @dataclass(frozen=True, slots=True)

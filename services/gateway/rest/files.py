@@ -118,7 +118,8 @@ async def find_stored(
     store = gateway.platform.object_store
     if checkpoint_id is not None:
         row = await find_checkpoint(gateway, tenant_id, checkpoint_id, job_id)
-        found = await stored_files.at_checkpoint(store, row)
+        async with gateway.reads_of_lists:
+            found = await stored_files.at_checkpoint(store, row)
         if found is None:
             raise not_found("list of files with checkpoint", checkpoint_id)
         return found
@@ -127,7 +128,8 @@ async def find_stored(
             connection, job_id, MAX_CHECKPOINTS, with_deleted=False
         )
     usable = [row for row in rows if row["is_usable"] and row["manifest_key"]]
-    return await stored_files.newest(store, tenant_id, job_id, usable[:2])
+    async with gateway.reads_of_lists:
+        return await stored_files.newest(store, tenant_id, job_id, usable[:2])
 
 
 async def find_checkpoint(

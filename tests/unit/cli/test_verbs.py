@@ -153,11 +153,17 @@ def test_metrics_are_summarised_for_people(cli: RunCli, platform: FakePlatform) 
 def test_an_explanation_shows_the_jobs_that_hold_slots(cli: RunCli, platform: FakePlatform) -> None:
     explanation = {
         "text": "It waits for 2 slots.",
-        "waiting": {"holders": [{"job_id": "job_x", "num_slots": 2}]},
+        "waiting": {
+            "holders": [
+                {"job_id": "job_x", "num_slots": 2},
+                {"job_id": "job_y", "num_slots": 1},
+            ]
+        },
         "alerts": [],
     }
     platform.on("GET", f"/v1/jobs/{JOB_ID}/explain", explanation)
-    assert cli("job", "explain", JOB_ID).out == "It waits for 2 slots.\n  job_x holds 2 slots\n"
+    lines = ["It waits for 2 slots.", "  job_x holds 2 slots", "  job_y holds 1 slot"]
+    assert cli("job", "explain", JOB_ID).out.splitlines() == lines
 
 
 def test_a_job_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:

@@ -191,7 +191,8 @@ def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     write_line(explanation["text"])
     for holder in (explanation.get("waiting") or {}).get("holders") or ():
         why = f" ({holder['detail']})" if holder.get("detail") else ""
-        write_line(f"  {holder['job_id']} holds {holder['num_slots']} slots{why}")
+        number = holder["num_slots"]
+        write_line(f"  {holder['job_id']} holds {number} slot{'' if number == 1 else 's'}{why}")
     for alert in explanation.get("alerts") or ():
         write_line(f"  alert {alert['alert']}: {alert['detail']}")
     for one in explanation.get("warnings") or ():
