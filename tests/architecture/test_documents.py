@@ -60,7 +60,7 @@ PAGES = [
         "docs/guides/security.md",
         "docs/guides/upgrade.md",
     )
-]
+] + sorted(ROOT.glob("deploy/charts/*/README.md"))
 
 
 def names(pattern: str, path: Path) -> set[str]:
@@ -71,8 +71,11 @@ def names(pattern: str, path: Path) -> set[str]:
 def test_targets_charts_files_and_modules_of_a_page_exist(page: Path) -> None:
     targets = names(r"(?m)^([a-z-]+):", ROOT / "Makefile")
     assert names(r"(?m)(?:`|^)make ([a-z][a-z-]*)", page) <= targets
-    charts = {path.parent.name for path in (ROOT / "deploy/charts").glob("*/Chart.yaml")}
-    assert names(r"build/charts/([a-z-]+)-\d", page) <= charts
+    # Of packages: a chart in the tree lacks the library chart that it depends on.
+    installed = names(r"helm (?:install|upgrade) \S+ (\S+)", page)
+    assert installed <= {
+        f"build/charts/{name}-{version}.tgz" for name, version in _charts().items()
+    }
     for file in names(r"--filename ([\w./-]+)", page) | names(r"submit (examples/[\w./-]+)", page):
         assert (ROOT / file).exists(), file
     for module in names(r"python -m ((?:services|deploy|schemas)[\w.]*\w)", page):
@@ -89,6 +92,13 @@ def test_settings_of_a_page_exist(page: Path) -> None:
     known = [path.read_text() for path in (ROOT / "services").rglob("instruments.py")]
     for metric in names(r"`(drivetrain_\w+)`", page) - {"drivetrain_schemas"}:
         assert any(metric.removesuffix("_total") in text for text in known), metric
+
+
+def _charts() -> dict[str, str]:
+    return {
+        path.parent.name: re.findall(r"(?m)^version: (.*)$", path.read_text())[0]
+        for path in ROOT.glob("deploy/charts/*/Chart.yaml")
+    }
 
 
 def _settings() -> set[str]:
