@@ -162,8 +162,8 @@ class KubernetesLauncher:
         if not reading.is_whole:
             self._settle(pod)
             return Observation(Sight.ALIVE)  # until its result is read, or is given up
-        is_running = reading.sight is Sight.ALIVE
-        unreachable = self._nodes.why_unreachable(known.node_id) if is_running else ""
+        is_open = bool(known.node_id) and not known.is_proven
+        unreachable = self._nodes.why_unreachable(known.node_id) if is_open else ""
         return Observation(
             reading.sight, reading.end, reason=reading.reason, unreachable=unreachable
         )

@@ -57,7 +57,7 @@ def pod(spec: PodSpec, rules: PodRules, nonce: str) -> Manifest:
             "restartPolicy": "Never",
             "initContainers": init,
             "containers": [container],
-            "volumes": _volumes(f"{name}-{nonce}"),
+            "volumes": _volumes(f"{name}-{nonce}", rules),
             "hostname": names.host_name(spec.pod_index),
             "subdomain": names.service_name(spec.job_id, spec.attempt),
             "affinity": _on_node(spec.node_id),
@@ -192,13 +192,15 @@ def _resources(spec: PodSpec, rules: PodRules) -> Manifest:
     return {"requests": requests, "limits": limits}
 
 
-def _volumes(secret_of_pod: str) -> list[Manifest]:
+def _volumes(secret_of_pod: str, rules: PodRules) -> list[Manifest]:
+    # The group of the volumes is the pods' own; that of an image's user is not known.
+    mode = 0o444 if rules.run_as_user is None else 0o440
     notice = {
         "path": NOTICE_FILE,
         "fieldRef": {"fieldPath": f"metadata.annotations['{names.STOP}']"},
     }
     return [
-        {"name": "spec", "secret": {"secretName": secret_of_pod, "defaultMode": 0o440}},
+        {"name": "spec", "secret": {"secretName": secret_of_pod, "defaultMode": mode}},
         {"name": "notice", "downwardAPI": {"items": [notice]}},
         {"name": "root", "emptyDir": {}},
         # NCCL and the workers of a DataLoader need more than the 64 MiB of a container. Its limit

@@ -90,6 +90,8 @@ def test_pods_are_not_root_unless_their_image_is_asked() -> None:
     assert only_container(pod)["securityContext"]["allowPrivilegeEscalation"] is False
     own = manifest.pod(pod_spec(), replace(RULES, run_as_user=None), "cafe")
     assert "runAsUser" not in own["spec"]["securityContext"]
+    modes = [it["spec"]["volumes"][0]["secret"]["defaultMode"] for it in (pod, own)]
+    assert modes == [0o440, 0o444]  # the image's user can read it, whoever that is
 
 
 def test_code_is_fetched_by_an_init_container_and_an_image_needs_none() -> None:
