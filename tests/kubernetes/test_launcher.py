@@ -159,6 +159,23 @@ async def test_a_notice_is_an_annotation_and_then_a_deletion_with_its_grace(
         await until(launcher, spec, Sight.DEAD)
 
 
+async def test_a_pod_that_no_run_asks_for_is_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.scheduler.launchers.kubernetes.launcher.ORPHAN_SECONDS", 5.0)
+    node = cluster.kwok_node("a")
+    asked, orphan = pod_spec("asked", node), pod_spec("orphan", node)
+    launcher, _ = await cluster.launcher()
+    async with running(launcher.watch(lambda: None)):
+        await launcher.launch(asked)
+        await launcher.launch(orphan)
+        async with asyncio.timeout(60):
+            while cluster.pod(orphan) is not None:
+                assert (await observed(launcher, asked)).sight is not Sight.DEAD
+                await asyncio.sleep(0.1)
+    assert cluster.pod(asked) is not None
+
+
 async def test_a_full_quota_refuses_with_the_words_of_the_cluster(cluster: Cluster) -> None:
     path = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}}

@@ -13,10 +13,11 @@ from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import PodSpec, StopNotice
 from services.runtime.kafka_access import KafkaAccess as Broker
-from services.scheduler.core.pods import EndKind, Sight
+from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import Observation
 from services.scheduler.launchers.kubernetes import names
 from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
+from services.standalone.ports import free_port
 from tests import s3_server
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.launching import (
@@ -54,6 +55,7 @@ class Pods:
     def specs(self, name: str, command: list[str], *, num_pods: int = 1, **job) -> list[PodSpec]:
         spec = JobSpec.model_validate({"name": name, "command": command, **job})
         rendezvous = self.launcher.rendezvous(job_id_for("default", name), 1)
+        port = free_port()  # pods of a test have the network of this machine
         specs = [
             pod_spec(
                 name,
@@ -63,7 +65,7 @@ class Pods:
                 num_pods=num_pods,
                 world_size=num_pods,
                 rendezvous_address=rendezvous.address if num_pods > 1 else None,
-                master_port=20_000 + num_pods,
+                master_port=port,
             )
             for index in range(num_pods)
         ]
@@ -156,13 +158,14 @@ async def test_ranks_of_two_pods_find_each_other_by_name(pods: Pods) -> None:
         "total = torch.ones(1) * (dist.get_rank() + 1)\n"
         "dist.all_reduce(total)\n"
         "assert total.item() == 3\n"
+        "dist.destroy_process_group()\n"
     )
     specs = pods.specs("meet", ["python", "-c", script], num_pods=2)
     await pods.launch(*specs)
     for spec in specs:
         seen = await pods.end(spec)
         assert seen.exit is not None, seen
-        assert seen.exit.outcome == "succeeded", seen.exit
+        assert seen.exit.outcome == "succeeded", (seen.exit.detail, seen.exit.last_log)
 
 
 async def test_a_notice_reaches_the_program_with_its_deadline(pods: Pods) -> None:
@@ -200,7 +203,7 @@ async def test_an_image_that_does_not_exist_ends_the_run_with_its_name(
     assert (await observed(pods.launcher, spec)).reason == seen.reason
 
 
-async def test_a_pod_on_a_node_without_a_word_is_unreachable_and_goes_with_its_node(
+async def test_a_pod_on_a_node_without_a_word_is_unreachable_and_stays(
     pods: Pods, control_plane: ControlPlane
 ) -> None:
     with running_nodes(control_plane, "pods-lost") as (node,):
@@ -214,11 +217,4 @@ async def test_a_pod_on_a_node_without_a_word_is_unreachable_and_goes_with_its_n
                 await asyncio.sleep(0.1)
         assert seen.sight is Sight.ALIVE
         assert "is not ready" in seen.unreachable
-        assert await pods.launcher.kill([ref(spec)]) == []
-        node.remove()
-        async with asyncio.timeout(120):
-            while not await pods.launcher.kill([ref(spec)]):
-                await asyncio.sleep(1)
-        seen = await observed(pods.launcher, spec)
-    assert seen.sight is Sight.DEAD
-    assert seen.reason is None or seen.reason.kind is EndKind.DISRUPTED
+        assert await pods.launcher.kill([ref(spec)]) == []  # never by force

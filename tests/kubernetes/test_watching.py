@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import LauncherUnavailable
 from tests.kubernetes.control_plane import ControlPlane
@@ -109,3 +110,48 @@ async def test_while_the_api_server_cannot_be_reached_nothing_is_known_and_nothi
                 return False
 
         await until(is_dead)
+
+
+async def test_a_watch_whose_version_has_expired_begins_with_a_list(
+    cluster: Cluster, proxy: CuttableProxy
+) -> None:
+    spec = pod_spec("expired", cluster.kwok_node("a"))
+    launcher, _ = await cluster.launcher()
+    num_before = _num_expired()
+    async with running(launcher.watch(lambda: None)):
+        await launcher.launch(spec)
+
+        async def is_alive() -> bool:
+            return (await observed(launcher, spec)).sight is Sight.ALIVE
+
+        await until(is_alive)
+        await proxy.cut()
+
+        async def is_cut() -> bool:
+            return not launcher._cache.is_watching
+
+        await until(is_cut)
+        # A server that has just started remembers no changes of before.
+        cluster.control_plane.apiserver.kill()
+        cluster.control_plane.apiserver.start()
+        cluster.set_status(spec, terminated(137))
+        launcher._cache._version = "1"
+        await proxy.mend()
+
+        async def is_dead() -> bool:
+            try:
+                return (await observed(launcher, spec)).sight is Sight.DEAD
+            except LauncherUnavailable:
+                return False
+
+        await until(is_dead)
+
+        async def has_expired() -> bool:
+            return _num_expired() > num_before
+
+        await until(has_expired)
+
+
+def _num_expired() -> float:
+    counter = instruments.KUBERNETES_WATCHES.labels("pods", "expired")
+    return float(counter._value.get())
