@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drivetrain.cli import amounts, completing, session
+from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.errors import InvalidInput, NotFound
 from drivetrain.cli.names import find_checkpoint, find_job
 from drivetrain.cli.output import (
@@ -13,12 +14,10 @@ from drivetrain.cli.output import (
     Item,
     field_column,
     text_of,
-    write_line,
     write_list,
     write_record,
-    write_value,
 )
-from drivetrain.cli.session import UNCONFIRMED, JobArgument, OutputOption, example, segment
+from drivetrain.cli.session import JobArgument, OutputOption, example, segment
 
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
@@ -93,11 +92,7 @@ def pin(
             found = checkpoint_of_job(gateway, find_job(gateway, checkpoint), which)
             checkpoint_id = found["checkpoint_id"]
         answer = gateway.post(f"/v1/checkpoints/{segment(checkpoint_id)}/pin")
-    if output is Format.TABLE:
-        is_kept = answer["is_confirmed"]
-        write_line(f"{checkpoint_id} is pinned" if is_kept else f"{checkpoint_id}: {UNCONFIRMED}")
-    else:
-        write_value(answer, output)
+    write_accepted(answer, checkpoint_id, "is pinned", output)
 
 
 def checkpoint_of_job(gateway: "Gateway", job_id: str, which: str) -> Item:

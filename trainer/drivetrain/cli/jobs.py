@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drivetrain.cli import amounts, completing, session, waiting
+from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, best_of, progress_of, rows_of
@@ -26,7 +27,6 @@ from drivetrain.cli.output import (
 from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
     STUDY_HELP,
-    UNCONFIRMED,
     FileArgument,
     JobArgument,
     LimitOption,
@@ -209,11 +209,7 @@ def cancel(
     with session.connect() as gateway:
         job_id = find_job(gateway, job, to_change=True)
         answer = gateway.post(f"/v1/jobs/{segment(job_id)}/cancel", {"reason": reason})
-    if output is Format.TABLE:
-        is_accepted = answer["is_confirmed"]
-        write_line(f"{job_id} is being cancelled" if is_accepted else f"{job_id}: {UNCONFIRMED}")
-    else:
-        write_value(answer, output)
+    write_accepted(answer, job_id, "is being cancelled", output)
 
 
 @app.command(epilog=example("drivetrain job estimate job.yaml --seconds 3600"))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from drivetrain.cli import amounts, completing, session, waiting
+from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.names import find_study
 from drivetrain.cli.output import (
@@ -23,7 +24,6 @@ from drivetrain.cli.output import (
 )
 from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
-    UNCONFIRMED,
     FileArgument,
     LimitOption,
     OutputOption,
@@ -133,11 +133,7 @@ def cancel(
     with session.connect() as gateway:
         study_id = find_study(gateway, study, to_change=True)
         answer = gateway.post(f"/v1/studies/{segment(study_id)}/cancel", {"reason": reason})
-    if output is Format.TABLE:
-        done = " is being cancelled" if answer["is_confirmed"] else f": {UNCONFIRMED}"
-        write_line(f"{study_id}{done}")
-    else:
-        write_value(answer, output)
+    write_accepted(answer, study_id, "is being cancelled", output)
 
 
 def as_text(hyperparameters: Item) -> str:
