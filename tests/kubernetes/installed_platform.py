@@ -93,7 +93,7 @@ class InstalledPlatform:
             path = f"/api/v1/namespaces/{self.namespace}/secrets"
             self._plane.post(path, {"metadata": {"name": name}, "stringData": dict(content)})
 
-    def install(self, values: Mapping[str, Any] | None = None) -> None:
+    def install(self, replicas: Mapping[str, int]) -> None:
         given = {
             "global": {
                 "kafka": {
@@ -109,7 +109,7 @@ class InstalledPlatform:
                     "credentialsSecret": {"name": "s3"},
                 },
             },
-            **dict.fromkeys(SERVICES, AS_INSTALLED),
+            **{name: {**AS_INSTALLED, "replicas": replicas.get(name, 1)} for name in SERVICES},
             "setup": {
                 **AS_INSTALLED,
                 "kafka": {
@@ -123,7 +123,6 @@ class InstalledPlatform:
                 "jobs": {"image": "drivetrain/training", "environmentSecret": "s3"},
                 "settings": {"kubernetes_node_selector": f"test={self.namespace}"},
             },
-            **(values or {}),
         }
         self._helm.run(
             *("upgrade", "--install", RELEASE, self._helm.packages["drivetrain"]),

@@ -14,6 +14,8 @@ from tests.kubernetes.installed_platform import InstalledPlatform, running_infra
 from tests.kubernetes.nodes import NodeKind, running_nodes
 from tests.training_job import MAX_STEPS, TrainingJob
 
+REPLICAS = {"gateway": 2, "metrics": 2, "hpo": 2, "cost": 1}
+
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -35,7 +37,7 @@ def platform(
     with running_nodes(control_plane, f"n-{namespace}", kind=kind) as nodes:
         installed = InstalledPlatform(helm, control_plane, namespace, infrastructure, s3, nodes)
         installed.make_secrets()
-        installed.install()
+        installed.install(REPLICAS)
         try:
             yield installed
         finally:
@@ -44,9 +46,12 @@ def platform(
 
 def test_a_job_trains_on_what_the_charts_start(platform: InstalledPlatform) -> None:
     platform.wait_done("setup")
-    replicas = {"gateway": 2}
     for service in SERVICES:
-        platform.wait_ready(service, replicas.get(service, 1))
+        platform.wait_ready(service, REPLICAS.get(service, 1))
+    # Started at once on an empty database: one migrates, the others wait for it.
+    logs = "".join(platform.log(pod) for service in REPLICAS for pod in platform.pods(service))
+    migrated = logs.count('"migration": "0001_initial.sql", "event": "migration applied"')
+    assert migrated == len(REPLICAS)
 
     job = TrainingJob.submit(platform, "by-charts", resources={"devices": 1})
     assert job.wait_final()["state"] == "succeeded"
