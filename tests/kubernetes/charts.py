@@ -1,5 +1,6 @@
 """Renders the charts of `deploy/charts` with helm."""
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ class Helm:
     def __init__(self, tools: Path, home: Path) -> None:
         self.tools = tools
         self._home = home
+        self._rendered: dict[tuple[str, str], str] = {}
         self.packages = dict(
             zip(ORDER, package(home / "packages", str(tools / "helm")), strict=True)
         )
@@ -65,12 +67,15 @@ class Helm:
         return path
 
     def render_text(self, chart: str, values: Mapping[str, Any] | None = None) -> str:
-        """With `values` over those that the chart needs."""
-        return self.run(
-            *("template", RELEASE, self.packages[chart], "--namespace", NAMESPACE),
-            *("--kube-version", KUBERNETES, "--values", self.values_file(NEEDED[chart])),
-            *("--values", self.values_file(values or {})),
-        )
+        """With `values` over those that the chart needs. Rendered once."""
+        key = chart, json.dumps(values or {}, sort_keys=True)
+        if key not in self._rendered:
+            self._rendered[key] = self.run(
+                *("template", RELEASE, self.packages[chart], "--namespace", NAMESPACE),
+                *("--kube-version", KUBERNETES, "--values", self.values_file(NEEDED[chart])),
+                *("--values", self.values_file(values or {})),
+            )
+        return self._rendered[key]
 
     def render(self, chart: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The objects."""

@@ -155,6 +155,14 @@ def test_only_the_scheduler_has_rights(helm: Helm) -> None:
     assert set(accounts) == used | {"drivetrain-job"}
 
 
+def test_the_launchers_tests_run_with_the_rights_of_the_chart(helm: Helm) -> None:
+    objects = helm.render("scheduler")
+    (role,) = of_kind(objects, "Role")
+    (cluster_role,) = of_kind(objects, "ClusterRole")
+    assert role["rules"] == RULES
+    assert cluster_role["rules"] == CLUSTER_RULES
+
+
 def test_the_rights_are_in_the_namespace_of_the_pods(helm: Helm) -> None:
     objects = helm.render("scheduler", {"jobs": {"namespace": "research"}})
     for each in of_kind(objects, "Role", "RoleBinding"):
