@@ -14,15 +14,17 @@ SCRIPT = str(SCRIPTS / "under_a_launcher.py")
 
 
 @pytest.mark.parametrize(
-    "launcher",
+    ("launcher", "is_warm"),
     [
-        pytest.param("torchrun --standalone --nproc-per-node 2", id="torchrun"),
-        pytest.param("python -m torch.distributed.run", id="module, all devices of the job"),
+        pytest.param("torchrun --standalone --nproc-per-node 2", False, id="torchrun"),
+        pytest.param("python -m torch.distributed.run", True, id="module, all devices of the job"),
     ],
 )
-def test_ranks_of_a_launcher_train_together(make_pod: MakePod, launcher: str) -> None:
+def test_ranks_of_a_launcher_train_together(
+    make_pod: MakePod, template: Path, launcher: str, is_warm: bool
+) -> None:
     pod = make_pod(command=[*launcher.split(), SCRIPT], num_ranks=2)
-    pod.start_cold()
+    pod.start_warm(template) if is_warm else pod.start_cold()
     assert pod.wait_for_exit().outcome == "succeeded", pod.log
     assert sorted(line for line in pod.log.splitlines() if line.startswith("rank")) == [
         "rank 0 of 2, sum 1",
