@@ -148,9 +148,6 @@ def test_only_the_scheduler_has_rights(helm: Helm) -> None:
         if pod_spec(workload)["automountServiceAccountToken"]
     }
     assert with_token == {"drivetrain-scheduler"}
-    rules = [rule for each in of_kind(objects, "Role", "ClusterRole") for rule in each["rules"]]
-    # The tests of the launcher run with these rights and no others.
-    assert rules == [*RULES, *CLUSTER_RULES]
     used = {pod_spec(each)["serviceAccountName"] for each in of_kind(objects, *WORKLOADS)}
     assert set(accounts) == used | {"drivetrain-job"}
 
