@@ -74,6 +74,12 @@ class ControlPlane:
             if part is not None:
                 part.kill()  # nothing of it is needed again, and an orderly stop takes 5 s
 
+    def restart_clients(self) -> None:
+        """After an outage: Kubernetes' own parts wait up to a minute before they ask again."""
+        for part in (self.controllers, self.scheduler):
+            part.kill()
+            part.start()
+
     def start_kwok(self) -> None:
         """Nodes with the annotation `KWOK_ANNOTATION: fake` are ready, and their pods seem to run.
 

@@ -167,6 +167,7 @@ def test_the_api_server_is_away_for_a_minute(
         time.sleep(away_until - time.monotonic())  # the failure itself lasts this long
     finally:
         kubernetes.control_plane.apiserver.start()
+        kubernetes.control_plane.restart_clients()
     check_all(job, attempts=1)
 
 
