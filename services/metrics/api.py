@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from drivetrain_schemas.errors import field_errors
-from services.metrics import curves, log_pages
+from services.metrics import curves, log_pages, times_store
 from services.metrics.instruments import READS_REFUSED
 from services.metrics.queries import ChartQuery, LogsQuery, Query, SamplesQuery, SeriesQuery
 from services.metrics.settings import MetricsSettings
@@ -72,7 +72,7 @@ class Reads:
 
 
 def read_api(database: Database, settings: MetricsSettings) -> Starlette:
-    """GET /series, /samples, /chart and /logs."""
+    """GET /series, /samples, /chart, /times and /logs."""
     reads = Reads(database)
 
     async def series(request: Request) -> Response:
@@ -91,6 +91,11 @@ def read_api(database: Database, settings: MetricsSettings) -> Starlette:
             content = await curves.chart(connection, query, settings.max_samples_read)
         return Response(content, media_type="application/json")
 
+    async def times(request: Request) -> Response:
+        query = _query(Query, request)
+        async with reads.connection() as connection:
+            return _json(await times_store.of_job(connection, query.job_id))
+
     async def logs(request: Request) -> Response:
         query = _query(LogsQuery, request)
         async with reads.connection() as connection:
@@ -101,6 +106,7 @@ def read_api(database: Database, settings: MetricsSettings) -> Starlette:
             Route("/series", series),
             Route("/samples", samples),
             Route("/chart", chart),
+            Route("/times", times),
             Route("/logs", logs),
         ],
         exception_handlers={ValidationError: _invalid, TooManyReads: _busy},

@@ -24,8 +24,10 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunSuspected,
 )
-from services.metrics import alerts, store
+from services.metrics import alerts, store, times_store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
+from services.metrics.core.clock import Point
+from services.metrics.core.clock import advance as advance_clock
 from services.metrics.instruments import WARNINGS
 from services.runtime import logs
 from services.runtime.bus import Record
@@ -71,6 +73,8 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
         return
     state = _STATES[type(payload)]
     await store.set_state(tx.connection, run.run_id, state, event.tenant_id)
+    if state.is_final and run.clock is not None:
+        await times_store.save(tx.connection, run.run_id, run.clock, [run.clock.newest])
     if state.is_final:
         await alerts.clear_stalled(tx, run, f"the run has ended: {state}", event)
 
@@ -103,6 +107,21 @@ async def take_reports(
         for warned in warnings.get(run_id, ()):
             await _take_warning(tx, warned)
     return ()
+
+
+async def _take_times(
+    tx: Tx, run: store.RunRow, heartbeats: Sequence[PodHeartbeat], received_at: float
+) -> None:
+    """For the time axis of charts only. A pod's own time is never later than ours."""
+    clock = run.clock
+    points: list[Point] = []
+    for heartbeat in heartbeats:
+        if heartbeat.step:
+            at = min(heartbeat.sent_at.timestamp(), received_at)
+            clock, kept = advance_clock(clock, heartbeat.step, at)
+            points += kept
+    if clock is not None and clock != run.clock:
+        await times_store.save(tx.connection, run.run_id, clock, points)
 
 
 async def _take_warning(tx: Tx, warned: PodWarned) -> None:
@@ -140,6 +159,7 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
         progress = advance(progress, Heartbeat(received_at, heartbeat.phase, heartbeat.step))
     assert progress is not None
     await store.set_progress(tx.connection, run.run_id, progress)
+    await _take_times(tx, run, heartbeats, received_at)
 
     def alert(kind: str, detail: str) -> AlertRaised:
         return AlertRaised(

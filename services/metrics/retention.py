@@ -7,7 +7,8 @@
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
 | `warnings` | with the reports, once their run is deleted: no report can repeat one |
 
-`chunks`, `series`, `levels`, `log_chunks` and `log_heads` hold what people read, and are kept.
+`chunks`, `series`, `levels`, `run_times`, `log_chunks` and `log_heads` hold what people read, and
+are kept.
 """
 
 from datetime import timedelta

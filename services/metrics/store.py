@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 import asyncpg
 
 from services.metrics.core.alerts import Pace
+from services.metrics.core.clock import Clock
 from services.metrics.messages import BatchKey
+from services.metrics.times_store import to_clock
 
 Stream = Literal["samples", "logs"]
 # Of one kind; names of series are the program's, and an alert is kept for ever.
@@ -73,6 +75,7 @@ class RunRow:
     attempt: int
     state: str | None
     progress: Pace | None
+    clock: Clock | None
 
 
 async def insert_batches(
@@ -277,7 +280,15 @@ async def lock_run(
             still_seconds=row["still_seconds"],
             step_seconds=tuple(row["step_seconds"]),
         )
-    return RunRow(run_id, row["job_id"], row["tenant_id"], row["attempt"], row["state"], progress)
+    return RunRow(
+        run_id,
+        row["job_id"],
+        row["tenant_id"],
+        row["attempt"],
+        row["state"],
+        progress,
+        to_clock(row["clock"]),
+    )
 
 
 async def set_state(

@@ -273,6 +273,19 @@ class Chart(BaseModel):
     series: dict[str, Curve]
 
 
+class AttemptTimes(BaseModel):
+    """`times[i]`: when `steps[i]` was first reported, in seconds of the epoch; both ascend."""
+
+    attempt: int
+    steps: list[int]
+    times: list[float]
+
+
+class Times(BaseModel):
+    job_id: str
+    attempts: list[AttemptTimes]
+
+
 class LogLine(BaseModel):
     position: int
     attempt: int

@@ -81,6 +81,13 @@ async def chart(
     return Response(msgspec.json.encode(found), media_type="application/json")
 
 
+@router.get("/{job_id}/times", response_model=models.Times, responses=answers(404, 422))
+async def times(job_id: JobId, gateway: GatewayDep, caller: CallerDep) -> Any:
+    """When each attempt was at which step: few points, between which steps are spread evenly."""
+    await _check_job(gateway, caller, job_id)
+    return await gateway.backends.get("metrics", "/times", {"job_id": job_id})
+
+
 @router.get("/{job_id}/metrics", response_model=models.Samples, responses=answers(404, 422))
 async def metrics(
     job_id: JobId,

@@ -22,9 +22,10 @@ class Site:
     assets: Path
     http: Server | None = None
     # The number of steps in the metrics service's responses, the series that it has beside the
-    # loss, the lines of the log, and what was asked of it.
+    # loss, the times of attempts, the lines of the log, and what was asked of it.
     num_steps: int = 200
     other_series: tuple[str, ...] = ()
+    times: tuple[dict[str, Any], ...] = ()
     log: tuple[str, ...] = ("epoch 1 <b>done</b>",)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -74,6 +75,8 @@ class Site:
             return {"job_id": given["job_id"], "series": series, "next": None, **counts}
         if path == "/chart":
             return self._chart(given)
+        if path == "/times":
+            return {"job_id": given["job_id"], "attempts": self.times}
         if path == "/logs":
             return self._lines(given)
         return {"charged_micro_usd": 133, "accruing_micro_usd": 1_500_000 - 133,

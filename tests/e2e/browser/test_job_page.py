@@ -3,13 +3,13 @@
 import asyncio
 import math
 import re
-from datetime import datetime
 from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from drivetrain_schemas.jobs import JobFailed
+from services.gateway.rest.models import Run
 from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_pages import watch
 from tests.handlers.gateway.story import JobStory, Story
@@ -35,6 +35,12 @@ async def running(site: Site) -> JobStory:
     job.beats(150)
     await site.model.tell(*story.events)
     return job
+
+
+async def shown_runs(site: Site, job: JobStory) -> list[Run]:
+    assert site.http is not None
+    answer = (await site.http.client.get(f"/v1/jobs/{job.job_id}")).json()
+    return [Run.model_validate(run) for run in answer["runs"]]
 
 
 async def ask(page: Page, script: str) -> Any:
@@ -123,20 +129,27 @@ async def test_charts_are_exact_mark_attempts_and_read_a_zoomed_range_again(
     await context.close()
 
 
-async def test_the_time_of_samples_is_estimated_from_their_attempts(
-    site: Site, browser: Browser
+@pytest.mark.parametrize("is_reported", [True, False])
+async def test_the_time_of_samples_is_that_of_their_steps(
+    site: Site, browser: Browser, is_reported: bool
 ) -> None:
+    """Attempts without reported times spread their steps evenly, as does the second one here."""
     job = await running(site)
+    begin = next(run.started_at for run in await shown_runs(site, job))
+    times = [begin.timestamp() + seconds for seconds in (0.5, 2.0, 2.2)]
+    site.times = ({"attempt": 1, "steps": [0, 50, 99], "times": times},) if is_reported else ()
     context, page = await site.sign_in(browser)
     complaints = watch(page)
     await page.goto(f"{site.url}/jobs/{job.job_id}")
     await page.locator("[data-part=axis]").select_option("time")
     await expect(page.get_by_role("img", name="loss by time")).to_be_visible()
     x = await ask(page, f"{FIRST_CHART}.data.datasets[0].data.map((point) => point.x)")
-    (first, second) = (await site.http.client.get(f"/v1/jobs/{job.job_id}")).json()["runs"]
-    began = [datetime.fromisoformat(run["started_at"]) for run in (first, second)]
-    assert x[0] == 0
-    assert x[100] == pytest.approx((began[1] - began[0]).total_seconds(), abs=0.01)
+    first, second = await shown_runs(site, job)
+    if is_reported:
+        assert (x[0], x[25], x[50]) == pytest.approx((0.5, 1.25, 2.0), abs=0.01)
+    else:
+        assert x[0] == 0
+    assert x[100] == pytest.approx((second.started_at - first.started_at).total_seconds(), abs=0.01)
     assert x == sorted(x)
     assert complaints == []
     await context.close()

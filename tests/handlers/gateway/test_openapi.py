@@ -16,6 +16,7 @@ ROUTES = {
     "/v1/jobs/{job_id}/metrics": {"get"},
     "/v1/jobs/{job_id}/series": {"get"},
     "/v1/jobs/{job_id}/chart": {"get"},
+    "/v1/jobs/{job_id}/times": {"get"},
     "/v1/jobs/{job_id}/logs": {"get"},
     "/v1/jobs/{job_id}/checkpoints": {"get"},
     "/v1/jobs/{job_id}/cost": {"get"},

@@ -11,22 +11,26 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from drivetrain_schemas.ids import run_id_for
+from drivetrain_schemas.runs import RunLost
 from services.metrics import api, curves, streams
 from services.metrics.api import read_api
 from services.metrics.core import levels
 from services.metrics.core.buckets import cut
 from services.metrics.core.charts import MAX_BYTES
+from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.rolling import Roller
 from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
-from tests.events import handle_batch, make_event
-from tests.handlers.metrics.builders import JOB, make_samples
+from tests.events import handle, handle_batch, make_event
+from tests.handlers.metrics.builders import JOB, NOW, make_heartbeat, make_samples
 
 SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
 
+TAKE_REPORTS = partial(take_reports, RunTokens(None))
 TAKE = partial(streams.take_samples, RunTokens(None))
 
 
@@ -344,3 +348,46 @@ async def test_attempts_whose_steps_are_far_apart_and_close_together_are_read_at
     found = points(await chart(client, "loss", max_points=16), "loss")
     assert len(found) <= 16
     assert found[-1][1] == 0.25
+
+
+async def test_times_are_those_at_which_steps_were_reported(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    async def beat(attempt: int, seconds: float, step: int | None, job_id: str = JOB) -> None:
+        beat = make_heartbeat(
+            attempt=attempt, step=step, sent_at=NOW + timedelta(seconds=seconds), job_id=job_id
+        )
+        await handle_batch(metrics, TAKE_REPORTS, make_event(beat))
+
+    for seconds, step in ((0.0, None), (1.0, 10), (2.5, 40), (2.6, 41), (90.0, 42), (91.5, 60)):
+        await beat(1, seconds, step)
+        await beat(1, seconds, step)
+    await beat(2, 100.0, 43)
+    await beat(1, 99.0, 5, job_id="job_" + "n" * 26)
+    run = {"job_id": JOB, "run_id": run_id_for(JOB, 1), "attempt": 1, "fence": 1}
+    ended = RunLost(**run, detail="its shim died", ended_at=NOW)
+    await handle(metrics, HANDLERS, make_event(ended))
+    answer = (await client.get("/times", params={"job_id": JOB})).json()
+    began = NOW.timestamp()
+    assert answer["attempts"] == [
+        {
+            "attempt": 1,
+            "steps": [10, 40, 41, 42, 60],
+            "times": [began + seconds for seconds in (1.0, 2.5, 2.6, 90.0, 91.5)],
+        },
+        {"attempt": 2, "steps": [43], "times": [began + 100.0]},
+    ]
+
+
+async def test_many_points_of_time_are_thinned(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    async with metrics.transaction() as tx:
+        await tx.connection.execute(
+            "insert into run_times select $1, 1, n, n from generate_series(1, 60000) as n", JOB
+        )
+    answer = await client.get("/times", params={"job_id": JOB})
+    ((steps, times),) = [(one["steps"], one["times"]) for one in answer.json()["attempts"]]
+    assert len(answer.content) < MAX_BYTES
+    assert len(steps) == len(times) > 5000
+    assert steps[-1] == 60_000

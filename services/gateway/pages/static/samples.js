@@ -25,16 +25,33 @@ export async function readNames(jobId) {
   return { found, numLeftOut };
 }
 
-// When the attempts of a job ran, in seconds: attempt -> [start, end].
-async function readSpans(jobId) {
-  const { runs } = await get(`/v1/jobs/${jobId}`), seconds = (text) => Date.parse(text) / 1000;
-  return new Map(runs.filter((run) => run.started_at).map((run) => [run.attempt, [seconds(run.started_at), run.ended_at ? seconds(run.ended_at) : Date.now() / 1000]]));
+// When the attempts of a job were at which step, in seconds: attempt -> {steps, times}, ascending. Of an
+// attempt whose pods reported no steps, its start and its end.
+async function readClocks(jobId, attempts) {
+  const [{ runs }, reported] = await Promise.all([get(`/v1/jobs/${jobId}`), get(`/v1/jobs/${jobId}/times`)]), seconds = (text) => Date.parse(text) / 1000;
+  const clocks = new Map();
+  for (const run of runs.filter((one) => one.started_at)) {
+    const start = seconds(run.started_at), of = ({ attempt }) => attempt === run.attempt;
+    const found = reported.attempts.find(of), logged = attempts.find(of);
+    if (found) clocks.set(run.attempt, { start, ...found });
+    else if (logged) clocks.set(run.attempt, { start, steps: [logged.first_step, logged.last_step], times: [start, run.ended_at ? seconds(run.ended_at) : Date.now() / 1000] });
+  }
+  return clocks;
+}
+
+// The time of a step: of the last point before it, and its share of the way to the next one.
+function timeAt({ start, steps, times }, firstStep, step) {
+  let low = 0, high = steps.length;
+  while (low < high) { const middle = (low + high) >> 1; if (steps[middle] <= step) low = middle + 1; else high = middle; }
+  const [fromStep, from] = low ? [steps[low - 1], times[low - 1]] : [Math.min(firstStep, steps[0]), Math.min(start, times[0])];
+  if (low === steps.length || steps[low] === fromStep) return from;
+  return from + ((step - fromStep) / (steps[low] - fromStep)) * (times[low] - from);
 }
 
 // `curves`: name -> {steps, values, lows, highs, notFinite}; `attempts`: [{attempt, first_step}].
 export function makeSamples(jobId) {
   const samples = { curves: new Map(), attempts: [] };
-  let spans = new Map();
+  let clocks = new Map();
   let asked = null, after = null;
 
   function take(name, fresh, chart) {
@@ -59,14 +76,12 @@ export function makeSamples(jobId) {
     samples.attempts = chart.attempts;
     for (const [name, fresh] of Object.entries(chart.series)) take(name, fresh, chart);
   };
-  // Samples carry no time. It is estimated: within an attempt, steps are spread evenly over its time.
-  samples.readTimes = async () => { spans = await readSpans(jobId); };
+  samples.readTimes = async () => { clocks = await readClocks(jobId, samples.attempts); };
   samples.secondsAt = (step) => {
-    const one = samples.attempts.findLast(({ attempt, first_step }) => first_step <= step && spans.has(attempt));
+    const one = samples.attempts.findLast(({ attempt, first_step }) => first_step <= step && clocks.has(attempt));
     if (!one) return NaN;
-    const [start, end] = spans.get(one.attempt), first = Math.min(...[...spans.values()].map(([began]) => began));
-    const share = one.last_step > one.first_step ? Math.min(1, (step - one.first_step) / (one.last_step - one.first_step)) : 1;
-    return start - first + share * (end - start);
+    const first = Math.min(...[...clocks.values()].map(({ start }) => start));
+    return timeAt(clocks.get(one.attempt), one.first_step, step) - first;
   };
   samples.restart = () => { after = null; };
   return samples;
