@@ -135,8 +135,9 @@ async def test_the_time_of_samples_is_that_of_their_steps(
 ) -> None:
     """Attempts without reported times spread their steps evenly, as does the second one here."""
     job = await running(site)
-    begin = next(run.started_at for run in await shown_runs(site, job))
-    times = [begin.timestamp() + seconds for seconds in (0.5, 2.0, 2.2)]
+    began = [run.started_at.timestamp() for run in await shown_runs(site, job)]
+    length = began[1] - began[0]
+    times = [began[0] + share * length for share in (0.1, 0.6, 0.7)]
     site.times = ({"attempt": 1, "steps": [0, 50, 99], "times": times},) if is_reported else ()
     context, page = await site.sign_in(browser)
     complaints = watch(page)
@@ -144,12 +145,12 @@ async def test_the_time_of_samples_is_that_of_their_steps(
     await page.locator("[data-part=axis]").select_option("time")
     await expect(page.get_by_role("img", name="loss by time")).to_be_visible()
     x = await ask(page, f"{FIRST_CHART}.data.datasets[0].data.map((point) => point.x)")
-    first, second = await shown_runs(site, job)
     if is_reported:
-        assert (x[0], x[25], x[50]) == pytest.approx((0.5, 1.25, 2.0), abs=0.01)
+        wanted = [share * length for share in (0.1, 0.35, 0.6)]
+        assert (x[0], x[25], x[50]) == pytest.approx(wanted, abs=0.001)
     else:
         assert x[0] == 0
-    assert x[100] == pytest.approx((second.started_at - first.started_at).total_seconds(), abs=0.01)
+    assert x[100] == pytest.approx(length, abs=0.01)
     assert x == sorted(x)
     assert complaints == []
     await context.close()

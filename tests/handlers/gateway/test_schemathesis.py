@@ -48,6 +48,7 @@ PARTS = {
         "steps": [],
         "series": {},
     },
+    "/times": {"job_id": "", "attempts": []},
     "/logs": {"job_id": "", "lines": [], "next": 0, "num_lines": 0, "num_dropped_bytes": 0},
 }
 
