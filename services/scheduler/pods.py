@@ -38,6 +38,8 @@ ReadSpecs = Callable[[Sequence[str]], Awaitable[Mapping[str, JobSpec]]]
 
 # A process that SIGKILL does not end is stuck in the kernel; the loop must not wait for it.
 KILL_AGAIN_SECONDS = 10.0
+# After a launch or a notice without an answer.
+UNANSWERED_AGAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Pods:
         self._kill_again_at: dict[str, float] = {}
         self._alive_at: dict[str, float] = {}
         self._refused: dict[str, EndReason] = {}
+        self._again_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
         self.is_away = False
 
@@ -137,9 +140,24 @@ class Pods:
         return Acted(launched, notified, tuple(killed), refused)
 
     async def _each(self, calls: Mapping[str, Callable[[], Awaitable[bool]]]) -> tuple[str, ...]:
-        """The pods for which the call returned True."""
-        done = await each(list(calls.values()))
-        return tuple(pod_id for pod_id, is_done in zip(calls, done, strict=True) if is_done)
+        """The pods for which the call returned True. One without an answer is put off, so that the
+        others get their turn."""
+        now = self._clock.monotonic()
+        due = [pod_id for pod_id in calls if self._again_at.get(pod_id, 0.0) <= now]
+        begun: set[str] = set()
+
+        async def call(pod_id: str) -> bool:
+            begun.add(pod_id)
+            return await calls[pod_id]()
+
+        done = await each([partial(call, pod_id) for pod_id in due])
+        results = dict(zip(due, done, strict=True))
+        unanswered = [pod_id for pod_id in due if pod_id in begun and results[pod_id] is None]
+        if unanswered:
+            log.warning("launcher did not answer", num_pods=len(unanswered), pod_id=unanswered[0])
+        self._again_at = {pod_id: at for pod_id, at in self._again_at.items() if at > now}
+        self._again_at |= dict.fromkeys(unanswered, now + UNANSWERED_AGAIN_SECONDS)
+        return tuple(pod_id for pod_id, is_done in results.items() if is_done)
 
     def _is_refused(self, pod_id: str) -> bool:
         """It was refused a moment ago, and what there may be of it is not confirmed gone."""

@@ -1,11 +1,12 @@
 """Calls of a launcher: each with a time limit, several at a time.
 
 A launcher that does not answer must not hold up the loop: what takes too long counts as
-unavailable, and after the first such answer the calls that have not begun are left out.
+unavailable, and after as long as one call may take the calls that have not begun are left out.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from services.scheduler.launchers.base import LauncherUnavailable
@@ -27,22 +28,21 @@ async def limited(call: Awaitable[T]) -> T:
 
 async def each(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]:
     """The results in order; None for calls that were left out or found the launcher unavailable.
+    Takes twice the limit of one call at most.
 
     Raises what the first call raises otherwise; the others are cancelled.
     """
     found: list[T | None] = [None] * len(calls)
     left = iter(enumerate(calls))
-    is_away = False
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + CALL_SECONDS
 
     async def work() -> None:
-        nonlocal is_away
         for number, call in left:
-            if is_away:
+            if clock() >= deadline:
                 return
-            try:
+            with suppress(LauncherUnavailable):
                 found[number] = await limited(call())
-            except LauncherUnavailable:
-                is_away = True
 
     try:
         async with asyncio.TaskGroup() as group:

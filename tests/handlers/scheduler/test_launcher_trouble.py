@@ -80,6 +80,7 @@ async def test_a_launch_without_an_answer_is_repeated_and_not_recorded(world: Wo
         world.loop.wake()
         await world.loop.round(world.platform)
     world.launcher.launch = real
+    await world.clock.advance(3)
     await world.rounds()
     assert world.launcher.launches == [POD]
     assert (await world.job(JOB)).state is JobState.RUNNING
@@ -211,6 +212,7 @@ async def test_a_launch_that_hangs_holds_nothing_up_for_long(world: World, monke
     assert (await world.job(JOB)).state is JobState.SUCCEEDED
 
     world.launcher.launch = real
+    await world.clock.advance(3)
     await world.rounds()
     assert (await world.job(job_id_for("default", "r2"))).state is JobState.RUNNING
 
@@ -290,3 +292,28 @@ async def test_an_unreachable_pod_was_not_seen_alive(world: World):
     await world.clock.advance(100)
     await world.rounds()
     assert world.pods.seconds_since_alive()[POD] == 100
+
+
+async def test_pods_that_never_get_an_answer_do_not_keep_the_others_from_starting(
+    database: OpenDatabase, monkeypatch
+):
+    """They come first in each round, and use up its time."""
+    monkeypatch.setattr(calls, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(calls, "CALL_SECONDS", 0.05)
+    nodes = [{"node_id": "n1", "slots": 6}]
+    world = await World(await database("scheduler"), FakeLauncher(), nodes=nodes).register()
+    await world.submit(*(make_submit(f"r{number}") for number in range(6)))
+    world.loop.wake()
+    await world.loop.round(world.platform)
+    real = world.launcher.launch
+    broken = {pod.pod_id for live in world.loop._live_runs()[:4] for pod in live.pods}
+
+    async def launch(spec):
+        if spec.pod_id in broken:
+            await asyncio.get_running_loop().create_future()
+        await real(spec)
+
+    world.launcher.launch = launch
+    for _ in range(4):
+        await world.loop.round(world.platform)
+    assert len(world.launcher.launches) == 2
