@@ -11,13 +11,23 @@ from pathlib import Path
 
 from services.standalone.home import default_home
 from services.standalone.jars import default_cache
-from services.standalone.parts import LAUNCHER, OF_KUBERNETES, PASSED_ON, PODS_LOGIN, port_names
+from services.standalone.parts import (
+    KAFKA_SECURITY,
+    LAUNCHER,
+    OF_KUBERNETES,
+    PASSED_ON,
+    PODS_LOGIN,
+    PODS_SECURITY,
+    port_names,
+)
 
 OUTSIDE_PARTS = (
     "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
     "DRIVETRAIN_KAFKA_SASL_USERNAME",
     "DRIVETRAIN_KAFKA_SASL_PASSWORD",
+    *KAFKA_SECURITY,
     *PODS_LOGIN,
+    *PODS_SECURITY,
     "DRIVETRAIN_POSTGRES_DSN",
     "DRIVETRAIN_OBJECT_STORE_URL",
     LAUNCHER,
@@ -50,6 +60,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     of_kubernetes = [name for name in environment if name.startswith(OF_KUBERNETES)]
     known = (*KNOWN, *of_kubernetes)
     outside = {name: environment[name] for name in known if environment.get(name)}
+    for name in outside:
+        if name.endswith("_PATH"):  # the services have another working directory
+            outside[name] = str(Path(outside[name]).expanduser().resolve())
     unknown = [
         name
         for name in environment
@@ -61,7 +74,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
             f"{', '.join((*OF_THE_CLIENT[:1], *KNOWN))}"
         )
     if OUTSIDE_PARTS[0] not in outside:
-        for name in ("DRIVETRAIN_KAFKA_SASL_PASSWORD", *PODS_LOGIN):
+        login = ("DRIVETRAIN_KAFKA_SASL_PASSWORD", *KAFKA_SECURITY, *PODS_LOGIN, *PODS_SECURITY)
+        for name in login:
             if name in outside:
                 raise BadOption(f"{name} is given without {OUTSIDE_PARTS[0]}")
     _check_launcher(outside)

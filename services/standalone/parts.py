@@ -45,6 +45,10 @@ OF_KUBERNETES = "DRIVETRAIN_KUBERNETES_"
 
 # Of an outside broker: the user of the pods, where its operator has made one.
 PODS_LOGIN = ("DRIVETRAIN_PODS_KAFKA_USERNAME", "DRIVETRAIN_PODS_KAFKA_PASSWORD")
+_SECURITY = ("SECURITY_PROTOCOL", "SASL_MECHANISM", "CA_PATH", "CERTIFICATE_PATH", "KEY_PATH")
+# Of an outside broker: how services and pods connect to it.
+KAFKA_SECURITY = tuple(f"DRIVETRAIN_KAFKA_{name}" for name in _SECURITY)
+PODS_SECURITY = tuple(f"DRIVETRAIN_PODS_KAFKA_{name}" for name in ("BOOTSTRAP_SERVERS", *_SECURITY))
 
 
 class Layer(IntEnum):
@@ -143,8 +147,8 @@ def _kafka_environment(plan: Plan, user: str | None) -> dict[str, str]:
     if connection.username:
         variables["DRIVETRAIN_KAFKA_SASL_USERNAME"] = connection.username
         variables["DRIVETRAIN_KAFKA_SASL_PASSWORD"] = connection.password
-    passed_on = {name: plan.outside[name] for name in PASSED_ON if name in plan.outside}
-    return variables | passed_on
+    passed_on = (*PASSED_ON, *KAFKA_SECURITY)
+    return variables | {name: plan.outside[name] for name in passed_on if name in plan.outside}
 
 
 def base_environment() -> dict[str, str]:
@@ -226,7 +230,8 @@ def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan:
 
 def scheduler_settings(plan: Plan) -> dict[str, str]:
     if "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" in plan.outside:
-        pods = {name: plan.outside[name] for name in PODS_LOGIN if name in plan.outside}
+        of_pods = (*PODS_LOGIN, *PODS_SECURITY)
+        pods = {name: plan.outside[name] for name in of_pods if name in plan.outside}
     else:
         login = plan.broker.connection_of(POD)
         pods = dict(zip(PODS_LOGIN, (login.username, login.password), strict=True))

@@ -1,5 +1,7 @@
 """Options and variables: what is taken, and what is refused by name."""
 
+from pathlib import Path
+
 import pytest
 
 from services.standalone.options import BadOption, parse
@@ -62,3 +64,15 @@ def test_a_cluster_that_cannot_work_is_refused_with_the_fix(
 ) -> None:
     with pytest.raises(BadOption, match=fix):
         parse([], environment)
+
+
+def test_the_path_of_a_certificate_holds_for_every_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have another working directory than the caller."""
+    monkeypatch.chdir(tmp_path)
+    broker = {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": "kafka:9093"}
+    options = parse([], broker | {"DRIVETRAIN_KAFKA_CA_PATH": "ca.crt"})
+    assert options.outside["DRIVETRAIN_KAFKA_CA_PATH"] == str(tmp_path / "ca.crt")
+    with pytest.raises(BadOption, match="KAFKA_CA_PATH is given without DRIVETRAIN_KAFKA_BOOT"):
+        parse([], {"DRIVETRAIN_KAFKA_CA_PATH": "ca.crt"})

@@ -91,6 +91,20 @@ def test_an_outside_brokers_operator_may_name_the_pods_user() -> None:
     assert variables_of("scheduler", plan)["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pods"
 
 
+def test_services_and_pods_connect_to_a_secured_outside_broker() -> None:
+    secured = {
+        "DRIVETRAIN_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "DRIVETRAIN_KAFKA_CA_PATH": "/ca.crt",
+    }
+    of_pods = {"DRIVETRAIN_PODS_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512"}
+    broker = {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": "kafka:9093"}
+    plan = make_plan(**broker, **secured, **of_pods)
+    for name in ("topics", "cost", "scheduler"):
+        assert secured.items() <= variables_of(name, plan).items()
+    assert of_pods.items() <= variables_of("scheduler", plan).items()
+    assert not of_pods.keys() & variables_of("cost", plan).keys()
+
+
 def test_services_get_the_connections_of_outside_parts() -> None:
     plan = make_plan(
         DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS="kafka:9092",
