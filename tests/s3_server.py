@@ -6,11 +6,13 @@ hand (a few minutes, once); elsewhere the tests that need it are skipped and say
 
 import os
 import shutil
+import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 from botocore.session import get_session
@@ -37,11 +39,24 @@ class RunningS3:
     directory: Path
 
 
+class ServerCertificate(NamedTuple):
+    """PEM files: the server's certificate and key, and the CA that signed it."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+
+
 @contextmanager
-def running_s3(binary: Path, directory: Path) -> Iterator[RunningS3]:
+def running_s3(
+    binary: Path, directory: Path, tls: ServerCertificate | None = None
+) -> Iterator[RunningS3]:
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     command = [str(binary), "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet"]
+    if tls is not None:
+        endpoint = f"https://localhost:{port}"
+        command += ["--cert", str(tls.certificate), "--key", str(tls.key)]
     keys = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
     server = subprocess.Popen(
         [*command, "--health", "/health", "posix", str(directory)],
@@ -50,28 +65,31 @@ def running_s3(binary: Path, directory: Path) -> Iterator[RunningS3]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: _is_healthy(endpoint), "the S3 server answers", every=0.05)
-        _create_bucket(endpoint)
+        trusted = str(tls.ca) if tls else None
+        wait_until(lambda: _is_healthy(endpoint, trusted), "the S3 server answers", every=0.05)
+        _create_bucket(endpoint, trusted)
         yield RunningS3(endpoint, directory)
     finally:
         server.terminate()
         server.wait(10)
 
 
-def _is_healthy(endpoint: str) -> bool:
+def _is_healthy(endpoint: str, trusted: str | None) -> bool:
+    verify = ssl.create_default_context(cafile=trusted)
     try:
-        return httpx.get(f"{endpoint}/health", trust_env=False).is_success
+        return httpx.get(f"{endpoint}/health", trust_env=False, verify=verify).is_success
     except httpx.HTTPError:
         return False
 
 
-def _create_bucket(endpoint: str) -> None:
+def _create_bucket(endpoint: str, trusted: str | None) -> None:
     client = get_session().create_client(
         "s3",
         endpoint_url=endpoint,
         region_name="us-east-1",
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=SECRET_KEY,
+        verify=trusted,
     )
     client.create_bucket(Bucket=BUCKET)
     client.close()

@@ -66,6 +66,17 @@ def failure_of_errno(number: int | None) -> StoreFailure:
     return StoreFailure.ERROR
 
 
+def with_fix(problem: str) -> str:
+    """The text of a failed request to S3, and where its certificate is refused what to do."""
+    if "CERTIFICATE_VERIFY_FAILED" not in problem:
+        return problem
+    if "has expired" in problem:
+        return f"{problem}: renew the certificate of the object store"
+    if "not valid for" in problem or "ismatch" in problem:
+        return f"{problem}: use a name of its certificate in DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"
+    return f"{problem}: give the CA that signed its certificate as a PEM file in AWS_CA_BUNDLE"
+
+
 def failure_of_code(code: str, status: int) -> StoreFailure:
     """The failure of an S3 store, from its response."""
     if code in ("NoSuchBucket", "ServiceUnavailable", "SlowDown") or status in (503, 504):

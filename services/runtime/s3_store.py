@@ -14,7 +14,7 @@ from aiobotocore.session import get_session
 from aiohttp import ClientPayloadError
 from botocore.exceptions import BotoCoreError, ClientError
 
-from drivetrain_schemas.object_store import StoreFailure, failure_of_code
+from drivetrain_schemas.object_store import StoreFailure, failure_of_code, with_fix
 from services.runtime.errors import StoreError
 from services.runtime.object_store import CHUNK_BYTES, NoSuchObject, ObjectInfo, Upload
 
@@ -117,7 +117,8 @@ class S3Store:
             status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
             raise StoreError(f"object store: {error}", failure_of_code(code, status)) from error
         except (BotoCoreError, OSError, TimeoutError) as error:
-            raise StoreError(f"object store: {operation}: {error!r}", _UNAVAILABLE) from error
+            problem = with_fix(f"object store: {operation}: {error!r}")
+            raise StoreError(problem, _UNAVAILABLE) from error
 
     async def _connected(self) -> Any:
         async with self._lock:

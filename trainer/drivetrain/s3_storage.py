@@ -8,7 +8,7 @@ from typing import Any
 
 from drivetrain.directory_storage import Piece
 from drivetrain.errors import StorageError
-from drivetrain_schemas.object_store import StoreFailure, failure_of_code
+from drivetrain_schemas.object_store import StoreFailure, failure_of_code, with_fix
 
 _PART_BYTES = 16 * 1024 * 1024  # at least 5 MiB in S3
 _MAX_PARTS = 10_000
@@ -129,7 +129,7 @@ class S3Storage:
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
             raise StorageError(f"{key}: {error}", failure_of_code(code, status)) from error
         except (BotoCoreError, ConnectionFailed, OSError) as error:
-            raise StorageError(f"{key}: {error}", StoreFailure.UNAVAILABLE) from error
+            raise StorageError(with_fix(f"{key}: {error}"), StoreFailure.UNAVAILABLE) from error
 
     async def _ask(self, operation: str, arguments: dict[str, Any]) -> Any:
         if self._client is None:
