@@ -155,6 +155,11 @@ def _of_login(error: BaseException, names: SettingNames) -> str | None:
         )
     if kind == "UnsupportedSaslMechanismError":
         return f"the broker does not take the mechanism of {names.mechanism}: {error}"
+    if kind.endswith("AuthorizationFailedError"):
+        return (
+            f"the broker refuses what this user may not do ({error!r}): give it its rights with "
+            "python -m services.runtime.access kafka"
+        )
     if kind == "IllegalSaslStateError":
         return (
             f"the port has no login: name the SASL port in {names.servers}, or change "

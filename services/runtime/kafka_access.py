@@ -95,7 +95,7 @@ async def why(access: KafkaAccess, error: BaseException) -> str:
             problems = [problem async for problem in _problems(access)]
     except TimeoutError as late:
         problems = [f"{access.bootstrap_servers}: {explain(late, OF_SERVICES)}"]
-    return f"Kafka does not answer: {'; '.join(problems) or repr(error)}"
+    return f"Kafka cannot be used: {'; '.join(problems) or explain(error, OF_SERVICES)}"
 
 
 async def _problems(access: KafkaAccess) -> AsyncIterator[str]:

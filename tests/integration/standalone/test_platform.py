@@ -174,7 +174,7 @@ async def test_a_part_that_ends_five_times_stops_the_platform_with_the_end_of_it
     )
     assert done.returncode == 1
     assert "topics ended 5 times in a row before it was ready (last: exit code 1)" in done.stdout
-    assert "Kafka does not answer" in done.stdout
+    assert "Kafka cannot be used" in done.stdout
     assert "postgres     stopped" in done.stdout
 
 

@@ -5,9 +5,16 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.topics import SERVICES
+from services.runtime import logs
 from services.runtime.access.__main__ import main
 
 DSN = "DRIVETRAIN_POSTGRES_DSN"
+
+
+@pytest.fixture(autouse=True)
+def _without_its_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would go to this test's stderr for ever."""
+    monkeypatch.setattr(logs, "configure", lambda service: None)
 
 
 def test_the_printed_sql_makes_every_role_and_holds_no_password(

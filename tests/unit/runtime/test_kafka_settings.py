@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from drivetrain_schemas.kafka_security import OF_SERVICES, explain
 from services.runtime.errors import ConfigurationError
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.settings import Settings, load
@@ -126,3 +128,10 @@ def test_the_names_of_brokers_are_verified(files: dict[str, str]) -> None:
 
 def test_the_password_is_in_no_text_of_the_login() -> None:
     assert "hunter2" not in repr(KafkaAccess.of(settings(**LOGIN)))
+
+
+@pytest.mark.parametrize("error", [GroupAuthorizationFailedError, TopicAuthorizationFailedError])
+def test_a_user_without_rights_is_told_how_it_gets_them(error: type[Exception]) -> None:
+    told = explain(error("drivetrain.cost"), OF_SERVICES)
+    assert "drivetrain.cost" in told
+    assert "python -m services.runtime.access kafka" in told
