@@ -1,7 +1,6 @@
 """The values of "Install on Kubernetes", rendered; what they refer to is made by its commands."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,12 @@ GUIDE = "install-kubernetes.md"
 BY_STRIMZI = {"kafka-cluster-ca-cert": {"ca.crt"}, **{user: {"password"} for user in ACCESS}}
 
 
-@pytest.fixture
-def rendered(helm: Helm, tmp_path: Path) -> list[dict[str, Any]]:
-    (values, _) = blocks(section(GUIDE, "9. Install"))
-    path = tmp_path / "values.yaml"
+@pytest.fixture(scope="module")
+def rendered(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    (values,) = [
+        each for each in blocks(section(GUIDE, "9. Install")) if each.startswith("global:")
+    ]
+    path = tmp_path_factory.mktemp("guide") / "values.yaml"
     path.write_text(values)
     text = helm.run(
         *("template", "drivetrain", helm.packages["drivetrain"], "--namespace", "drivetrain"),
@@ -73,6 +74,8 @@ def test_pods_of_jobs_find_their_environment(rendered: list[dict[str, Any]]) -> 
 
 def test_what_the_commands_name_is_installed(rendered: list[dict[str, Any]]) -> None:
     """`service/drivetrain-gateway`, `kafka/kafka` ..."""
+    (job,) = of_kind(rendered, "Job")
+    assert f"logs job/{job['metadata']['name']}\n" in section(GUIDE, "9. Install")
     named = set(re.findall(r"(?:service|kafka)/([\w-]+)", section(GUIDE, "10. Train")))
     assert named == {"drivetrain-gateway"}
     assert named <= {each["metadata"]["name"] for each in of_kind(rendered, "Service")}
