@@ -8,6 +8,7 @@ import pytest
 
 from drivetrain.pod import container
 from drivetrain.pod.container import Container, exit_code, make_directory, wait_for_name
+from drivetrain.pod.shim import leave_container
 from drivetrain.storage import create_storage
 from drivetrain_schemas.pod_ends import ReportedEnd, exit_key
 from drivetrain_schemas.pods import PodExit, PodSpec, StopNotice
@@ -86,6 +87,14 @@ def test_without_the_message_the_store_suffices(tmp_path: Path) -> None:
     storage = create_storage(tmp_path / "store")
     Container(tmp_path / "notice", 30.0, tmp_path / "none" / "log").publish(spec, an_end(spec))
     assert storage.get(exit_key(spec.job_id, spec.attempt, spec.pod_id)) is not None
+
+
+def test_an_end_leaves_whatever_is_wrong_with_the_disk(place: Container, tmp_path: Path) -> None:
+    spec = stored_spec(tmp_path / "store")
+    create_storage(tmp_path / "store")
+    end = an_end(spec)
+    leave_container(place, tmp_path / "is not there", spec, end)
+    assert ReportedEnd.model_validate_json(place.termination_log.read_bytes()).end == end
 
 
 def test_the_directory_is_the_same_for_the_init_step_and_the_shim(tmp_path: Path) -> None:

@@ -82,10 +82,10 @@ def run_pod(directory: Path, is_warm: bool, container: Container | None = None) 
     end = _prepare(spec, directory, notice, container)
     if end is None:
         end = _run_ranks(_Pod(spec, directory, container), is_warm, lock, notice)
-    else:
+    elif container is None:
         _write_end(directory, end)
-        if container is not None:
-            container.publish(spec, end)
+    else:
+        leave_container(container, directory, spec, end)
     return 0 if container is None else exit_code(end)
 
 
@@ -99,6 +99,15 @@ def fetch_only(directory: Path, container: Container) -> int:
     _logger.info("pod ended: outcome=%s %s", end.outcome, end.detail)
     container.publish(spec, end)
     return exit_code(end)
+
+
+def leave_container(container: Container, directory: Path, spec: PodSpec, end: PodExit) -> None:
+    """Whatever is wrong with the disk: nobody waits for `exit.json` there."""
+    container.publish(spec, end)
+    try:
+        _write_end(directory, end)
+    except OSError as error:
+        _logger.error("exit.json is not written: %s", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +167,11 @@ def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
         files.start()
         await supervision.watch(notice.is_given(), files)
         end = _end_of(spec, directory, supervision)
-        await write_end_once_there_is_room(directory, end)
         if container is None:
+            await write_end_once_there_is_room(directory, end)
             await supervision.send_the_rest()
         else:
-            await asyncio.to_thread(container.publish, spec, end)
+            await asyncio.to_thread(leave_container, container, pod.directory, spec, end)
             with suppress(TimeoutError):
                 await asyncio.wait_for(supervision.send_the_rest(), TELEMETRY_SECONDS)
         return end
