@@ -61,6 +61,8 @@ class KnownPods:
         if names.JOB not in labels:
             return False  # somebody else's, with a label of ours
         before = self._pods.get(labels[names.POD])
+        if is_gone and before is None:
+            return False  # it was forgotten with its job
         reading = read_pod(item)
         is_proven = is_gone or reading.sight in (Sight.ENDED, Sight.DEAD)
         hopeless = None if before is None or reading.sight is Sight.ALIVE else before.hopeless

@@ -35,6 +35,7 @@ def test_a_pod_that_is_gone_without_a_word_was_taken_by_the_cluster() -> None:
 
 def test_one_that_the_platform_ended_was_not() -> None:
     known = KnownPods()
+    known.note(RUNS, False)
     known.note(with_metadata(RUNS, **TOLD), True)
     assert known.get(SPEC.pod_id).reading.reason is None
 
@@ -58,6 +59,7 @@ def test_one_that_starts_after_all_is_not_ended() -> None:
 
 def test_the_end_in_the_store_replaces_a_part_and_survives_the_object() -> None:
     known = KnownPods()
+    known.note(RUNS, False)
     known.note(RUNS, True)
     end = PodExit(pod_id=SPEC.pod_id, outcome="interrupted", ranks=(), ended_at=datetime.now(UTC))
     known.settle(SPEC.pod_id, end)
@@ -75,6 +77,14 @@ def test_an_end_in_the_store_of_a_pod_that_was_never_seen() -> None:
     known.settle(SPEC.pod_id, end)
     assert known.get(SPEC.pod_id).reading.end == end
     known.forget(SPEC.job_id)
+    assert known.get(SPEC.pod_id) is None
+
+
+def test_what_was_forgotten_with_its_job_stays_forgotten() -> None:
+    known = KnownPods()
+    known.note(RUNS, False)
+    known.forget(SPEC.job_id)
+    assert not known.note(RUNS, True)
     assert known.get(SPEC.pod_id) is None
 
 
