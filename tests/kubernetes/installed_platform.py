@@ -74,6 +74,7 @@ class InstalledPlatform:
         self._s3 = s3
         self._nodes = nodes
         self.namespace = namespace
+        self._jobs = control_plane.create_namespace(f"{namespace}-jobs")
         self.credentials: Credentials = load_or_create(home.credentials)
         self._ports = json.loads(home.ports.read_text())
 
@@ -90,8 +91,8 @@ class InstalledPlatform:
             "s3": s3_server.ENVIRONMENT,
         }
         for name, content in made.items():
-            path = f"/api/v1/namespaces/{self.namespace}/secrets"
-            self._plane.post(path, {"metadata": {"name": name}, "stringData": dict(content)})
+            self._make_secret(self.namespace, name, content)
+        self._make_secret(self._jobs, "s3", s3_server.ENVIRONMENT)
 
     def install(self, replicas: Mapping[str, int]) -> None:
         given = {
@@ -120,7 +121,11 @@ class InstalledPlatform:
             },
             "scheduler": {
                 **AS_INSTALLED,
-                "jobs": {"image": "drivetrain/training", "environmentSecret": "s3"},
+                "jobs": {
+                    "image": "drivetrain/training",
+                    "namespace": self._jobs,
+                    "environmentSecret": "s3",
+                },
                 "settings": {"kubernetes_node_selector": f"test={self.namespace}"},
             },
         }
@@ -200,6 +205,10 @@ class InstalledPlatform:
             return found.json() if found.status_code == 200 else None
 
         return wait_until(answer, f"GET {path}", seconds=90)
+
+    def _make_secret(self, namespace: str, name: str, content: Mapping[str, str]) -> None:
+        path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._plane.post(path, {"metadata": {"name": name}, "stringData": dict(content)})
 
     def _dsn(self, service: str) -> str:
         password = self.credentials.postgres_roles[service]

@@ -1,5 +1,5 @@
 """What the charts say is started, on a broker and a database that grant each service its own rights
-only; and a job trains through it, in a pod of the cluster."""
+only. A job trains through it, in a pod of the cluster, while pods of services are deleted."""
 
 from collections.abc import Iterator
 
@@ -13,6 +13,7 @@ from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.installed_platform import InstalledPlatform, running_infrastructure
 from tests.kubernetes.nodes import NodeKind, running_nodes
 from tests.training_job import MAX_STEPS, TrainingJob
+from tests.waiting import wait_until
 
 REPLICAS = {"gateway": 2, "metrics": 2, "hpo": 2, "cost": 1}
 
@@ -54,7 +55,11 @@ def test_a_job_trains_on_what_the_charts_start(platform: InstalledPlatform) -> N
     assert migrated == len(REPLICAS)
 
     job = TrainingJob.submit(platform, "by-charts", resources={"devices": 1})
+    wait_until(lambda: job.events("checkpoint.committed"), "a checkpoint", seconds=120)
+    for service in ("scheduler", "gateway"):
+        platform.delete(platform.pods(service)[0])
     assert job.wait_final()["state"] == "succeeded"
+    assert len(job.events("run.started")) == 1  # the next scheduler has adopted its pod
 
     # Each of these comes from another service, by its Service, its token and its own rights.
     lines = platform.get(f"/v1/jobs/{job.job_id}/logs", tail=50)["lines"]
