@@ -75,10 +75,10 @@ def headers_without_end() -> bytes:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"no archive",
-        gzip.compress(b"no tar"),
-        archive(member("a"))[:40],
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"no archive", id="no archive"),
+        pytest.param(gzip.compress(b"no tar"), id="no tar"),
+        pytest.param(archive(member("a"))[:40], id="cut"),
         pytest.param(headers_without_end(), id="headers without end"),
     ],
 )
