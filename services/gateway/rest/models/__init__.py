@@ -1,0 +1,117 @@
+"""The responses of the API. Times are UTC, money is micro-dollars, steps are optimizer steps."""
+
+from services.gateway.rest.models.checkpoints import Checkpoint, CheckpointList, Shard, ShardList
+from services.gateway.rest.models.commands import Accepted, Refusal
+from services.gateway.rest.models.cost import (
+    CostOfJob,
+    CostReport,
+    Estimate,
+    JobCost,
+    Spend,
+    Unpriced,
+)
+from services.gateway.rest.models.files import Code, File, JobFiles
+from services.gateway.rest.models.jobs import (
+    Alert,
+    Best,
+    Explanation,
+    Holder,
+    Job,
+    JobList,
+    JobSummary,
+    MetricValue,
+    Progress,
+    Run,
+    SavedBest,
+    Waiting,
+    Warned,
+)
+from services.gateway.rest.models.login import LoginLink
+from services.gateway.rest.models.logs import LogLine, LogPage
+from services.gateway.rest.models.names import FoundId, IdList
+from services.gateway.rest.models.nodes import Node, NodeList, Slot
+from services.gateway.rest.models.parked import (
+    Header,
+    ParkedDecision,
+    ParkedGroup,
+    ParkedGroups,
+    ParkedList,
+    ParkedRecord,
+    ParkedSummary,
+    ShownBytes,
+)
+from services.gateway.rest.models.series import (
+    AttemptTimes,
+    Chart,
+    ChartAttempt,
+    Curve,
+    Samples,
+    Series,
+    SeriesPage,
+    SeriesSummary,
+    Times,
+)
+from services.gateway.rest.models.studies import Study, StudyList, StudySummary, Trial
+from services.gateway.rest.models.timeline import Timeline, TimelineItem
+
+__all__ = [
+    "Accepted",
+    "Alert",
+    "AttemptTimes",
+    "Best",
+    "Chart",
+    "ChartAttempt",
+    "Checkpoint",
+    "CheckpointList",
+    "Code",
+    "CostOfJob",
+    "CostReport",
+    "Curve",
+    "Estimate",
+    "Explanation",
+    "File",
+    "FoundId",
+    "Header",
+    "Holder",
+    "IdList",
+    "Job",
+    "JobCost",
+    "JobFiles",
+    "JobList",
+    "JobSummary",
+    "LogLine",
+    "LogPage",
+    "LoginLink",
+    "MetricValue",
+    "Node",
+    "NodeList",
+    "ParkedDecision",
+    "ParkedGroup",
+    "ParkedGroups",
+    "ParkedList",
+    "ParkedRecord",
+    "ParkedSummary",
+    "Progress",
+    "Refusal",
+    "Run",
+    "Samples",
+    "SavedBest",
+    "Series",
+    "SeriesPage",
+    "SeriesSummary",
+    "Shard",
+    "ShardList",
+    "ShownBytes",
+    "Slot",
+    "Spend",
+    "Study",
+    "StudyList",
+    "StudySummary",
+    "Timeline",
+    "TimelineItem",
+    "Times",
+    "Trial",
+    "Unpriced",
+    "Waiting",
+    "Warned",
+]

@@ -1,0 +1,56 @@
+"""Money: what was charged, what accrues, what a job would cost."""
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+
+class Unpriced(BaseModel):
+    """Slots in use that no price covers."""
+
+    pool: str
+    device_type: str
+
+
+class Spend(BaseModel):
+    """Charged for what was released, accruing for what is held now.
+
+    `platform_micro_usd` is the platform's own cost, in none of the other figures: slots that were
+    still held after their pods had ended. Slots listed in `unpriced` count as 0, because their
+    price is not known.
+    """
+
+    charged_micro_usd: int
+    accruing_micro_usd: int
+    total_micro_usd: int
+    platform_micro_usd: int = 0
+    unpriced: list[Unpriced] = []
+
+
+class JobCost(Spend):
+    job_id: str
+
+
+class CostOfJob(BaseModel):
+    job_id: str
+    name: str | None
+    charged_micro_usd: int
+
+
+class CostReport(BaseModel):
+    """`items` are the jobs charged last, at most 500; the sum and `num_jobs` are of all.
+
+    `spend` is None where the cost service did not answer; what is charged is always there.
+    """
+
+    by: Literal["job"]
+    items: list[CostOfJob]
+    num_jobs: int
+    charged_micro_usd: int
+    spend: Spend | None
+
+
+class Estimate(BaseModel):
+    price_id: str
+    price_micro_usd_per_slot_hour: int
+    estimated_micro_usd: int
