@@ -167,7 +167,7 @@ class StudyCancel(Payload):
 
 @event("study.cancel_rejected", topic=EVENTS_STUDIES, producer="hpo")
 class StudyCancelRejected(Payload):
-    """The study does not exist, or has ended."""
+    """A study.cancel was refused: the study does not exist, or has ended."""
 
     study_id: StudyId
     command_event_id: str
@@ -177,7 +177,7 @@ class StudyCancelRejected(Payload):
 
 @event("study_request.rejected", topic=EVENTS_STUDIES, producer="hpo")
 class StudyRequestRejected(Payload):
-    """A command about a study was refused; nothing was changed."""
+    """A study.submit was refused; no study was started or changed."""
 
     study_id: StudyId
     request_id: str | None = None
