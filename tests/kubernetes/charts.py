@@ -37,7 +37,7 @@ class Helm:
     def __init__(self, tools: Path, home: Path) -> None:
         self.tools = tools
         self._home = home
-        self._rendered: dict[tuple[str, str], str] = {}
+        self._rendered: dict[tuple[str, str, str], str] = {}
         self.packages = dict(
             zip(ORDER, package(home / "packages", str(tools / "helm")), strict=True)
         )
@@ -66,13 +66,15 @@ class Helm:
         path.write_text(yaml.safe_dump(_plain(values)))
         return path
 
-    def render_text(self, chart: str, values: Mapping[str, Any] | None = None) -> str:
+    def render_text(
+        self, chart: str, values: Mapping[str, Any] | None = None, kubernetes: str = KUBERNETES
+    ) -> str:
         """With `values` over those that the chart needs. Rendered once."""
-        key = chart, json.dumps(values or {}, sort_keys=True)
+        key = chart, json.dumps(values or {}, sort_keys=True), kubernetes
         if key not in self._rendered:
             self._rendered[key] = self.run(
                 *("template", RELEASE, self.packages[chart], "--namespace", NAMESPACE),
-                *("--kube-version", KUBERNETES, "--values", self.values_file(NEEDED[chart])),
+                *("--kube-version", kubernetes, "--values", self.values_file(NEEDED[chart])),
                 *("--values", self.values_file(values or {})),
             )
         return self._rendered[key]

@@ -2,7 +2,6 @@
 Standard; install, upgrade, rollback and removal of each chart alone and of all at once."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ from deploy.package import ORDER, package
 from drivetrain_schemas.topics import SERVICES
 from tests.kubernetes.charts import NEEDED, Helm, Refused
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.openapi import LOCATION, write_schemas
 from tests.waiting import wait_until
 
-# Kinds of operators, whose definitions are not in a bare cluster.
-OF_OPERATORS = {"ScaledObject", "TriggerAuthentication", "PodMonitor"}
 APPS = "/apis/apps/v1/namespaces"
 
 
@@ -97,29 +93,6 @@ def restricted(control_plane: ControlPlane, namespace: str) -> str:
     )
     assert answer.is_success, answer.text
     return namespace
-
-
-@pytest.mark.parametrize("chart", ORDER)
-def test_the_api_servers_own_schema_accepts_every_object(
-    helm: Helm, control_plane: ControlPlane, chart: str, tmp_path: Path
-) -> None:
-    values = {name: _with_everything(name) for name in SERVICES}
-    given = values if chart == "drivetrain" else values.get(chart, {})
-    rendered = helm.render_text(chart, given)
-    kinds = {each["kind"] for each in helm.render(chart, given)}
-    write_schemas(control_plane.get("/openapi/v2").json(), kinds - OF_OPERATORS, tmp_path)
-    done = subprocess.run(
-        [
-            *(helm.tools / "kubeconform", "-strict", "-summary"),
-            *("-skip", ",".join(OF_OPERATORS), "-schema-location", f"{tmp_path}/{LOCATION}"),
-        ],
-        check=False,
-        input=rendered,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Valid: 0" not in done.stdout
 
 
 @pytest.mark.parametrize("chart", ORDER)
@@ -270,41 +243,3 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def _templates(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {name: each["spec"]["template"] for name, each in objects.items()}
-
-
-def _with_everything(chart: str) -> dict[str, Any]:
-    """Values that make every object and field of this chart."""
-    values: dict[str, Any] = {
-        "kafka": {"securityProtocol": "SASL_SSL", "caSecret": {"name": "kafka-ca"}},
-        "postgres": {"caSecret": {"name": "postgres-ca"}},
-        "networkPolicy": {
-            "monitoring": {"from": [{"namespaceSelector": {"matchLabels": {"team": "ops"}}}]},
-            "kafka": {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
-        },
-        "podMonitor": {"enabled": True},
-        "nodeSelector": {"a": "b"},
-        "tolerations": [{"key": "a", "operator": "Exists"}],
-        "priorityClassName": "high",
-        "podAnnotations": {"a": "b"},
-        "podLabels": {"c": "d"},
-        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
-        "extraVolumes": [{"name": "x", "emptyDir": {}}],
-        "extraVolumeMounts": [{"name": "x", "mountPath": "/x"}],
-        "serviceAccount": {"annotations": {"role": "x"}},
-        "runAsUser": 1000650000,
-        "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
-    }
-    if chart in ("scheduler", "checkpoints", "gateway"):
-        values["objectStore"] = {"caSecret": {"name": "s3"}, "credentialsSecret": {"name": "key"}}
-    if chart == "gateway":
-        values["ingress"] = {"enabled": True, "host": "a.example.com", "tlsSecret": "tls"}
-    if chart in ("hpo", "metrics", "cost", "gateway"):
-        values["autoscaling"] = {"enabled": True, "by": "cpu"}
-    if chart == "cost":
-        price = {"id": "a", "device_type": "b", "valid_from": "2026-01-01T00:00:00Z"}
-        values["prices"] = [{**price, "micro_usd_per_slot_hour": 2500000}]
-    if chart == "scheduler":
-        values["jobs"] = {
-            "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]}
-        }
-    return values

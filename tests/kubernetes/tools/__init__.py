@@ -2,7 +2,8 @@
 
 `make kubernetes-tools` builds them (`__main__.py`). Each folder here is a Go module that pins one
 tool with all that it needs (`go.mod`, `go.sum`). The cache folder's name holds a hash of those
-files, so that another version is another folder.
+files, so that another version is another folder. Beside them are the descriptions of the objects
+of several versions of Kubernetes (`openapi`), which need no build.
 """
 
 import hashlib
@@ -26,6 +27,12 @@ BINARIES: Mapping[str, Mapping[str, str]] = {
     "kubeconform": {"kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform"},
 }
 STAGES = "kwok-stages"  # what kwok does with nodes and pods: files of its module
+# The newest three minor versions, and the SHA-256 of api/openapi-spec/swagger.json of each.
+OBJECTS: Mapping[str, str] = {
+    "1.35.4": "483500149ee52ce5753d75f5639101d985bb4f5e902cc05b1ba7627465d62446",
+    "1.36.3": "dcede2063da1d7ad62ecb5af8adb6d7fabd0b52385a7fa0048afb491dac90450",
+    "1.37.2": "465276aedf437726de5a6ed23a41b86d78bb0d347edf251a755ae26a93cdd8a6",
+}
 MISSING = "the parts of a real Kubernetes are not built: make kubernetes-tools (10-20 min, once)"
 
 
@@ -34,12 +41,20 @@ def cache_directory() -> Path:
     content = hashlib.sha256(repr(BINARIES).encode())
     for file in sorted(MODULES.glob("*/go.*")):
         content.update(file.read_bytes())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    key = f"{KUBERNETES_VERSION}-{content.hexdigest()[:12]}"
-    return cache / "drivetrain" / "kubernetes" / key
+    return _cache() / f"{KUBERNETES_VERSION}-{content.hexdigest()[:12]}"
+
+
+def openapi_file(version: str) -> Path:
+    """Where the description of all objects of this version is, or will be."""
+    return _cache() / "openapi" / f"{version}.json"
 
 
 def find_tools() -> Path | None:
     """The folder with all binaries, or None while they are not built."""
     directory = cache_directory()
     return directory if directory.is_dir() else None
+
+
+def _cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "drivetrain" / "kubernetes"

@@ -1,10 +1,12 @@
 """Builds the parts of a real Kubernetes into the user's cache: `make kubernetes-tools`.
 
 All or nothing: the folder gets its name only when everything in it is built. Two builds at once
-wait for each other.
+wait for each other. What a later version of this file adds is added to an earlier build.
 """
 
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.kubernetes.tools import BINARIES, KUBERNETES_VERSION, MODULES, STAGES, cache_directory
+from tests.kubernetes.tools import (
+    BINARIES,
+    KUBERNETES_VERSION,
+    MODULES,
+    OBJECTS,
+    STAGES,
+    cache_directory,
+    openapi_file,
+)
 
 GO_VERSION = (1, 26)
 NEEDED_MB = 8000  # modules, Go's build cache and the binaries
@@ -26,23 +36,48 @@ def main() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.is_dir():
             print(f"kubernetes-tools: already built, in {target}")
-            return
-        _require_go()
-        _require_space(target.parent)
-        print(
-            f"kubernetes-tools: building Kubernetes {KUBERNETES_VERSION}, etcd, kwok, helm and "
-            "kubeconform with Go (once; 10-20 minutes on two cores, up to 8 GB)",
-            flush=True,
+        else:
+            _build_all(target)
+        for version in OBJECTS:
+            if not openapi_file(version).is_file():
+                _fetch_openapi(version)
+
+
+def _build_all(target: Path) -> None:
+    _require_go()
+    _require_space(target.parent)
+    print(
+        f"kubernetes-tools: building Kubernetes {KUBERNETES_VERSION}, etcd, kwok, helm and "
+        "kubeconform with Go (once; 10-20 minutes on two cores, up to 8 GB)",
+        flush=True,
+    )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as directory:
+        folder = Path(directory) / "tools"
+        folder.mkdir()
+        for module in BINARIES:
+            _build(module, folder)
+        _copy_stages(folder)
+        folder.rename(target)
+    print(f"kubernetes-tools: ready in {time.monotonic() - began:.0f} s, in {target}")
+
+
+def _fetch_openapi(version: str) -> None:
+    """One file of the module's source; nothing is built."""
+    _require_go()
+    module = json.loads(_go("mod", "download", "-json", f"k8s.io/kubernetes@v{version}"))
+    content = (Path(module["Dir"]) / "api" / "openapi-spec" / "swagger.json").read_bytes()
+    if hashlib.sha256(content).hexdigest() != OBJECTS[version]:
+        sys.exit(
+            f"kubernetes-tools: the objects of Kubernetes {version} are not those that "
+            "tests/kubernetes/tools/__init__.py names by SHA-256"
         )
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as directory:
-            folder = Path(directory) / "tools"
-            folder.mkdir()
-            for module in BINARIES:
-                _build(module, folder)
-            _copy_stages(folder)
-            folder.rename(target)
-        print(f"kubernetes-tools: ready in {time.monotonic() - began:.0f} s, in {target}")
+    target = openapi_file(version)
+    target.parent.mkdir(exist_ok=True)
+    partial = target.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.rename(target)
+    print(f"kubernetes-tools: the objects of Kubernetes {version}, in {target}", flush=True)
 
 
 def _require_go() -> None:
