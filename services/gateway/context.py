@@ -17,6 +17,7 @@ from services.gateway.backends import Backends
 from services.gateway.live import Live
 from services.gateway.model_age import ModelAge
 from services.gateway.settings import GatewaySettings
+from services.gateway.stored_files import KeptLists
 from services.runtime.service import Platform
 
 MAX_REMEMBERED = 1000
@@ -86,6 +87,7 @@ class Gateway:
     model_age: ModelAge = field(default_factory=ModelAge)
     submissions: Submissions = field(default_factory=Submissions)
     downloads: Downloads = field(default_factory=Downloads)
+    lists: KeptLists = field(default_factory=KeptLists)
     # A list of files has up to 32 MiB, and several times that in memory.
     reads_of_lists: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_READS_OF_LISTS)

@@ -7,8 +7,9 @@ verified before its first byte is sent.
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -30,6 +31,8 @@ from services.runtime.object_store import NoSuchObject, ObjectStore
 # A program of the job may write any number of lists that cannot be read.
 MAX_LISTS_READ = 3
 MAX_MANIFEST_BYTES = 16 * 1024**2
+# Of the lists that are kept in memory, as they are stored; read, each takes several times that.
+MAX_KEPT_BYTES = 16 * 1024**2
 D = TypeVar("D", bound=BaseModel)
 
 
@@ -45,8 +48,33 @@ class StoredFiles:
     checkpoint_id: str | None = None
 
 
+@dataclass(slots=True)
+class KeptLists:
+    """The lists whose files were sent last, by key: a list is written once, and read for each file.
+
+    Only for content, which is verified whatever its list says; a list that is shown is read anew.
+    """
+
+    _by_key: OrderedDict[str, tuple[FileList, int]] = field(default_factory=OrderedDict)
+
+    def get(self, key: str) -> FileList | None:
+        if key not in self._by_key:
+            return None
+        self._by_key.move_to_end(key)
+        return self._by_key[key][0]
+
+    def keep(self, key: str, files: FileList, size_bytes: int) -> None:
+        self._by_key[key] = files, size_bytes
+        while sum(size for _, size in self._by_key.values()) > MAX_KEPT_BYTES:
+            self._by_key.popitem(last=False)
+
+
 async def newest(
-    store: ObjectStore, tenant_id: str, job_id: str, checkpoints: Sequence[dict[str, Any]]
+    store: ObjectStore,
+    tenant_id: str,
+    job_id: str,
+    checkpoints: Sequence[dict[str, Any]],
+    kept: KeptLists | None = None,
 ) -> StoredFiles | None:
     """`checkpoints`: the job's usable ones, newest first. None where nothing is stored.
 
@@ -57,21 +85,23 @@ async def newest(
     of_run = None
     orders = newest_lists_first(item.key.removeprefix(prefix) for item in found)
     for order in orders[:MAX_LISTS_READ]:
-        of_run = await _read(store, prefix + order.name, FileList, MAX_LIST_BYTES)
+        of_run = await _list(store, prefix + order.name, kept)
         if of_run is not None:
             break
     for row in checkpoints:
-        of_checkpoint = await at_checkpoint(store, row)
+        of_checkpoint = await at_checkpoint(store, row, kept)
         if of_checkpoint is not None:
             is_newer = of_run is None or _order(of_checkpoint.files) > _order(of_run)
             return of_checkpoint if is_newer or of_run is None else StoredFiles(of_run)
     return None if of_run is None else StoredFiles(of_run)
 
 
-async def at_checkpoint(store: ObjectStore, row: dict[str, Any]) -> StoredFiles | None:
+async def at_checkpoint(
+    store: ObjectStore, row: dict[str, Any], kept: KeptLists | None = None
+) -> StoredFiles | None:
     """The files that were saved with this checkpoint; None where there are none."""
     directory = row["manifest_key"].rpartition("/")[0]
-    files = await _read(store, f"{directory}/{LIST}", FileList, MAX_LIST_BYTES)
+    files = await _list(store, f"{directory}/{LIST}", kept)
     return None if files is None else StoredFiles(files, row["checkpoint_id"])
 
 
@@ -114,10 +144,22 @@ def _order(files: FileList) -> tuple[int, Any]:
     return files.fence, files.saved_at
 
 
+async def _list(store: ObjectStore, key: str, kept: KeptLists | None) -> FileList | None:
+    if kept is not None and (found := kept.get(key)):
+        return found
+    content = await _read_bounded(store, key, MAX_LIST_BYTES)
+    files = None if content is None else await _parsed(content, FileList)
+    if kept is not None and content is not None and files is not None:
+        kept.keep(key, files, len(content))
+    return files
+
+
 async def _read(store: ObjectStore, key: str, kind: type[D], max_bytes: int) -> D | None:
     content = await _read_bounded(store, key, max_bytes)
-    if content is None:
-        return None
+    return None if content is None else await _parsed(content, kind)
+
+
+async def _parsed(content: bytes, kind: type[D]) -> D | None:
     try:
         return await asyncio.to_thread(kind.model_validate_json, content)
     except ValidationError:

@@ -59,12 +59,13 @@ async def content(
     path: Annotated[str, Query(min_length=1, max_length=1024)],
     gateway: GatewayDep,
     caller: CallerDep,
-    request: Request,
     checkpoint: AtCheckpoint = None,
 ) -> StreamingResponse:
     """One of these files."""
-    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint)
+    async with gateway.platform.database.connection() as connection:
+        if await queries.jobs.find(connection, caller.tenant_id, job_id) is None:
+            raise not_found("job", job_id)
+    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint, gateway.lists)
     found = [file for file in stored.files.files if file.path == path] if stored else []
     if not found:
         raise not_found("file", path)
@@ -112,14 +113,18 @@ async def shard_content(
 
 
 async def find_stored(
-    gateway: Gateway, tenant_id: str, job_id: str, checkpoint_id: str | None
+    gateway: Gateway,
+    tenant_id: str,
+    job_id: str,
+    checkpoint_id: str | None,
+    kept: stored_files.KeptLists | None = None,
 ) -> stored_files.StoredFiles | None:
     """None where nothing was saved yet. Raises Problem (404) for a checkpoint without files."""
     store = gateway.platform.object_store
     if checkpoint_id is not None:
         row = await find_checkpoint(gateway, tenant_id, checkpoint_id, job_id)
         async with gateway.reads_of_lists:
-            found = await stored_files.at_checkpoint(store, row)
+            found = await stored_files.at_checkpoint(store, row, kept)
         if found is None:
             raise not_found("list of files with checkpoint", checkpoint_id)
         return found
@@ -129,7 +134,7 @@ async def find_stored(
         )
     usable = [row for row in rows if row["is_usable"] and row["manifest_key"]]
     async with gateway.reads_of_lists:
-        return await stored_files.newest(store, tenant_id, job_id, usable[:2])
+        return await stored_files.newest(store, tenant_id, job_id, usable[:2], kept)
 
 
 async def find_checkpoint(

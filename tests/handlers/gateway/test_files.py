@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -85,6 +86,48 @@ async def test_files_of_a_job_are_listed_and_downloaded(server: Server) -> None:
     assert answer.headers["content-type"] == "application/octet-stream"
     empty = await server.client.get(f"{base}/content", params={"path": "dir/empty"})
     assert (empty.status_code, empty.content) == (200, b"")
+
+
+async def test_a_list_is_read_once_for_the_content_of_many_files(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await started(server)
+    names = [f"file-{number}" for number in range(20)]
+    await put_list(server, job, newest_list(job), **{name: name.encode() for name in names})
+    read = Counter[str]()
+    stream = server.objects.stream
+
+    def counted(key: str) -> AsyncIterator[bytes]:
+        read[key] += 1
+        return stream(key)
+
+    monkeypatch.setattr(server.objects, "stream", counted)
+    base = f"/v1/jobs/{job.job_id}/files"
+    for name in names:
+        answer = await server.client.get(f"{base}/content", params={"path": f"dir/{name}"})
+        assert answer.content == name.encode()
+    assert read[newest_list(job)] == 1
+    assert len((await server.client.get(base)).json()["files"]) == len(names) + 1
+    assert read[newest_list(job)] == 2  # a list that is shown is read anew
+
+
+def test_kept_lists_are_bounded() -> None:
+    job = Story().job("digits")
+    job.starts()
+    files = FileList(
+        **{**job.run, "tenant_id": "default"},
+        summary={"num_files": 0, "size_bytes": 0, "num_left_out": 0, "left_out": []},
+        saved_at=AT,
+    )
+    kept = stored_files.KeptLists()
+    third = stored_files.MAX_KEPT_BYTES // 3
+    for key in ("a", "b", "c"):
+        kept.keep(key, files, third)
+    assert kept.get("a") is files
+    kept.keep("d", files, third)
+    assert [kept.get(key) is files for key in ("a", "b", "c", "d")] == [True, False, True, True]
+    kept.keep("large", files, stored_files.MAX_KEPT_BYTES + 1)
+    assert kept.get("large") is None
 
 
 @pytest.mark.parametrize("path", ["nothing", "../../etc/passwd", "/etc/passwd", "dir", "best"])
