@@ -15,7 +15,7 @@ from services.gateway import parked_queries, queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.pages.rendering import page, stream_position
 from services.gateway.queries.job_list import At
-from services.gateway.rest import models, views
+from services.gateway.rest import explanations, models, views
 from services.gateway.rest.job_list import (
     JobFilter,
     Short,
@@ -95,7 +95,7 @@ async def jobs(
         "jobs.html",
         position=stream_position(stream),
         entries=entries,
-        explain=views.explain,
+        explain=explanations.explain,
         counts=counts,
         query=query,
         more=more and query.link(after=more),

@@ -23,7 +23,7 @@ from services.gateway.core import failures, sessions
 from services.gateway.pages import compare, files, job_list, log_file, parked
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
-from services.gateway.rest import models, views
+from services.gateway.rest import explanations, models, views
 from services.gateway.rest.jobs import find_job, with_queue_position
 from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.positions import position_text, read_position
@@ -98,9 +98,9 @@ async def job(
         position=stream_position(stream),
         job_id=job_id,
         job=shown,
-        sentence=views.explain(shown),
+        sentence=explanations.explain(shown),
         command=shlex.join(shown.spec["command"]) if shown.spec else "",
-        last_failure=views.last_failure(shown),
+        last_failure=explanations.last_failure(shown),
         last_log=failures.last_log(history) if _has_failed(shown) else "",
         has_all=has_all,
         timeline=[views.timeline_item(row) for row in history],

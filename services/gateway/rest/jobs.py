@@ -12,7 +12,7 @@ from services.gateway import commands, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import invalid, not_found
-from services.gateway.rest import models, views
+from services.gateway.rest import explanations, models, views
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
@@ -124,7 +124,7 @@ async def explain(
 ) -> models.Explanation:
     """Why the job is in its state."""
     job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    return views.explanation(await with_queue_position(gateway, job))
+    return explanations.explanation(await with_queue_position(gateway, job))
 
 
 @router.get("/{job_id}/logs", response_model=models.LogPage, responses=answers(404, 422))

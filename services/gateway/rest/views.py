@@ -175,63 +175,6 @@ def alert(row: Row) -> models.Alert:
     return _of(models.Alert, row)
 
 
-def explanation(shown: models.Job) -> models.Explanation:
-    """The one sentence that answers 'why does it not run?', and why its last attempt failed."""
-    more = [text for text in (unreachable(shown), last_failure(shown)) if text]
-    return models.Explanation(
-        job_id=shown.job_id,
-        state=shown.state,
-        text=". ".join([explain(shown), *more]),
-        waiting=shown.waiting,
-        refusal=shown.refusal,
-        alerts=shown.alerts,
-        warnings=shown.warnings,
-    )
-
-
-def unreachable(shown: models.Job) -> str:
-    """Why nothing is known of a run that holds its slots."""
-    run = shown.runs[-1] if shown.runs else None
-    if run is None or run.ended_at is not None or not run.unreachable:
-        return ""
-    return f"Nothing is known of attempt {run.attempt}, which keeps its slots: {run.unreachable}"
-
-
-def last_failure(shown: models.Job) -> str:
-    """Why the last attempt that ended has failed, where the job itself does not say it."""
-    ended = [run for run in shown.runs if run.ended_at is not None]
-    if shown.finished_at is not None or not ended:
-        return ""
-    run = ended[-1]
-    if run.state not in ("failed", "lost") and not (run.state == "interrupted" and run.detail):
-        return ""
-    verb = {"failed": "failed", "lost": "was lost", "interrupted": "was interrupted"}[run.state]
-    return f"Attempt {run.attempt} {verb}" + (f": {run.detail}" if run.detail else "")
-
-
-def explain(shown: models.JobSummary) -> str:
-    if shown.refusal is not None:
-        return f"The request was refused: {shown.refusal.detail}"
-    if shown.waiting is not None:
-        position = shown.waiting.queue_position
-        return shown.waiting.detail + (f" (number {position} in the queue)" if position else "")
-    if shown.is_cancelling:
-        return "Cancel requested; the job is saving a checkpoint and stopping"
-    alerts = shown.alerts if isinstance(shown, models.Job) else ()
-    texts = {
-        "submitted": "The request was sent to the scheduler",
-        "queued": "Waiting for the scheduler's next decision",
-        "starting": f"Attempt {shown.attempt} is starting its pods",
-        "running": "; ".join(
-            [f"Attempt {shown.attempt} is running", *(alert.detail for alert in alerts)]
-        ),
-        "succeeded": "Training is complete",
-        "failed": f"Failed: {shown.detail}",
-        "cancelled": "Cancelled" + (f": {shown.detail}" if shown.detail else ""),
-    }
-    return texts.get(shown.state, shown.state.capitalize())
-
-
 def timeline_item(row: Row) -> models.TimelineItem:
     sentence = narrate(row["type"], row["payload"])
     return models.TimelineItem(
