@@ -139,8 +139,8 @@ def _of_tls(error: ssl.SSLError, names: SettingNames) -> str:
         return f"{names.key} is not the key of the certificate in {names.certificate}"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:  # of the broker: it is not sent one, too
         return (
-            f"the broker wants a client certificate that is valid and signed by a CA that it "
-            f"knows: set {names.certificate} and {names.key}"
+            f"the broker requires a client certificate that is valid and signed by a CA that it "
+            f"trusts: set {names.certificate} and {names.key}"
         )
     return f"TLS failed ({error}): is {names.protocol} that of the port in {names.servers}?"
 

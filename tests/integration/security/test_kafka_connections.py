@@ -65,11 +65,11 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka, Path], KafkaAccess], str]] = {
     ),
     "no client certificate": (
         lambda it, _: replace(it.mtls("cost"), tls=TlsFiles(it.directory / "ca.crt")),
-        f"wants a client certificate .* set {CERTIFICATE}",
+        f"requires a client certificate .* set {CERTIFICATE}",
     ),
     "a client certificate of another CA": (
         signed_by_another,
-        f"wants a client certificate .* signed by a CA that it knows: set {CERTIFICATE}",
+        f"requires a client certificate .* signed by a CA that it trusts: set {CERTIFICATE}",
     ),
     "an unknown user": (
         lambda it, _: it.scram("nobody"),
@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka, Path], KafkaAccess], str]] = {
     ),
     "a login where there is none": (
         lambda it, _: it.scram("cost", bootstrap_servers=it.servers["mtls"]),
-        f"wants a client certificate .* set {CERTIFICATE}",
+        f"requires a client certificate .* set {CERTIFICATE}",
     ),
 }
 
@@ -125,7 +125,7 @@ async def test_a_renewed_certificate_counts_without_a_restart(
     tls = TlsFiles(secured.directory / "ca.crt", *files)
     publisher = KafkaPublisher(replace(secured.mtls("cost"), tls=tls), "tests")
     record = OutRecord(f"{topic_prefix}events.charges", b"k", b"v")
-    with pytest.raises(BusUnavailable, match="wants a client certificate"):
+    with pytest.raises(BusUnavailable, match="requires a client certificate"):
         await publisher.publish([record])
     written(tmp_path, "client", secured.ca, "cost", common_name="drivetrain")
     await publisher.publish([record])
