@@ -1,7 +1,7 @@
 """Where the brokers are, and how to log in to them: one value for every client of a process.
 
 In: the settings. Out: the options of aiokafka's clients; why a connection fails, in words that name
-the setting and the fix. aiokafka itself says only that it could not connect.
+the setting and the fix. aiokafka itself reports only that it could not connect.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class KafkaAccess:
 
 
 async def why(access: KafkaAccess, error: BaseException) -> str:
-    """What keeps a client from connecting. `error` is its own word, used where there is no other.
+    """Why a client cannot connect. `error`: what it raised, used where no other cause is found.
 
     Connects once more to each broker that the settings name, because aiokafka's clients do not
     pass on the cause.

@@ -1,4 +1,4 @@
-"""What a program does in vain is told in its log, on its page and by the command line."""
+"""What a program does in vain is a warning in its log, on its page and in the command line."""
 
 from typing import Any
 

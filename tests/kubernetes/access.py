@@ -29,7 +29,7 @@ class Authority:
             directory / "apiserver", self._ca.issue_cert(*SERVER_NAMES)
         )
         self.service_account_key = directory / "service-accounts.pem"
-        # RS256 is what every verifier of service account tokens knows.
+        # Every verifier of service account tokens has RS256.
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.service_account_key.write_bytes(
             key.private_bytes(

@@ -158,7 +158,7 @@ class ControlPlane:
     def _part(self, name: str, arguments: list[str], url: str, *, tls: bool = False) -> Part:
         def is_ready() -> bool:
             try:
-                # The certificate of a helper process is its own; only its answer counts.
+                # The certificate of a side process is its own; only its answer counts.
                 return httpx.get(url, verify=not tls, trust_env=False, timeout=5).is_success
             except httpx.HTTPError:
                 return False

@@ -172,7 +172,7 @@ class InstalledPlatform:
         wait_until(done, f"{service} is done", seconds=START_SECONDS, every=0.5)
 
     def _fail_if_one_ended(self, service: str) -> None:
-        """What a service writes before it ends says why."""
+        """A service writes why it ends."""
         for pod in self.pods(service):
             assert pod["status"].get("phase") != "Failed", self.log(pod)[-4000:]
 
@@ -217,7 +217,7 @@ class InstalledPlatform:
 
     @staticmethod
     def _answers(pod: Mapping[str, Any]) -> bool:
-        """As the kubelet asks: the path and the named port of the container's readiness probe."""
+        """As the kubelet probes: the path and the named port of the container's readiness probe."""
         container = pod["spec"]["containers"][0]
         probe = container["readinessProbe"]["httpGet"]
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}

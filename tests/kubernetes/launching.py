@@ -159,7 +159,7 @@ class Cluster:
     async def launcher(
         self, ends: ObjectStore | None = None, **rules: Any
     ) -> tuple[KubernetesLauncher, KubernetesNodes]:
-        """One that knows nothing yet, as after a start of the scheduler."""
+        """One without any state yet, as after a start of the scheduler."""
         api = await api_of(self._kubeconfig)
         self._apis.append(api)
         nodes = KubernetesNodes(api, NodeRules())

@@ -191,7 +191,7 @@ def test_annotations_reach_the_pod_while_it_runs(run: Any) -> None:
     assert "a reason" in pod.log()
 
 
-def test_out_of_memory_and_eviction_are_told_as_a_kubelet_tells_them(run: Any) -> None:
+def test_out_of_memory_and_eviction_are_reported_as_by_a_real_kubelet(run: Any) -> None:
     oom, evicted = run("sleep 1000"), run("sleep 1000")
     for pod in (oom, evicted):
         pod.wait_phase("Running")

@@ -1,4 +1,4 @@
-"""What the launcher knows of the cluster stays true: watches are cut, expire, and go on."""
+"""The launcher's state of the cluster stays true: watches are cut, expire, and go on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,12 +46,12 @@ def patch_node(cluster: Cluster, name: str, spec: dict) -> None:
     cluster.control_plane.http.patch(path, json={"spec": spec}, headers=headers).raise_for_status()
 
 
-async def test_nodes_that_come_close_and_go_are_told_at_once(cluster: Cluster) -> None:
+async def test_nodes_that_come_close_and_go_are_reported_at_once(cluster: Cluster) -> None:
     _, nodes = await cluster.launcher()
     woken = asyncio.Event()
 
     async def found(name: str, **facts) -> None:
-        """Told by the watch: `nodes` is asked only after it woke us."""
+        """From the watch: `nodes` is called only after it woke us."""
         async with asyncio.timeout(30):
             while True:
                 known = {node.node_id: node for node in await nodes.nodes()}

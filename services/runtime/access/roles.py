@@ -1,4 +1,4 @@
-"""The roles of Postgres: one for each service, owner of its own schema and able to see no other.
+"""The roles of Postgres: one for each service, owner of its own schema, without access to another.
 
 In: the services. Out: SQL that is safe to repeat, for a role that may create roles and owns the
 database, which need not be a superuser. Pods have no role. A projection's role may create schemas

@@ -3,10 +3,10 @@
 Every method is idempotent, because the scheduler repeats what it has not recorded. `observe` only
 looks. A pod is gone when `kill` has returned it, or when it is observed as ENDED.
 
-Errors are the same for all methods: `LauncherUnavailable` says nothing about any pod, and the call
-is repeated; `OSError` is trouble of this machine with one pod. Nothing else is raised. Calls run
-outside transactions and with a time limit; `launch` and `notify` are called for several pods at a
-time.
+Errors are the same for all methods: after `LauncherUnavailable` nothing is known of any pod, and
+the call is repeated; `OSError` is trouble of this machine with one pod. Nothing else is raised.
+Calls run outside transactions and with a time limit; `launch` and `notify` are called for several
+pods at a time.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ class Observation:
     """One observation of a pod.
 
     `has_leftovers`: its shim has ended, other processes of it have not. `reason`: why the platform
-    ended it; counts where `exit.json` does not tell. `unreachable`: why nothing new is known of it,
+    ended it; counts where there is no `exit.json`. `unreachable`: why nothing new is known of it,
     in a sentence; `sight` is then what was last known.
     """
 

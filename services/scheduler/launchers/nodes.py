@@ -12,7 +12,7 @@ from services.scheduler.settings import SchedulerSettings
 
 
 class NodeSource(Protocol):
-    """`gone` says why a node that it no longer names is removed."""
+    """`gone`: why a node is removed that it no longer lists."""
 
     gone: str
 

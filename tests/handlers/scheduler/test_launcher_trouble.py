@@ -1,4 +1,4 @@
-"""A launcher that is unavailable, refuses, or says why a pod ended: what becomes of the runs."""
+"""What becomes of runs when their launcher is unavailable, refuses, or gives a reason of an end."""
 
 import asyncio
 from datetime import UTC, datetime

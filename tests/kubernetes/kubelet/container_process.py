@@ -134,7 +134,7 @@ def _make_devices(directory: Path) -> None:
 
 
 def _become_container(root: Path, config: dict[str, Any], log: int, told: int) -> NoReturn:
-    """The first process of the PID namespace: becomes the command, or says why it cannot."""
+    """The first process of the PID namespace: becomes the command, or reports why it cannot."""
     try:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)

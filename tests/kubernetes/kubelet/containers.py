@@ -1,6 +1,6 @@
 """One container by its directory: started, observed over restarts of the kubelet, signalled.
 
-Whether it still runs is told by a lock that its `container_process.py` holds, so no process id is
+Whether it still runs is known by a lock that its `container_process.py` holds, so no process id is
 ever trusted that may be another's by now.
 """
 
@@ -41,7 +41,7 @@ class Container:
         self.termination_log = directory / "termination-log"
 
     def start(self, config: dict[str, Any], session_fd: int) -> None:
-        """Once; the config tells `container_process` everything."""
+        """Once; `container_process` needs nothing but the config."""
         for name in ("root", "tmp"):
             (self.directory / name).mkdir(parents=True)
         self.termination_log.touch()

@@ -1,4 +1,4 @@
-"""One node: registered, heard of every 2 s, and a worker for each pod that is bound to it."""
+"""One node: registered, a heartbeat every 2 s, and a worker for each pod that is bound to it."""
 
 import asyncio
 import shutil
@@ -83,7 +83,7 @@ class NodeAgent:
             try:
                 await self._renew_lease()
                 if count % STATUS_EVERY == 0:
-                    await self._tell_status()
+                    await self._send_status()
                 count += 1
             except httpx.HTTPError:
                 count = 0  # the server may have forgotten that this node is ready
@@ -95,7 +95,7 @@ class NodeAgent:
         if await self._api.post("/api/v1/nodes", content) is None:
             await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": self._labels}})
 
-    async def _tell_status(self) -> None:
+    async def _send_status(self) -> None:
         await self._api.patch(f"/api/v1/nodes/{self._node.name}/status", {"status": self._status()})
 
     async def _renew_lease(self) -> None:

@@ -120,7 +120,7 @@ class PodWorker:
             grace = 0  # an eviction by the node itself
         at = time.monotonic() + grace
         if any(container.state().kind == "starting" for container in self._all()):
-            return  # it could not be told yet
+            return  # its status could not be sent yet
         if self._kill_at is None:
             self._signal_all(signal.SIGTERM)
             self._kill_at = at
@@ -158,7 +158,7 @@ class PodWorker:
         try:
             await self._volumes.prepare(self._with_addresses())
         except ConfigError as error:
-            # A real kubelet tells a missing volume by an event only.
+            # A real kubelet reports a missing volume by an event only.
             raise ConfigError(f"MountVolume.SetUp failed: {error}", "ContainerCreating") from None
 
     async def _start(self, spec: Object, container: Container) -> None:

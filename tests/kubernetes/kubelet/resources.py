@@ -1,4 +1,4 @@
-"""Whether a node has what a pod asks for: the kubelet's own admission, whoever bound the pod."""
+"""Whether a node has what a pod requests: the kubelet's own admission, whoever bound the pod."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def amount(text: str | float) -> float:
 
 
 def requests_of(pod: Object) -> dict[str, float]:
-    """All its containers together, or one init container if that asks for more."""
+    """All its containers together, or one init container if that requests more."""
     total: dict[str, float] = {}
     for container in pod["spec"]["containers"]:
         for name, value in _requested(container).items():

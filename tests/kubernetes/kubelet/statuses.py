@@ -11,7 +11,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the kubelet knows about a pod. `waiting`: reason and message of what has not started."""
+    """The state of a pod on its node. `waiting`: reason and message of what has not started."""
 
     inits: Mapping[str, State]
     mains: Mapping[str, State]

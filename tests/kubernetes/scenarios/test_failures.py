@@ -131,7 +131,7 @@ def test_a_node_loses_power_and_keeps_its_slots_until_it_is_gone(
     try:
         wait_until(lambda: not node.is_ready(), "the node is not ready", every=0.3)
         wait_until(lambda: not job.ranks(), "the rest of the gang has ended", seconds=90)
-        # For all that the cluster knows, the pod there still runs.
+        # In the API server the pod there still runs.
         assert job.state()["attempt"] == 1
         assert not job.events("allocation.released")
         node.remove()
@@ -143,7 +143,7 @@ def test_a_node_loses_power_and_keeps_its_slots_until_it_is_gone(
 def test_a_node_is_marked_out_of_service(
     kubernetes: KubernetesPlatform, job: KubernetesJob, check_all: CheckAll
 ) -> None:
-    """The operator says that it is off: the cluster then removes its pods."""
+    """The operator marks it as off: the cluster then removes its pods."""
     node = node_of_last_pod(kubernetes, job)
     node.power_off()
     try:
@@ -208,7 +208,7 @@ def test_the_scheduler_is_killed(
 def test_a_kubelet_is_away_while_its_pod_ends(
     kubernetes: KubernetesPlatform, job: KubernetesJob, check_all: CheckAll
 ) -> None:
-    """The end is told when it is back; until then the slots are held."""
+    """The end is reported when it is back; until then the slots are held."""
     node = node_of_last_pod(kubernetes, job)
     node.kubelet.kill()
     try:

@@ -1,4 +1,4 @@
-"""The DDP tutorial of PyTorch for `torchrun`: it knows nothing of this package, and keeps its own
+"""The DDP tutorial of PyTorch for `torchrun`: it does not use this package, and keeps its own
 snapshot, from which it goes on."""
 
 import os

@@ -23,7 +23,7 @@ TERMINATION_LOG = Path("/dev/termination-log")
 STORE_SECONDS = 10.0
 # The devices are held while the rest of the telemetry is sent.
 TELEMETRY_SECONDS = 15.0
-# Until the cluster's name server knows a pod that was just made.
+# Until the cluster's DNS has the name of a new pod.
 NAME_SECONDS = 120.0
 _EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": EXIT_INTERRUPTED}
 _logger = logging.getLogger("drivetrain.pod")
@@ -31,8 +31,8 @@ _logger = logging.getLogger("drivetrain.pod")
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """`notice`: the file of the annotation; `notice_seconds`: how long a pod that somebody else
-    deletes has to stop."""
+    """`notice`: the file of the annotation; `notice_seconds`: how long a pod has to
+    stop that was not deleted by the platform."""
 
     notice: Path
     notice_seconds: float
@@ -69,7 +69,7 @@ def make_directory(root: Path, spec_path: Path) -> Path:
 
 
 def wait_for_name(spec: PodSpec, must_stop: Callable[[], bool]) -> str:
-    """Until the address of the first pod is known. Why it is not; empty also when told to stop."""
+    """Wait for the first pod's address. Why it is not known; empty also when the pod must stop."""
     if spec.rendezvous_address is None:
         return ""
     deadline = time.monotonic() + NAME_SECONDS

@@ -2,7 +2,7 @@
 
 In a child, because a client of an object store starts threads, which do not survive a fork, and
 ranks are forked from this process. While a fetch takes longer than a moment, heartbeats are sent;
-one that hangs is killed, as is one whose pod is to stop. It tells of each part of a file that has
+one that hangs is killed, as is one whose pod is to stop. It reports each part of a file that has
 arrived, so gigabytes of files from a slow store may take as long as they need.
 """
 
@@ -40,7 +40,7 @@ class Flaw:
 
 
 def fetch_code(spec: PodSpec, target: Path, must_stop: Callable[[], bool]) -> Flaw:
-    """Fetch, and make the working directory. No flaw also when told to stop."""
+    """Fetch, and make the working directory. No flaw also when the pod must stop."""
     target.mkdir(exist_ok=True)
     if must_stop():
         return Flaw()

@@ -1,7 +1,7 @@
 """How a pod logs in to Kafka, and why it could not.
 
 In: what its spec says, with certificates as text. Out: options of aiokafka's producer. aiokafka
-says only that it could not connect; the cause is looked for here, and named with the settings of
+reports only that it could not connect; the cause is looked for here, and named with the settings of
 the scheduler that made the spec.
 """
 
@@ -56,7 +56,7 @@ def _context(access: KafkaAccess) -> ssl.SSLContext:
 
 
 async def why(access: KafkaAccess, error: BaseException) -> str:
-    """What keeps the pod from connecting; `error` is the client's own word."""
+    """Why the pod cannot connect. `error`: what the client raised, used where no cause is found."""
     try:
         async with asyncio.timeout(_DIAGNOSIS_SECONDS):
             for host, port, _family in collect_hosts(access.bootstrap_servers):

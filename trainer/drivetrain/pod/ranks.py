@@ -103,7 +103,7 @@ def flaw_of_command(spec: PodSpec) -> str:
 
 
 def _place(spec: PodSpec, index: int) -> dict[str, str]:
-    """Which rank this is, and where all of them meet; a launcher of ranks is told where it is."""
+    """Which rank this is, and where all of them meet; for a launcher of ranks, which machine."""
     if launching.find(spec.job.command) is not None:
         return {
             "DRIVETRAIN_INIT_METHOD": "env://",
@@ -128,7 +128,7 @@ def _path() -> str:
 
 
 def _as_seen_outside(devices: Sequence[int]) -> Iterator[str]:
-    """The platform counts the devices that it was shown itself; they may be a part of them all."""
+    """The platform numbers the devices visible to it, which may be some of those of the machine."""
     shown = os.environ.get(VISIBLE_DEVICES, "").split(",")
     for device in devices:
         yield str(device) if shown == [""] else shown[device].strip()

@@ -138,15 +138,15 @@ def _prepare(
         flaw = fetch_code(spec, directory / "code", notice.is_given)
     if not flaw.detail and container is not None:
         flaw = Flaw(wait_for_name(spec, notice.is_given))
-    is_told = notice.is_given()
-    if not flaw.detail and not is_told:
+    must_stop = notice.is_given()
+    if not flaw.detail and not must_stop:
         return None
     return PodExit(
         pod_id=spec.pod_id,
-        outcome="interrupted" if is_told else "failed",
+        outcome="interrupted" if must_stop else "failed",
         ranks=(),
-        detail="" if is_told else flaw.detail,
-        failure=Failure(kind=FailureKind.INVALID) if flaw.is_final and not is_told else None,
+        detail="" if must_stop else flaw.detail,
+        failure=Failure(kind=FailureKind.INVALID) if flaw.is_final and not must_stop else None,
         ended_at=datetime.now(UTC),
     )
 

@@ -1,4 +1,4 @@
-"""The objects of one kind as the API server last told: a list, then a watch from its version.
+"""The objects of one kind as the API server last sent them: a list, then a watch from its version.
 
 `run` keeps it current: a watch that ends is continued from the last version, one whose version has
 expired (410) begins with a list, and everything is listed again from time to time, so that no lost
@@ -19,7 +19,7 @@ log = logs.get()
 
 WATCH_SECONDS = 30
 RESYNC_SECONDS = 60.0
-# Without a watch for so long, what is kept is no longer told as the present.
+# After so long without a watch, what is kept does not count as current.
 STALE_SECONDS = 10.0
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
@@ -78,7 +78,7 @@ class Cache:
             return self.objects
         if self._is_running and self._version:
             seconds = f"{self.age_seconds:.0f} s"
-            raise LauncherUnavailable(f"{self._resource} were last heard of {seconds} ago")
+            raise LauncherUnavailable(f"{self._resource} were last updated {seconds} ago")
         try:
             await self.refresh()
         except Refused as refused:
@@ -130,7 +130,7 @@ class Cache:
             self._watched_at = time.monotonic()
 
     def put_created(self, item: Object) -> None:
-        """What a call of ours created, unless the watch has told more since."""
+        """What a call of ours created, unless the watch has a newer state of it."""
         metadata = item["metadata"]
         if metadata["name"] not in self.objects and metadata["uid"] not in self._tombstones:
             self._put(item)
@@ -164,7 +164,7 @@ class Cache:
         if before is not None and before["metadata"]["uid"] != item["metadata"]["uid"]:
             self._remove(before)
         self.objects[name] = item
-        self._tell(item, is_gone=False)
+        self._report(item, is_gone=False)
 
     def _remove(self, item: Object) -> None:
         metadata = item["metadata"]
@@ -172,9 +172,9 @@ class Cache:
         self._tombstones[metadata["uid"]] = None
         while len(self._tombstones) > _MAX_TOMBSTONES:
             del self._tombstones[next(iter(self._tombstones))]
-        self._tell(item, is_gone=True)
+        self._report(item, is_gone=True)
 
-    def _tell(self, item: Object, *, is_gone: bool) -> None:
+    def _report(self, item: Object, *, is_gone: bool) -> None:
         if self.on_change is not None:
             self.on_change(item, is_gone)
 

@@ -1,4 +1,4 @@
-"""What the operator says about the cluster: how pods are made, and which labels nodes carry."""
+"""What the operator configures of the cluster: how pods are made, and how nodes are read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -10,7 +10,7 @@ from drivetrain_schemas.pods import PodExit
 from services.scheduler.core.pods import EndKind, EndReason, Sight
 from services.scheduler.launchers.kubernetes import names
 from services.scheduler.launchers.kubernetes.api import Object
-from services.scheduler.launchers.kubernetes.reading import Reading, is_told, read_pod
+from services.scheduler.launchers.kubernetes.reading import Reading, has_notice, read_pod
 from services.scheduler.launchers.kubernetes.starts import Stuck, why_stuck
 
 _GONE = EndReason(
@@ -31,7 +31,7 @@ class KnownPod:
     node_id: str = ""
     is_proven: bool = False
     is_settled: bool = False
-    is_told: bool = False
+    has_notice: bool = False
     stuck: Stuck | None = None
     stuck_since: float = 0.0
     was_hopeless: EndReason | None = None
@@ -59,7 +59,7 @@ class KnownPods:
         metadata = item["metadata"]
         labels = metadata["labels"]
         if names.JOB not in labels:
-            return False  # somebody else's, with a label of ours
+            return False  # not of the platform, with a label of its name
         before = self._pods.get(labels[names.POD])
         if is_gone and before is None:
             return False  # it was forgotten with its job
@@ -67,7 +67,7 @@ class KnownPods:
         is_proven = is_gone or reading.sight in (Sight.ENDED, Sight.DEAD)
         hopeless = None if before is None or reading.sight is Sight.ALIVE else before.hopeless
         if is_gone and reading.sight not in (Sight.ENDED, Sight.DEAD):
-            reading = Reading(Sight.DEAD, reason=None if is_told(item) else _GONE)
+            reading = Reading(Sight.DEAD, reason=None if has_notice(item) else _GONE)
         if hopeless is not None and reading.sight is Sight.DEAD:
             reading = replace(reading, reason=hopeless)  # why it was ended
         stuck = None if is_proven else why_stuck(item)
@@ -78,7 +78,7 @@ class KnownPods:
             reading=reading,
             node_id=item["spec"].get("nodeName") or "",
             is_proven=is_proven,
-            is_told=is_told(item),
+            has_notice=has_notice(item),
             stuck=stuck,
             stuck_since=before.stuck_since if is_same and before else time.monotonic(),
             was_hopeless=hopeless,

@@ -3,7 +3,7 @@
 What is observed comes from one cache of all our pods, so it costs no call per pod. A pod is
 proven gone by a terminated container, or by the API server that has no such pod; it is never
 removed from the API server by force, so a pod on a node that does not answer stays, and holds its
-devices, until the cluster knows what became of it (docs/decisions/0011-kubernetes-pods.md).
+devices, until the cluster has removed it (docs/decisions/0011-kubernetes-pods.md).
 """
 
 import asyncio
@@ -43,7 +43,7 @@ KILL_SECONDS = 3.0
 _LOOK_SECONDS = 0.1
 # How long the end of a pod is looked for while the object store does not answer.
 STORE_SECONDS = 30.0
-# A pod that no run has asked about for so long belongs to none.
+# A pod that has not been observed for any run for so long belongs to none.
 ORPHAN_SECONDS = 300.0
 _KILLED = StopNotice(reason="gang", deadline_seconds=0.0)
 
@@ -66,7 +66,7 @@ class KubernetesLauncher:
         # By pod id.
         self._deletions: dict[str, asyncio.Task[None]] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
-        self._asked_at: dict[str, float] = {}  # by the monotonic clock
+        self._observed_at: dict[str, float] = {}  # by the monotonic clock
 
     async def free_ports(self, ports: Sequence[int]) -> Collection[int]:
         """All: each pod has an address of its own."""
@@ -92,7 +92,7 @@ class KubernetesLauncher:
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
         await self._cache.current()
         now = time.monotonic()
-        self._asked_at |= dict.fromkeys((pod.pod_id for pod in pods), now)
+        self._observed_at |= dict.fromkeys((pod.pod_id for pod in pods), now)
         return {pod.pod_id: self._see(pod) for pod in pods}
 
     async def watch(self, wake: Callable[[], None]) -> None:
@@ -115,7 +115,7 @@ class KubernetesLauncher:
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         """The notice as an annotation; a little later SIGTERM, by the deletion of the pod."""
         name = names.pod_name(pod.pod_id)
-        if not await self._tell(name, notice):
+        if not await self._annotate(name, notice):
             return
         grace = manifest.grace_seconds(notice.deadline_seconds)
         if (before := self._deletions.get(pod.pod_id)) is not None:
@@ -124,7 +124,7 @@ class KubernetesLauncher:
         task.add_done_callback(partial(_discard, self._deletions, pod.pod_id))
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
-        """A pod that the API server does not let us end keeps none of the others."""
+        """An error about one pod does not keep the others from being killed."""
         found = await asyncio.gather(*map(self._kill, pods), return_exceptions=True)
         errors = [each for each in found if isinstance(each, BaseException)]
         for error in errors:
@@ -169,7 +169,7 @@ class KubernetesLauncher:
         )
 
     def _settle(self, pod: PodRef) -> asyncio.Task[None]:
-        """Learn the whole end of a pod that is gone."""
+        """Read the whole end of a pod that is gone."""
         task = self._settling.get(pod.pod_id)
         if task is None:
             task = self._settling[pod.pod_id] = asyncio.create_task(self._read_end(pod))
@@ -189,8 +189,8 @@ class KubernetesLauncher:
                     break
                 await asyncio.sleep(1.0)
         known = self._known.get(pod.pod_id)
-        told = None if known is None else known.reading.end
-        if told is not None and end is not None and end.outcome != told.outcome:
+        reported = None if known is None else known.reading.end
+        if reported is not None and end is not None and end.outcome != reported.outcome:
             log.warning("an end in the object store is not the pod's own", pod_id=pod.pod_id)
             end = None
         self._known.settle(pod.pod_id, end)
@@ -239,8 +239,8 @@ class KubernetesLauncher:
             deletion.cancel()  # it is no longer waited for
         is_gone = known is not None and known.is_proven
         if not is_gone:
-            if known is None or not known.is_told:
-                await self._tell(name, _KILLED)
+            if known is None or not known.has_notice:
+                await self._annotate(name, _KILLED)
             is_gone = not await self._delete(name, KILL_GRACE_SECONDS) or await self._ends_soon(pod)
         if not is_gone:
             return False
@@ -267,13 +267,13 @@ class KubernetesLauncher:
             await asyncio.sleep(_LOOK_SECONDS)
         return False
 
-    async def _tell(self, name: str, notice: StopNotice) -> bool:
+    async def _annotate(self, name: str, notice: StopNotice) -> bool:
         """False where there is no such pod. Raises LauncherUnavailable."""
         patch = manifest.stop_patch(notice.model_dump_json())
         try:
             return await self._api.patch(f"{self._path}/pods/{name}", patch)
         except Refused as refused:
-            raise LauncherUnavailable(f"{name} cannot be told to stop: {refused}") from refused
+            raise LauncherUnavailable(f"{name}: no stop notice sent: {refused}") from refused
 
     async def _delete(self, name: str, grace_seconds: int) -> bool:
         """False where there is no such pod. Raises LauncherUnavailable."""
@@ -291,19 +291,19 @@ class KubernetesLauncher:
             log.warning("SIGTERM not sent", pod=name, error=str(error))
 
     async def _delete_orphans(self) -> None:
-        """Pods that no run asks for: the answer to their creation was lost, and they came late."""
+        """Pods of no run: the answer to their creation was lost, and they were created late."""
         since: dict[str, float] = {}
         period = ORPHAN_SECONDS / 10
         while True:
             await asyncio.sleep(period)
             now = time.monotonic()
-            if now - max(self._asked_at.values(), default=0.0) > period:
-                continue  # nobody decides here at the moment, or there is no run
-            self._asked_at = {
-                pod: at for pod, at in self._asked_at.items() if at > now - ORPHAN_SECONDS
+            if now - max(self._observed_at.values(), default=0.0) > period:
+                continue  # no round was made, or there is no run
+            self._observed_at = {
+                pod: at for pod, at in self._observed_at.items() if at > now - ORPHAN_SECONDS
             }
-            unasked = self._known.running() - self._asked_at.keys()
-            since = {pod_id: since.get(pod_id, now) for pod_id in unasked}
+            orphans = self._known.running() - self._observed_at.keys()
+            since = {pod_id: since.get(pod_id, now) for pod_id in orphans}
             for pod_id in (pod_id for pod_id, at in since.items() if at < now - ORPHAN_SECONDS):
                 log.warning("pod of no run is deleted", pod_id=pod_id)
                 with contextlib.suppress(LauncherUnavailable):

@@ -2,7 +2,7 @@
 
 Proof of the end is a container that has terminated, or a pod that reached its final phase without a
 running container; a pod that is gone from the API server is not read here. How it ended is in the
-termination message that the shim wrote; without one, in what the kubelet and the cluster say.
+termination message that the shim wrote; without one, in the pod's status.
 """
 
 from collections.abc import Mapping
@@ -25,17 +25,17 @@ _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 _REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "Topology")
 # The kubelet's own reasons to end a pod that did nothing wrong.
 _TAKEN = frozenset({"Preempting", "Shutdown", "NodeShutdown", "Terminated", "NodeLost"})
-# The kubelet has started again and knows nothing of it.
+# The kubelet has started again and has no record of the container.
 _LOST_CONTAINER = "ContainerStatusUnknown"
-# The kubelet says so of a pod that used more than it had asked for.
+# In the kubelet's message about a pod that used more than it requested.
 _USED_TOO_MUCH = "has larger consumption"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`end` is the shim's own word; `is_whole` False: the rest of it is in the object store.
+    """`end`: what the shim reported; `is_whole` False: the rest of it is in the object store.
 
-    `reason`: what the cluster says about the end, or about a pod that it is ending.
+    `reason`: why the cluster ended the pod, or is ending it.
     """
 
     sight: Sight
@@ -77,13 +77,13 @@ def why_disrupted(pod: Mapping[str, Any]) -> EndReason | None:
             return reason_of(EndKind.DISRUPTED, f"the cluster ended the pod: {why}")
     if word in _TAKEN:
         return reason_of(EndKind.DISRUPTED, f"the node ended the pod ({word}): {said}")
-    if "deletionTimestamp" in pod["metadata"] and not is_told(pod):
+    if "deletionTimestamp" in pod["metadata"] and not has_notice(pod):
         return reason_of(EndKind.DISRUPTED, "the pod was deleted in the cluster")
     return None
 
 
-def is_told(pod: Mapping[str, Any]) -> bool:
-    """The platform has told it to stop, or has killed it."""
+def has_notice(pod: Mapping[str, Any]) -> bool:
+    """The platform has sent it a stop notice, as it also does before it kills a pod."""
     return names.STOP in (pod["metadata"].get("annotations") or {})
 
 
@@ -113,7 +113,7 @@ def _reported(pod: Mapping[str, Any], message: str) -> ReportedEnd | None:
 
 
 def _explained(pod: Mapping[str, Any], terminated: Mapping[str, Any]) -> EndReason | None:
-    """The end of a pod whose shim said nothing, in words; None where the platform ended it."""
+    """The end of a pod whose shim reported nothing; None where the platform ended it."""
     status = pod.get("status") or {}
     word, said = status.get("reason") or "", status.get("message") or ""
     if terminated.get("reason") == "OOMKilled":
@@ -128,7 +128,7 @@ def _explained(pod: Mapping[str, Any], terminated: Mapping[str, Any]) -> EndReas
     if not terminated:
         detail = f"the pod ended without a container ({word or 'no reason is given'}): {said}"
         return reason_of(EndKind.FAILED, detail)
-    if is_told(pod):
+    if has_notice(pod):
         return None  # by the platform itself
     return _flaw_of_image(pod, terminated) or reason_of(EndKind.FAILED, _how(terminated))
 

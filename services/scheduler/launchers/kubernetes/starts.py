@@ -10,7 +10,7 @@ from typing import Any
 
 from services.scheduler.core.pods import EndKind, EndReason
 
-# What a registry or a container runtime says about an image that does not exist.
+# In the message of a registry or container runtime about an image that does not exist.
 _NO_SUCH_IMAGE = ("not found", "manifest unknown", "does not exist", "invalid reference format")
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"})
 _BAD_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})

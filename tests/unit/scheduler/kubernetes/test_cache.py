@@ -46,7 +46,7 @@ async def test_an_answer_about_what_has_gone_since_is_no_news() -> None:
     assert set(cache.objects) == {"a"}
 
 
-async def test_an_object_that_was_made_again_is_told_as_gone_and_new() -> None:
+async def test_an_object_that_was_made_again_is_reported_as_gone_and_new() -> None:
     changes = []
     listing = Listing(item("a", "first"))
     cache = Cache(

@@ -1,4 +1,4 @@
-"""What is asked of the cluster for one pod."""
+"""The objects that are created in the cluster for one pod."""
 
 import json
 from dataclasses import replace

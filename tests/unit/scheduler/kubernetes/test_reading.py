@@ -1,4 +1,4 @@
-"""What a Pod object says about a pod."""
+"""A Pod object as an observation."""
 
 from datetime import UTC, datetime
 
@@ -152,7 +152,7 @@ def test_what_the_platform_ended_needs_no_reason() -> None:
     assert (seen.sight, seen.reason) == (Sight.DEAD, None)
 
 
-def test_a_pod_that_was_told_by_the_cluster_alone_is_disrupted() -> None:
+def test_a_pod_that_only_the_cluster_stops_is_disrupted() -> None:
     seen = read_pod(with_metadata(ended(75, MESSAGE), deletionTimestamp="now"))
     assert seen.end == END
     assert seen.reason is not None

@@ -43,7 +43,7 @@ class Server:
     async def patch(self, path: str, patch: object) -> bool:
         name = path.rpartition("/")[2]
         if name in self.locked:
-            raise Refused(403, {"message": "a webhook says no"})
+            raise Refused(403, {"message": "a webhook refuses"})
         return name in self.pods
 
     async def delete(self, path: str, grace_seconds: int) -> bool:
@@ -69,14 +69,14 @@ async def test_one_pod_that_cannot_be_ended_does_not_keep_the_others() -> None:
     await launcher.observe(REFS)
     server.locked = {names.pod_name(REFS[0].pod_id)}
     assert set(await launcher.kill(REFS)) == {REFS[1].pod_id}
-    with pytest.raises(LauncherUnavailable, match="a webhook says no"):
+    with pytest.raises(LauncherUnavailable, match="a webhook refuses"):
         await launcher.kill(REFS[:1])
 
 
 async def test_a_pod_on_a_node_that_does_not_answer_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its deletion is asked for each time; the loop goes on meanwhile."""
+    """Its deletion is requested each time; the loop goes on meanwhile."""
     monkeypatch.setattr(module, "KILL_SECONDS", 600.0)
     server = Server(node(is_ready=False))
     launcher, nodes = make_launcher(server)
