@@ -33,7 +33,7 @@ _OTHERS = frozenset(
         "kubernetes_image",
         "kubernetes_image_pull_secrets",
         "kubernetes_service_account",
-        "kubernetes_pod_secret",
+        "kubernetes_environment_secret",
         "price_book",
         "api_token",
         "cookie_secret",

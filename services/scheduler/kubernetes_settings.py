@@ -29,7 +29,7 @@ class KubernetesSettings(Settings):
     kubernetes_service_account: ObjectName = Field(
         default="default", description="of the pods; its token is not mounted"
     )
-    kubernetes_pod_secret: ObjectName | None = Field(
+    kubernetes_environment_secret: ObjectName | None = Field(
         default=None,
         description="a Secret whose keys are environment variables of all pods: AWS_ACCESS_KEY_ID",
     )
@@ -88,7 +88,7 @@ class KubernetesSettings(Settings):
             namespace=namespace,
             image_pull_secrets=self.kubernetes_image_pull_secrets,
             service_account=self.kubernetes_service_account,
-            environment_secret=self.kubernetes_pod_secret,
+            environment_secret=self.kubernetes_environment_secret,
             device_resource=self.kubernetes_device_resource,
             slot_cpu=self.kubernetes_slot_cpu,
             slot_memory=self.kubernetes_slot_memory,

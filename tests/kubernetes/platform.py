@@ -17,7 +17,7 @@ from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
 
-POD_SECRET = "pods-environment"
+ENVIRONMENT_SECRET = "pods-environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def running_platform(
     """Its scheduler has the rights of its chart, and may use only nodes of this namespace."""
     control_plane.post(
         f"/api/v1/namespaces/{namespace}/secrets",
-        {"metadata": {"name": POD_SECRET}, "stringData": dict(s3_server.ENVIRONMENT)},
+        {"metadata": {"name": ENVIRONMENT_SECRET}, "stringData": dict(s3_server.ENVIRONMENT)},
     )
     kubeconfig = scheduler_kubeconfig(control_plane, namespace)
     proxy = Proxy(control_plane.port)
@@ -100,7 +100,7 @@ def running_platform(
         "DRIVETRAIN_LAUNCHER": "kubernetes",
         "DRIVETRAIN_KUBERNETES_NAMESPACE": namespace,
         "DRIVETRAIN_KUBERNETES_IMAGE": "drivetrain/training",
-        "DRIVETRAIN_KUBERNETES_POD_SECRET": POD_SECRET,
+        "DRIVETRAIN_KUBERNETES_ENVIRONMENT_SECRET": ENVIRONMENT_SECRET,
         "DRIVETRAIN_KUBERNETES_NODE_SELECTOR": f"test={namespace}",
         "DRIVETRAIN_OBJECT_STORE_URL": f"s3://{s3_server.BUCKET}/{namespace}",
         "DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL": s3.endpoint_url,

@@ -67,7 +67,7 @@ def test_pods_of_jobs_find_their_environment(rendered: list[dict[str, Any]]) -> 
     ]
     settings = {e["name"]: e.get("value") for e in pod_spec(scheduler)["containers"][0]["env"]}
     namespace = settings["DRIVETRAIN_KUBERNETES_NAMESPACE"]
-    secret = settings["DRIVETRAIN_KUBERNETES_POD_SECRET"]
+    secret = settings["DRIVETRAIN_KUBERNETES_ENVIRONMENT_SECRET"]
     assert f"kubectl create namespace {namespace}\n" in (GUIDES / GUIDE).read_text()
     assert "AWS_SECRET_ACCESS_KEY" in _made_secrets(str(namespace))[str(secret)]
 

@@ -21,7 +21,7 @@ environment:
     value: {{ toJson . | quote }}
   {{- end }}
   {{- with $jobs.environmentSecret }}
-  - name: DRIVETRAIN_KUBERNETES_POD_SECRET
+  - name: DRIVETRAIN_KUBERNETES_ENVIRONMENT_SECRET
     value: {{ . }}
   {{- end }}
   {{- with $jobs.kafka.bootstrapServers }}
