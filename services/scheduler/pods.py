@@ -144,17 +144,28 @@ class Pods:
         others get their turn."""
         now = self._clock.monotonic()
         due = [pod_id for pod_id in calls if self._again_at.get(pod_id, 0.0) <= now]
-        begun: set[str] = set()
+        # Those that were begun, and why there was no answer.
+        begun: dict[str, str] = {}
 
         async def call(pod_id: str) -> bool:
-            begun.add(pod_id)
-            return await calls[pod_id]()
+            begun[pod_id] = "it took too long"
+            try:
+                return await calls[pod_id]()
+            except LauncherUnavailable as error:
+                begun[pod_id] = str(error)
+                raise
 
         done = await each([partial(call, pod_id) for pod_id in due])
         results = dict(zip(due, done, strict=True))
         unanswered = [pod_id for pod_id in due if pod_id in begun and results[pod_id] is None]
         if unanswered:
-            log.warning("launcher did not answer", num_pods=len(unanswered), pod_id=unanswered[0])
+            first = unanswered[0]
+            log.warning(
+                "launcher did not answer",
+                num_pods=len(unanswered),
+                pod_id=first,
+                error=begun[first],
+            )
         self._again_at = {pod_id: at for pod_id, at in self._again_at.items() if at > now}
         self._again_at |= dict.fromkeys(unanswered, now + UNANSWERED_AGAIN_SECONDS)
         return tuple(pod_id for pod_id, is_done in results.items() if is_done)

@@ -86,6 +86,19 @@ async def test_a_launch_without_an_answer_is_repeated_and_not_recorded(world: Wo
     assert (await world.job(JOB)).state is JobState.RUNNING
 
 
+async def test_why_a_launch_has_no_answer_is_logged(world: World, capsys):
+    """The run stays as it is until somebody reads this and mends it."""
+    await world.submit(make_submit(**NO_RETRIES))
+
+    async def unanswered(spec):
+        raise LauncherUnavailable('serviceaccount "jobs" not found')
+
+    world.launcher.launch = unanswered
+    await world.rounds()
+    said = capsys.readouterr()
+    assert 'serviceaccount "jobs" not found' in (said.out + said.err).replace("\\", "")
+
+
 async def test_a_kill_whose_result_cannot_be_seen_is_repeated(world: World):
     """A pod that wrote its exit just before it was killed has ended by itself."""
     await start(world)
