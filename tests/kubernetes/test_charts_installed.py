@@ -172,6 +172,25 @@ def test_a_wrong_value_is_refused_before_anything_is_made(
     assert release.left() == []
 
 
+def test_a_second_platform_is_refused_in_a_namespace_of_jobs(
+    helm: Helm, control_plane: ControlPlane, namespace: str
+) -> None:
+    """Each scheduler would delete the pods of the other, which no run of its own has."""
+    jobs = control_plane.create_namespace(f"{namespace}-jobs")
+    others = control_plane.create_namespace(f"{namespace}-second")
+    given = {"image": "x:1", "namespace": jobs, "serviceAccount": {"create": False}}
+    values = {**NEEDED["scheduler"], "jobs": given}
+    first = Release(helm, control_plane, namespace, "first")
+    first.put(helm.packages["scheduler"], values)
+    second = Release(helm, control_plane, others, "second")
+    with pytest.raises(Refused, match="drivetrain-pods"):
+        second.put(helm.packages["scheduler"], values)
+    assert second.left() == []
+    first.helm("uninstall", "--wait")
+    second.put(helm.packages["scheduler"], values)
+    second.helm("uninstall", "--wait")
+
+
 def test_the_scheduler_may_do_what_its_role_says_and_no_more(
     helm: Helm, control_plane: ControlPlane, namespace: str
 ) -> None:
