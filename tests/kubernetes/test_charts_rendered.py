@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.documents.settings import CLASSES
 from deploy.package import ORDER
@@ -278,6 +279,56 @@ def test_a_value_of_one_service_counts_before_the_global_one(helm: Helm) -> None
     }
     assert brokers.pop("drivetrain-cost") == "other:9093"
     assert set(brokers.values()) == {"kafka:9093"}
+
+
+@pytest.mark.parametrize("release", ["drivetrain", "ml-cost", "gateway", "a" * 53])
+def test_the_gateway_finds_its_services_whatever_the_release_is_called(
+    helm: Helm, release: str
+) -> None:
+    text = helm.run(
+        *("template", release, helm.packages["drivetrain"], "--kube-version", KUBERNETES),
+        *("--values", helm.values_file(NEEDED["drivetrain"])),
+    )
+    objects = [each for each in yaml.safe_load_all(text) if each]
+    gateway = next(
+        each
+        for each in of_kind(objects, "StatefulSet")
+        if each["metadata"]["labels"]["app.kubernetes.io/name"] == "gateway"
+    )
+    given = environment(pod_spec(gateway)["containers"][0])
+    for name in ("metrics", "cost", "scheduler"):
+        (service,) = [
+            each
+            for each in of_kind(objects, "Service")
+            if each["metadata"]["labels"]["app.kubernetes.io/name"] == name
+        ]
+        url = given[f"DRIVETRAIN_{name.upper()}_URL"]
+        assert url == f"http://{service['metadata']['name']}:8080"
+
+
+def test_policies_open_the_ports_of_the_addresses(helm: Helm) -> None:
+    given = {
+        "kafka": {"bootstrapServers": "a:9094,b:9093"},
+        "objectStore": {"endpointUrl": "http://minio:9000/x"},
+        "jobs": {"kafka": {"bootstrapServers": "edge:19092"}},
+    }
+    of_jobs, of_service = of_kind(helm.render("scheduler", given), "NetworkPolicy")
+    ports = [
+        [{each["port"] for each in rule.get("ports", ())} for rule in policy["spec"]["egress"]]
+        for policy in (of_service, of_jobs)
+    ]
+    assert {9092, 9093, 9094} in ports[0]
+    assert {9092, 9093, 19092} in ports[1]
+    assert all({443, 9000} in each for each in ports)
+
+
+def test_a_monitor_that_the_policy_would_keep_out_is_refused(helm: Helm) -> None:
+    given = {"podMonitor": {"enabled": True}}
+    with pytest.raises(Refused, match=r"networkPolicy\.monitoring\.from is empty"):
+        helm.render("metrics", given)
+    assert of_kind(
+        helm.render("metrics", {**given, "networkPolicy": {"enabled": False}}), "PodMonitor"
+    )
 
 
 def test_a_service_can_be_left_out(helm: Helm) -> None:

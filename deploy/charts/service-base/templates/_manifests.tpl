@@ -89,6 +89,9 @@ spec:
 {{- end -}}
 
 {{- define "service-base.podMonitor" -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.monitoring.from) -}}
+{{- fail "networkPolicy.monitoring.from is empty: say from where Prometheus reads /metrics, or podMonitor has no effect" -}}
+{{- end -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:

@@ -1,17 +1,20 @@
 {{/* Names and labels. */}}
 
 {{- define "service-base.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
-{{- end -}}
+{{- include "service-base.sibling" (list . .Chart.Name) -}}
 {{- end -}}
 
-{{/* The name of another service of the same platform: drivetrain-gateway -> drivetrain-metrics. */}}
+{{/*
+The name of any service of the same platform: drivetrain-metrics. A release of one service alone may
+have its name in that of the release; in the umbrella chart the release is never one service.
+*/}}
 {{- define "service-base.sibling" -}}
 {{- $root := index . 0 -}}
-{{- include "service-base.fullname" $root | replace $root.Chart.Name (index . 1) -}}
+{{- if and $root.Chart.IsRoot (contains $root.Chart.Name $root.Release.Name) -}}
+{{- $root.Release.Name | replace $root.Chart.Name (index . 1) | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" ($root.Release.Name | trunc 40 | trimSuffix "-") (index . 1) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "service-base.selector" -}}

@@ -33,14 +33,14 @@ spec:
         - port: 53
           protocol: TCP
     # Kafka
-    {{- include "service-base.peer" $policy.kafka | nindent 4 }}
+    {{- include "service-base.kafkaPeer" (list . "") | nindent 4 }}
     {{- if ne $facts.workload "Job" }}
     # Postgres
     {{- include "service-base.peer" $policy.postgres | nindent 4 }}
     {{- end }}
     {{- if $facts.objectStore }}
     # object store
-    {{- include "service-base.peer" $policy.objectStore | nindent 4 }}
+    {{- include "service-base.objectStorePeer" . | nindent 4 }}
     {{- end }}
     {{- if $facts.callsKubernetes }}
     # Kubernetes API server
@@ -78,9 +78,35 @@ spec:
 {{- end -}}
 {{- end -}}
 
+{{/* Kafka: the ports of the values, and those in the addresses of the brokers. */}}
+{{- define "service-base.kafkaPeer" -}}
+{{- $root := index . 0 -}}
+{{- $policy := $root.Values.networkPolicy.kafka -}}
+{{- $addresses := index . 1 | default (include "service-base.shared" $root | fromYaml).kafka.bootstrapServers -}}
+{{- $ports := $policy.ports -}}
+{{- range splitList "," $addresses -}}
+{{- with regexFind ":[0-9]+$" (trim .) }}{{ $ports = append $ports (trimPrefix ":" .) }}{{ end -}}
+{{- end -}}
+{{- include "service-base.peer" (dict "ports" $ports "to" $policy.to) -}}
+{{- end -}}
+
+{{/* The object store: the ports of the values, and that of its endpoint. */}}
+{{- define "service-base.objectStorePeer" -}}
+{{- $policy := .Values.networkPolicy.objectStore -}}
+{{- $endpoint := (include "service-base.shared" . | fromYaml).objectStore.endpointUrl -}}
+{{- $ports := $policy.ports -}}
+{{- if $endpoint -}}
+{{- $named := regexFind ":[0-9]+" (regexReplaceAll "^[a-z]+://" $endpoint "") | trimPrefix ":" -}}
+{{- $ports = append $ports ($named | default (ternary "80" "443" (hasPrefix "http://" $endpoint))) -}}
+{{- end -}}
+{{- include "service-base.peer" (dict "ports" $ports "to" $policy.to) -}}
+{{- end -}}
+
 {{- define "service-base.peer" -}}
 - ports:
-    {{- range .ports }}
+    {{- $ports := list }}
+    {{- range .ports }}{{ $ports = append $ports (int .) }}{{ end }}
+    {{- range uniq $ports }}
     - port: {{ . }}
     {{- end }}
   {{- with .to }}

@@ -49,7 +49,7 @@ spec:
 {{- $facts := include "service-base.facts" . | fromYaml -}}
 {{ include "service-base.podBase" . }}
 # Longer than the service's own shutdown: finish records, drain the outbox, close.
-terminationGracePeriodSeconds: {{ add (ceil (.Values.settings.shutdown_seconds | default 20)) 15 ($facts.drainSeconds | default 0) }}
+terminationGracePeriodSeconds: {{ add (ceil ((.Values.settings | default dict).shutdown_seconds | default 20)) 15 ($facts.drainSeconds | default 0) }}
 containers:
   - name: {{ .Chart.Name }}
     image: {{ include "service-base.image" . | quote }}
