@@ -31,7 +31,7 @@ _BEFORE_A_PROGRAM = ("env", "exec", "nice", "nohup", "time")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[0-9.]*")
 _NUMBER_OF_RANKS = ("--nproc-per-node", "--num-processes", "--num-gpus", "-np", "-n")
-# What torchrun is told by the platform: where the ranks are and where they meet.
+# What the platform passes to torchrun: where the ranks are and where they meet.
 _PLACE = (
     *("--nnodes", "--nproc-per-node", "--node-rank", "--master-addr", "--master-port"),
     *("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--local-addr"),

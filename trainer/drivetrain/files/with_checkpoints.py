@@ -37,7 +37,7 @@ class NotTaken:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a checkpoint tells of its files; without `shard` and `files` it holds none."""
+    """What a checkpoint records of its files; without `shard` and `files` it holds none."""
 
     summary: FilesSummary
     shard: Shard | None = None

@@ -412,7 +412,7 @@ class Supervision:
             return
         was_starting = self._progress.state == "starting"
         if not 0 <= (message.max_steps or 0) <= MAX_ORDINAL:
-            message.max_steps = None  # a program that knows no end
+            message.max_steps = None  # a program without a known end
         is_started = bool(message.step)
         self._progress = message if is_started else StepProgress(message.step, state="starting")
         if was_starting and is_started:

@@ -89,7 +89,7 @@ class KnownPods:
         return before is None or before.reading.sight is not reading.sight
 
     def settle(self, pod_id: str, end: PodExit | None) -> None:
-        """The pod is proven gone, and this is all that the object store knows of its end."""
+        """The pod is proven gone, and this is all that the object store has of its end."""
         known = self._pods.get(pod_id)
         if known is None:
             if end is not None:
