@@ -80,11 +80,12 @@ class KubernetesSettings(Settings):
             if problem:
                 yield f"DRIVETRAIN_{name.upper()}: {problem}"
 
-    def pod_rules(self, namespace: str, notice_seconds: float) -> PodRules:
+    def pod_rules(self, namespace: str, platform: str, notice_seconds: float) -> PodRules:
         assert self.kubernetes_image is not None
         user = self.kubernetes_run_as_user
         return PodRules(
             image=self.kubernetes_image,
+            platform=platform,
             namespace=namespace,
             image_pull_secrets=self.kubernetes_image_pull_secrets,
             service_account=self.kubernetes_service_account,

@@ -157,6 +157,8 @@ class Loop:
         self._is_due = False
         self._woken.clear()
         live_runs = self._live_runs()
+        if self.state is not None and not live_runs:
+            await self._pods.say_that_none_live()
         has_changed = await self._pods.look(live_runs)
         if self._pods.is_away:
             self._is_due = is_due

@@ -7,6 +7,7 @@ time passes for pods that are waited for.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -69,6 +70,11 @@ class Pods:
         self._again_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
         self.is_away = False
+
+    async def say_that_none_live(self) -> None:
+        """The launcher looks for pods that belong to no run, so it is told of an idle platform."""
+        with suppress(LauncherUnavailable):
+            await limited(self.launcher.observe(()))
 
     async def look(self, live_runs: Sequence[LiveRun]) -> bool:
         """True when something looks different from the last time. False, and `is_away`, when the

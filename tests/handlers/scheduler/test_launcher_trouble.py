@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
 from prometheus_client import REGISTRY
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
@@ -330,3 +331,21 @@ async def test_pods_that_never_get_an_answer_do_not_keep_the_others_from_startin
     for _ in range(4):
         await world.loop.round(world.platform)
     assert len(world.launcher.launches) == 2
+
+
+async def test_a_launcher_hears_of_an_idle_platform_once_the_state_is_known(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """What it finds beside no pods belongs to no run; unknown pods would be taken for that."""
+    asked: list[tuple[bool, int]] = []
+    observe = world.launcher.observe
+
+    async def noted(pods):
+        asked.append((world.loop.state is not None, len(pods)))
+        return await observe(pods)
+
+    monkeypatch.setattr(world.launcher, "observe", noted)
+    await world.rounds()
+    await world.loop.round(world.platform)
+    assert asked
+    assert set(asked) == {(True, 0)}

@@ -109,14 +109,14 @@ def test_a_cluster_is_described_by_the_settings():
         KUBERNETES_EXTRA_RESOURCES='{"rdma/hca": "1"}',
         KUBERNETES_POOL_LABEL="example.com/pool",
     )
-    rules = settings.pod_rules("train", 30.0)
+    rules = settings.pod_rules("train", "a1", 30.0)
     assert (rules.image, rules.namespace, rules.run_as_user) == (
         "drivetrain/training:1", "train", None,
     )  # fmt: skip
     assert rules.extra_resources == {"rdma/hca": "1"}
     assert settings.node_rules().pool_label == "example.com/pool"
     assert settings.node_rules().tolerations == rules.tolerations
-    assert loaded(**CLUSTER, KUBERNETES_RUN_AS_USER="7").pod_rules("a", 1.0).run_as_user == 7
+    assert loaded(**CLUSTER, KUBERNETES_RUN_AS_USER="7").pod_rules("a", "a1", 1.0).run_as_user == 7
 
 
 @pytest.mark.parametrize(

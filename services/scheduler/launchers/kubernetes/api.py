@@ -82,10 +82,11 @@ class Api:
         """A merge patch. False where there is no such object."""
         return await self._if_found("PATCH", path, patch)
 
-    async def delete(self, path: str, grace_seconds: int) -> bool:
-        """False where there is no such object."""
+    async def delete(self, path: str, uid: str, grace_seconds: int) -> bool:
+        """False where there is no such object. Refused where another one has that name."""
         assert grace_seconds > 0, "0 removes a pod from the API server while it may still run"
-        return await self._if_found("DELETE", path, {"gracePeriodSeconds": grace_seconds})
+        wanted = {"gracePeriodSeconds": grace_seconds, "preconditions": {"uid": uid}}
+        return await self._if_found("DELETE", path, wanted)
 
     async def list(self, path: str, query: Mapping[str, str]) -> tuple[Sequence[Object], str]:
         """All objects as of one moment, and the version to watch from."""

@@ -12,6 +12,7 @@ class PodRules:
 
     image: str
     namespace: str = "default"
+    platform: str = "drivetrain"  # a label's value: which pods of the namespace are ours
     image_pull_secrets: Sequence[str] = ()
     service_account: str = "default"
     environment_secret: str | None = None

@@ -27,11 +27,11 @@ class KnownPod:
 
     job_id: str
     name: str
+    uid: str
     reading: Reading
     node_id: str = ""
     is_proven: bool = False
     is_settled: bool = False
-    has_notice: bool = False
     stuck: Stuck | None = None
     stuck_since: float = 0.0
     was_hopeless: EndReason | None = None
@@ -75,10 +75,10 @@ class KnownPods:
         known = KnownPod(
             job_id=labels[names.JOB],
             name=metadata["name"],
+            uid=metadata["uid"],
             reading=reading,
             node_id=item["spec"].get("nodeName") or "",
             is_proven=is_proven,
-            has_notice=has_notice(item),
             stuck=stuck,
             stuck_since=before.stuck_since if is_same and before else time.monotonic(),
             was_hopeless=hopeless,
@@ -94,7 +94,7 @@ class KnownPods:
         if known is None:
             if end is not None:
                 reading = Reading(Sight.ENDED, end)
-                known = KnownPod("job_" + pod_id.split("_")[1], "", reading, is_proven=True)
+                known = KnownPod("job_" + pod_id.split("_")[1], "", "", reading, is_proven=True)
                 self._pods[pod_id] = replace(known, is_settled=True)
             return
         reading = replace(known.reading, is_whole=True)

@@ -31,6 +31,7 @@ from services.scheduler.launchers.kubernetes.cluster import PodRules
 from services.scheduler.launchers.kubernetes.ends import Ends
 from services.scheduler.launchers.kubernetes.known_pods import KnownPods
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from services.scheduler.launchers.kubernetes.reading import has_notice
 from services.scheduler.launchers.kubernetes.refusals import why_refused
 
 log = logs.get()
@@ -59,7 +60,10 @@ class KubernetesLauncher:
         self._nodes = nodes
         self._path = f"/api/v1/namespaces/{rules.namespace}"
         self._cache = Cache(
-            api, f"{self._path}/pods", {"labelSelector": names.OURS}, self._on_change
+            api,
+            f"{self._path}/pods",
+            {"labelSelector": names.ours(rules.platform)},
+            self._on_change,
         )
         self._known = KnownPods()
         self._wake: Callable[[], None] = lambda: None
@@ -67,6 +71,7 @@ class KubernetesLauncher:
         self._deletions: dict[str, asyncio.Task[None]] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._observed_at: dict[str, float] = {}  # by the monotonic clock
+        self._looked_at = -ORPHAN_SECONDS
 
     async def free_ports(self, ports: Sequence[int]) -> Collection[int]:
         """All: each pod has an address of its own."""
@@ -84,14 +89,15 @@ class KubernetesLauncher:
                 await self._create("services", service)
             await self._create("secrets", manifest.secret(spec, pod))
         except LaunchRefused:
-            await self._delete(names.pod_name(spec.pod_id), KILL_GRACE_SECONDS)
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            await self._delete(name, uid, KILL_GRACE_SECONDS)
             raise
         instruments.LAUNCHES.labels("kubernetes").inc()
         log.info("pod launched", pod_id=spec.pod_id, node_id=spec.node_id)
 
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
         await self._cache.current()
-        now = time.monotonic()
+        now = self._looked_at = time.monotonic()
         self._observed_at |= dict.fromkeys((pod.pod_id for pod in pods), now)
         return {pod.pod_id: self._see(pod) for pod in pods}
 
@@ -115,12 +121,15 @@ class KubernetesLauncher:
     async def notify(self, pod: PodRef, notice: StopNotice) -> None:
         """The notice as an annotation; a little later SIGTERM, by the deletion of the pod."""
         name = names.pod_name(pod.pod_id)
-        if not await self._annotate(name, notice):
+        found = await self._find(name)
+        if found is None or not await self._annotate(name, found["metadata"]["uid"], notice):
             return
         grace = manifest.grace_seconds(notice.deadline_seconds)
         if (before := self._deletions.get(pod.pod_id)) is not None:
             before.cancel()
-        task = self._deletions[pod.pod_id] = asyncio.create_task(self._delete_soon(name, grace))
+        task = self._deletions[pod.pod_id] = asyncio.create_task(
+            self._delete_soon(name, found["metadata"]["uid"], grace)
+        )
         task.add_done_callback(partial(_discard, self._deletions, pod.pod_id))
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
@@ -142,7 +151,7 @@ class KubernetesLauncher:
         await self._cache.current()
         for known in self._known.of_job(job_id):
             if known.name:
-                await self._delete(known.name, KILL_GRACE_SECONDS)
+                await self._delete(known.name, known.uid, KILL_GRACE_SECONDS)
         await self._ends.remove(job_id)
         self._known.forget(job_id)
 
@@ -201,15 +210,16 @@ class KubernetesLauncher:
     async def _create_pod(self, spec: PodSpec) -> Object:
         """The pod, made now or before. Raises LaunchRefused."""
         wanted = manifest.pod(spec, self._rules, secrets.token_hex(4))
-        path = f"{self._path}/pods/{names.pod_name(spec.pod_id)}"
         made = await self._create("pods", wanted)
         if made is not None:
             self._cache.put_created(made)
             return made
-        existing = await self._api.get(path)
-        if existing is None:
-            raise LauncherUnavailable(f"{path} was there and is gone")
-        if existing["metadata"].get("labels", {}).get(names.FENCE) != str(spec.fence):
+        name = names.pod_name(spec.pod_id)
+        existing = await self._api.get(f"{self._path}/pods/{name}")
+        if existing is None or "deletionTimestamp" in existing["metadata"]:
+            raise LauncherUnavailable(f"pod {name} exists and is being deleted")
+        fence = (existing["metadata"].get("labels") or {}).get(names.FENCE)
+        if fence != str(spec.fence) or not self._is_ours(existing):
             detail = (
                 "another platform has a pod of the same name in namespace "
                 f"{self._rules.namespace}: give each platform a namespace of its own"
@@ -239,9 +249,7 @@ class KubernetesLauncher:
             deletion.cancel()  # it is no longer waited for
         is_gone = known is not None and known.is_proven
         if not is_gone:
-            if known is None or not known.has_notice:
-                await self._annotate(name, _KILLED)
-            is_gone = not await self._delete(name, KILL_GRACE_SECONDS) or await self._ends_soon(pod)
+            is_gone = not await self._end(name) or await self._ends_soon(pod)
         if not is_gone:
             return False
         known = self._known.get(pod.pod_id)
@@ -249,6 +257,16 @@ class KubernetesLauncher:
             return True
         done, _ = await asyncio.wait({self._settle(pod)}, timeout=KILL_SECONDS)
         return bool(done)
+
+    async def _end(self, name: str) -> bool:
+        """Annotate it, unless it has a notice, and delete it. False where we have no such pod."""
+        found = await self._find(name)
+        if found is None:
+            return False
+        uid = found["metadata"]["uid"]
+        if not has_notice(found):
+            await self._annotate(name, uid, _KILLED)
+        return await self._delete(name, uid, KILL_GRACE_SECONDS)
 
     async def _ends_soon(self, pod: PodRef) -> bool:
         """Whether it is proven gone within some seconds."""
@@ -260,54 +278,69 @@ class KubernetesLauncher:
             if known is not None and known.node_id and self._nodes.why_unreachable(known.node_id):
                 return False  # it may last for hours
             if not self._cache.is_watching:
-                found = await self._api.get(f"{self._path}/pods/{names.pod_name(pod.pod_id)}")
+                found = await self._find(names.pod_name(pod.pod_id))
                 if found is None:
                     return True
                 self._known.note(found, False)
             await asyncio.sleep(_LOOK_SECONDS)
         return False
 
-    async def _annotate(self, name: str, notice: StopNotice) -> bool:
+    async def _find(self, name: str) -> Object | None:
+        """Our pod of this name, as it is now. None too where it is another platform's. Raises
+        LauncherUnavailable."""
+        try:
+            found = await self._api.get(f"{self._path}/pods/{name}")
+        except Refused as refused:
+            raise LauncherUnavailable(f"{name} cannot be read: {refused}") from refused
+        return found if found is not None and self._is_ours(found) else None
+
+    def _is_ours(self, pod: Object) -> bool:
+        labels = pod["metadata"].get("labels") or {}
+        return bool(labels.get(names.PLATFORM) == self._rules.platform)
+
+    async def _annotate(self, name: str, uid: str, notice: StopNotice) -> bool:
         """False where there is no such pod. Raises LauncherUnavailable."""
-        patch = manifest.stop_patch(notice.model_dump_json())
+        patch = manifest.stop_patch(notice.model_dump_json(), uid)
         try:
             return await self._api.patch(f"{self._path}/pods/{name}", patch)
         except Refused as refused:
             raise LauncherUnavailable(f"{name}: no stop notice sent: {refused}") from refused
 
-    async def _delete(self, name: str, grace_seconds: int) -> bool:
+    async def _delete(self, name: str, uid: str, grace_seconds: int) -> bool:
         """False where there is no such pod. Raises LauncherUnavailable."""
         try:
-            return await self._api.delete(f"{self._path}/pods/{name}", grace_seconds)
+            return await self._api.delete(f"{self._path}/pods/{name}", uid, grace_seconds)
         except Refused as refused:
             raise LauncherUnavailable(f"{name} cannot be deleted: {refused}") from refused
 
-    async def _delete_soon(self, name: str, grace_seconds: int) -> None:
+    async def _delete_soon(self, name: str, uid: str, grace_seconds: int) -> None:
         """What fails here is made good by `kill`, after the notice's deadline."""
         await asyncio.sleep(NOTICE_LEAD_SECONDS)
         try:
-            await self._delete(name, grace_seconds)
+            await self._delete(name, uid, grace_seconds)
         except LauncherUnavailable as error:
             log.warning("SIGTERM not sent", pod=name, error=str(error))
 
     async def _delete_orphans(self) -> None:
         """Pods of no run: the answer to their creation was lost, and they were created late."""
         since: dict[str, float] = {}
-        period = ORPHAN_SECONDS / 10
         while True:
-            await asyncio.sleep(period)
+            await asyncio.sleep(ORPHAN_SECONDS / 10)
             now = time.monotonic()
-            if now - max(self._observed_at.values(), default=0.0) > period:
-                continue  # no round was made, or there is no run
+            if now - self._looked_at > ORPHAN_SECONDS / 2:
+                continue  # no round is made here at the moment
             self._observed_at = {
                 pod: at for pod, at in self._observed_at.items() if at > now - ORPHAN_SECONDS
             }
             orphans = self._known.running() - self._observed_at.keys()
             since = {pod_id: since.get(pod_id, now) for pod_id in orphans}
             for pod_id in (pod_id for pod_id, at in since.items() if at < now - ORPHAN_SECONDS):
+                known = self._known.get(pod_id)
+                if known is None:
+                    continue
                 log.warning("pod of no run is deleted", pod_id=pod_id)
                 with contextlib.suppress(LauncherUnavailable):
-                    await self._delete(names.pod_name(pod_id), KILL_GRACE_SECONDS)
+                    await self._delete(known.name, known.uid, KILL_GRACE_SECONDS)
 
 
 def _discard(tasks: dict[str, asyncio.Task[None]], pod_id: str, done: asyncio.Task[None]) -> None:

@@ -51,7 +51,7 @@ def pod(spec: PodSpec, rules: PodRules, nonce: str) -> Manifest:
         "metadata": {
             "name": name,
             "namespace": rules.namespace,
-            "labels": dict(names.labels_of(spec)),
+            "labels": {**names.labels_of(spec), names.PLATFORM: rules.platform},
         },
         "spec": {
             "restartPolicy": "Never",
@@ -120,9 +120,9 @@ def service(spec: PodSpec, made: Mapping[str, Any]) -> Manifest | None:
     }
 
 
-def stop_patch(notice: str) -> Manifest:
-    """A merge patch with the stop notice, as JSON."""
-    return {"metadata": {"annotations": {names.STOP: notice}}}
+def stop_patch(notice: str, uid: str) -> Manifest:
+    """A merge patch with the stop notice, as JSON, for the pod with this uid alone."""
+    return {"metadata": {"uid": uid, "annotations": {names.STOP: notice}}}
 
 
 def grace_seconds(notice_seconds: float) -> int:

@@ -3,6 +3,7 @@
 A pod of the same name is created once, so its name is what makes `launch` exclusive.
 """
 
+import hashlib
 from collections.abc import Mapping
 
 from drivetrain_schemas.ids import run_id_for
@@ -14,9 +15,19 @@ ATTEMPT = PREFIX + "attempt"
 RUN = PREFIX + "run"
 POD = PREFIX + "pod"
 FENCE = PREFIX + "fence"
+PLATFORM = PREFIX + "platform"
 STOP = PREFIX + "stop"  # an annotation: the stop notice as JSON
 MANAGED_BY = "app.kubernetes.io/managed-by"
-OURS = f"{POD},{MANAGED_BY}=drivetrain"  # selects all pods of the platform
+
+
+def ours(platform: str) -> str:
+    """Selects all pods of this platform."""
+    return f"{POD},{PLATFORM}={platform},{MANAGED_BY}=drivetrain"
+
+
+def platform_of(*places: str) -> str:
+    """A label's value from what no two platforms share, and no platform changes."""
+    return hashlib.sha256("\0".join(places).encode()).hexdigest()[:16]
 
 
 def pod_name(pod_id: str) -> str:

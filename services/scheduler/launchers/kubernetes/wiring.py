@@ -6,6 +6,7 @@ from services.runtime.stores import open_object_store
 from services.scheduler.launchers.kubernetes.api import Api
 from services.scheduler.launchers.kubernetes.ends import Ends
 from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
+from services.scheduler.launchers.kubernetes.names import platform_of
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
 from services.scheduler.settings import SchedulerSettings
 
@@ -19,7 +20,11 @@ def build(settings: SchedulerSettings) -> tuple[KubernetesLauncher, KubernetesNo
         settings.object_store_url, settings.object_store_endpoint_url, settings.object_store_id
     )
     namespace = settings.kubernetes_namespace or _own_namespace()
-    rules = settings.pod_rules(namespace, settings.cancel_notice_seconds)
+    # Two platforms share none of these together, whatever namespace their pods are in.
+    platform = platform_of(
+        settings.object_store_url, settings.object_store_endpoint_url or "", settings.topic_prefix
+    )
+    rules = settings.pod_rules(namespace, platform, settings.cancel_notice_seconds)
     nodes = KubernetesNodes(api, settings.node_rules(), settings.kubernetes_node_selector)
     return KubernetesLauncher(api, rules, Ends(store), nodes), nodes
 

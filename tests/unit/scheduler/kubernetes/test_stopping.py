@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas.pods import StopNotice
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import LauncherUnavailable, PodRef
 from services.scheduler.launchers.kubernetes import launcher as module
@@ -16,6 +17,7 @@ from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
 from tests.unit.scheduler.kubernetes.objects import RULES, container, made, node, pod_spec
 
 SPECS = [pod_spec(pod_index=index) for index in (0, 1)]
+NAMES = [names.pod_name(spec.pod_id) for spec in SPECS]
 REFS = [PodRef(spec.job_id, spec.attempt, spec.pod_id) for spec in SPECS]
 
 
@@ -46,8 +48,11 @@ class Server:
             raise Refused(403, {"message": "a webhook refuses"})
         return name in self.pods
 
-    async def delete(self, path: str, grace_seconds: int) -> bool:
-        return self.pods.pop(path.rpartition("/")[2], None) is not None
+    async def delete(self, path: str, uid: str, grace_seconds: int) -> bool:
+        name = path.rpartition("/")[2]
+        if name in self.pods and self.pods[name]["metadata"]["uid"] != uid:
+            raise Refused(409, {"message": "the UID in the precondition is another"})
+        return self.pods.pop(name, None) is not None
 
     async def close(self) -> None:
         pass
@@ -103,5 +108,44 @@ async def test_a_node_that_lost_the_label_of_the_selector_is_not_lost() -> None:
             while not nodes._cache.is_watching:
                 await asyncio.sleep(0)
         assert bool(nodes.why_unreachable("n1")) is is_lost
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_a_pod_of_another_platform_with_the_same_name_is_left_alone() -> None:
+    server = Server(node())
+    server.pods[NAMES[0]]["metadata"]["labels"][names.PLATFORM] = "another"
+    launcher, _ = make_launcher(server)
+    assert set(await launcher.kill(REFS)) == {REFS[0].pod_id, REFS[1].pod_id}
+    assert list(server.pods) == NAMES[:1]
+    await launcher.notify(REFS[0], StopNotice(reason="cancel", deadline_seconds=1.0))
+    assert not launcher._deletions
+
+
+async def test_a_pod_that_took_the_place_of_the_one_known_is_not_proven_gone() -> None:
+    server = Server(node())
+    launcher, _ = make_launcher(server)
+    await launcher.observe(REFS)
+    uid = server.pods[NAMES[0]]["metadata"]["uid"]
+    server.pods[NAMES[0]]["metadata"]["uid"] = "of a new pod"
+    with pytest.raises(LauncherUnavailable, match="UID"):
+        await launcher._delete(NAMES[0], uid, 1)
+    assert NAMES[0] in server.pods
+
+
+async def test_a_pod_of_no_run_is_deleted_while_nothing_else_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its creation had no answer, and came after it was called gone."""
+    monkeypatch.setattr(module, "ORPHAN_SECONDS", 0.3)
+    server = Server(node())
+    launcher, _ = make_launcher(server)
+    watching = asyncio.create_task(launcher.watch(print))
+    try:
+        async with asyncio.timeout(10):
+            while server.pods:
+                await launcher.observe(())
+                await asyncio.sleep(0.01)
+    finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
