@@ -38,8 +38,13 @@ def free_text(max_length: int, *, min_length: int | None = None) -> StringConstr
     )
 
 
+def storable(text: str) -> str:
+    """With a replacement for each character that could not be stored."""
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def _replace_unstorable(text: Any) -> Any:
-    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
+    return storable(text) if isinstance(text, str) else text
 
 
 # For the output of programs: it must always arrive, so nothing in it is refused.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from drivetrain_schemas.text import storable
 from services.scheduler.core.pods import EndKind, EndReason
 
 # In the message of a registry or container runtime about an image that does not exist.
@@ -47,7 +48,8 @@ def why_stuck(pod: Mapping[str, Any]) -> Stuck | None:
 
 
 def reason_of(kind: EndKind, detail: str) -> EndReason:
-    return EndReason(kind, detail[:MAX_DETAIL])
+    """`detail` may be what a program of the pod printed."""
+    return EndReason(kind, storable(detail[:MAX_DETAIL]))
 
 
 def _of_container(waiting: Mapping[str, Any], image: str) -> Stuck | None:

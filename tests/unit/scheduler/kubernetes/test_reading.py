@@ -160,3 +160,10 @@ def test_a_pod_that_only_the_cluster_stops_is_disrupted() -> None:
     assert (
         read_pod(with_metadata(ended(75, MESSAGE), deletionTimestamp="now", **TOLD)).reason is None
     )
+
+
+def test_what_a_container_printed_can_be_stored() -> None:
+    """Postgres has no NUL: the scheduler would fail with it each time that it looks."""
+    statuses = [container(**terminated(1, "a\0b\ud800c"))]
+    reason = read_pod(made(pod_spec(), phase="Failed", containerStatuses=statuses)).reason
+    assert reason.detail.endswith(": a\ufffdb\ufffdc")
