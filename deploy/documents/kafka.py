@@ -83,11 +83,18 @@ def script(acls: Iterable[Acl]) -> str:
         "# Topics and entries that exist are left as they are.",
         "set -eu",
         f'REPLICAS="${{REPLICAS:-{REPLICAS}}}"',
+        "# With fewer than three replicas a write that waits for two would not survive one broker.",
+        'if [ "$REPLICAS" -gt 2 ]; then IN_SYNC=2; else IN_SYNC=1; fi',
         "",
     ]
     for topic in TOPICS:
         new = new_topic(topic, PREFIX, REPLICAS)
-        configs = " ".join(f"--config {key}={item}" for key, item in new.topic_configs.items())
+        configs = " ".join(
+            f'--config {key}="$IN_SYNC"'
+            if key == "min.insync.replicas"
+            else f"--config {key}={item}"
+            for key, item in new.topic_configs.items()
+        )
         lines.append(
             f'kafka-topics.sh "$@" --create --if-not-exists --topic {new.name} '
             f'--partitions {new.num_partitions} --replication-factor "$REPLICAS" {configs}'
