@@ -147,6 +147,17 @@ async def secured_proxy(directory: Path, dsn: str) -> AsyncIterator[SecuredPostg
         yield SecuredPostgres(_by_name(dsn, port), ca, directory, present)
 
 
+async def new_database(dsn: str) -> str:
+    """The address of a database for its owner, who may create roles and is no superuser."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("create role operator login createrole password 'of-operator'")
+    await connection.execute("create database platform owner operator")
+    await connection.close()
+    parts = urlsplit(dsn)
+    netloc = f"operator:of-operator@{parts.hostname}:{parts.port}"
+    return parts._replace(netloc=netloc, path="/platform").geturl()
+
+
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while piece := await reader.read(65_536):

@@ -1,59 +1,31 @@
 """The platform as its charts say, installed by helm into the test's Kubernetes.
 
-Its pods really run. Kafka, with access lists, Postgres, with roles, and the object store are this
-machine's.
+Its pods really run. Kafka and Postgres, over verified TLS and with the rights of each service, and
+the object store are this machine's.
 """
 
-import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from drivetrain_schemas.access import POD
 from drivetrain_schemas.topics import SERVICES
-from services.standalone.credentials import Credentials, load_or_create
-from services.standalone.home import Home
-from services.standalone.status import read_status
 from tests import s3_server
 from tests.kubernetes.charts import Helm
 from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.infrastructure import ADMINISTRATOR, Infrastructure
 from tests.kubernetes.nodes import TestNode
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 RELEASE = "drivetrain"
+API_TOKEN = "a-token-of-the-api-of-tests"
 # In the image the services are installed; here they are imported from this repository.
 AS_INSTALLED = {"extraEnv": [{"name": "PYTHONPATH", "value": str(REPOSITORY)}]}
 START_SECONDS = 240.0
-
-
-@contextmanager
-def running_infrastructure(directory: Path) -> Iterator[Home]:
-    """Kafka and Postgres with a user and a role for each service; their secrets are in the home."""
-    home = Home(directory / "home")
-    command = ("services.standalone", "up", "--home", str(home.root), "--only-infrastructure")
-    with (directory / "infrastructure.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command], stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        wait_until(lambda: _is_up(home), "Kafka and Postgres are up", seconds=120)
-        yield home
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
-
-
-def _is_up(home: Home) -> bool:
-    parts = read_status(home, datetime.now(UTC))["parts"]
-    done = {each["name"] for each in parts if each["state"] in ("ready", "done")}
-    return {"kafka", "postgres", "topics", "access"} <= done
 
 
 class InstalledPlatform:
@@ -64,30 +36,30 @@ class InstalledPlatform:
         helm: Helm,
         control_plane: ControlPlane,
         namespace: str,
-        home: Home,
+        infrastructure: Infrastructure,
         s3: s3_server.RunningS3,
         nodes: Sequence[TestNode],
     ) -> None:
         self._helm = helm
         self._plane = control_plane
-        self._home = home
+        self._infrastructure = infrastructure
         self._s3 = s3
         self._nodes = nodes
         self.namespace = namespace
         self._jobs = control_plane.create_namespace(f"{namespace}-jobs")
-        self.credentials: Credentials = load_or_create(home.credentials)
-        self._ports = json.loads(home.ports.read_text())
 
     def make_secrets(self) -> None:
         """Those that deploy/charts/README.md lists, made as an operator makes them."""
-        own = self.credentials
-        users = {**own.kafka_users, "setup": own.kafka_password}
+        kafka, postgres = self._infrastructure.kafka, self._infrastructure.postgres
+        users = {**kafka.passwords, "setup": kafka.passwords[ADMINISTRATOR]}
         made: dict[str, Mapping[str, str]] = {
-            **{user: {"password": users[user]} for user in (*SERVICES, "setup", "pod")},
-            **{f"{name}-postgres": {"dsn": self._dsn(name)} for name in SERVICES},
-            "drivetrain-run-token": {"key": own.run_token_key},
-            "drivetrain-read-token": {"token": own.read_token},
-            "drivetrain-gateway": {"api-token": own.api_token},
+            **{user: {"password": users[user]} for user in (*SERVICES, "setup", POD)},
+            **{f"{name}-postgres": {"dsn": self._infrastructure.dsn(name)} for name in SERVICES},
+            "kafka-ca": {"ca.crt": (kafka.directory / "ca.crt").read_text()},
+            "postgres-ca": {"ca.crt": (postgres.directory / "ca.crt").read_text()},
+            "drivetrain-run-token": {"key": "a-key-that-only-services-have"},
+            "drivetrain-read-token": {"token": "a-read-token-of-the-tests"},
+            "drivetrain-gateway": {"api-token": API_TOKEN},
             "s3": s3_server.ENVIRONMENT,
         }
         for name, content in made.items():
@@ -97,12 +69,12 @@ class InstalledPlatform:
     def install(self, replicas: Mapping[str, int]) -> None:
         given = {
             "global": {
+                # By default over TLS: with SCRAM, and with a verified certificate of Postgres.
                 "kafka": {
-                    "bootstrapServers": f"127.0.0.1:{self._ports['kafka']}",
-                    "securityProtocol": "SASL_PLAINTEXT",
-                    "saslMechanism": "PLAIN",
+                    "bootstrapServers": self._infrastructure.kafka.servers["scram"],
+                    "caSecret": {"name": "kafka-ca"},
                 },
-                "postgres": {"sslMode": "disable"},
+                "postgres": {"caSecret": {"name": "postgres-ca"}},
                 "objectStore": {
                     "url": f"s3://{s3_server.BUCKET}/{self.namespace}",
                     "endpointUrl": self._s3.endpoint_url,
@@ -113,10 +85,7 @@ class InstalledPlatform:
             **{name: {**AS_INSTALLED, "replicas": replicas.get(name, 1)} for name in SERVICES},
             "setup": {
                 **AS_INSTALLED,
-                "kafka": {
-                    "user": self.credentials.kafka_username,
-                    "passwordSecret": {"name": "setup"},
-                },
+                "kafka": {"user": ADMINISTRATOR, "passwordSecret": {"name": "setup"}},
                 "topics": {"replicationFactor": 1},
             },
             "scheduler": {
@@ -191,7 +160,7 @@ class InstalledPlatform:
             base_url=f"http://{address}:8080",
             headers={
                 "Host": f"{RELEASE}-gateway:8080",
-                "Authorization": f"Bearer {self.credentials.api_token}",
+                "Authorization": f"Bearer {API_TOKEN}",
             },
             timeout=15.0,
             trust_env=False,
@@ -209,11 +178,6 @@ class InstalledPlatform:
     def _make_secret(self, namespace: str, name: str, content: Mapping[str, str]) -> None:
         path = f"/api/v1/namespaces/{namespace}/secrets"
         self._plane.post(path, {"metadata": {"name": name}, "stringData": dict(content)})
-
-    def _dsn(self, service: str) -> str:
-        password = self.credentials.postgres_roles[service]
-        port = self._ports["postgres"]
-        return f"postgresql://{service}:{password}@127.0.0.1:{port}/drivetrain"
 
     @staticmethod
     def _answers(pod: Mapping[str, Any]) -> bool:

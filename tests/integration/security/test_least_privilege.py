@@ -27,7 +27,7 @@ from services.standalone.embedded import running_postgres
 from services.standalone.ports import free_port
 from tests.access_rights import may_use_group, may_write, readable
 from tests.secured_kafka import SecuredKafka
-from tests.secured_postgres import SecuredPostgres, secured_proxy
+from tests.secured_postgres import SecuredPostgres, new_database, secured_proxy
 from tests.training_job import packed_code
 
 ROOT = Path(__file__).parents[3]
@@ -90,17 +90,6 @@ def as_administrator(kafka: SecuredKafka) -> dict[str, str]:
         "KAFKA_KEY_PATH": str(access.tls.key),
         "TOPIC_PREFIX": PREFIX,
     }
-
-
-async def new_database(dsn: str) -> str:
-    """The address of a database for its owner, who may create roles and is no superuser."""
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("create role operator login createrole password 'of-operator'")
-    await connection.execute("create database platform owner operator")
-    await connection.close()
-    parts = urlsplit(dsn)
-    netloc = f"operator:of-operator@{parts.hostname}:{parts.port}"
-    return parts._replace(netloc=netloc, path="/platform").geturl()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -1,16 +1,17 @@
-"""What the charts say is started, on a broker and a database that grant each service its own rights
-only. A job trains through it, in a pod of the cluster, while pods of services are deleted."""
+"""What the charts say is started, over verified TLS, on a broker and a database that grant each
+service its own rights only. A job trains through it, in a pod of the cluster, while pods of
+services are deleted."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from drivetrain_schemas.topics import SERVICES
-from services.standalone.home import Home
 from tests import s3_server
 from tests.kubernetes.charts import Helm
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.installed_platform import InstalledPlatform, running_infrastructure
+from tests.kubernetes.infrastructure import Infrastructure, running_infrastructure
+from tests.kubernetes.installed_platform import InstalledPlatform
 from tests.kubernetes.nodes import NodeKind, running_nodes
 from tests.training_job import MAX_STEPS, TrainingJob
 from tests.waiting import wait_until
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def infrastructure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    with running_infrastructure(tmp_path_factory.mktemp("infrastructure")) as home:
-        yield home
+def infrastructure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Infrastructure]:
+    with running_infrastructure(tmp_path_factory.mktemp("infrastructure")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def platform(
     helm: Helm,
     control_plane: ControlPlane,
     namespace: str,
-    infrastructure: Home,
+    infrastructure: Infrastructure,
     s3: s3_server.RunningS3,
 ) -> Iterator[InstalledPlatform]:
     kind = NodeKind(cpu="12", labels={"test": namespace})
