@@ -8,7 +8,13 @@ from services.scheduler.launchers.kubernetes.starts import reason_of
 
 _FULL_QUOTA = "exceeded quota"
 # The operator's to mend; until then jobs wait.
-_OPERATORS = ("cannot create resource", "is being terminated", "error looking up service account")
+_OPERATORS = (
+    "cannot create resource",
+    "is being terminated",
+    "error looking up service account",
+    "no PriorityClass with name",
+    "must specify",  # a quota of a resource that no pod of ours names
+)
 _INVALID = 422
 _FORBIDDEN = 403
 _BAD_REQUEST = 400

@@ -70,6 +70,8 @@ def test_a_pod_that_is_being_started_is_not_stuck(pod) -> None:
         (422, "spec.containers[0].image: Invalid value", EndKind.INVALID),
         (403, 'User "x" cannot create resource "pods" in API group', None),
         (403, "namespace train because it is being terminated", None),
+        (403, 'pods "a" is forbidden: no PriorityClass with name high was found', None),
+        (403, 'pods "a" is forbidden: failed quota: few: must specify limits.cpu for: pod', None),
         (404, 'namespaces "train" not found', None),
         (401, "Unauthorized", None),
     ],
