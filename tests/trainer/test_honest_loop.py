@@ -359,6 +359,18 @@ class TestSeeds:
         used = json.loads(Path("runs/script/1/result.json").read_text())["seed"]
         assert used == {"number": 5, "by_script": ["torch"]}
 
+    def test_the_numbers_of_python_are_not_taken_for_the_scripts(self) -> None:
+        """The run seeds Python's generator with the script's seed of torch."""
+        seeding.renew()
+        torch.manual_seed(42)
+        ranks = []
+        for rank in (0, 1):
+            seeds = seeding.Seeds(None, share=lambda seed: seed)
+            seeds.part(rank)
+            assert (seeds.seed, seeds.by_script) == (42, ["torch"])
+            ranks.append(random.random())
+        assert ranks[0] != ranks[1]
+
     def test_a_second_run_in_one_process_is_seeded_again(self) -> None:
         seeding.renew()
         with drivetrain.run(seed=3):

@@ -18,7 +18,7 @@ _MOST_TWISTS = 640  # about 400,000 draws; 10 ms
 _Words = Sequence[int]  # the state of a Mersenne Twister, without the position
 
 # How a generator was seeded, as far as it was not the script: the state of python's and numpy's,
-# the seed of torch's.
+# the seed of torch's; and whether a run has seeded python's.
 _known: dict[str, Any] = {}
 
 
@@ -49,7 +49,7 @@ class Seeds:
     def _seed(self, seed: int, left_out: Sequence[str]) -> None:
         rng.seed_all(seed, left_out)
         if "python" not in left_out:
-            _known["python"] = _python_words()
+            _known.update(python=_python_words(), python_by_run=True)
         if "numpy" not in left_out:
             _known["numpy"] = _numpy_words()
         if "torch" not in left_out:
@@ -58,7 +58,7 @@ class Seeds:
 
 def remember() -> None:
     """Python's generator is as the process has seeded it: at its start, or after a fork."""
-    _known["python"] = _python_words()
+    _known.update(python=_python_words(), python_by_run=False)
 
 
 def renew() -> None:
@@ -76,6 +76,8 @@ def _is_python_scripts() -> bool:
     now = _python_words()
     if not _is_drawn_from(_known["python"], now):
         return True
+    if _known.get("python_by_run"):
+        return False
     # Seeded before this package was imported; most scripts use one number for all generators.
     torch: Any = sys.modules.get("torch")
     return _is_torch_scripts() and _is_drawn_from(_words(random.Random(torch.initial_seed())), now)
