@@ -72,6 +72,8 @@ class KubernetesLauncher:
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._observed_at: dict[str, float] = {}  # by the monotonic clock
         self._looked_at = -ORPHAN_SECONDS
+        # Refused because another platform has their names, and not killed yet.
+        self._never_made: set[str] = set()
 
     async def free_ports(self, ports: Sequence[int]) -> Collection[int]:
         """All: each pod has an address of its own."""
@@ -220,6 +222,7 @@ class KubernetesLauncher:
             raise LauncherUnavailable(f"pod {name} exists and is being deleted")
         fence = (existing["metadata"].get("labels") or {}).get(names.FENCE)
         if fence != str(spec.fence) or not self._is_ours(existing):
+            self._never_made.add(spec.pod_id)
             detail = (
                 "another platform has a pod of the same name in namespace "
                 f"{self._rules.namespace}: give each platform a namespace of its own"
@@ -243,6 +246,9 @@ class KubernetesLauncher:
 
     async def _kill(self, pod: PodRef) -> bool:
         """True when it is proven gone, and all that can be known of its end is."""
+        if pod.pod_id in self._never_made:
+            self._never_made.discard(pod.pod_id)
+            return True
         name = names.pod_name(pod.pod_id)
         known = self._known.get(pod.pod_id)
         if (deletion := self._deletions.get(pod.pod_id)) is not None:
@@ -286,13 +292,21 @@ class KubernetesLauncher:
         return False
 
     async def _find(self, name: str) -> Object | None:
-        """Our pod of this name, as it is now. None too where it is another platform's. Raises
-        LauncherUnavailable."""
+        """Our pod of this name, as it is now. Raises LauncherUnavailable.
+
+        Also for a pod with the label of another platform: it may be one of ours, made before the
+        settings were changed that the label is derived from, and it still runs.
+        """
         try:
             found = await self._api.get(f"{self._path}/pods/{name}")
         except Refused as refused:
             raise LauncherUnavailable(f"{name} cannot be read: {refused}") from refused
-        return found if found is not None and self._is_ours(found) else None
+        if found is not None and not self._is_ours(found):
+            raise LauncherUnavailable(
+                f"pod {name} has another platform's label {names.PLATFORM}: delete it, or set the "
+                "object store and topic prefix as they were when it was created"
+            )
+        return found
 
     def _is_ours(self, pod: Object) -> bool:
         labels = pod["metadata"].get("labels") or {}

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from drivetrain_schemas.pods import StopNotice
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers.base import LauncherUnavailable, PodRef
+from services.scheduler.launchers.base import LauncherUnavailable, LaunchRefused, PodRef
 from services.scheduler.launchers.kubernetes import launcher as module
 from services.scheduler.launchers.kubernetes import names
 from services.scheduler.launchers.kubernetes.api import Refused
@@ -38,6 +37,9 @@ class Server:
     async def watch(self, path: str, query: object, version: str, seconds: int) -> Any:
         yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}
         await asyncio.get_running_loop().create_future()
+
+    async def create(self, path: str, manifest: object) -> None:
+        raise Refused(409, {"message": "it exists"})
 
     async def get(self, path: str) -> dict[str, Any] | None:
         return self.pods.get(path.rpartition("/")[2])
@@ -113,13 +115,18 @@ async def test_a_node_that_lost_the_label_of_the_selector_is_not_lost() -> None:
 
 
 async def test_a_pod_of_another_platform_with_the_same_name_is_left_alone() -> None:
+    """It ends our run only where our pod was refused for it: otherwise it may be ours, from before
+    a change of settings, and still run."""
     server = Server(node())
     server.pods[NAMES[0]]["metadata"]["labels"][names.PLATFORM] = "another"
     launcher, _ = make_launcher(server)
-    assert set(await launcher.kill(REFS)) == {REFS[0].pod_id, REFS[1].pod_id}
+    assert list(await launcher.kill(REFS)) == [REFS[1].pod_id]
+    with pytest.raises(LauncherUnavailable, match="another platform"):
+        await launcher.kill(REFS[:1])
+    with pytest.raises(LaunchRefused, match="another platform"):
+        await launcher.launch(SPECS[0])
+    assert list(await launcher.kill(REFS[:1])) == [REFS[0].pod_id]
     assert list(server.pods) == NAMES[:1]
-    await launcher.notify(REFS[0], StopNotice(reason="cancel", deadline_seconds=1.0))
-    assert not launcher._deletions
 
 
 async def test_a_pod_that_took_the_place_of_the_one_known_is_not_proven_gone() -> None:
