@@ -1,7 +1,7 @@
 """The nodes of the source, stored in the database and published.
 
-A `Fleet` remembers what the source said last; the loop's transaction stores it. A node that the
-source no longer names is removed: it accepts nothing new, and what runs there runs to its end.
+A `Fleet` keeps the source's last answer; the loop's transaction stores it. A node that the source
+no longer lists is removed: it accepts nothing new, and what runs there runs to its end.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ AGAIN_SECONDS = 1.0  # after a failure
 
 
 class Fleet:
-    """`wanted`: all nodes, as the source said last; None before its first answer."""
+    """`wanted`: all nodes, from the source's last answer; None before the first one."""
 
     def __init__(self, source: NodeSource, resync_seconds: float) -> None:
         self.wanted: tuple[Node, ...] | None = None
@@ -35,7 +35,7 @@ class Fleet:
         self._is_away = False
 
     async def look(self) -> bool:
-        """Ask the source; True when a node is not as before. When it is unavailable, the last
+        """Read the source; True when a node is not as before. When it is unavailable, the last
         answer stays."""
         self._woken.clear()
         try:

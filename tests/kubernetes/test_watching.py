@@ -131,7 +131,7 @@ async def test_a_watch_whose_version_has_expired_begins_with_a_list(
             return not launcher._cache.is_watching
 
         await until(is_cut)
-        # A server that has just started remembers no changes of before.
+        # A server that has just started has no earlier changes.
         cluster.control_plane.apiserver.kill()
         cluster.control_plane.apiserver.start()
         cluster.set_status(spec, terminated(137))

@@ -1,4 +1,4 @@
-"""Logs on rank 0 after `advance()`. Rank 1 is asked to stop within step STOP_AT."""
+"""Logs on rank 0 after `advance()`. Rank 1 gets SIGTERM within step STOP_AT."""
 
 import os
 import signal
