@@ -40,8 +40,9 @@ class Refused(Exception):
         self.status = status
 
     @property
-    def is_conflict(self) -> bool:
-        return self.code == _CONFLICT
+    def already_exists(self) -> bool:
+        """There is an object of this name; a webhook that denies with 409 gives no reason."""
+        return self.code == _CONFLICT and self.status.get("reason") == "AlreadyExists"
 
     @property
     def is_not_found(self) -> bool:

@@ -235,7 +235,7 @@ class KubernetesLauncher:
         try:
             return await self._api.create(f"{self._path}/{resource}", wanted)
         except Refused as refused:
-            if refused.is_conflict:
+            if refused.already_exists:
                 return None
             why = why_refused(refused.code, refused.status)
             if why is None:

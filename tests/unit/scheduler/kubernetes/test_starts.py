@@ -66,6 +66,8 @@ def test_a_pod_that_is_being_started_is_not_stuck(pod) -> None:
     [
         (403, 'pods "a" is forbidden: exceeded quota: few', EndKind.DISRUPTED),
         (403, 'admission webhook "policy" denied the request: no', EndKind.INVALID),
+        (409, 'admission webhook "policy" denied the request: no', EndKind.INVALID),
+        (404, 'admission webhook "policy" denied the request: must specify', EndKind.INVALID),
         (403, 'pods "a" is forbidden: violates PodSecurity "restricted"', EndKind.INVALID),
         (422, "spec.containers[0].image: Invalid value", EndKind.INVALID),
         (403, 'User "x" cannot create resource "pods" in API group', None),

@@ -39,7 +39,7 @@ class Server:
         await asyncio.get_running_loop().create_future()
 
     async def create(self, path: str, manifest: object) -> None:
-        raise Refused(409, {"message": "it exists"})
+        raise Refused(409, {"reason": "AlreadyExists", "message": "it exists"})
 
     async def get(self, path: str) -> dict[str, Any] | None:
         return self.pods.get(path.rpartition("/")[2])
