@@ -1,7 +1,5 @@
 """What a job asks for and its program has not done."""
 
-import pytest
-
 from drivetrain.pod.without_effect import without_effect
 from drivetrain_schemas.jobs import JobSpec
 
@@ -13,10 +11,13 @@ def kinds(has_saved: bool = False, has_metric: bool = False, **fields) -> list[s
     return [one.warning for one in without_effect(job, has_saved, has_metric)]
 
 
-@pytest.mark.parametrize("policy", [{"every_steps": 5}, {"every_minutes": 1.0}])
-def test_checkpoints_that_nobody_writes(policy) -> None:
-    assert kinds(checkpoint=policy) == ["policy_unused"]
-    assert kinds(checkpoint=policy, has_saved=True) == []
+def test_checkpoints_that_nobody_writes() -> None:
+    assert kinds(checkpoint={"every_steps": 5}) == ["policy_unused"]
+    assert kinds(checkpoint={"every_steps": 5}, has_saved=True) == []
+
+
+def test_minutes_are_those_between_saves_of_files_too() -> None:
+    assert kinds(checkpoint={"every_minutes": 1.0}) == []
 
 
 def test_a_metric_that_nobody_logs() -> None:

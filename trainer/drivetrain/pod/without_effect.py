@@ -11,13 +11,11 @@ from drivetrain_schemas.jobs import JobSpec
 
 def without_effect(job: JobSpec, has_saved: bool, has_metric: bool) -> Iterator[Warned]:
     """`has_saved`: a checkpoint was written. `has_metric`: the result has the job's metric."""
-    policy = job.checkpoint
-    every = "every_steps" if policy.every_steps else "every_minutes"
-    if (policy.every_steps or policy.every_minutes) and not has_saved:
+    if job.checkpoint.every_steps and not has_saved:
         yield Warned(
             "policy_unused",
-            f"checkpoint.{every} has had no effect: only run.resume(...) of drivetrain writes"
-            " checkpoints; the files of any program are saved every few minutes",
+            "checkpoint.every_steps has had no effect: only run.resume(...) of drivetrain writes"
+            " checkpoints; the files of any program are saved by checkpoint.every_minutes",
         )
     if job.metric is not None and not has_metric:
         yield Warned(
