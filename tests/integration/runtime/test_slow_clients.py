@@ -142,13 +142,13 @@ async def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.Monke
 
 
 async def test_an_answer_that_is_taken_slowly_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(http_limits, "ANSWER_SECONDS", 3.0)
     app = _LongAnswer()
     async with connected(app) as (reader, writer):
         writer.write(REQUEST + b"Connection: close\r\n\r\n")
         taken = 0
         while piece := await reader.read(PIECE_BYTES):
             taken += len(piece)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
         assert taken > NUM_PIECES * PIECE_BYTES
         assert await app.end is True
