@@ -68,17 +68,18 @@ def _make_root(root: Path, config: dict[str, Any]) -> None:
     _set_read_only(root)
     _make_devices(root / "dev")
     tmp = Path(config["tmp"])
-    of_image = [Path(path) for path in config["image_paths"] if path.startswith("/tmp/")]
-    for path in of_image:
-        _make_point_like(path, tmp / path.relative_to("/tmp"))
-    _bind(tmp, root / "tmp", read_only=False)
-    for path in of_image:
-        _bind(path, root / path.relative_to("/"), read_only=True)
-    for target, source, read_only in mounts:
+    image_paths = [Path(path) for path in config["image_paths"]]
+    for target, source, read_only in [(Path("/tmp"), str(tmp), False), *mounts]:
         point = root / target.relative_to("/")
         if not point.exists():  # inside another volume, or in /dev or /tmp
             _make_point_like(Path(source), point)
+        # What the machine has below this path and would be in an image stays visible.
+        hidden = [path for path in image_paths if path.is_relative_to(target)]
+        for path in hidden:
+            _make_point_like(path, Path(source) / path.relative_to(target))
         _bind(Path(source), point, read_only=read_only)
+        for path in hidden:
+            _bind(path, root / path.relative_to("/"), read_only=True)
     if config["read_only_tmp"]:
         _set_read_only(root / "tmp", recursive=False)
 
