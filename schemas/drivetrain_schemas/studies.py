@@ -1,6 +1,5 @@
 """Studies: a search over hyperparameters; each trial is run by exactly one job."""
 
-import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -14,62 +13,12 @@ from drivetrain_schemas.jobs import (
     JobSpec,
     Metric,
     Name,
-    Real,
     Scalar,
     VariableName,
 )
+from drivetrain_schemas.spaces import Choice, Parameter
 from drivetrain_schemas.text import free_text
 from drivetrain_schemas.topics import COMMANDS_STUDIES, EVENTS_STUDIES
-
-
-class Uniform(Strict):
-    """A real number between `low` and `high`; on a grid, `num` points."""
-
-    type: Literal["uniform"]
-    low: Real
-    high: Real
-    log: Annotated[bool, Field(strict=True)] = False
-    num: Annotated[Count, Field(ge=2, le=1000)] | None = None
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Uniform":
-        _check_range(self.low, self.high, self.log)
-        if not math.isfinite(self.high - self.low):
-            raise Misfit("is too far from low", fix="write a range below 1.7e308", field="high")
-        return self
-
-
-class Integer(Strict):
-    """A whole number from `low` to `high`, both included."""
-
-    type: Literal["integer"]
-    low: Annotated[Count, Field(ge=-(2**53), le=2**53)]
-    high: Annotated[Count, Field(ge=-(2**53), le=2**53)]
-    log: Annotated[bool, Field(strict=True)] = False
-    num: Annotated[Count, Field(ge=2, le=1000)] | None = None
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Integer":
-        _check_range(self.low, self.high, self.log)
-        return self
-
-
-def _check_range(low: float, high: float, log: bool) -> None:
-    if not low < high:
-        raise Misfit("is not above low", fix=f"write more than {low}", field="high")
-    if log and low <= 0:
-        raise Misfit("is not above 0, as a log scale needs", fix="write more than 0", field="low")
-
-
-class Choice(Strict):
-    """One of the given values."""
-
-    type: Literal["choice"]
-    values: Annotated[tuple[Scalar, ...], Field(min_length=1, max_length=1000)]
-
-
-Parameter = Annotated[Uniform | Integer | Choice, Field(discriminator="type")]
-
 
 MAX_TRIALS = 100_000
 

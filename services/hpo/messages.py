@@ -9,8 +9,9 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
+from drivetrain_schemas.spaces import Choice, Integer, Parameter, Uniform
 from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, spec_bytes
-from drivetrain_schemas.studies import Choice, Integer, Parameter, StudySpec, StudySubmit, Uniform
+from drivetrain_schemas.studies import StudySpec, StudySubmit
 from drivetrain_schemas.submission import problems
 from services.hpo.core import ranking, search, space
 from services.hpo.store import EndedTrial
