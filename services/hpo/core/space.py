@@ -1,114 +1,265 @@
-"""The space of a search: named parameters, each of which turns random bits or a grid into values.
+"""The space of a search: named parameters, when each takes part, and constraints between them.
 
-Values are always within their bounds. Real numbers are rounded to 12 significant digits: they are
-readable, and differences in the last bits of two machines' exp() disappear.
+A parameter with conditions takes part in a point (is active) only where other parameters have
+certain values; a point holds active parameters only. Samplers that compute with numbers see a point
+as `units`: one number in [0, 1] for each dimension, NaN where it is inactive.
+
+A constraint that reads an inactive parameter says nothing about the point.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import exp, floor, log
+from functools import cached_property
 
-Scalar = bool | int | float | str
-Point = dict[str, Scalar]
+import numpy as np
+from numpy.typing import NDArray
 
-NUM_BITS = 256
-_SIGNIFICANT_DIGITS = 12
+from drivetrain_schemas.expressions import Expression
+from services.hpo.core.parameters import (
+    NUM_BITS,
+    Choice,
+    Integer,
+    Parameter,
+    Point,
+    Scalar,
+    Uniform,
+    contains,
+    draw,
+    first_point,
+    grid_points,
+    is_fixed,
+    typed,
+    unit_of,
+    value_at,
+)
+
+__all__ = [
+    "NUM_BITS",
+    "Choice",
+    "Condition",
+    "Dimension",
+    "Expression",
+    "Integer",
+    "Parameter",
+    "Point",
+    "Scalar",
+    "Space",
+    "Uniform",
+    "draw",
+    "first_point",
+    "grid_points",
+    "make_space",
+]
+
+Units = NDArray[np.float64]
+
+# Draws for one feasible point; this bounds the time, which is then some 20 ms.
+MAX_ATTEMPTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
-    """A real number between `low` and `high`, uniform in its logarithm where `log` says so."""
+class Condition:
+    """Holds where the parameter `other` is active and has one of these values."""
 
-    low: float
-    high: float
-    log: bool = False
-    num: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """A whole number from `low` to `high`, both included."""
-
-    low: int
-    high: int
-    log: bool = False
-    num: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of the given values."""
-
+    other: str
     values: tuple[Scalar, ...]
 
-
-Parameter = Uniform | Integer | Choice
-# Sorted by name, so that nothing depends on the order in which the space was written.
-Space = tuple[tuple[str, Parameter], ...]
-
-
-def make_space(parameters: Mapping[str, Parameter]) -> Space:
-    return tuple(sorted(parameters.items(), key=lambda item: item[0]))
+    def holds(self, point: Mapping[str, Scalar]) -> bool:
+        value = point.get(self.other)
+        return value is not None and (type(value), value) in typed(self.values)
 
 
-def draw(parameter: Parameter, bits: int) -> Scalar:
-    """The value that 256 uniform random bits choose."""
-    if isinstance(parameter, Choice):
-        return parameter.values[bits * len(parameter.values) >> NUM_BITS]
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A parameter with more than one value; it is active where all its conditions hold."""
+
+    name: str
+    parameter: Parameter
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def num_choices(self) -> int:
+        """The number of values without an order between them; 0 for a range."""
+        return len(self.parameter.values) if isinstance(self.parameter, Choice) else 0
+
+    @property
+    def is_conditional(self) -> bool:
+        return bool(self.conditions)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Immutable. Parameters are sorted by name, so nothing depends on how the space was written."""
+
+    parameters: tuple[tuple[str, Parameter], ...]
+    conditions: tuple[tuple[str, tuple[Condition, ...]], ...] = ()
+    constraints: tuple[Expression, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[str, Parameter]]:
+        return iter(self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    @cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """What varies, sorted by name: the columns of all units."""
+        return tuple(
+            Dimension(name, parameter, self._conditions.get(name, ()))
+            for name, parameter in self.parameters
+            if not is_fixed(parameter)
+        )
+
+    @cached_property
+    def parents_first(self) -> tuple[str, ...]:
+        """All names, each after those that its conditions read, else sorted."""
+        ordered: dict[str, None] = {}
+
+        def add(name: str) -> None:
+            for condition in self._conditions.get(name, ()):
+                if condition.other not in ordered:
+                    add(condition.other)
+            ordered[name] = None
+
+        for name, _ in self.parameters:
+            if name not in ordered:
+                add(name)
+        return tuple(ordered)
+
+    def draw(self, bits: Callable[[str, int], int]) -> Point | None:
+        """The first of MAX_ATTEMPTS points that satisfies all constraints, if any.
+
+        `bits` are 256 random bits of a name and an attempt.
+        """
+        for attempt in range(MAX_ATTEMPTS):
+            point = self.draw_any(bits, attempt)
+            if self.satisfies(point):
+                return point
+        return None
+
+    def draw_any(self, bits: Callable[[str, int], int], attempt: int = 0) -> Point:
+        """A point within the bounds; it may break constraints."""
+        return self._build(lambda name: draw(self._parameters[name], bits(name, attempt)))
+
+    def encode(self, point: Mapping[str, Scalar]) -> Units:
+        """The point's place, shape (d,), in [0, 1]; NaN where a dimension is inactive."""
+        return np.array(
+            [
+                unit_of(each.parameter, point[each.name]) if each.name in point else np.nan
+                for each in self.dimensions
+            ]
+        )
+
+    def decode(self, units: Units) -> Point:
+        """The point at this place, clipped to the bounds; it may break constraints.
+
+        A number that is NaN where its dimension is active is read as the middle.
+        """
+        at = {
+            dimension.name: 0.5 if np.isnan(unit) else float(unit)
+            for dimension, unit in zip(self.dimensions, units, strict=True)
+        }
+        return self._build(lambda name: value_at(self._parameters[name], at.get(name, 0.0)))
+
+    def snap(self, units: Units) -> Units:
+        """The places of the points at these places, `encode(decode(row))` of rows, shape (n, d).
+
+        Real numbers are not rounded.
+        """
+        inside = np.clip(np.where(np.isnan(units), 0.5, units), 0.0, 1.0)
+        column = {each.name: index for index, each in enumerate(self.dimensions)}
+        active: dict[str, NDArray[np.bool_]] = {}
+        snapped = np.empty_like(inside)
+        for name in self.parents_first:
+            active[name] = np.ones(len(inside), dtype=bool)
+            for condition in self._conditions.get(name, ()):
+                other = self._parameters[condition.other]
+                index = column.get(condition.other)
+                places = np.full(len(inside), 0.5) if index is None else snapped[:, index]
+                active[name] &= active[condition.other] & _holds(other, places, condition)
+            if name in column:
+                at = column[name]
+                cells = _cells(self._parameters[name], inside[:, at])
+                snapped[:, at] = np.where(active[name], cells, np.nan)
+        return snapped
+
+    def active(self, point: Mapping[str, Scalar]) -> frozenset[str]:
+        """The names that take part, by the values of those that others depend on."""
+        found: dict[str, Scalar] = {}
+        for name in self.parents_first:
+            if self._is_active(name, found) and name in point:
+                found[name] = point[name]
+        return frozenset(name for name in self.parents_first if self._is_active(name, found))
+
+    def satisfies(self, point: Mapping[str, Scalar]) -> bool:
+        """Whether all constraints hold that read active parameters only."""
+        return all(each.holds(point) for each in self.constraints if each.names <= point.keys())
+
+    def is_feasible(self, point: Mapping[str, Scalar]) -> bool:
+        """Whether it holds the active parameters, each in bounds, and satisfies all constraints."""
+        return (
+            point.keys() == self.active(point)
+            and all(contains(self._parameters[name], value) for name, value in point.items())
+            and self.satisfies(point)
+        )
+
+    def is_active(self, name: str, point: Mapping[str, Scalar]) -> bool:
+        """Whether it takes part, given the values of the parameters before it (`parents_first`)."""
+        return self._is_active(name, point)
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, Parameter]:
+        return dict(self.parameters)
+
+    @cached_property
+    def _conditions(self) -> Mapping[str, tuple[Condition, ...]]:
+        return dict(self.conditions)
+
+    def _is_active(self, name: str, point: Mapping[str, Scalar]) -> bool:
+        return all(each.holds(point) for each in self._conditions.get(name, ()))
+
+    def _build(self, value_of: Callable[[str], Scalar]) -> Point:
+        chosen: Point = {}
+        for name in self.parents_first:
+            if self._is_active(name, chosen):
+                chosen[name] = value_of(name)
+        return {name: chosen[name] for name, _ in self.parameters if name in chosen}
+
+
+def make_space(
+    parameters: Mapping[str, Parameter],
+    conditions: Mapping[str, tuple[Condition, ...]] | None = None,
+    constraints: tuple[Expression, ...] = (),
+) -> Space:
+    return Space(
+        tuple(sorted(parameters.items(), key=lambda item: item[0])),
+        tuple(sorted((conditions or {}).items(), key=lambda item: item[0])),
+        constraints,
+    )
+
+
+def _cells(parameter: Parameter, units: Units) -> Units:
+    """Each place, or the middle of the cell that it lies in."""
     if isinstance(parameter, Uniform):
-        return _real(parameter, _fraction(bits))
-    if parameter.log:
-        # Each whole number n owns the interval [n, n + 1) of the logarithmic scale.
-        value = floor(_between(log(parameter.low), log(parameter.high + 1), _fraction(bits), exp))
-        return min(max(value, parameter.low), parameter.high)
-    return parameter.low + (bits * (parameter.high - parameter.low + 1) >> NUM_BITS)
+        return units
+    if isinstance(parameter, Integer) and parameter.log:
+        return np.array([unit_of(parameter, value_at(parameter, float(unit))) for unit in units])
+    num = (
+        len(parameter.values)
+        if isinstance(parameter, Choice)
+        else parameter.high - parameter.low + 1
+    )
+    return (np.minimum(np.floor(units * num), num - 1) + 0.5) / num
 
 
-def grid_points(parameter: Parameter) -> tuple[Scalar, ...]:
-    """The parameter's points on a grid, in order and without repetition."""
-    if isinstance(parameter, Choice):
-        points = list(parameter.values)
-    else:
-        assert parameter.num is not None, "a grid needs a number of points"
-        steps = parameter.num - 1
-        points = [_grid_point(parameter, index, steps) for index in range(parameter.num)]
-    # 1, 1.0 and True are equal in Python and three different hyperparameters to a program.
-    return tuple({(type(point), point): point for point in points}.values())
-
-
-def first_point(parameter: Parameter) -> Scalar:
-    """The first of the grid's points."""
-    return parameter.values[0] if isinstance(parameter, Choice) else parameter.low
-
-
-def _grid_point(parameter: Uniform | Integer, index: int, steps: int) -> Scalar:
-    if index == 0:
-        return parameter.low
-    if index == steps:
-        return parameter.high
-    if isinstance(parameter, Uniform):
-        return _real(parameter, index / steps)
-    if parameter.log:
-        value = round(_between(log(parameter.low), log(parameter.high), index / steps, exp))
-        return min(max(value, parameter.low), parameter.high)
-    span = parameter.high - parameter.low
-    return parameter.low + (2 * index * span + steps) // (2 * steps)
-
-
-def _real(parameter: Uniform, fraction: float) -> float:
-    if parameter.log:
-        value = _between(log(parameter.low), log(parameter.high), fraction, exp)
-    else:
-        value = _between(parameter.low, parameter.high, fraction, float)
-    rounded = float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
-    return min(max(rounded, parameter.low), parameter.high)
-
-
-def _between(low: float, high: float, fraction: float, scale: Callable[[float], float]) -> float:
-    """A weighted mean and not `low + fraction * (high - low)`, whose difference may overflow."""
-    return scale(low * (1.0 - fraction) + high * fraction)
-
-
-def _fraction(bits: int) -> float:
-    """The highest 53 bits as a number in [0, 1), each one exactly representable."""
-    return float(bits >> (NUM_BITS - 53)) / 2.0**53
+def _holds(other: Parameter, places: Units, condition: Condition) -> NDArray[np.bool_]:
+    """Where the parameter at these places has one of the condition's values."""
+    allowed = [unit_of(other, value) for value in condition.values if contains(other, value)]
+    if isinstance(other, Choice):
+        # A value that is given twice has two places.
+        allowed = [
+            (index + 0.5) / len(other.values)
+            for index, value in enumerate(other.values)
+            if (type(value), value) in typed(condition.values)
+        ]
+    return np.isin(places, allowed)

@@ -81,7 +81,7 @@ def test_the_space_is_translated() -> None:
             "a": {"type": "uniform", "low": 0.5, "high": 1.5},
         }
     )
-    assert messages.to_search(spec).space == (
+    assert messages.to_search(spec).space.parameters == (
         ("a", Uniform(0.5, 1.5)),
         ("b", Integer(1, 9, num=3)),
         ("c", Choice(("x", 2))),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.hpo.core.parameters import unit_of, value_at
 from services.hpo.core.space import (
     NUM_BITS,
     Choice,
@@ -98,3 +99,26 @@ def test_real_numbers_are_rounded_to_twelve_digits() -> None:
 def test_a_space_does_not_know_the_order_it_was_written_in() -> None:
     rate, width = Uniform(0.0, 1.0), Integer(1, 9)
     assert make_space({"b": rate, "a": width}) == make_space({"a": width, "b": rate})
+
+
+@given(st.one_of(uniforms(), integers()), ALL_BITS)
+def test_a_value_has_its_place_and_the_place_its_value(
+    parameter: Uniform | Integer, bits: int
+) -> None:
+    value = draw(parameter, bits)
+    unit = unit_of(parameter, value)
+    assert 0.0 <= unit <= 1.0
+    back = value_at(parameter, unit)
+    assert parameter.low <= back <= parameter.high
+    # As near as the range allows: a place has 53 bits.
+    assert unit_of(parameter, back) == pytest.approx(unit, abs=1e-9)
+    is_linear = isinstance(parameter, Integer) and not parameter.log
+    if is_linear and parameter.high - parameter.low < 2**20:
+        assert back == value
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), ALL_BITS)
+def test_a_whole_number_on_a_log_scale_is_found_again(one: int, other: int, bits: int) -> None:
+    parameter = Integer(min(one, other), max(one, other), log=True)
+    value = draw(parameter, bits)
+    assert value_at(parameter, unit_of(parameter, value)) == value

@@ -3,12 +3,15 @@
 The draw is counter-based: the bits are SHA-256 of (seed, trial number, parameter name). So it
 depends on no generator state, no hash seed and no order of the space's mapping, a parameter that is
 added changes no other's values, and two studies with one seed try the same points. Points are drawn
-with replacement: unlike the grid sampler it repeats points of a small space.
+with replacement: unlike the grid sampler it repeats points of a small space. A point that breaks a
+constraint is drawn again, with the number of the attempt among the bits; where nearly all points
+do, one of those is taken that were found before the study began.
 """
 
 import hashlib
 
-from services.hpo.core.space import Point, Space, draw
+from services.hpo.core.feasibility import feasible_points
+from services.hpo.core.space import Point, Space
 
 
 def num_points(space: Space, limit: int) -> int:
@@ -17,9 +20,16 @@ def num_points(space: Space, limit: int) -> int:
 
 
 def propose(space: Space, seed: int, number: int) -> Point:
-    return {name: draw(parameter, _bits(seed, number, name)) for name, parameter in space}
+    point = space.draw(lambda name, attempt: bits(seed, number, name, attempt))
+    if point is None:
+        points = feasible_points(space).points
+        assert points, "a space without feasible points is refused before its study starts"
+        point = points[bits(seed, number, "") % len(points)]
+    return point
 
 
-def _bits(seed: int, number: int, name: str) -> int:
-    digest = hashlib.sha256(f"random\0{seed}\0{number}\0{name}".encode()).digest()
+def bits(seed: int, number: int, name: str, attempt: int = 0) -> int:
+    """256 random bits of this parameter of this trial."""
+    again = f"\0{attempt}" if attempt else ""
+    digest = hashlib.sha256(f"random\0{seed}\0{number}\0{name}{again}".encode()).digest()
     return int.from_bytes(digest, "big")
