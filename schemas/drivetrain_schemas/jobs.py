@@ -44,11 +44,19 @@ __all__ = [
     "JobCancelled",
     "JobCancelling",
     "JobFailed",
+    "JobPause",
+    "JobPaused",
+    "JobPausing",
     "JobQueued",
     "JobRequestRejected",
+    "JobResume",
+    "JobResumed",
     "JobRetrying",
     "JobSpec",
     "JobState",
+    "JobStop",
+    "JobStopped",
+    "JobStopping",
     "JobSubmit",
     "JobSucceeded",
     "JobWaiting",
@@ -108,6 +116,33 @@ class JobCancel(Payload):
 
     job_id: JobId
     reason: Annotated[str, free_text(512)] = ""
+
+
+@event("job.stop", topic=COMMANDS_JOBS, producer="any")
+class JobStop(Payload):
+    """End this job early, as a search does with a poor trial. It has not failed: it is `stopped`.
+
+    With `checkpoint` its run saves a last one; without it, the run ends without saving anything.
+    """
+
+    job_id: JobId
+    reason: Annotated[str, free_text(512)] = ""
+    checkpoint: Annotated[bool, Field(strict=True)] = True
+
+
+@event("job.pause", topic=COMMANDS_JOBS, producer="any")
+class JobPause(Payload):
+    """Give up this job's slots until `job.resume`. Its run saves a checkpoint first."""
+
+    job_id: JobId
+    reason: Annotated[str, free_text(512)] = ""
+
+
+@event("job.resume", topic=COMMANDS_JOBS, producer="any")
+class JobResume(Payload):
+    """Return a paused job to its queue; its next run continues from its newest checkpoint."""
+
+    job_id: JobId
 
 
 class FieldError(Value):
@@ -263,4 +298,63 @@ class JobCancelled(Payload):
     job_id: JobId
     reason: str
     finished_at: UtcTime
+    trial: TrialOf | None = None
+
+
+@event("job.stopping", topic=EVENTS_JOBS, producer="scheduler")
+class JobStopping(Payload):
+    """A stop was accepted; the job's run, if there is one, is being stopped."""
+
+    job_id: JobId
+    reason: str
+
+
+@event("job.stopped", topic=EVENTS_JOBS, producer="scheduler")
+class JobStopped(Payload):
+    """The job was ended early, by a search or by its owner. It is not tried again.
+
+    `result` is what its last run had reached, where it told so.
+    """
+
+    job_id: JobId
+    reason: str
+    result: Result | None = None
+    finished_at: UtcTime
+    trial: TrialOf | None = None
+
+
+@event("job.pausing", topic=EVENTS_JOBS, producer="scheduler")
+class JobPausing(Payload):
+    """A pause was accepted; the job's run, if there is one, is being stopped with a checkpoint."""
+
+    job_id: JobId
+    reason: str
+
+
+@event("job.paused", topic=EVENTS_JOBS, producer="scheduler")
+class JobPaused(Payload):
+    """The job holds no slots and waits for `job.resume`.
+
+    `attempt` is its last run, 0 where it never ran; `step` is where that run stopped, where it told
+    so.
+    """
+
+    job_id: JobId
+    reason: str
+    attempt: Annotated[int, Field(ge=0)]
+    step: Step | None = None
+    paused_at: UtcTime
+    trial: TrialOf | None = None
+
+
+@event("job.resumed", topic=EVENTS_JOBS, producer="scheduler")
+class JobResumed(Payload):
+    """The pause is over: the job is queued again, at the place of its first submission.
+
+    Without `queued_at` its run was still being paused. That run ends first; then `job.retrying`
+    follows.
+    """
+
+    job_id: JobId
+    queued_at: UtcTime | None = None
     trial: TrialOf | None = None

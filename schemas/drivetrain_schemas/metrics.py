@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from drivetrain_schemas.base import Misfit, Payload, UtcTime, Value, event
-from drivetrain_schemas.ids import JobId, RunId, TenantId
+from drivetrain_schemas.ids import JobId, RunId, StudyId, TenantId
 from drivetrain_schemas.jobs import MetricName
 from drivetrain_schemas.reports import WarningDetail, WarningKind
 from drivetrain_schemas.text import AS_PRINTED
@@ -130,3 +130,21 @@ class RunWarned(Payload):
     number: Annotated[int, Field(ge=1)]
     warning: WarningKind
     detail: WarningDetail
+
+
+@event("trial.measured", topic=EVENTS_ALERTS, producer="metrics")
+class TrialMeasured(Payload):
+    """The trial's run has reached a step at which the search judges it: once per trial and rung.
+
+    `step` is the rung. `value` is that of the job's metric at `value_step`: its highest step up to
+    the rung, else the first one after it. No value: none was logged, or it is not finite.
+    """
+
+    study_id: StudyId
+    number: Annotated[int, Field(ge=0)]
+    job_id: JobId
+    run_id: RunId
+    attempt: Attempt
+    step: Step
+    value: float | None = None
+    value_step: Step | None = None

@@ -23,6 +23,7 @@ class RunState(StrEnum):
     LOST = "lost"
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
+    STOPPED = "stopped"
 
     @property
     def is_final(self) -> bool:
@@ -32,6 +33,7 @@ class RunState(StrEnum):
             self.LOST,
             self.CANCELLED,
             self.INTERRUPTED,
+            self.STOPPED,
         )
 
 
@@ -112,6 +114,13 @@ class RunLost(_OfRun):
 @event("run.cancelled", topic=EVENTS_JOBS, producer="scheduler")
 class RunCancelled(_OfRun):
     """Stopped because its job was cancelled."""
+
+    ended_at: UtcTime
+
+
+@event("run.stopped", topic=EVENTS_JOBS, producer="scheduler")
+class RunStopped(_OfRun):
+    """Ended because its job was stopped early; `job.stopped` follows."""
 
     ended_at: UtcTime
 

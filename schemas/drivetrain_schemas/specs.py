@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, model_validator
@@ -273,10 +274,18 @@ def spec_bytes(spec: JobSpec) -> int:
 
 
 class TrialOf(Strict):
-    """The trial that a job runs."""
+    """The trial that a job runs. `rungs`: the steps, ascending, at which the search judges it."""
 
     study_id: StudyId
     number: Annotated[Count, Field(ge=0, le=1_000_000)]
+    rungs: Annotated[tuple[Annotated[Count, Field(ge=1, le=2**40)], ...], Field(max_length=64)] = ()
+
+    @field_validator("rungs")
+    @classmethod
+    def _ascend(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
+        if any(step >= after for step, after in pairwise(rungs)):
+            raise Misfit("do not ascend", fix="write each step once, the smallest first")
+        return rungs
 
 
 def _split(line: str) -> tuple[str, ...]:

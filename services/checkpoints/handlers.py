@@ -19,6 +19,7 @@ from drivetrain_schemas.runs import (
     RunFailed,
     RunInterrupted,
     RunLost,
+    RunStopped,
     RunSucceeded,
 )
 from services.checkpoints import store, store_checkpoints, store_intents
@@ -31,7 +32,7 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-RunEnded = RunSucceeded | RunFailed | RunLost | RunCancelled | RunInterrupted
+RunEnded = RunSucceeded | RunFailed | RunLost | RunCancelled | RunInterrupted | RunStopped
 
 
 def handlers(wake: Callable[[], None]) -> HandlerTable:
@@ -84,6 +85,7 @@ def handlers(wake: Callable[[], None]) -> HandlerTable:
         RunLost: on_run_ended,
         RunCancelled: on_run_ended,
         RunInterrupted: on_run_ended,
+        RunStopped: on_run_ended,
         CheckpointPin: on_pin,
     }
 

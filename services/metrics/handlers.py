@@ -21,6 +21,7 @@ from drivetrain_schemas.runs import (
     RunStarted,
     RunStarting,
     RunState,
+    RunStopped,
     RunSucceeded,
     RunSuspected,
 )
@@ -49,6 +50,7 @@ RunEvent = (
     | RunLost
     | RunCancelled
     | RunInterrupted
+    | RunStopped
 )
 _STATES: dict[type[Payload], RunState] = {
     RunStarting: RunState.STARTING,
@@ -60,6 +62,7 @@ _STATES: dict[type[Payload], RunState] = {
     RunLost: RunState.LOST,
     RunCancelled: RunState.CANCELLED,
     RunInterrupted: RunState.INTERRUPTED,
+    RunStopped: RunState.STOPPED,
 }
 
 

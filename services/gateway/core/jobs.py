@@ -9,9 +9,14 @@ from drivetrain_schemas.jobs import (
     JobCancelled,
     JobCancelling,
     JobFailed,
+    JobPaused,
+    JobPausing,
     JobQueued,
     JobRequestRejected,
+    JobResumed,
     JobRetrying,
+    JobStopped,
+    JobStopping,
     JobSubmit,
     JobSucceeded,
     JobWaiting,
@@ -39,6 +44,9 @@ class Job:
     group_id: str | None = None
     started_at: datetime | None = None
     cancel_requested: bool = False
+    # What was asked last and has not happened yet: stop, pause or nothing.
+    requested: str | None = None
+    requested_seq: int = NEVER
     run_id: str | None = None
     attempt: int | None = None
     # These belong to the state and are replaced with it.
@@ -124,6 +132,29 @@ def _cancelled(job: Job, event: Event[JobCancelled]) -> Job:
     return _move(job, event, "cancelled", **given(event, "finished_at", detail="reason"))
 
 
+def _stopping(job: Job, event: Event[JobStopping]) -> Job:
+    return newest(job, "requested_seq", event, requested="stop")
+
+
+def _stopped(job: Job, event: Event[JobStopped]) -> Job:
+    ended = newest(job, "requested_seq", event, requested=None)
+    return _move(ended, event, "stopped", **given(event, "finished_at", "result", detail="reason"))
+
+
+def _pausing(job: Job, event: Event[JobPausing]) -> Job:
+    return newest(job, "requested_seq", event, requested="pause")
+
+
+def _paused(job: Job, event: Event[JobPaused]) -> Job:
+    done = newest(job, "requested_seq", event, requested=None)
+    return _move(done, event, "paused", **given(event, detail="reason"))
+
+
+def _resumed(job: Job, event: Event[JobResumed]) -> Job:
+    done = newest(job, "requested_seq", event, requested=None)
+    return _move(done, event, "queued") if event.payload.queued_at else done
+
+
 def _starting(job: Job, event: Event[RunStarting]) -> Job:
     return _with_run(_move(job, event, "starting"), event)
 
@@ -162,6 +193,11 @@ JOBS = Noun(
         JobSucceeded: _succeeded,
         JobFailed: _failed,
         JobCancelled: _cancelled,
+        JobStopping: _stopping,
+        JobStopped: _stopped,
+        JobPausing: _pausing,
+        JobPaused: _paused,
+        JobResumed: _resumed,
         RunStarting: _starting,
         RunStarted: _started,
     },

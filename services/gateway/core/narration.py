@@ -82,6 +82,27 @@ def _job_cancelled(p: Fields) -> Sentence:
     return Sentence(_with_reason("Cancelled", p["reason"]), Tone.WARNING)
 
 
+def _job_stopping(p: Fields) -> Sentence:
+    return Sentence(_with_reason("Early stop requested", p["reason"]), Tone.WARNING)
+
+
+def _job_stopped(p: Fields) -> Sentence:
+    return Sentence(_with_reason("Stopped early", p["reason"]), Tone.WARNING)
+
+
+def _job_pausing(p: Fields) -> Sentence:
+    return Sentence(_with_reason("Pause requested", p["reason"]), Tone.WARNING)
+
+
+def _job_paused(p: Fields) -> Sentence:
+    where = f" at step {p['step']:,}" if p.get("step") is not None else ""
+    return Sentence(_with_reason(f"Paused{where}, holds no slots", p["reason"]), Tone.WARNING)
+
+
+def _job_resumed(p: Fields) -> Sentence:
+    return Sentence("Resumed: waits for slots again" if p.get("queued_at") else "Pause withdrawn")
+
+
 def _request_rejected(p: Fields) -> Sentence:
     errors = "\n".join(
         f"{error['field']}: {error['message']}"
@@ -144,6 +165,10 @@ def _run_lost(p: Fields) -> Sentence:
 def _run_cancelled(p: Fields) -> Sentence:
     text = f"Attempt {p['attempt']} was stopped because the job was cancelled"
     return Sentence(text, Tone.WARNING)
+
+
+def _run_stopped(p: Fields) -> Sentence:
+    return Sentence(f"Attempt {p['attempt']} was stopped early", Tone.WARNING)
 
 
 def _run_interrupted(p: Fields) -> Sentence:
@@ -266,6 +291,13 @@ def _run_warned(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} warns: {p['detail']}", Tone.WARNING)
 
 
+def _trial_measured(p: Fields) -> Sentence:
+    value = "no value" if p.get("value") is None else number(p["value"])
+    at = p.get("value_step")
+    where = f" (of step {at:,})" if at is not None and at != p["step"] else ""
+    return Sentence(f"Reached step {p['step']:,} of the search with {value}{where}")
+
+
 def _node_registered(p: Fields) -> Sentence:
     slots = count(p["num_slots"], f"{p['device_type']} slot")
     if reason := p.get("unschedulable_reason"):
@@ -364,6 +396,11 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.succeeded": _job_succeeded,
     "job.failed": _job_failed,
     "job.cancelled": _job_cancelled,
+    "job.stopping": _job_stopping,
+    "job.stopped": _job_stopped,
+    "job.pausing": _job_pausing,
+    "job.paused": _job_paused,
+    "job.resumed": _job_resumed,
     "job_request.rejected": _request_rejected,
     "run.starting": _run_starting,
     "run.started": _run_started,
@@ -374,6 +411,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "run.failed": _run_failed,
     "run.lost": _run_lost,
     "run.cancelled": _run_cancelled,
+    "run.stopped": _run_stopped,
     "run.interrupted": _run_interrupted,
     "allocation.granted": _allocation_granted,
     "allocation.released": _allocation_released,
@@ -393,6 +431,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "alert.raised": _alert_raised,
     "alert.cleared": _alert_cleared,
     "run.warned": _run_warned,
+    "trial.measured": _trial_measured,
     "node.registered": _node_registered,
     "node.removed": _node_removed,
     "study.started": _study_started,

@@ -72,6 +72,7 @@ RUNS = Noun(
         runs.RunFailed: _moves_to("failed", "ended_at", "exit_code", "signal", "rank", "detail"),
         runs.RunLost: _moves_to("lost", "ended_at", "detail"),
         runs.RunCancelled: _moves_to("cancelled", "ended_at"),
+        runs.RunStopped: _moves_to("stopped", "ended_at"),
         runs.RunInterrupted: _moves_to("interrupted", "ended_at", "detail"),
     },
 )

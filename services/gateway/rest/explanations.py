@@ -45,6 +45,10 @@ def explain(shown: models.JobSummary) -> str:
         return shown.waiting.detail + (f" (number {position} in the queue)" if position else "")
     if shown.is_cancelling:
         return "Cancel requested; the job is saving a checkpoint and stopping"
+    if shown.is_stopping:
+        return "Early stop requested; the run is ending"
+    if shown.is_pausing:
+        return "Pause requested; the run is saving a checkpoint and stopping"
     alerts = shown.alerts if isinstance(shown, models.Job) else ()
     texts = {
         "submitted": "The request was sent to the scheduler",
@@ -55,6 +59,9 @@ def explain(shown: models.JobSummary) -> str:
         ),
         "succeeded": "Training is complete",
         "failed": f"Failed: {shown.detail}",
+        "paused": "Paused; it holds no slots and waits for a resume"
+        + (f": {shown.detail}" if shown.detail else ""),
+        "stopped": "Stopped early" + (f": {shown.detail}" if shown.detail else ""),
         "cancelled": "Cancelled" + (f": {shown.detail}" if shown.detail else ""),
     }
     return texts.get(shown.state, shown.state.capitalize())

@@ -27,6 +27,8 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
         "name": row["name"],
         "state": row["state"],
         "is_cancelling": row["is_cancelling"],
+        "is_stopping": row["requested"] == "stop",
+        "is_pausing": row["requested"] == "pause",
         "job_url": f"{base_url}/jobs/{row['job_id']}",
         "attempt": row["attempt"],
         "run_id": row["run_id"],
@@ -98,6 +100,7 @@ def submitted_job(submission: Submission, tenant_id: str, base_url: str) -> mode
         "tags": list(submission.spec.tags),
         "state": "submitted",
         "is_cancelling": False,
+        "requested": None,
         "charged_micro_usd": 0,
         "submitted_at": submission.submitted_at,
     }

@@ -17,7 +17,12 @@ from drivetrain_schemas.jobs import (
     JobCancelled,
     JobCancelling,
     JobFailed,
+    JobPaused,
+    JobPausing,
     JobRequestRejected,
+    JobResumed,
+    JobStopped,
+    JobStopping,
     JobSubmit,
     RejectionReason,
 )
@@ -122,6 +127,23 @@ def _cancels(story: Story, job: JobStory) -> None:
     story.tell(JobCancelled(job_id=job.job_id, reason="enough", finished_at=story.now))
 
 
+def _pauses(story: Story, job: JobStory) -> None:
+    number = len(story.events)
+    story.tell(JobPausing(job_id=job.job_id, reason="later"))
+    if number % 3:
+        story.tell(
+            JobPaused(job_id=job.job_id, reason="later", attempt=number, paused_at=story.now)
+        )
+    if number % 2:
+        story.tell(JobResumed(job_id=job.job_id, queued_at=story.now if number % 3 else None))
+
+
+def _stops(story: Story, job: JobStory) -> None:
+    story.tell(JobStopping(job_id=job.job_id, reason="poor"))
+    if len(story.events) % 2:
+        story.tell(JobStopped(job_id=job.job_id, reason="poor", finished_at=story.now))
+
+
 def _saves(story: Story, job: JobStory) -> None:
     number = len(story.events)
     job.loses(job.saves(number, is_best=number % 2 > 0), number)
@@ -142,6 +164,7 @@ STEPS: tuple[Callable[[Story, JobStory], None], ...] = (
     lambda story, job: job.retries(),
     lambda story, job: job.beats(len(story.events)),
     _saves, _fails, _alerts, _checkpointing, _suspected, _lost, _removed, _refused, _cancels, _ends,
+    _pauses, _stops,
 )  # fmt: skip
 
 

@@ -89,6 +89,10 @@ def status_of_job(job: Item) -> Status:
         notes.append(job["waiting"]["detail"])
     if job.get("is_cancelling"):
         notes.append("being cancelled")
+    if job.get("is_stopping"):
+        notes.append("being stopped")
+    if job.get("is_pausing"):
+        notes.append("being paused")
     return Status(
         state=job["state"],
         done=progress.get("step"),

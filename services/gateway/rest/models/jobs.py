@@ -77,6 +77,8 @@ class JobSummary(BaseModel):
     name: str | None
     state: str
     is_cancelling: bool
+    is_stopping: bool = False
+    is_pausing: bool = False
     job_url: str
     attempt: int | None
     run_id: str | None
