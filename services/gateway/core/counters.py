@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from services.gateway.core.charges import Charge
 from services.gateway.core.jobs import Job
-from services.gateway.core.studies import Trial
+from services.gateway.core.trials import Trial
 
 
 class Change(NamedTuple):
@@ -39,7 +39,10 @@ class TenantCounts:
 
 @dataclass(frozen=True, slots=True)
 class TrialCounts:
-    """Both ends of the values: which one is the best follows from the study's goal."""
+    """Both ends of the values: which one is the best follows from the study's goal.
+
+    A trial that breaks the safety limit is at neither.
+    """
 
     study_id: str
     num_proposed: int = 0
@@ -49,6 +52,8 @@ class TrialCounts:
     lowest_number: int | None = None
     highest_value: float | None = None
     highest_number: int | None = None
+    num_stopped: int = 0
+    num_paused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,10 @@ def _count_trial(counts: TrialCounts, before: Trial | None, after: Trial) -> Tri
         num_proposed=counts.num_proposed + (before is None),
         num_completed=counts.num_completed + (after.state == "completed") - (was == "completed"),
         num_failed=counts.num_failed + (after.state == "failed") - (was == "failed"),
+        num_stopped=counts.num_stopped + (after.state == "stopped") - (was == "stopped"),
+        num_paused=counts.num_paused + (after.state == "paused") - (was == "paused"),
     )
-    if after.value is None:
+    if after.value is None or not after.is_safe:
         return counted
     value, number = after.value, after.number
     if counted.lowest_value is None or (value, number) < (

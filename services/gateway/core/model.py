@@ -16,7 +16,8 @@ from services.gateway.core.progress import PROGRESS
 from services.gateway.core.rejections import REJECTIONS
 from services.gateway.core.requests import REQUESTS
 from services.gateway.core.runs import RUNS
-from services.gateway.core.studies import STUDIES, TRIALS
+from services.gateway.core.studies import STUDIES
+from services.gateway.core.trials import TRIALS
 
 NOUNS: tuple[Noun, ...] = (
     REQUESTS,

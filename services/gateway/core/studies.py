@@ -21,7 +21,6 @@ from services.gateway.core.noun import (
     NEVER,
     Key,
     Noun,
-    Rule,
     as_it_is,
     changed,
     earliest,
@@ -30,8 +29,11 @@ from services.gateway.core.noun import (
 )
 from services.gateway.core.requests import subject_of
 
-# A study only moves to the right.
-STATES = ("submitted", "rejected", "running", "completed", "failed", "cancelled")
+STATES = ("submitted", "rejected", "running", "paused", "completed", "failed", "cancelled")
+# What the end of a study has said, which it no longer says when the study goes on.
+_OF_END = dict.fromkeys(
+    ("finished_at", "failure", "best_number", "best_value", "ended_by", "pareto", "state_reason")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,20 @@ class Study:
     study_id: str
     tenant_id: str
     state: str = "submitted"
+    state_seq: int = NEVER
+    state_reason: str | None = None
     submitted_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    # Of the start, or of the last change.
+    changed_seq: int = NEVER
     num_trials: int | None = None
+    max_parallel_trials: int | None = None
+    limits: dict[str, Any] | None = None
     best_number: int | None = None
     best_value: float | None = None
+    ended_by: str | None = None
+    pareto: list[Any] | None = None
     failure: str | None = None
     cancel_requested: bool = False
     refused_seq: int = NEVER
@@ -55,20 +65,8 @@ class Study:
     refused_errors: list[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    study_id: str
-    number: int
-    job_id: str
-    hyperparameters: dict[str, Any]
-    state: str = "proposed"
-    state_seq: int = NEVER
-    value: float | None = None
-    detail: str | None = None
-
-
-def _forward(study: Study, state: str, **facts: Any) -> Study:
-    return changed(study, state=max(study.state, state, key=STATES.index), **facts)
+def _move(study: Study, event: Event[Any], state: str, **facts: Any) -> Study:
+    return newest(study, "state_seq", event, state=state, **{**_OF_END, **facts})
 
 
 def _submitted(study: Study, event: Event[StudySubmit]) -> Study:
@@ -76,22 +74,35 @@ def _submitted(study: Study, event: Event[StudySubmit]) -> Study:
 
 
 def _rejected(study: Study, event: Event[StudyRequestRejected]) -> Study:
+    """A request is also refused for a study that runs: it asked for another one under its id."""
     facts = given(event, refused_reason="reason", refused_detail="detail", refused_errors="errors")
-    refused = newest(study, "refused_seq", event, **facts)
-    submitted_at = earliest(study.submitted_at, event.occurred_at)
-    return _forward(refused, "rejected", submitted_at=submitted_at)
+    return changed(
+        newest(study, "refused_seq", event, **facts),
+        state="rejected" if study.state == "submitted" else study.state,
+        submitted_at=earliest(study.submitted_at, event.occurred_at),
+    )
 
 
 def _started(study: Study, event: Event[StudyStarted]) -> Study:
-    return _forward(study, "running", **given(event, "num_trials", "started_at"))
+    spec = event.payload.spec
+    known = newest(
+        study,
+        "changed_seq",
+        event,
+        num_trials=event.payload.num_trials,
+        max_parallel_trials=spec.max_parallel_trials,
+    )
+    return _move(changed(known, **given(event, "started_at")), event, "running")
 
 
 def _completed(study: Study, event: Event[StudyCompleted]) -> Study:
-    return _forward(study, "completed", **given(event, "finished_at", "best_number", "best_value"))
+    return _move(
+        study, event, "completed", **given(event, "finished_at", "best_number", "best_value")
+    )
 
 
 def _failed(study: Study, event: Event[StudyFailed]) -> Study:
-    return _forward(study, "failed", failure=event.payload.detail, **given(event, "finished_at"))
+    return _move(study, event, "failed", **given(event, "finished_at", failure="detail"))
 
 
 def _cancelling(study: Study, _event: Event[StudyCancelling]) -> Study:
@@ -99,15 +110,8 @@ def _cancelling(study: Study, _event: Event[StudyCancelling]) -> Study:
 
 
 def _cancelled(study: Study, event: Event[StudyCancelled]) -> Study:
-    return _forward(study, "cancelled", **given(event, "finished_at", "best_number", "best_value"))
-
-
-def _moves_to(state: str, fact: str | None = None) -> Rule:
-    def move(trial: Trial, event: Event[Any]) -> Trial:
-        facts = {"value": None, "detail": None, **(given(event, fact) if fact else {})}
-        return newest(trial, "state_seq", event, state=state, **facts)
-
-    return move
+    ended = given(event, "finished_at", "best_number", "best_value")
+    return _move(study, event, "cancelled", **ended)
 
 
 def _key_of(event: Event[Any]) -> Key:
@@ -130,15 +134,5 @@ STUDIES = Noun(
         StudyCancelling: _cancelling,
         StudyCancelled: _cancelled,
         **dict.fromkeys((TrialProposed, TrialCompleted, TrialFailed), as_it_is),
-    },
-)
-TRIALS = Noun(
-    table="trials",
-    view=Trial,
-    key=("study_id", "number"),
-    rules={
-        TrialProposed: _moves_to("proposed"),
-        TrialCompleted: _moves_to("completed", "value"),
-        TrialFailed: _moves_to("failed", "detail"),
     },
 )

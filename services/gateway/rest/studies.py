@@ -89,10 +89,31 @@ async def list_studies(
 
 @router.get("/{study_id}", responses=answers(404, 422))
 async def get_study(
-    study_id: StudyId, gateway: GatewayDep, caller: CallerDep, request: Request
+    study_id: StudyId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    max_trials: Annotated[int, Query(ge=1, le=MAX_TRIALS)] = MAX_TRIALS,
 ) -> models.Study:
-    """The study with its trials, ranked."""
-    return await find_study(gateway, caller.tenant_id, study_id, base_url(request))
+    """The study with its trials, ranked: the best `max_trials` of them."""
+    return await find_study(gateway, caller.tenant_id, study_id, base_url(request), max_trials)
+
+
+@router.get("/{study_id}/trials", responses=answers(404, 422))
+async def list_trials(
+    study_id: StudyId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    limit: Limit = 50,
+    after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
+) -> models.TrialList:
+    """All trials by number, with what was decided at each rung; those after a number."""
+    await find_study(gateway, caller.tenant_id, study_id, base_url(request), 1)
+    async with gateway.platform.database.connection() as connection:
+        rows = await queries.studies.trials_by_number(connection, study_id, after, limit + 1)
+    more = str(rows[limit - 1]["number"]) if len(rows) > limit else None
+    return models.TrialList(trials=[views.judged_trial(row) for row in rows[:limit]], next=more)
 
 
 @router.post("/{study_id}/cancel", status_code=202, responses=answers(400, 404, 409, 413, 415, 422))

@@ -286,6 +286,9 @@ def is_maximized(row: Row) -> bool:
     return bool(row["goal"] == "maximize")
 
 
+_TRIAL_KINDS = ("proposed", "completed", "failed", "stopped", "paused")
+
+
 def study_fields(row: Row, base_url: str) -> dict[str, Any]:
     """The fields that summary and study have in common."""
     return {
@@ -300,10 +303,14 @@ def study_fields(row: Row, base_url: str) -> dict[str, Any]:
         "num_proposed": row["num_proposed"],
         "num_completed": row["num_completed"],
         "num_failed": row["num_failed"],
+        "num_stopped": row["num_stopped"],
+        "num_paused": row["num_paused"],
         "best_number": row["shown_best_number"],
         "best_value": row["shown_best_value"],
         "failure": row["failure"],
         "is_cancelling": row["is_cancelling"],
+        "ended_by": row["ended_by"],
+        "max_parallel_trials": row["max_parallel_trials"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
     }
@@ -320,11 +327,21 @@ def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
         request_id=row["request_id"],
         spec=row["spec"],
         refusal=refusal(row),
-        trials=[
-            _trial(trial, None if trial["value"] is None else rank)
-            for rank, trial in enumerate(trials, start=1)
-        ],
+        trials=ranked_trials(trials),
     )
+
+
+def ranked_trials(trials: Sequence[Row], num_before: int = 0) -> list[models.Trial]:
+    """`trials` in the order of their rank, after `num_before` better ones."""
+    return [
+        _trial(trial, None if trial["ranked_value"] is None else rank)
+        for rank, trial in enumerate(trials, start=num_before + 1)
+    ]
+
+
+def judged_trial(row: Row) -> models.JudgedTrial:
+    rungs = [_of(models.Rung, rung) for rung in row["rungs"]]
+    return models.JudgedTrial(**_trial_facts(row), rungs=rungs)
 
 
 def submitted_study(submission: Submission, base_url: str) -> models.Study:
@@ -334,6 +351,8 @@ def submitted_study(submission: Submission, base_url: str) -> models.Study:
         "shown_best_number",
         "shown_best_value",
         "failure",
+        "ended_by",
+        "max_parallel_trials",
         "started_at",
         "finished_at",
     )
@@ -342,7 +361,7 @@ def submitted_study(submission: Submission, base_url: str) -> models.Study:
     metric = spec.job.metric
     row = {
         **dict.fromkeys(unknown),
-        **dict.fromkeys(("num_proposed", "num_completed", "num_failed"), 0),
+        **dict.fromkeys((f"num_{kind}" for kind in _TRIAL_KINDS), 0),
         "study_id": submission.subject_id,
         "request_id": submission.request_id,
         "name": spec.name,
@@ -357,19 +376,13 @@ def submitted_study(submission: Submission, base_url: str) -> models.Study:
 
 
 def _trial(row: Row, rank: int | None) -> models.Trial:
-    return models.Trial(
-        number=row["number"],
-        job_id=row["job_id"],
-        state=row["state"],
-        job_state=row["job_state"],
-        rank=rank,
-        is_best=rank == 1,
-        value=row["value"],
-        hyperparameters=row["hyperparameters"],
-        step=row["step"],
-        max_steps=row["max_steps"],
-        detail=row["detail"],
-    )
+    return models.Trial(**_trial_facts(row), rank=rank, is_best=rank == 1)
+
+
+def _trial_facts(row: Row) -> dict[str, Any]:
+    facts = {name: row[name] for name in models.TrialFacts.model_fields if name != "values"}
+    of_one = None if row["value"] is None else [row["value"]]
+    return {**facts, "values": row["objectives"] or of_one}
 
 
 def parked_summary(row: Row) -> models.ParkedSummary:

@@ -28,6 +28,7 @@ ROUTES = {
     "/v1/nodes": {"get"},
     "/v1/studies": {"get", "post"},
     "/v1/studies/{study_id}": {"get"},
+    "/v1/studies/{study_id}/trials": {"get"},
     "/v1/studies/{study_id}/cancel": {"post"},
     "/v1/checkpoints/{checkpoint_id}/pin": {"post"},
     "/v1/checkpoints/{checkpoint_id}/shards": {"get"},

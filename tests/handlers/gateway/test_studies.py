@@ -17,7 +17,6 @@ from drivetrain_schemas.studies import (
     StudySubmit,
 )
 from services.gateway import commands
-from services.gateway.rest import studies
 from tests.conftest import OpenDatabase
 from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.story import TENANT, Story, search, spec
@@ -78,15 +77,14 @@ async def test_a_study_that_is_running_is_listed_with_its_best(model: Model) -> 
 
 
 async def test_counts_ranks_and_the_best_are_right_where_the_list_of_trials_is_cut(
-    model: Model, monkeypatch: pytest.MonkeyPatch
+    model: Model,
 ) -> None:
     story = Story()
     study_id = search(story)
     await model.tell(*story.events)
     async with serving(model) as server:
         whole = (await server.client.get(f"/v1/studies/{study_id}")).json()
-        monkeypatch.setattr(studies, "MAX_TRIALS", 2)
-        cut = (await server.client.get(f"/v1/studies/{study_id}")).json()
+        cut = (await server.client.get(f"/v1/studies/{study_id}?max_trials=2")).json()
     assert cut.pop("trials") == whole.pop("trials")[:2]
     assert cut == whole
     assert (cut["num_proposed"], cut["num_completed"], cut["best_number"]) == (6, 5, 4)

@@ -36,7 +36,8 @@ from services.gateway.core.nodes import ALLOCATIONS, NODES
 from services.gateway.core.noun import Noun
 from services.gateway.core.requests import REQUESTS
 from services.gateway.core.runs import RUNS
-from services.gateway.core.studies import STUDIES, TRIALS
+from services.gateway.core.studies import STUDIES
+from services.gateway.core.trials import TRIALS
 from tests.handlers.gateway.story import TENANT, JobStory, Story, day, spec
 
 Views = dict[Any, dict[Any, Any]]

@@ -51,7 +51,16 @@ from services.gateway.rest.models.series import (
     SeriesSummary,
     Times,
 )
-from services.gateway.rest.models.studies import Study, StudyList, StudySummary, Trial
+from services.gateway.rest.models.studies import (
+    JudgedTrial,
+    Rung,
+    Study,
+    StudyList,
+    StudySummary,
+    Trial,
+    TrialFacts,
+    TrialList,
+)
 from services.gateway.rest.models.timeline import Timeline, TimelineItem
 
 __all__ = [
@@ -79,6 +88,7 @@ __all__ = [
     "JobFiles",
     "JobList",
     "JobSummary",
+    "JudgedTrial",
     "LogLine",
     "LogPage",
     "LoginLink",
@@ -94,6 +104,7 @@ __all__ = [
     "Progress",
     "Refusal",
     "Run",
+    "Rung",
     "Samples",
     "SavedBest",
     "Series",
@@ -111,6 +122,8 @@ __all__ = [
     "TimelineItem",
     "Times",
     "Trial",
+    "TrialFacts",
+    "TrialList",
     "Unpriced",
     "Waiting",
     "Warned",

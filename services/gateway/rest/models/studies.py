@@ -9,7 +9,11 @@ from services.gateway.rest.models.commands import Refusal
 
 
 class StudySummary(BaseModel):
-    """`state` is submitted, rejected, running, completed, cancelled, or failed for `failure`."""
+    """`state` is submitted, rejected, running, paused, completed, cancelled, or failed.
+
+    `failure` says why it failed, `ended_by` what ended a completed one. Trials that were stopped
+    early have no value and are not counted as failed.
+    """
 
     study_id: str
     name: str | None
@@ -22,32 +26,82 @@ class StudySummary(BaseModel):
     num_proposed: int
     num_completed: int
     num_failed: int
+    num_stopped: int = 0
+    num_paused: int = 0
     best_number: int | None
     best_value: float | None
     failure: str | None
     is_cancelling: bool
+    ended_by: str | None = None
+    max_parallel_trials: int | None = None
     started_at: datetime | None
     finished_at: datetime | None
 
 
-class Trial(BaseModel):
-    """`rank` is 1 for the best; None without a value."""
+class TrialFacts(BaseModel):
+    """A trial; `state` is proposed, stopping, paused, stopped, completed or failed.
+
+    `values` are of all objectives. A trial with `is_safe` false breaks the safety limit and cannot
+    win. `rung`, `measured` and `threshold` are of the last rung at which it was judged; `parent` is
+    the trial whose checkpoint it started from, and `why` says why it was proposed.
+    """
 
     number: int
     job_id: str
     state: str
     job_state: str | None
-    rank: int | None
-    is_best: bool
     value: float | None
+    values: list[float] | None = None
+    is_safe: bool = True
     hyperparameters: dict[str, bool | int | float | str]
     step: int | None
     max_steps: int | None
     detail: str | None
+    parent: int | None = None
+    why: str | None = None
+    is_external: bool = False
+    rung: int | None = None
+    measured: float | None = None
+    threshold: float | None = None
+    charged_micro_usd: int = 0
+    proposed_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class Trial(TrialFacts):
+    """`rank` is 1 for the best; None without a value that counts."""
+
+    rank: int | None
+    is_best: bool
+
+
+class Rung(BaseModel):
+    """What was decided at this step; `value` is None where none was logged or it is not finite."""
+
+    step: int
+    value: float | None
+    verdict: str
+    threshold: float | None
+    rank: int | None
+    num_ranked: int | None
+    reason: str
+
+
+class JudgedTrial(TrialFacts):
+    """A trial with the rungs at which it was judged, ascending."""
+
+    rungs: list[Rung]
+
+
+class TrialList(BaseModel):
+    """Trials by number."""
+
+    trials: list[JudgedTrial]
+    next: str | None
 
 
 class Study(StudySummary):
-    """Trials in the order of their rank, then those without a value by number; at most 10,000."""
+    """Trials in the order of their rank, then those that go on, then the newest; at most 10,000."""
 
     request_id: str | None
     spec: dict[str, Any] | None
