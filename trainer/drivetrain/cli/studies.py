@@ -1,14 +1,16 @@
 """`drivetrain study`: submit, list, show, cancel."""
 
+import sys
+import time
 import uuid
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from drivetrain.cli import amounts, completing, session, waiting
+from drivetrain.cli import amounts, completing, session, study_comparison, study_files, waiting
 from drivetrain.cli.accepted import write_accepted
-from drivetrain.cli.errors import JobFailed, Refused, field_problems
+from drivetrain.cli.errors import InvalidInput, JobFailed, Refused, field_problems
 from drivetrain.cli.names import find_study
 from drivetrain.cli.output import (
     Column,
@@ -37,9 +39,21 @@ from drivetrain.cli.session import (
 app = session.make_group("Search hyperparameters.")
 
 
+# Trials that `show` prints, and how often a watched study is read again.
+SHOWN_TRIALS = 100
+WATCH_SECONDS = 2.0
+_CLEAR = "\x1b[H\x1b[2J"
+
+
 def _trials(study: Item) -> str:
-    ended = study["num_completed"] + study["num_failed"]
-    return f"{ended}/{text_of(study.get('num_trials'))}"
+    return f"{waiting.num_ended(study)}/{text_of(study.get('num_trials'))}"
+
+
+def _value(trial: Item) -> str:
+    """The value; of a trial without one what was measured at its last rung."""
+    if trial["value"] is not None or trial.get("measured") is None:
+        return text_of(trial["value"])
+    return f"({text_of(trial['measured'])} at {trial['rung']})"
 
 
 STUDY_COLUMNS = (
@@ -55,7 +69,7 @@ TRIAL_COLUMNS = (
     field_column("RANK", "rank", is_number=True),
     field_column("TRIAL", "number", is_number=True),
     field_column("STATE", "state"),
-    field_column("VALUE", "value", is_number=True),
+    Column("VALUE", _value, is_number=True),
     Column("STEP", lambda one: amounts.steps(one.get("step"), one.get("max_steps")), True),
     Column("HYPERPARAMETERS", lambda trial: as_text(trial["hyperparameters"])),
     field_column("JOB", "job_id"),
@@ -112,15 +126,35 @@ def list_studies(
     write_list(studies, STUDY_COLUMNS, output, "no studies")
 
 
-@app.command(epilog=example("drivetrain study show latest"))
-def show(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
+@app.command(epilog=example("drivetrain study show latest --watch"))
+def show(
+    study: StudyArgument,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the ranking anew until the study has ended.")
+    ] = False,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=10_000, help="The best so many trials.")
+    ] = SHOWN_TRIALS,
+    output: OutputOption = Format.TABLE,
+) -> None:
     """Show one study and its trials, the best first."""
+    if watch and (output is not Format.TABLE or not sys.stdout.isatty()):
+        raise InvalidInput(
+            "--watch needs a terminal", fix="wait with: drivetrain study submit --wait"
+        )
     with session.connect() as gateway:
-        found = gateway.get(f"/v1/studies/{segment(find_study(gateway, study))}")
-    write_record(found, output, _rows(found))
-    if output is Format.TABLE:
-        write_line("")
-        write_list(found["trials"], TRIAL_COLUMNS, output, "no trials yet")
+        path = f"/v1/studies/{segment(find_study(gateway, study))}"
+        while True:
+            found = gateway.get(path, {"max_trials": trials})
+            if watch:
+                print(_CLEAR, end="")
+            write_record(found, output, _rows(found))
+            if output is Format.TABLE:
+                write_line("")
+                write_list(found["trials"], TRIAL_COLUMNS, output, "no trials yet")
+            if not watch or found["state"] in waiting.FINAL_STUDY_STATES:
+                return
+            time.sleep(WATCH_SECONDS)
 
 
 @app.command(epilog=example("drivetrain study cancel latest --reason enough"))
@@ -161,12 +195,19 @@ def _finish(study: Item) -> None:
     write_note(f"completed: best is trial {number}, {study['metric']} {value:.6g}{point}")
 
 
+def _kinds(study: Item) -> str:
+    """'3 stopped early, 1 without a value, 2 paused'."""
+    names = (("num_stopped", "stopped early"), ("num_failed", "without a value"))
+    counts = [(study.get(field, 0), name) for field, name in (*names, ("num_paused", "paused"))]
+    return ", ".join(f"{num} {name}" for num, name in counts if num or name == "without a value")
+
+
 def _rows(study: Item) -> list[tuple[str, str]]:
     rows = [
         ("study", study["study_id"]),
         ("name", text_of(study.get("name"))),
         ("state", study["state"]),
-        ("trials", f"{_trials(study)} ended, {study['num_failed']} of them without a value"),
+        ("trials", f"{_trials(study)} ended, {_kinds(study)}"),
         ("sampler", text_of(study.get("sampler"))),
         ("metric", f"{text_of(study.get('goal'))} {text_of(study.get('metric'))}"),
     ]
@@ -177,3 +218,7 @@ def _rows(study: Item) -> list[tuple[str, str]]:
     if study.get("refusal"):
         rows.append(("refused", f"{study['refusal']['reason']}: {study['refusal']['detail']}"))
     return rows
+
+
+study_files.register(app)
+study_comparison.register(app)

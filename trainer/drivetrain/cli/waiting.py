@@ -102,13 +102,18 @@ def status_of_job(job: Item) -> Status:
     )
 
 
+def num_ended(study: Item) -> int:
+    """Trials that have ended, with a value or without."""
+    return int(study["num_completed"] + study["num_failed"] + study.get("num_stopped", 0))
+
+
 def status_of_study(study: Item) -> Status:
     best = study.get("best_value")
     notes = [] if best is None else [f"best {study.get('metric')} {best:.6g}"]
     notes += ["being cancelled"] if study.get("is_cancelling") else []
     return Status(
         state=study["state"],
-        done=study["num_completed"] + study["num_failed"],
+        done=num_ended(study),
         total=study.get("num_trials"),
         unit="trial",
         note="; ".join(notes),

@@ -1,0 +1,152 @@
+"""A study as an Optuna storage, and studies side by side."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from drivetrain.cli.optuna_storage import address
+from tests.unit.cli.conftest import FakePlatform, RunCli
+from tests.unit.cli.test_submit import STUDY_ID, make_study
+
+SPACE = {
+    "rate": {"type": "uniform", "low": 0.001, "high": 0.1, "log": True},
+    "depth": {"type": "integer", "low": 1, "high": 4},
+    "optimizer": {
+        "type": "group",
+        "parameters": {"name": {"type": "choice", "values": ["sgd", "adam"]}},
+    },
+    "data": {"type": "constant", "value": "full"},
+}
+PATH = f"/v1/studies/{STUDY_ID}"
+
+
+def make_trial(number: int, state: str, value: float | None = None, **more: Any) -> dict[str, Any]:
+    point = {"rate": 0.1 / (number + 1), "depth": 1 + number % 4, "data": "full"}
+    return {
+        "number": number,
+        "job_id": f"job_{number}",
+        "state": state,
+        "value": value,
+        "values": None if value is None else [value],
+        "is_safe": True,
+        "hyperparameters": {**point, "optimizer__name": ("sgd", "adam")[number % 2]},
+        "rungs": [],
+        "charged_micro_usd": 100,
+        **more,
+    }
+
+
+@pytest.fixture
+def studied(platform: FakePlatform) -> Callable[..., None]:
+    def prepare(*trials: dict[str, Any], **spec: Any) -> None:
+        job = {"metric": {"name": "loss", "goal": "minimize"}}
+        study = make_study(
+            "completed",
+            name="search",
+            goal="minimize",
+            sampler="tpe",
+            spec={"job": job, "space": SPACE, **spec},
+            num_stopped=1,
+        )
+        platform.on("GET", PATH, study)
+        half = len(trials) // 2
+        pages = {"trials": trials[:half], "next": "n"}, {"trials": trials[half:], "next": None}
+        platform.on("GET", f"{PATH}/trials", *pages, *pages)
+
+    return prepare
+
+
+def load(file: Path) -> optuna.Study:
+    (name,) = optuna.get_all_study_names(address(file))
+    return optuna.load_study(study_name=name, storage=address(file))
+
+
+def test_optunas_own_tools_read_an_exported_study(
+    cli: RunCli, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    done = [make_trial(number, "completed", (number - 7) ** 2 / 100) for number in range(16)]
+    rungs = [{"step": 10, "value": 0.9}, {"step": 30, "value": None}]
+    others = [
+        make_trial(16, "stopped", rungs=rungs, why="the model expects most here", parent=3),
+        make_trial(17, "failed", detail="exit code 1"),
+        make_trial(18, "proposed"),
+        make_trial(19, "paused", rungs=rungs[:1]),
+        make_trial(20, "completed", -5.0, is_safe=False),
+    ]
+    studied(*done, *others)
+    file = tmp_path / "search.db"
+    ran = cli("study", "export", STUDY_ID, "--optuna", str(file))
+    assert (ran.code, ran.out) == (0, f"21 trials in sqlite:///{file}\n")
+    assert [one.name for one in tmp_path.iterdir()] == ["search.db"]
+
+    study = load(file)
+    assert study.study_name == "search"
+    assert [trial.state.name for trial in study.trials[16:]] == [
+        *("PRUNED", "FAIL", "RUNNING", "RUNNING", "COMPLETE")
+    ]
+    best = study.best_trial  # the last one is better, and breaks the safety limit
+    assert (best.number, best.value) == (7, 0.0)
+    assert best.params == done[7]["hyperparameters"]
+    assert best.user_attrs["job_id"] == "job_7"
+    stopped = study.trials[16]
+    assert stopped.intermediate_values[10] == 0.9
+    assert set(stopped.intermediate_values) == {10, 30}
+    assert stopped.user_attrs["parent"] == 3
+    rate = best.distributions["rate"]
+    assert rate == optuna.distributions.FloatDistribution(0.001, 0.1, log=True)
+    importances = optuna.importance.get_param_importances(study)
+    assert set(importances) >= {"rate", "depth"}
+
+
+def test_an_export_has_every_objective(
+    cli: RunCli, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    trials = [make_trial(0, "completed", 0.5, values=[0.5, 90.0])]
+    trials.append(make_trial(1, "completed", 0.4, values=[0.4, 80.0]))
+    studied(*trials, objectives=[{"name": "accuracy", "goal": "maximize"}])
+    file = tmp_path / "search.db"
+    assert cli("study", "export", STUDY_ID, "--optuna", str(file)).code == 0
+    study = load(file)
+    assert [one.name for one in study.directions] == ["MINIMIZE", "MAXIMIZE"]
+    assert sorted(trial.number for trial in study.best_trials) == [0, 1]
+
+
+def test_an_export_replaces_no_file_without_being_told(
+    cli: RunCli, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    studied(make_trial(0, "completed", 0.5), make_trial(1, "completed", 0.4))
+    file = tmp_path / "search.db"
+    file.write_text("mine")
+    ran = cli("study", "export", STUDY_ID, "--optuna", str(file))
+    assert (ran.code, file.read_text()) == (2, "mine")
+    assert "--overwrite" in ran.err
+    assert cli("study", "export", STUDY_ID, "--optuna", str(file), "--overwrite").code == 0
+    assert load(file).best_value == 0.4
+
+
+def test_studies_are_compared_by_the_best_of_as_many_trials(
+    cli: RunCli, studied: Callable[..., None]
+) -> None:
+    values = [0.9, 0.8, 0.7, 0.75, 0.6, 0.5]
+    trials = [make_trial(number, "completed", value) for number, value in enumerate(values)]
+    studied(*trials, make_trial(6, "completed", 0.1, is_safe=False))
+    ran = cli("study", "compare", STUDY_ID, STUDY_ID, "--output", "json")
+    first, second = json.loads(ran.out)
+    assert first["best_after"] == {"5": 0.6, "7": 0.5}
+    assert (first["best_value"], first["num_stopped"], first["charged_micro_usd"]) == (0.5, 1, 700)
+    assert second["study_id"] == STUDY_ID
+    studied(*trials)
+    table = cli("study", "compare", STUDY_ID, STUDY_ID).out
+    assert [line.split() for line in table.splitlines() if "of 5 trials" in line] == [
+        ["of", "5", "trials", "0.6", "0.6"]
+    ]
+    assert cli("study", "compare", STUDY_ID).code == 2
+
+
+def test_a_watch_needs_a_terminal(cli: RunCli) -> None:
+    ran = cli("study", "show", STUDY_ID, "--watch")
+    assert (ran.code, "--watch needs a terminal" in ran.err) == (2, True)

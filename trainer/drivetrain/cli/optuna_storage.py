@@ -1,0 +1,136 @@
+"""A study as an Optuna storage: a SQLite file that Optuna's own tools open.
+
+In: a study and its trials as the platform shows them. Out: the file. A conditional parameter is in
+the trials that have it, as Optuna expects of a space that is defined by running it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drivetrain.cli.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial, TrialState
+
+Item = Mapping[str, Any]
+
+# What Optuna has no field for; each is an attribute of the trial where it is known.
+_ATTRIBUTES = ("number", "job_id", "why", "parent", "detail", "charged_micro_usd")
+_SAFETY = "safety"
+
+
+def need_optuna() -> None:
+    try:
+        import optuna
+    except ImportError as error:
+        raise InvalidInput(
+            "Optuna is not installed", fix="pip install 'drivetrain[optuna]'"
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def address(file: Path) -> str:
+    """What Optuna calls the storage."""
+    return f"sqlite:///{file}"
+
+
+def write_storage(file: Path, study: Item, trials: Iterable[Item]) -> int:
+    """Write the study into a new file. Returns the number of its trials."""
+    import optuna
+
+    spec = study["spec"]
+    goals = [spec["job"]["metric"], *(spec.get("objectives") or ())]
+    space = distributions(spec["space"])
+    storage = optuna.storages.RDBStorage(address(file))
+    num = 0
+    try:
+        written = optuna.create_study(
+            storage=storage,
+            study_name=study["name"],
+            directions=[goal["goal"] for goal in goals],
+        )
+        written.set_user_attr("metrics", [goal["name"] for goal in goals])
+        written.set_user_attr("study_id", study["study_id"])
+        written.set_user_attr("sampler", study["sampler"])
+        for trial in trials:
+            written.add_trial(_frozen(trial, space, num_values=len(goals)))
+            num += 1
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+    return num
+
+
+def distributions(space: Item, prefix: str = "") -> dict[str, "BaseDistribution"]:
+    """The distribution of each parameter; those of a group are named `group__parameter`."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    found: dict[str, BaseDistribution] = {}
+    for name, given in space.items():
+        match given["type"]:
+            case "group":
+                found |= distributions(given["parameters"], f"{prefix}{name}__")
+            case "uniform":
+                log = given.get("log", False)
+                found[prefix + name] = FloatDistribution(given["low"], given["high"], log=log)
+            case "integer":
+                log = given.get("log", False)
+                found[prefix + name] = IntDistribution(given["low"], given["high"], log=log)
+            case "choice":
+                found[prefix + name] = CategoricalDistribution(given["values"])
+            case "constant":
+                found[prefix + name] = CategoricalDistribution([given["value"]])
+    return found
+
+
+def _frozen(trial: Item, space: Mapping[str, "BaseDistribution"], num_values: int) -> "FrozenTrial":
+    from optuna.trial import create_trial
+
+    params = {
+        name: _within(value, space[name])
+        for name, value in trial["hyperparameters"].items()
+        if name in space
+    }
+    values = trial.get("values") or ([] if trial["value"] is None else [trial["value"]])
+    state = _state(trial, is_whole=len(values) == num_values)
+    return create_trial(
+        state=state,
+        values=values if state.name == "COMPLETE" else None,
+        params=params,
+        distributions={name: space[name] for name in params},
+        user_attrs={name: trial[name] for name in _ATTRIBUTES if trial.get(name) is not None},
+        intermediate_values={
+            rung["step"]: math.nan if rung["value"] is None else rung["value"]
+            for rung in trial.get("rungs") or ()
+        },
+        constraints=None if trial.get("is_safe", True) else {_SAFETY: 1.0},
+    )
+
+
+def _within(value: Any, distribution: "BaseDistribution") -> Any:
+    """A point on a log scale may be off its own bound by a rounding."""
+    from optuna.distributions import FloatDistribution
+
+    if isinstance(distribution, FloatDistribution):
+        return min(max(float(value), distribution.low), distribution.high)
+    return value
+
+
+def _state(trial: Item, *, is_whole: bool) -> "TrialState":
+    from optuna.trial import TrialState
+
+    match trial["state"]:
+        case "completed":
+            return TrialState.COMPLETE if is_whole else TrialState.FAIL
+        case "stopped":
+            return TrialState.PRUNED
+        case "failed":
+            return TrialState.FAIL
+    return TrialState.RUNNING
