@@ -11,7 +11,7 @@ from services.checkpoints import messages, pruning, saving, store, store_checkpo
 from services.checkpoints.core import catalogue, retention
 from services.checkpoints.core.location import Location
 from services.checkpoints.errors import Postponed
-from services.checkpoints.instruments import COMMITTED, REJECTED
+from services.checkpoints.instruments import COMMITTED, REJECTED, SIZE_BYTES
 from services.checkpoints.store import Job, Run
 from services.checkpoints.store_checkpoints import CheckpointRow
 from services.checkpoints.verification import Flaw
@@ -97,6 +97,7 @@ async def _commit(tx: Tx, job: Job, location: Location, manifest: Manifest, is_r
     await _announce_if_behind(tx, job, row, good)
     await _delete_expendable(tx, job)
     COMMITTED.labels(payload.verified_by).inc()
+    SIZE_BYTES.observe(payload.size_bytes)
     log.info(
         "checkpoint committed",
         checkpoint_id=row.checkpoint_id,

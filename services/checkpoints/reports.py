@@ -6,6 +6,7 @@ handled twice. Keys in a report are looked up only under the job of its run.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TypeGuard
 
 from drivetrain_schemas.base import Payload
@@ -15,7 +16,12 @@ from drivetrain_schemas.ids import checkpoint_id_for
 from drivetrain_schemas.reports import PodHeartbeat
 from services.checkpoints import saving, store, store_checkpoints, store_intents
 from services.checkpoints.core.location import Location, locate, mentioned
-from services.checkpoints.instruments import REFUSED_HINTS
+from services.checkpoints.instruments import (
+    BLOCKED_SECONDS,
+    REFUSED_HINTS,
+    RESTORE_SECONDS,
+    SAVE_SECONDS,
+)
 from services.checkpoints.store import Run
 from services.runtime import logs
 from services.runtime.bus import Record
@@ -66,12 +72,15 @@ async def _note_steps(tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:
 
 async def _look(tx: Tx, written: Sequence[CheckpointWritten]) -> None:
     """List the checkpoints of these jobs now; an unknown job is listed once it is granted."""
-    job_ids = {
-        one.job_id
+    located = [
+        one
         for one in written
         if _is_located(locate(one.tenant_id, one.job_id, one.manifest_key), one)
-    }
-    await _list_now(tx, job_ids)
+    ]
+    await _list_now(tx, {one.job_id for one in located})
+    for one in located:
+        tx.after_commit(partial(SAVE_SECONDS.observe, one.save_seconds))
+        tx.after_commit(partial(BLOCKED_SECONDS.observe, one.blocked_seconds))
 
 
 async def _list_now(tx: Tx, job_ids: Collection[str]) -> None:
@@ -97,6 +106,7 @@ async def _note_resumed(tx: Tx, resumed: RunResumed) -> None:
         return
     location = locate(resumed.tenant_id, resumed.job_id, resumed.manifest_key)
     if _is_located(location, resumed):
+        tx.after_commit(partial(RESTORE_SECONDS.observe, resumed.load_seconds))
         facts = resumed.model_dump(mode="json")
         await store_intents.want(tx.connection, "restore", resumed.job_id, resumed.run_id, facts)
 

@@ -1,6 +1,6 @@
 """The Prometheus metrics of the cost service."""
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 CHARGED = Counter(
     "drivetrain_cost_charged_usd_total", "Money charged, in dollars.", ["pool", "device_type"]
@@ -8,6 +8,16 @@ CHARGED = Counter(
 PLATFORM_COST = Counter(
     "drivetrain_cost_platform_usd_total",
     "The platform's own cost of slots between the end of their pods and their release.",
+    ["pool", "device_type"],
+)
+SPEND = Gauge(
+    "drivetrain_cost_spend_usd_per_hour",
+    "What the slots held now cost per hour, by class of tenants.",
+    ["tenant_class"],
+)
+UNPRICED_DEVICES = Gauge(
+    "drivetrain_cost_unpriced_devices",
+    "Slots held now for which there is no price.",
     ["pool", "device_type"],
 )
 REPRICED = Counter(

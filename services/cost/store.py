@@ -75,6 +75,10 @@ from allocations where released_at is null and {column} = $1 order by allocation
 """
 OPEN_OF_JOB = _OPEN.format(column="job_id")
 OPEN_OF_TENANT = _OPEN.format(column="tenant_id")
+HELD_SLOTS = """
+select tenant_id, pool, device_type, sum(num_slots)::bigint as num_slots
+from allocations where released_at is null group by tenant_id, pool, device_type
+"""
 UNPRICED_CHARGES = """
 select * from charges where price_id = 'unpriced' and reverses_charge_id is null and charge_id > $1
     and not exists (
@@ -89,6 +93,20 @@ class Charged:
 
     charged_micro_usd: int
     platform_micro_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSlots:
+    """Slots of one kind that a tenant holds now."""
+
+    tenant_id: str
+    pool: str
+    device_type: str
+    num_slots: int
+
+
+async def held_slots(connection: asyncpg.Connection) -> tuple[HeldSlots, ...]:
+    return tuple(HeldSlots(**row) for row in await connection.fetch(HELD_SLOTS))
 
 
 async def put_allocations(

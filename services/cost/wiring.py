@@ -6,6 +6,7 @@ from services.cost.handlers import batch_handler, handlers
 from services.cost.price_file import read_price_book
 from services.cost.retention import RULES
 from services.cost.settings import CostSettings
+from services.cost.spending import SpendingTask
 from services.runtime.service import Service
 
 
@@ -17,7 +18,7 @@ def build(settings: CostSettings) -> Service:
         package="services.cost",
         handlers=handlers(book),
         handle_batch=batch_handler(book),
-        tasks=(Corrections(book).run,),
+        tasks=(Corrections(book).run, SpendingTask(book, settings.tenant_classes).run),
         retention=RULES,
         http=lambda platform: read_api(platform, book),
     )

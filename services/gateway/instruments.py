@@ -26,6 +26,9 @@ COMMANDS = Counter(
 PARKED_DECIDED = Counter(
     "drivetrain_gateway_parked_decided_total", "Parked records replayed or discarded", ["decision"]
 )
+PARKED_OPEN = Gauge(
+    "drivetrain_gateway_parked_open_records", "Parked records of all services without a decision"
+)
 PARTS_UNAVAILABLE = Counter(
     "drivetrain_gateway_parts_unavailable_total",
     "Reads that another service did not answer",

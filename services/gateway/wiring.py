@@ -6,6 +6,7 @@ from services.gateway.app import http_app
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
 from services.gateway.model_age import ModelAge
+from services.gateway.parked_count import count_parked
 from services.gateway.settings import GatewaySettings
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Service
@@ -22,7 +23,7 @@ def build(settings: GatewaySettings) -> Service:
         handlers=event_handlers(handle_batch),
         handle_batch=handle_batch,
         streams=stream_handlers(live.announce, live.wake, RunTokens(settings.run_token_key)),
-        tasks=(live.follow, model_age.follow),
+        tasks=(live.follow, model_age.follow, count_parked),
         http=partial(http_app, live, model_age),
         http_guards_itself=True,
         is_projection=True,

@@ -4,6 +4,10 @@ from prometheus_client import Counter
 
 SAMPLES = Counter("drivetrain_metrics_samples_total", "Samples stored.")
 LINES = Counter("drivetrain_metrics_log_lines_total", "Log lines stored.")
+DROPPED_BYTES = Counter(
+    "drivetrain_metrics_log_dropped_bytes_total",
+    "Bytes of output that pods left out, because they wrote more than the limit.",
+)
 REPLAYED = Counter(
     "drivetrain_metrics_batches_replayed_total", "Batches that were stored before.", ["stream"]
 )

@@ -12,7 +12,7 @@ from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
 from services.metrics import alerts, names, store
 from services.metrics.core.series import Summary, summarize
-from services.metrics.instruments import LINES, REPLAYED, SAMPLES
+from services.metrics.instruments import DROPPED_BYTES, LINES, REPLAYED, SAMPLES
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
 from services.metrics.store import ChunkRow, LogChunk, SeriesRow
 from services.runtime.bus import Record
@@ -86,7 +86,9 @@ async def take_logs(
     if chunks:
         await store.insert_log_chunks(tx.connection, chunks)
     num_lines = sum(len(chunk.lines) for chunk in chunks)
+    num_dropped = sum(batch.num_dropped_bytes for each in by_job.values() for batch in each)
     tx.after_commit(lambda: LINES.inc(num_lines))
+    tx.after_commit(lambda: DROPPED_BYTES.inc(num_dropped))
     return rejected
 
 

@@ -18,7 +18,13 @@ from services.runtime.clock import Clock
 from services.runtime.crashes import MAX_ENDS, CrashWatch, Start
 from services.runtime.database import Database
 from services.runtime.errors import PlatformError, TemporaryError, is_temporary, unavailable_part
-from services.runtime.instruments import BATCHES_SPLIT, HANDLING_SECONDS, PAUSED, RETRIES
+from services.runtime.instruments import (
+    BATCHES_SPLIT,
+    DELAY_SECONDS,
+    HANDLING_SECONDS,
+    PAUSED,
+    RETRIES,
+)
 from services.runtime.processing import CannotRead, Processor, Work
 from services.runtime.rewind import Rewind
 
@@ -31,6 +37,8 @@ ABANDON_SECONDS = 2.0
 # A batch that takes longer is done one by one: the watchdog would end the process for it, and the
 # next process would begin the same batch.
 BATCH_SECONDS = 30.0
+# A rebuild reads history: the age of its records says nothing about how long they waited.
+MEASURED_DELAY_SECONDS = 3600.0
 NONE: frozenset[Partition] = frozenset()
 
 
@@ -273,6 +281,7 @@ class Consumer:
             if work is not None:
                 async with asyncio.timeout(BATCH_SECONDS if len(batch) > 1 else None):
                     await self._transact(work)
+                self._observe_delays(batch)
         except Exception as error:
             if len(batch) > 1:
                 self._one_by_one[partition] = batch[-1].offset + 1
@@ -286,6 +295,14 @@ class Consumer:
         finally:
             self._moved()
         return True
+
+    def _observe_delays(self, batch: Sequence[Record]) -> None:
+        delay = DELAY_SECONDS.labels(self.group)
+        now = self._clock.now().timestamp()
+        for record in batch:
+            seconds = now - record.timestamp_ms / 1000
+            if seconds <= MEASURED_DELAY_SECONDS:
+                delay.observe(max(0.0, seconds))
 
     def _note_failed(self, partition: Partition, batch: Sequence[Record], error: Exception) -> None:
         BATCHES_SPLIT.labels(self.group).inc()

@@ -15,6 +15,7 @@ import asyncpg
 
 from services.runtime import logs, migrations, postgres_tls
 from services.runtime.errors import PostgresUnavailable, is_temporary
+from services.runtime.instruments import POOL_CONNECTIONS, POOL_WAIT_SECONDS
 from services.runtime.transaction import Origin, Tx
 
 log = logs.get()
@@ -60,6 +61,7 @@ class Database:
             connect=_connect,
             **self._connect_options(COMMAND_SECONDS),
         )
+        self._measure(self._pool)
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -77,15 +79,15 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
         """A connection for reads."""
-        async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
-            yield cast(asyncpg.Connection, connection)
+        async with self._acquired() as connection:
+            yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """One transaction: what is emitted in it is published if, and only if, it commits."""
         try:
-            async with self.pool.acquire(timeout=CONNECT_SECONDS) as connection:
-                tx = Tx(cast(asyncpg.Connection, connection), self._origin)
+            async with self._acquired() as connection:
+                tx = Tx(connection, self._origin)
                 async with connection.transaction():
                     yield tx
                     await tx.write_outbox()
@@ -96,6 +98,25 @@ class Database:
         if tx.has_emitted:
             self.on_emitted()
         tx.run_callbacks()
+
+    @asynccontextmanager
+    async def _acquired(self) -> AsyncIterator[asyncpg.Connection]:
+        with POOL_WAIT_SECONDS.time():
+            connection = await self.pool.acquire(timeout=CONNECT_SECONDS)
+        try:
+            yield cast(asyncpg.Connection, connection)
+        finally:
+            await self.pool.release(connection)
+
+    def _measure(self, pool: Any) -> None:
+        """Asked when metrics are read; a process has one pool."""
+        measures = {
+            "used": lambda: pool.get_size() - pool.get_idle_size(),
+            "idle": pool.get_idle_size,
+            "spare": lambda: self._max_connections - pool.get_size(),
+        }
+        for state, measure in measures.items():
+            POOL_CONNECTIONS.labels(state).set_function(measure)
 
     async def is_writable(self) -> bool:
         try:

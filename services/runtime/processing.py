@@ -8,6 +8,7 @@ cannot be read is parked by the one service that the topic names for it, and ski
 
 import hashlib
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -28,7 +29,14 @@ from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs, sequence
 from services.runtime.bus import Record
 from services.runtime.errors import PlatformError
-from services.runtime.instruments import DUPLICATES, HANDLED, PARKED, SKIPPED
+from services.runtime.instruments import (
+    DUPLICATES,
+    EVENT_SECONDS,
+    FAILED,
+    HANDLED,
+    PARKED,
+    SKIPPED,
+)
 from services.runtime.parking import InvalidRecord, park
 from services.runtime.retention import CLOCK_MARGIN
 from services.runtime.transaction import Tx
@@ -164,7 +172,7 @@ class EventProcessor(_Parks):
         self._handlers = handlers
         self._refusals = refusals
         self._reads_all = reads_all
-        self._handle_batch = handle_batch or self._handle_each
+        self._handle_batch = handle_batch
 
     def plan(self, records: Sequence[Record]) -> Work | None:
         items = [item for record in records if (item := self._read(record)) is not None]
@@ -192,15 +200,18 @@ class EventProcessor(_Parks):
             await sequence.note(tx, accepted)
         for is_accepted, group in groupby(new, lambda item: isinstance(item, _Accepted)):
             if is_accepted:
-                await self._handle_batch(tx, [cast(_Accepted, item).event for item in group])
+                await self._handle(tx, [cast(_Accepted, item).event for item in group])
                 continue
             for item in group:
                 await self._set_aside_or_refuse(tx, item)
         tx.after_commit(partial(_count, accepted))
 
-    async def _handle_each(self, tx: Tx, events: Sequence[Event[Any]]) -> None:
+    async def _handle(self, tx: Tx, events: Sequence[Event[Any]]) -> None:
+        if self._handle_batch is not None:
+            await _timed(events, self._handle_batch(tx, events))
+            return
         for event in events:
-            await self._handlers[type(event.payload)](tx, event)
+            await _timed([event], self._handlers[type(event.payload)](tx, event))
 
     async def _set_aside_or_refuse(self, tx: Tx, item: _Item) -> None:
         record, invalid = item.record, cast(_Unreadable, item).invalid
@@ -252,6 +263,10 @@ class BatchProcessor(_Parks):
             return await self._streams[topic](tx, records)
         except _DECODER_ERRORS as error:
             raise CannotRead(repr(error)) from error
+        except Exception:
+            if len(records) == 1:
+                FAILED.labels(topic).inc()
+            raise
 
 
 async def _new_items(tx: Tx, items: Sequence[_Item]) -> list[_Item]:
@@ -299,6 +314,20 @@ def inbox_digest(source: str, event_id: str) -> bytes:
 
 def _type(item: _Accepted | _Refused) -> str:
     return item.event.type if isinstance(item, _Accepted) else item.invalid.attributes.type
+
+
+async def _timed(events: Sequence[Event[Any]], handling: Awaitable[None]) -> None:
+    """Measured per type. A failed batch is handled again one by one, so only one alone counts."""
+    started_at = time.monotonic()
+    try:
+        await handling
+    except Exception:
+        if len(events) == 1:
+            FAILED.labels(events[0].type).inc()
+        raise
+    seconds = (time.monotonic() - started_at) / len(events)
+    for event in events:
+        EVENT_SECONDS.labels(event.type).observe(seconds)
 
 
 def _count(events: Sequence[Event[Any]]) -> None:

@@ -30,10 +30,12 @@ from services.runtime.database import Database
 from services.runtime.errors import is_temporary
 from services.runtime.flow import Flow, Key
 from services.runtime.instruments import (
+    OUTBOX_AGE,
     OUTBOX_HELD_KEYS,
     OUTBOX_REFUSED,
     OUTBOX_WAITING,
     PUBLISH_FAILURES,
+    PUBLISH_SECONDS,
     PUBLISHED,
 )
 from services.runtime.outbox import unpack
@@ -72,6 +74,11 @@ update outbox set refused_at = clock_timestamp(), refusal = refused.detail
 from unnest($1::bigint[], $2::text[]) as refused (id, detail) where outbox.id = refused.id
 """
 _WAITING = "select count(*) from (select 1 from outbox where refused_at is null limit 10000) w"
+# By the primary key: the row with the lowest id is not younger than others by more than a moment.
+_OLDEST_SECONDS = """
+select extract(epoch from clock_timestamp() - created_at)::float8 from outbox
+where refused_at is null order by id limit 1
+"""
 
 
 class _Row(NamedTuple):
@@ -133,9 +140,12 @@ class Relay:
                 if self._clock.monotonic() - self._counted_at >= COUNT_SECONDS:
                     self._counted_at = self._clock.monotonic()
                     OUTBOX_WAITING.set(await connection.fetchval(_WAITING))
+                    OUTBOX_AGE.set(await connection.fetchval(_OLDEST_SECONDS) or 0.0)
                 if not await self._step(connection):
                     await self._wait()
         finally:
+            OUTBOX_WAITING.set(0)  # whoever relays next counts them
+            OUTBOX_AGE.set(0)
             connection.terminate()
 
     async def _step(self, connection: asyncpg.Connection) -> bool:
@@ -175,7 +185,8 @@ class Relay:
         unknown = dict.fromkeys(range(len(rows)), Delivery(Outcome.UNKNOWN))
         detail = ""
         try:
-            await self._publisher.publish(records, partial(self._on_settled, rows, unknown))
+            with PUBLISH_SECONDS.time():
+                await self._publisher.publish(records, partial(self._on_settled, rows, unknown))
         except BusUnavailable as failure:
             detail = str(failure)
             self._is_bus_available = False

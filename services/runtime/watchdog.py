@@ -19,7 +19,8 @@ from services.runtime.bus import Partition
 from services.runtime.clock import Clock
 from services.runtime.consumer import Consumer
 from services.runtime.errors import PlatformError, TemporaryError
-from services.runtime.instruments import LAG
+from services.runtime.instruments import LAG, LAG_SECONDS, STILL_SECONDS
+from services.runtime.lag import Waits
 
 log = logs.get()
 
@@ -102,6 +103,7 @@ async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_S
     """Raise Stuck when `consumer` makes no progress. Runs until cancelled."""
     source = consumer.source
     standstill = Standstill(clock.monotonic())
+    waits = Waits()
     while True:
         before = clock.monotonic()
         await clock.sleep(CHECK_SECONDS)
@@ -117,9 +119,11 @@ async def watch(consumer: Consumer, clock: Clock, stuck_seconds: float = STUCK_S
             standstill = Standstill(clock.monotonic())
             continue
         positions = {item: await consumer.position(item) for item in source.assignment()}
-        LAG.labels(consumer.group).set(lag(positions, ends))
         now = clock.monotonic()
+        LAG.labels(consumer.group).set(lag(positions, ends))
+        LAG_SECONDS.labels(consumer.group).set(waits.observe(positions, ends, now))
         still = standstill.observe(positions, ends, now, consumer.paused, consumer.num_polls)
+        STILL_SECONDS.labels(consumer.group).set(max(still))
         if still.everywhere > stuck_seconds:
             raise Stuck(f"{consumer.group} has made no progress for {still.everywhere:.0f} s")
         if still.longest > stuck_seconds * TURN_FACTOR:

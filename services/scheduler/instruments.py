@@ -10,7 +10,33 @@ REQUESTS = Counter(
 GRANTS = Counter("drivetrain_scheduler_grants_total", "Allocations granted.")
 RUNS = Counter("drivetrain_scheduler_runs_total", "Runs ended, by outcome.", ["outcome"])
 JOBS = Counter("drivetrain_scheduler_jobs_total", "Jobs finished, by final state.", ["state"])
-WAITING = Gauge("drivetrain_scheduler_waiting_jobs", "Jobs that wait, by reason.", ["reason"])
+WAITING = Gauge(
+    "drivetrain_scheduler_waiting_jobs",
+    "Jobs that wait, by pool and reason; a pool without nodes is unknown.",
+    ["pool", "reason"],
+)
+WAIT_SECONDS = Histogram(
+    "drivetrain_scheduler_wait_seconds",
+    "From when a job could have started to its grant, by the reason that was told last.",
+    ["pool", "reason"],
+    buckets=(0.1, 1, 5, 30, 120, 600, 3600, 14400, 86400),
+)
+DEVICES = Gauge(
+    "drivetrain_scheduler_devices",
+    "Devices by state (free, closed, held, unreachable) and holder (none, job, trial).",
+    ["pool", "device_type", "state", "holder"],
+)
+RECOVERY_SECONDS = Histogram(
+    "drivetrain_scheduler_recovery_seconds",
+    "From a run's end to the job's next run: wait (until its grant), start, or both (restart).",
+    ["phase"],
+    buckets=(1, 2, 5, 10, 30, 60, 120, 300, 900, 3600),
+)
+SLOT_SECONDS = Counter(
+    "drivetrain_scheduler_slot_seconds_total",
+    "Time that the slots of ended runs were held, by outcome.",
+    ["pool", "outcome"],
+)
 LIVE = Gauge("drivetrain_scheduler_live_runs", "Runs that hold slots.")
 SUSPECTS = Counter("drivetrain_scheduler_suspected_total", "Runs whose lease lapsed.")
 LAUNCHES = Counter("drivetrain_scheduler_launches_total", "Pods launched, by way.", ["way"])

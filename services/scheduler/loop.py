@@ -31,6 +31,7 @@ from services.scheduler.core.reasons import holders
 from services.scheduler.core.reconcile import Moves, moves
 from services.scheduler.fleet import Fleet, register
 from services.scheduler.leases import Leases
+from services.scheduler.measures import Measures
 from services.scheduler.pods import Acted, Pods
 from services.scheduler.ports import Ports
 from services.scheduler.projection import LiveRun, is_alive, unreachable_nodes
@@ -88,6 +89,7 @@ class Loop:
         self._leases = leases
         self._ports = Ports(pods.launcher)
         self._fleet = fleet
+        self._measures = Measures()
         self._stored_nodes: Sequence[Node] | None = None
         self._woken = asyncio.Event()
         self._is_due = False
@@ -213,7 +215,7 @@ class Loop:
         live_runs = self._live_runs()
         self._leases.watch_runs({live.run.run_id for live in live_runs if _is_started(live)})
         self._set_next_due(platform, state, now)
-        report(state, decision)
+        self._measures.report(state, decision)
         if has_more or decision.is_cut:
             self._next_due = 0.0  # immediately, whatever else happens
         return has_more or decision.is_cut or before is None or state.live_runs != before.live_runs
@@ -353,13 +355,6 @@ class Loop:
         if backoff_end is not None:
             wait = min(wait, max(0.0, (backoff_end - now).total_seconds()))
         self._next_due = platform.clock.monotonic() + wait
-
-
-def report(state: State, decision: Decision) -> None:
-    instruments.LIVE.set(len(state.live_runs))
-    instruments.WAITING.clear()
-    for waiting in decision.waiting:
-        instruments.WAITING.labels(str(waiting.reason)).inc(len(waiting.jobs))
 
 
 def _is_started(live: LiveRun) -> bool:

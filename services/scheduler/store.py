@@ -282,6 +282,18 @@ async def set_announced(
     )
 
 
+async def ready_since(
+    connection: asyncpg.Connection, job_ids: Collection[str]
+) -> Mapping[str, datetime]:
+    """By job id: since when each of these queued jobs could have started."""
+    rows = await connection.fetch(
+        """select job_id, greatest(queued_at, not_before_at) as ready_at from jobs
+        where job_id = any($1)""",
+        list(job_ids),
+    )
+    return {row["job_id"]: row["ready_at"] for row in rows}
+
+
 async def set_jobs_starting(
     connection: asyncpg.Connection, states: Mapping[str, JobState]
 ) -> Mapping[str, int]:

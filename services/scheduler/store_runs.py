@@ -56,6 +56,15 @@ class PodRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartTimes:
+    """When a job's last run ended, and its next one was granted and started."""
+
+    ended_at: datetime
+    granted_at: datetime
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedPod:
     """ENDED or LOST, and how and why it ended where that is known."""
 
@@ -145,6 +154,19 @@ async def start_runs(
         [str(state) for state in states.values()],
     )
     return {row["run_id"]: row["started_at"] for row in rows}
+
+
+async def restart_times(
+    connection: asyncpg.Connection, run_ids: Collection[str]
+) -> tuple[RestartTimes, ...]:
+    """Of those of these started runs that have one before them."""
+    rows = await connection.fetch(
+        """select last.ended_at, runs.granted_at, runs.started_at from runs
+        join runs as last on last.job_id = runs.job_id and last.attempt = runs.attempt - 1
+        where runs.run_id = any($1)""",
+        list(run_ids),
+    )
+    return tuple(RestartTimes(**row) for row in rows)
 
 
 async def set_run_state(connection: asyncpg.Connection, run_id: str, state: RunState) -> None:

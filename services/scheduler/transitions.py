@@ -38,7 +38,7 @@ from drivetrain_schemas.runs import (
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, store, store_runs, store_sightings
+from services.scheduler import instruments, measures, store, store_runs, store_sightings
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import ForbiddenMove, move_job, move_run
 from services.scheduler.core.outcome import Outcome
@@ -67,8 +67,13 @@ async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[
         return
     fences = await store_runs.next_fences(connection, len(grants))
     starting = {job.job_id: move_job(job.state, JobState.STARTING) for job, _ in grants}
-    attempts = await store.set_jobs_starting(connection, starting)
     times = await store_runs.grant_times(connection, [granted.slots for _, granted in grants])
+    await measures.note_waits(
+        tx,
+        [job for job, _ in grants],
+        dict(zip((job.job_id for job, _ in grants), times, strict=True)),
+    )
+    attempts = await store.set_jobs_starting(connection, starting)
     planned = [
         _plan(job, granted, attempts[job.job_id], fence, port, granted_at)
         for (job, granted), fence, port, granted_at in zip(
@@ -169,6 +174,9 @@ async def start(tx: Tx, live_runs: Sequence[LiveRun]) -> dict[str, LiveRun]:
     runs = {live.run.run_id: move_run(live.run.state, RunState.RUNNING) for live in live_runs}
     jobs = {live.job.job_id: move_job(live.job.state, JobState.RUNNING) for live in live_runs}
     started_at = await store_runs.start_runs(tx.connection, runs)
+    await measures.note_restarts(
+        tx, [live.run.run_id for live in live_runs if live.run.attempt > 1]
+    )
     await store.set_job_states(tx.connection, jobs)
     for live in live_runs:
         run = live.run
@@ -263,6 +271,7 @@ async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
         live = ending.live
         await _emit_end(tx, ending, ended_at[live.run.run_id])
         await _emit_release(tx, live, released[live.run.run_id], seen_at)
+        measures.note_release(tx, released[live.run.run_id], str(ending.outcome.state))
         if isinstance(then, JobState):
             await _emit_finished(tx, live.job, then, finished_at[live.job.job_id], ending)
         else:

@@ -117,4 +117,4 @@ def test_the_service_does_it_at_each_start() -> None:
     settings = CostSettings.model_validate(
         {"kafka_bootstrap_servers": "nowhere:1", "postgres_dsn": "postgresql://nowhere"}
     )
-    assert [task.__qualname__ for task in build(settings).tasks] == ["Corrections.run"]
+    assert "Corrections.run" in [task.__qualname__ for task in build(settings).tasks]

@@ -1,0 +1,98 @@
+"""What the scheduler measures of queue, devices and restarts, for `instruments`.
+
+Labels are bounded by the nodes and by closed lists: a pool that only a job names is `unknown`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+
+from services.runtime.transaction import Tx
+from services.scheduler import instruments, store, store_runs
+from services.scheduler.core.cycle import Decision
+from services.scheduler.core.model import Slot
+from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.state import State
+from services.scheduler.store import JobRow
+from services.scheduler.store_runs import AllocationRow
+
+UNKNOWN_POOL = "unknown"
+NO_REASON = "none"
+DeviceLabels = tuple[str, str, str, str]  # pool, device type, state, holder
+
+
+class Measures:
+    """Sets the gauges after each round. Devices are counted only where their holders changed."""
+
+    def __init__(self) -> None:
+        self._counted: Occupancy | None = None
+
+    def report(self, state: State, decision: Decision) -> None:
+        occupancy = state.snapshot.occupancy
+        pools = {node.pool for node in occupancy.nodes}
+        instruments.LIVE.set(len(state.live_runs))
+        instruments.WAITING.clear()
+        for waiting in decision.waiting:
+            pool = waiting.jobs[0].kind.pool
+            label = pool if pool in pools else UNKNOWN_POOL
+            instruments.WAITING.labels(label, str(waiting.reason)).inc(len(waiting.jobs))
+        if occupancy is not self._counted:
+            self._counted = occupancy
+            instruments.DEVICES.clear()
+            for labels, number in devices(occupancy, state.jobs).items():
+                instruments.DEVICES.labels(*labels).set(number)
+
+
+def devices(occupancy: Occupancy, jobs: Mapping[str, JobRow]) -> Mapping[DeviceLabels, int]:
+    """How many devices are in which state, and what holds them."""
+    held: dict[Slot, tuple[str, str]] = {}
+    for holding in occupancy.holdings.values():
+        job = jobs.get(holding.job_id)
+        holder = "trial" if job is not None and job.trial is not None else "job"
+        for slot in holding.slots:
+            is_reached = slot.node_id not in holding.unreachable
+            held[slot] = ("held" if is_reached else "unreachable", holder)
+    counts: Counter[DeviceLabels] = Counter()
+    for node in occupancy.nodes:
+        if node.is_removed:
+            continue
+        idle = ("free" if node.is_schedulable else "closed", "none")
+        for number in range(node.num_slots):
+            state, holder = held.get(Slot(node.node_id, number), idle)
+            counts[node.pool, node.device_type, state, holder] += 1
+    return counts
+
+
+async def note_waits(tx: Tx, jobs: Sequence[JobRow], granted_at: Mapping[str, datetime]) -> None:
+    """How long these jobs waited for their grant. Called before their rows are changed."""
+    ready_at = await store.ready_since(tx.connection, list(granted_at))
+    for job in jobs:
+        if job.job_id in granted_at:
+            seconds = (granted_at[job.job_id] - ready_at[job.job_id]).total_seconds()
+            reason = str(job.announced or NO_REASON)
+            wait = instruments.WAIT_SECONDS.labels(job.kind.pool, reason)
+            tx.after_commit(partial(wait.observe, max(0.0, seconds)))
+
+
+async def note_restarts(tx: Tx, run_ids: Collection[str]) -> None:
+    """How long after the end of its last run each of these runs started, by phase."""
+    if not run_ids:
+        return
+    for times in await store_runs.restart_times(tx.connection, run_ids):
+        phases = {
+            "wait": times.granted_at - times.ended_at,
+            "start": times.started_at - times.granted_at,
+            "restart": times.started_at - times.ended_at,
+        }
+        for phase, duration in phases.items():
+            seconds = instruments.RECOVERY_SECONDS.labels(phase)
+            tx.after_commit(partial(seconds.observe, max(0.0, duration.total_seconds())))
+
+
+def note_release(tx: Tx, allocation: AllocationRow, outcome: str) -> None:
+    """The slot-time of an ended run: what is not of a run that succeeded is partly lost."""
+    assert allocation.released_at is not None
+    seconds = (allocation.released_at - allocation.granted_at).total_seconds()
+    used = instruments.SLOT_SECONDS.labels(allocation.pool, outcome)
+    tx.after_commit(partial(used.inc, seconds * len(allocation.slots)))
