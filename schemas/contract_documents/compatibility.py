@@ -3,8 +3,9 @@
 `violations` compares the current schema with the released one and names every other change: both
 wider and narrower types, since old readers read new events and new readers read old ones. The value
 of a default may change too: every writer includes default values, so no stored record depends on
-one. An enum of a command may gain values, there and in the events that repeat the request (both:
-docs/decisions/0009-defaults.md), and a pattern may accept more where `form` names the earlier one.
+one. An enum of a command may gain values, and a union of a command's values, told apart by their
+`type`, may gain members, there and in the events that repeat the request (all:
+docs/decisions/0009-defaults.md). A pattern may accept more where `form` names the earlier one.
 The relation is transitive, so a comparison with the last release covers all earlier ones.
 """
 
@@ -23,7 +24,7 @@ _INNER = ("items", "additionalProperties", "propertyNames")
 def violations(released: Schema, current: Schema, of_requests: Collection[Words] = ()) -> list[str]:
     """Every change that breaks readers or writers of the released schema.
 
-    `of_requests` are the enums of today's commands; these may have gained values.
+    `of_requests` are the enums and unions of today's commands; these may have gained values.
     """
     return _compare(_inlined(released, released), _inlined(current, current), "", of_requests)
 
@@ -34,15 +35,28 @@ def is_the_same(released: Schema, current: Schema) -> bool:
 
 
 def words_of_requests(commands: Iterable[Schema]) -> set[Words]:
-    """Every enum in the schemas of commands."""
-    return {words for command in commands for words in _lists_of_words(command)}
+    """Every enum in the schemas of commands, and every union by the types of its members."""
+    return {words for each in commands for words in _lists_of_words(_inlined(each, each))}
 
 
 def _lists_of_words(node: Any) -> set[Words]:
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     found = {words for each in inner for words in _lists_of_words(each)}
-    own = node.get("enum") if isinstance(node, dict) else None
-    return found | {tuple(own)} if isinstance(own, list) else found
+    if not isinstance(node, dict):
+        return found
+    own = node.get("enum")
+    found |= {tuple(own)} if isinstance(own, list) else set()
+    members = _members(node)
+    return found | {tuple(members)} if members else found
+
+
+def _members(node: Schema) -> dict[str, Schema]:
+    """The members of a union by their `type`; empty where they are not told apart by it."""
+    by_type = {
+        branch.get("properties", {}).get("type", {}).get("const"): branch
+        for branch in node.get("oneOf", ())
+    }
+    return {} if None in by_type else by_type
 
 
 def _inlined(node: Any, root: Schema) -> Any:
@@ -77,6 +91,10 @@ def _compare(old: Any, new: Any, path: str, of_requests: Collection[Words]) -> l
         if key == "enum" and _only_gained_words(old.get(key), new.get(key), of_requests):
             continue
         if key == "pattern" and (old.get(key), new.get(key)) in WIDENED:
+            continue
+        if key == "oneOf" and _only_gained_words(_members(old), _members(new), of_requests):
+            for kind, member in _members(old).items():
+                found += _compare(member, _members(new)[kind], f"{path}({kind})", of_requests)
             continue
         if key in _INNER and key in old and key in new:
             inner = f"{path}[]" if key != "propertyNames" else path

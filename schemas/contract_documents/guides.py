@@ -65,6 +65,24 @@ STUDY_FIELDS: Mapping[str, str] = {
     "seed": "the same seed proposes the same points",
     "max_trials": "how many trials there are; a grid without it has all its points",
     "max_parallel_trials": "how many run at the same time",
+    "pruner": "which trials stop before `job.max_steps`: `{type: auto}`, or one of `median`, "
+    "`percentile`, `patience`, `threshold`, `halving`, `hyperband`, `asha`, `pasha` and "
+    "`population` with its own fields",
+    "objectives": "further metrics to weigh against `job.metric`, each with `name` and `goal`; the "
+    "study then ends with the trials that no other one surpasses in all of them",
+    "safety.metric": "a metric that must stay within bounds: trials that break them do not win",
+    "safety.min": "its lowest accepted value",
+    "safety.max": "its highest accepted value",
+    "constraints": "conditions on the hyperparameters, such as `width * depth <= 4096`",
+    "limits.device_hours": "end the study when its trials have held devices for this long together",
+    "limits.cost_usd": "end the study when its trials have cost this much",
+    "limits.hours": "end the study this long after its start",
+    "limits.no_improvement": "end the study when `trials` ended in a row without a best value that "
+    "is better by `min_change`",
+    "limits.failed_trials": "fail the study when this many trials ended without a value",
+    "warm_start": "ids of earlier studies to learn from",
+    "checkpoint_stopped": "whether a trial that is stopped early saves a last checkpoint",
+    "external": "trials run elsewhere: no jobs are started, see `study ask` and `study tell`",
 }
 
 
@@ -178,7 +196,8 @@ def _value(field: Schema, definitions: Schema) -> str:
     """The kind of value and its limits, in words."""
     if "anyOf" in field or "oneOf" in field:
         options = field.get("anyOf") or field.get("oneOf") or []
-        return " or ".join(_value(_resolved(one, definitions), definitions) for one in options)
+        values = [_value(_resolved(one, definitions), definitions) for one in options]
+        return " or ".join(dict.fromkeys(values))
     if "enum" in field:
         return ", ".join(f"`{one}`" for one in field["enum"])
     kind = field.get("type")

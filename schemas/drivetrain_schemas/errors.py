@@ -48,6 +48,20 @@ _LIMITS: dict[str, tuple[str, str]] = {
 }
 # pydantic puts the branch of a discriminated union into the path; it is not a field.
 _BRANCHES = frozenset({"uniform", "integer", "choice"})
+_PRUNERS = frozenset(
+    {
+        "median",
+        "percentile",
+        "patience",
+        "threshold",
+        "halving",
+        "hyperband",
+        "asha",
+        "pasha",
+        "population",
+        "auto",
+    }
+)
 
 
 def field_errors(
@@ -103,4 +117,5 @@ def _path(parts: list[str]) -> list[str]:
         for index, part in enumerate(parts)
         if part != "[key]"
         and not (index >= 2 and part in _BRANCHES and parts[index - 2] == "space")
+        and not (index >= 1 and part in _PRUNERS and parts[index - 1] == "pruner")
     ]

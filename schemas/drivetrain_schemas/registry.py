@@ -14,6 +14,7 @@ from drivetrain_schemas import (
     reports,
     runs,
     studies,
+    trials,
 )
 from drivetrain_schemas.base import KINDS, Payload
 

@@ -1,97 +1,57 @@
-"""Studies: a search over hyperparameters; each trial is run by exactly one job."""
+"""Studies: a search over hyperparameters, from request to end.
 
-from enum import StrEnum
-from typing import Annotated, Any, Literal
+Its spec is in `study_specs` (exported here as well), what happens to each trial in `trials`.
+"""
 
-from pydantic import Field, model_validator
+from typing import Annotated, Literal
 
-from drivetrain_schemas.base import Misfit, Payload, Strict, UtcTime, event
+from pydantic import Field
+
+from drivetrain_schemas.base import Payload, UtcTime, event
 from drivetrain_schemas.ids import JobId, RequestId, StudyId, study_id_for
-from drivetrain_schemas.jobs import (
-    Count,
-    FieldError,
-    JobSpec,
-    Metric,
-    Name,
-    Scalar,
-    VariableName,
+from drivetrain_schemas.jobs import FieldError, Metric, Scalar
+from drivetrain_schemas.spaces import Choice, Integer, Parameter, Uniform
+from drivetrain_schemas.study_specs import (
+    MAX_TRIALS,
+    Limits,
+    NumParallelTrials,
+    NumTrials,
+    SamplerName,
+    StudySpec,
 )
-from drivetrain_schemas.spaces import Choice, Parameter
 from drivetrain_schemas.text import free_text
 from drivetrain_schemas.topics import COMMANDS_STUDIES, EVENTS_STUDIES
+from drivetrain_schemas.trials import (
+    FinishedTrial,
+    TrialCompleted,
+    TrialFailed,
+    TrialProposed,
+)
 
-MAX_TRIALS = 100_000
+__all__ = [
+    "MAX_TRIALS",
+    "Choice",
+    "Integer",
+    "Limits",
+    "Parameter",
+    "SamplerName",
+    "StudySpec",
+    "TrialCompleted",
+    "TrialFailed",
+    "TrialProposed",
+    "Uniform",
+]
 
-
-class SamplerName(StrEnum):
-    RANDOM = "random"
-    GRID = "grid"
-
-
-class StudySpec(Strict):
-    """What to search: a job, the space of its hyperparameters, and the number of trials.
-
-    A grid may be written without `max_trials`: then it has all its points.
-    """
-
-    name: Name
-    job: JobSpec
-    space: Annotated[dict[VariableName, Parameter], Field(min_length=1, max_length=64)]
-    sampler: SamplerName = SamplerName.RANDOM
-    seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
-    max_trials: Annotated[Count, Field(ge=1, le=MAX_TRIALS)]
-    max_parallel_trials: Annotated[Count, Field(ge=1, le=1000)] = 1
-
-    @model_validator(mode="before")
-    @classmethod
-    def _counts_the_points_of_a_grid(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("max_trials") is not None:
-            return data
-        num_points = _points_of_a_grid(data) if data.get("sampler") == SamplerName.GRID else None
-        if num_points is None:
-            return data
-        if num_points > MAX_TRIALS:
-            fix = f"write max_trials (at most {MAX_TRIALS:,}), or fewer points"
-            raise Misfit(f"is a grid of {num_points:,} points", fix=fix, field="space")
-        return {**data, "max_trials": num_points}
-
-    @model_validator(mode="after")
-    def _can_be_ranked(self) -> "StudySpec":
-        if self.job.metric is None:
-            raise Misfit(
-                "is missing: trials are ranked by it",
-                fix="add {name: ..., goal: minimize or maximize}",
-                field="job.metric",
-            )
-        if self.sampler is SamplerName.GRID:
-            for name, parameter in self.space.items():
-                if not isinstance(parameter, Choice) and parameter.num is None:
-                    raise Misfit(
-                        "is missing: a grid needs a number of points",
-                        fix="add it",
-                        field=f"space.{name}.num",
-                    )
-        return self
-
-
-def _points_of_a_grid(data: dict[Any, Any]) -> int | None:
-    """How many combinations a written grid has; None where its space is not valid."""
-    space = data.get("space")
-    if not isinstance(space, dict):
-        return None
-    total = 1
-    for parameter in space.values():
-        written = parameter.model_dump() if isinstance(parameter, Strict) else parameter
-        if not isinstance(written, dict):
-            return None
-        values, num = written.get("values"), written.get("num")
-        if isinstance(values, list | tuple):
-            total *= len(values)
-        elif isinstance(num, int):
-            total *= num
-        else:
-            return None
-    return total
+Reason = Annotated[str, free_text(512)]
+EndedBy = Literal[
+    "max_trials",
+    "space_exhausted",
+    "device_hours",
+    "cost",
+    "hours",
+    "no_improvement",
+    "stopped",
+]
 
 
 @event("study.submit", topic=COMMANDS_STUDIES, producer="any")
@@ -111,7 +71,131 @@ class StudyCancel(Payload):
     """End this study: no more trials, and the jobs of the running ones are cancelled."""
 
     study_id: StudyId
-    reason: Annotated[str, free_text(512)] = ""
+    reason: Reason = ""
+
+
+@event("study.pause", topic=COMMANDS_STUDIES, producer="any")
+class StudyPause(Payload):
+    """Start no further trials until `study.resume`.
+
+    With `trials` pause the running ones are paused as well: they keep a checkpoint and no devices.
+    """
+
+    study_id: StudyId
+    reason: Reason = ""
+    trials: Literal["finish", "pause"] = "finish"
+
+
+@event("study.resume", topic=COMMANDS_STUDIES, producer="any")
+class StudyResume(Payload):
+    """Go on with this paused study."""
+
+    study_id: StudyId
+
+
+@event("study.stop", topic=COMMANDS_STUDIES, producer="any")
+class StudyStop(Payload):
+    """End this study early with what it has found: its running trials are stopped."""
+
+    study_id: StudyId
+    reason: Reason = ""
+
+
+@event("study.change", topic=COMMANDS_STUDIES, producer="any")
+class StudyChange(Payload):
+    """Replace these numbers of the study; what is left out stays.
+
+    A completed study goes on when there is more to do: `max_trials` extends it.
+    """
+
+    study_id: StudyId
+    max_trials: NumTrials | None = None
+    max_parallel_trials: NumParallelTrials | None = None
+    limits: Limits | None = None
+
+
+@event("study.ask", topic=COMMANDS_STUDIES, producer="any")
+class StudyAsk(Payload):
+    """Propose the next trial of an external study; `trial.proposed` answers with the request_id.
+
+    The same request_id again is the same trial.
+    """
+
+    study_id: StudyId
+    request_id: RequestId
+
+
+@event("study.import", topic=COMMANDS_STUDIES, producer="any")
+class StudyImport(Payload):
+    """Start this search with trials that ended elsewhere as its first ones.
+
+    They count towards `max_trials`; where that is their number, the study completes at once.
+    """
+
+    request_id: RequestId
+    spec: StudySpec
+    trials: Annotated[tuple[FinishedTrial, ...], Field(min_length=1, max_length=1000)]
+    study_id: StudyId | None = None
+
+    def key_within(self, tenant_id: str) -> str:
+        return study_id_for(tenant_id, self.request_id)
+
+
+@event("study_command.rejected", topic=EVENTS_STUDIES, producer="hpo")
+class StudyCommandRejected(Payload):
+    """A command about a study or one of its trials was refused; nothing was changed."""
+
+    study_id: StudyId
+    command_event_id: str
+    command: str
+    reason: Literal[
+        "no_such_study",
+        "no_such_trial",
+        "already_finished",
+        "not_external",
+        "not_paused",
+        "too_many_running",
+        "no_further_point",
+        "invalid",
+    ]
+    detail: str
+    errors: tuple[FieldError, ...] = ()
+
+
+@event("study.paused", topic=EVENTS_STUDIES, producer="hpo")
+class StudyPaused(Payload):
+    """The study starts no further trials until it is resumed."""
+
+    study_id: StudyId
+    reason: str
+    trials: Literal["finish", "pause"] = "finish"
+
+
+@event("study.resumed", topic=EVENTS_STUDIES, producer="hpo")
+class StudyResumed(Payload):
+    """The study goes on."""
+
+    study_id: StudyId
+
+
+@event("study.changed", topic=EVENTS_STUDIES, producer="hpo")
+class StudyChanged(Payload):
+    """The study's numbers from now on. A study that had completed runs again (`is_revived`)."""
+
+    study_id: StudyId
+    max_trials: int
+    max_parallel_trials: int
+    limits: Limits
+    is_revived: bool = False
+
+
+@event("study.stopping", topic=EVENTS_STUDIES, producer="hpo")
+class StudyStopping(Payload):
+    """The study ends early, and its running trials are being stopped."""
+
+    study_id: StudyId
+    ended_by: EndedBy
+    reason: str
 
 
 @event("study.cancel_rejected", topic=EVENTS_STUDIES, producer="hpo")
@@ -156,6 +240,7 @@ class StudyFailed(Payload):
     detail: str
     num_completed: int
     num_failed: int
+    num_stopped: int = 0
     finished_at: UtcTime
 
 
@@ -181,44 +266,16 @@ class StudyCancelled(Payload):
     best_hyperparameters: dict[str, Scalar] | None = None
     metric: Metric
     finished_at: UtcTime
-
-
-@event("trial.proposed", topic=EVENTS_STUDIES, producer="hpo")
-class TrialProposed(Payload):
-    """A point of the space, and the job that runs it."""
-
-    study_id: StudyId
-    number: int
-    job_id: JobId
-    hyperparameters: dict[str, Scalar]
-
-
-@event("trial.completed", topic=EVENTS_STUDIES, producer="hpo")
-class TrialCompleted(Payload):
-    """The trial's job succeeded with this value of the study's metric."""
-
-    study_id: StudyId
-    number: int
-    job_id: JobId
-    hyperparameters: dict[str, Scalar]
-    value: float
-    is_best: bool
-
-
-@event("trial.failed", topic=EVENTS_STUDIES, producer="hpo")
-class TrialFailed(Payload):
-    """The trial's job ended without a value."""
-
-    study_id: StudyId
-    number: int
-    job_id: JobId
-    hyperparameters: dict[str, Scalar]
-    detail: str
+    num_stopped: int = 0
 
 
 @event("study.completed", topic=EVENTS_STUDIES, producer="hpo")
 class StudyCompleted(Payload):
-    """Every trial has ended. `best_number` is None when no trial has a value."""
+    """Every trial has ended. `best_number` is None when no trial has a value.
+
+    `ended_by` is why no further trial was started. `pareto` are, for several objectives, the
+    numbers of the trials that no other one surpasses in all of them.
+    """
 
     study_id: StudyId
     num_completed: int
@@ -229,3 +286,6 @@ class StudyCompleted(Payload):
     best_hyperparameters: dict[str, Scalar] | None = None
     metric: Metric
     finished_at: UtcTime
+    ended_by: EndedBy | None = None
+    num_stopped: int = 0
+    pareto: Annotated[tuple[int, ...], Field(max_length=1000)] = ()

@@ -159,6 +159,8 @@ def _refusal(
             fix="leave it out",
         )
         return "invalid_spec", wrong.message, (wrong,)
+    if errors := messages.unsupported(command.spec):
+        return "invalid_spec", errors[0].message, errors
     if messages.is_too_large(command):
         return "too_large", "the study is too large to be carried by events", ()
     errors = messages.errors_of_trials(command.spec)

@@ -14,9 +14,20 @@ from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, spec_bytes
 from drivetrain_schemas.studies import StudySpec, StudySubmit
 from drivetrain_schemas.submission import problems
 from services.hpo.core import ranking, search, space
+from services.hpo.core.samplers import SAMPLERS
 from services.hpo.store import EndedTrial
 
 NAME_LENGTH = 63
+UNSUPPORTED = (
+    "pruner",
+    "objectives",
+    "safety",
+    "constraints",
+    "limits",
+    "warm_start",
+    "checkpoint_stopped",
+    "external",
+)
 # A study's events and commands hold parts of its request, and less than this in addition.
 EVENT_MARGIN_BYTES = 8 * 1024
 
@@ -60,6 +71,18 @@ def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> J
         spec=job,
         trial=TrialOf(study_id=study_id, number=number),
         job_id=job_id_for(tenant_id, request_id),
+    )
+
+
+def unsupported(spec: StudySpec) -> tuple[FieldError, ...]:
+    """What the contract has and this release of the service does not do."""
+    written = spec.model_dump(exclude_defaults=True)
+    fields = [name for name in UNSUPPORTED if name in written]
+    if spec.sampler.value not in SAMPLERS:
+        fields.append("sampler")
+    return tuple(
+        FieldError(field=name, message="is not supported yet", fix="leave it out")
+        for name in fields
     )
 
 

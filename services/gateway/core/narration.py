@@ -350,6 +350,45 @@ def _study_completed(p: Fields) -> Sentence:
     )
 
 
+def _study_paused(p: Fields) -> Sentence:
+    also = " and pauses its running ones" if p["trials"] == "pause" else ""
+    return Sentence(_with_reason(f"The study starts no further trials{also}", p["reason"]))
+
+
+def _study_resumed(p: Fields) -> Sentence:
+    return Sentence("The study goes on")
+
+
+def _study_changed(p: Fields) -> Sentence:
+    again = ", and runs again" if p["is_revived"] else ""
+    at_once = f"{p['max_parallel_trials']} at the same time"
+    return Sentence(f"The study now has up to {count(p['max_trials'], 'trial')}, {at_once}{again}")
+
+
+def _study_stopping(p: Fields) -> Sentence:
+    return Sentence(_with_reason("The study ends early", p["reason"]), Tone.WARNING)
+
+
+def _trial_judged(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} was judged at step {p['step']:,}: {p['reason']}")
+
+
+def _trial_stopping(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} is being stopped: {p['reason']}")
+
+
+def _trial_stopped(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} ended early: {p['reason']}")
+
+
+def _trial_paused(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} waits without devices: {p['reason']}")
+
+
+def _trial_promoted(p: Fields) -> Sentence:
+    return Sentence(f"Trial {p['number']} goes on: {p['why']}")
+
+
 def _with_reason(text: str, reason: str) -> str:
     return f"{text}: {reason}" if reason else text
 
@@ -436,6 +475,16 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "node.removed": _node_removed,
     "study.started": _study_started,
     "study_request.rejected": _request_rejected,
+    "study_command.rejected": _request_rejected,
+    "study.paused": _study_paused,
+    "study.resumed": _study_resumed,
+    "study.changed": _study_changed,
+    "study.stopping": _study_stopping,
+    "trial.judged": _trial_judged,
+    "trial.stopping": _trial_stopping,
+    "trial.stopped": _trial_stopped,
+    "trial.paused": _trial_paused,
+    "trial.promoted": _trial_promoted,
     "trial.proposed": _trial_proposed,
     "trial.completed": _trial_completed,
     "trial.failed": _trial_failed,

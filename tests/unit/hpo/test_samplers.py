@@ -29,8 +29,8 @@ def test_random_points_are_what_they_were_when_this_was_written() -> None:
     }
 
 
-def test_every_name_of_the_contract_has_its_sampler() -> None:
-    assert set(SAMPLERS) == set(SamplerName)
+def test_every_sampler_has_its_name_in_the_contract() -> None:
+    assert set(SAMPLERS) <= set(SamplerName)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

@@ -194,3 +194,38 @@ def test_a_pattern_may_accept_more_where_the_contract_names_the_earlier_one(
         "only that one, and only from that one"
     )
     assert violations(current, RELEASED) != []
+
+
+def with_members(*kinds: str, extra: str = "") -> dict[str, Any]:
+    """A union told apart by `type`, each member with a field of its own."""
+    schema = copy.deepcopy(RELEASED)
+    members = [
+        {
+            "type": "object",
+            "properties": {"type": {"const": kind}, "low": {"type": "number"}}
+            | ({extra: {"type": "number"}} if extra else {}),
+            "required": ["type"],
+        }
+        for kind in kinds
+    ]
+    schema["properties"]["union"] = {"oneOf": members}
+    return schema
+
+
+def test_a_union_that_a_command_offers_may_gain_members_and_optional_fields() -> None:
+    current = with_members("uniform", "choice", "group", extra="high")
+    of_requests = words_of_requests([current])
+    assert violations(with_members("uniform", "choice"), current, of_requests) == []
+
+
+def test_a_union_loses_no_member_and_gains_none_that_no_command_offers() -> None:
+    released, fewer = with_members("uniform", "choice"), with_members("uniform")
+    assert violations(released, fewer, words_of_requests([fewer])) != []
+    assert violations(released, with_members("uniform", "choice", "group")) != []
+
+
+def test_a_member_of_a_union_keeps_its_fields() -> None:
+    current = with_members("uniform", "choice")
+    del current["properties"]["union"]["oneOf"][0]["properties"]["low"]
+    found = violations(with_members("uniform", "choice"), current, words_of_requests([current]))
+    assert found == ["union(uniform).low: was removed"]
