@@ -59,8 +59,9 @@ STUDY_FIELDS: Mapping[str, str] = {
     "name": "how lists and pages show it",
     "job": "what each trial runs: every field of a job; `metric` is required",
     "space": "the hyperparameters to search: `{type: uniform, low, high, log}`, "
-    "`{type: integer, low, high, log}` or `{type: choice, values}`; on a grid a range also needs "
-    "`num`, its number of points",
+    "`{type: integer, low, high, log}`, `{type: choice, values}`, `{type: constant, value}`, or "
+    "`{type: group, parameters}` of them (see [below](#the-space-of-a-study)); on a grid a range "
+    "also needs `num`, its number of points",
     "sampler": "how points are chosen",
     "seed": "the same seed proposes the same points",
     "max_trials": "how many trials there are; a grid without it has all its points",

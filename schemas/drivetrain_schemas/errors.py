@@ -47,7 +47,7 @@ _LIMITS: dict[str, tuple[str, str]] = {
     "union_tag_not_found": ("is missing", "add it"),
 }
 # pydantic puts the branch of a discriminated union into the path; it is not a field.
-_BRANCHES = frozenset({"uniform", "integer", "choice"})
+_BRANCHES = frozenset({"uniform", "integer", "choice", "constant", "group"})
 _PRUNERS = frozenset(
     {
         "median",
@@ -116,6 +116,6 @@ def _path(parts: list[str]) -> list[str]:
         part
         for index, part in enumerate(parts)
         if part != "[key]"
-        and not (index >= 2 and part in _BRANCHES and parts[index - 2] == "space")
+        and not (index >= 2 and part in _BRANCHES and parts[index - 2] in ("space", "parameters"))
         and not (index >= 1 and part in _PRUNERS and parts[index - 1] == "pruner")
     ]

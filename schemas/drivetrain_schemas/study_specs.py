@@ -10,9 +10,8 @@ from pydantic import Field, model_validator
 from drivetrain_schemas.base import Misfit, Strict
 from drivetrain_schemas.ids import StudyId
 from drivetrain_schemas.pruners import Pruner
-from drivetrain_schemas.spaces import Choice, Parameter
-from drivetrain_schemas.specs import Count, JobSpec, Metric, MetricName, Name, Real, VariableName
-from drivetrain_schemas.text import free_text
+from drivetrain_schemas.spaces import Constraints, Integer, Uniform, WrittenSpace, check_space, flat
+from drivetrain_schemas.specs import Count, JobSpec, Metric, MetricName, Name, Real
 
 MAX_TRIALS = 100_000
 MAX_PARALLEL_TRIALS = 1000
@@ -74,7 +73,7 @@ class StudySpec(Strict):
 
     name: Name
     job: JobSpec
-    space: Annotated[dict[VariableName, Parameter], Field(min_length=1, max_length=64)]
+    space: WrittenSpace
     sampler: SamplerName = SamplerName.RANDOM
     seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
     max_trials: NumTrials
@@ -82,9 +81,7 @@ class StudySpec(Strict):
     pruner: Pruner | None = None
     objectives: Annotated[tuple[Metric, ...], Field(max_length=3)] = ()
     safety: Safety | None = None
-    constraints: Annotated[
-        tuple[Annotated[str, free_text(512, min_length=1)], ...], Field(max_length=32)
-    ] = ()
+    constraints: Constraints = ()
     limits: Limits = Limits()
     warm_start: Annotated[tuple[StudyId, ...], Field(max_length=64)] = ()
     checkpoint_stopped: Annotated[bool, Field(strict=True)] = False
@@ -120,14 +117,16 @@ class StudySpec(Strict):
                 fix="add {name: ..., goal: minimize or maximize}",
                 field="job.metric",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_space_that_fits_together(self) -> "StudySpec":
+        check_space(self.space, self.constraints)
         if self.sampler is SamplerName.GRID:
-            for name, parameter in self.space.items():
-                if not isinstance(parameter, Choice) and parameter.num is None:
-                    raise Misfit(
-                        "is missing: a grid needs a number of points",
-                        fix="add it",
-                        field=f"space.{name}.num",
-                    )
+            for placed in flat(self.space).values():
+                if isinstance(placed.parameter, Uniform | Integer) and placed.parameter.num is None:
+                    message = "is missing: a grid needs a number of points"
+                    raise Misfit(message, fix="add it", field=f"{placed.path}.num")
         return self
 
     @model_validator(mode="after")
@@ -159,20 +158,28 @@ class StudySpec(Strict):
 
 
 def _points_of_a_grid(data: dict[Any, Any]) -> int | None:
-    """How many combinations a written grid has; None where its space is not valid."""
-    space = data.get("space")
-    if not isinstance(space, dict):
+    """How many combinations a written grid has at most; None where its space is not valid."""
+    return _combinations(data.get("space"))
+
+
+def _combinations(parameters: Any) -> int | None:
+    if not isinstance(parameters, dict):
         return None
     total = 1
-    for parameter in space.values():
+    for parameter in parameters.values():
         written = parameter.model_dump() if isinstance(parameter, Strict) else parameter
         if not isinstance(written, dict):
             return None
         values, num = written.get("values"), written.get("num")
-        if isinstance(values, list | tuple):
+        if "parameters" in written:
+            inner = _combinations(written["parameters"])
+            if inner is None:
+                return None
+            total *= inner
+        elif isinstance(values, list | tuple):
             total *= len(values)
         elif isinstance(num, int):
             total *= num
-        else:
+        elif "value" not in written:
             return None
     return total

@@ -9,10 +9,10 @@ from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
-from drivetrain_schemas.spaces import Choice, Integer, Parameter, Uniform
 from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, spec_bytes
 from drivetrain_schemas.studies import StudySpec, StudySubmit
 from drivetrain_schemas.submission import problems
+from services.hpo import spaces
 from services.hpo.core import ranking, search, space
 from services.hpo.core.samplers import SAMPLERS
 from services.hpo.store import EndedTrial
@@ -22,7 +22,6 @@ UNSUPPORTED = (
     "pruner",
     "objectives",
     "safety",
-    "constraints",
     "limits",
     "warm_start",
     "checkpoint_stopped",
@@ -33,7 +32,7 @@ EVENT_MARGIN_BYTES = 8 * 1024
 
 
 def to_search(spec: StudySpec) -> search.Search:
-    points = space.make_space({name: _parameter(value) for name, value in spec.space.items()})
+    points = spaces.to_space(spec)
     return search.Search(
         space=points,
         sampler=spec.sampler.value,
@@ -88,17 +87,17 @@ def unsupported(spec: StudySpec) -> tuple[FieldError, ...]:
 
 def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
     """The errors of the jobs that the study would submit, checked on the largest one."""
-    point = {name: _largest_value(parameter) for name, parameter in spec.space.items()}
     try:
-        job = trial_job(spec, to_search(spec).num_trials - 1, point)
+        job = trial_job(spec, spec.max_trials - 1, spaces.largest_point(spec))
     except ValidationError as error:
         return field_errors(error, within="job")
     if spec_bytes(job) > MAX_SPEC_BYTES:
         message = f"has {spec_bytes(job)} bytes as JSON with the hyperparameters of a trial"
         return (FieldError(field="job", message=message, fix=SPEC_BYTES_FIX),)
-    return tuple(
+    of_job = tuple(
         problem.model_copy(update={"field": f"job.{problem.field}"}) for problem in problems(job)
     )
+    return of_job or tuple(spaces.errors_of_space(spec))
 
 
 def is_too_large(command: StudySubmit) -> bool:
@@ -127,17 +126,6 @@ def load_point(text: str) -> space.Point:
     return point
 
 
-def _largest_value(parameter: Parameter) -> space.Scalar:
-    """The value of this parameter with the most bytes in a job's spec."""
-    match parameter:
-        case Uniform():
-            return -1.23456789012e-300
-        case Integer():
-            return -(2**53)
-        case Choice(values=values):
-            return max(values, key=lambda value: len(dump_point({"": value}).encode()))
-
-
 def _reported(result: Result) -> ranking.Reported:
     best = result.best
     return ranking.Reported(
@@ -146,13 +134,3 @@ def _reported(result: Result) -> ranking.Reported:
         best_goal=best.goal.value if best else None,
         best_value=best.value if best else None,
     )
-
-
-def _parameter(parameter: Parameter) -> space.Parameter:
-    match parameter:
-        case Uniform(low=low, high=high, log=log, num=num):
-            return space.Uniform(low, high, log, num)
-        case Integer(low=low, high=high, log=log, num=num):
-            return space.Integer(low, high, log, num)
-        case Choice(values=values):
-            return space.Choice(values)

@@ -130,7 +130,8 @@ def test_only_events_admit_fields_from_the_future(payload_class: type[Payload]) 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:
     """The whole and its nested models, but no map whose names are the sender's own."""
-    named_by_sender = ("environment", "hyperparameters", "best_hyperparameters", "metrics")
+    named_by_sender = ("environment", "hyperparameters", "best_hyperparameters", "metrics", "when")
+    of_named_values = ("space", "columns", "parameters")
     if isinstance(value, list):
         return [found for item in value for found in _mappings(item)]
     if not isinstance(value, dict):
@@ -138,12 +139,10 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
     inner = [
         found
         for name, item in value.items()
-        if name not in (*named_by_sender, "space", "columns")
+        if name not in (*named_by_sender, *of_named_values)
         for found in _mappings(item)
     ]
-    of_values = [
-        found for name in ("space", "columns") for found in _mappings_in(value.get(name, {}))
-    ]
+    of_values = [found for name in of_named_values for found in _mappings_in(value.get(name, {}))]
     return [value, *inner, *of_values]
 
 

@@ -11,7 +11,7 @@ from services.hpo.core.grids import Grid
 from services.hpo.core.space import Choice, Integer, Parameter, Point, Space, Uniform
 
 NUM_DRAWS = 10_000
-MAX_WALKED_POINTS = 100_000
+MAX_WALKED_POINTS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def feasible_points(space: Space) -> Found:
         grid_points = [grid.point(number) for number in range(grid.num_points(NUM_DRAWS))]
         points = tuple(point for point in grid_points if point is not None)
         if points or not grid.is_cut:
-            return Found(points, f"each of the {num_points:,} combinations")
+            return Found(points, f"all {num_points:,} combinations")
     drawn = (space.draw_any(_bits, number) for number in range(NUM_DRAWS))
     points = tuple(point for point in drawn if space.satisfies(point))
     return Found(points, f"{NUM_DRAWS:,} random points")

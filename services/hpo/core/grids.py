@@ -13,7 +13,7 @@ from services.hpo.core.space import Expression, Point, Space, first_point, grid_
 
 # How many partial combinations are looked at: a grid with constraints ends here, which bounds its
 # time (about two seconds). A study with such a grid is refused before it starts.
-MAX_WALKED = 500_000
+MAX_WALKED = 200_000
 
 
 class Grid:

@@ -379,6 +379,45 @@ async def test_a_command_may_name_what_is_searched_and_nothing_else(hpo: Databas
     assert isinstance(accepted[0], StudyStarted)
 
 
+async def test_every_trial_satisfies_the_constraints_and_has_what_its_conditions_say(
+    hpo: Database,
+) -> None:
+    number = {"type": "integer", "low": 1, "high": 64}
+    momentum = {"type": "uniform", "low": 0.0, "high": 0.99, "when": {"optimizer": ["sgd"]}}
+    space = {
+        "width": number,
+        "depth": number,
+        "optimizer": {"type": "choice", "values": ["adam", "sgd"]},
+        "solver": {"type": "group", "parameters": {"momentum": momentum}},
+    }
+    payloads = await handle(
+        hpo,
+        HANDLERS,
+        make_request(
+            space=space,
+            constraints=["width * depth <= 64", "width > depth"],
+            max_trials=20,
+            max_parallel_trials=20,
+        ),
+    )
+    jobs = of_type(payloads, JobSubmit)
+    assert len(jobs) == 20
+    for job in jobs:
+        given = job.spec.hyperparameters
+        assert given["width"] * given["depth"] <= 64
+        assert given["width"] > given["depth"]
+        assert ("solver__momentum" in given) == (given["optimizer"] == "sgd")
+
+
+async def test_a_study_without_a_point_to_try_is_refused(hpo: Database) -> None:
+    request = make_request(constraints=["learning_rate > 1"])
+    [rejected] = await handle(hpo, HANDLERS, request)
+    assert isinstance(rejected, StudyRequestRejected)
+    [error] = rejected.errors
+    assert error.field == "constraints.0"
+    assert error.message == "no point satisfies it: 10,000 random points were tried"
+
+
 async def test_a_study_fails_after_ten_refusals_in_a_row(hpo: Database) -> None:
     await handle(hpo, HANDLERS, make_request(max_trials=100_000, max_parallel_trials=1))
     for number in range(10):

@@ -137,14 +137,14 @@ def test_points_that_are_not_of_the_space_are_told_apart() -> None:
 
 
 def test_random_search_finds_points_of_which_there_are_hardly_any() -> None:
-    space = make_space({"a": Integer(1, 300), "b": Integer(1, 300)}, {}, (parse("a * b == 3599"),))
+    space = make_space({"a": Integer(1, 200), "b": Integer(1, 200)}, {}, (parse("a * b == 3599"),))
     assert {random.propose(space, 0, number)["a"] for number in range(3)} <= {59, 61}
 
 
 def test_it_is_said_what_was_tried() -> None:
-    small = make_space({"a": Integer(1, 300), "b": Integer(1, 300)}, {}, (parse("a * b == 89989"),))
+    small = make_space({"a": Integer(1, 200), "b": Integer(1, 200)}, {}, (parse("a * b == 39989"),))
     assert feasible_points(small).points == ()
-    assert feasible_points(small).tried == "each of the 90,000 combinations"
+    assert feasible_points(small).tried == "all 40,000 combinations"
     real = make_space({"a": Uniform(0.0, 1.0)}, {}, (parse("a > 2"),))
     assert feasible_points(real).points == ()
     assert feasible_points(real).tried == "10,000 random points"

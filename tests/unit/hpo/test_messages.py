@@ -166,3 +166,62 @@ def test_points_keep_their_types_in_rows() -> None:
     loaded = messages.load_point(messages.dump_point(point))
     assert loaded == point
     assert [type(value) for value in loaded.values()] == [float, float, int, bool, str]
+
+
+RATE = {"type": "uniform", "low": 0.0, "high": 1.0, "num": 2}
+WIDTH = {"type": "integer", "low": 1, "high": 64, "num": 4}
+KIND = {"type": "choice", "values": ["sgd", "adam"]}
+
+
+def errors_of(space: dict[str, Any], *constraints: str, **fields: Any) -> list[tuple[str, str]]:
+    spec = make_spec(space=space, constraints=constraints, **fields)
+    return [(error.field, error.message) for error in messages.errors_of_trials(spec)]
+
+
+def test_a_space_without_points_is_told_before_the_study_starts() -> None:
+    space = {"width": WIDTH, "depth": WIDTH}
+    assert errors_of(space, "width * depth == 4093") == [
+        ("constraints.0", "no point satisfies it: all 4,096 combinations were tried")
+    ]
+    assert errors_of(space, "width * depth == 4032") == []
+    assert errors_of({**space, "rate": RATE}, "width > 3", "rate < 0") == [
+        ("constraints", "no point satisfies them: 10,000 random points were tried")
+    ]
+
+
+def test_a_grid_is_judged_by_its_own_points() -> None:
+    space = {"rate": RATE, "width": WIDTH}
+    assert errors_of(space, "0.4 < rate < 0.6", sampler="grid") == [
+        ("constraints.0", "no point of the grid satisfies it: all were tried")
+    ]
+    assert errors_of(space, "0.4 < rate < 0.6") == []
+    wide = {f"rate{n}": {**RATE, "num": 1000} for n in range(3)}
+    [(field, message)] = errors_of(wide, "rate0 + rate1 + rate2 > 2.999", sampler="grid")
+    assert field == "space"
+    assert "200,000" in message
+
+
+def test_a_command_cannot_depend_on_a_parameter_that_some_trials_do_not_have() -> None:
+    space = {"kind": KIND, "momentum": {**RATE, "when": {"kind": ["sgd"]}}}
+    job = {
+        "name": "digits",
+        "command": ["train", "{momentum}", "{kind}"],
+        "metric": {"name": "loss", "goal": "minimize"},
+    }
+    assert errors_of(space, job=job) == [
+        ("job.command", "holds {momentum}, which is not used in every trial")
+    ]
+    assert errors_of(space, job={**job, "hyperparameters": {"momentum": 0.9}}) == []
+
+
+def test_groups_constants_and_conditions_are_translated() -> None:
+    member = {**RATE, "when": {"optimizer__kind": ["sgd"]}}
+    constant = {"type": "constant", "value": 32}
+    group = {"type": "group", "parameters": {"kind": KIND, "momentum": member}}
+    spec = make_spec(space={"optimizer": group, "batch": constant})
+    space = messages.to_search(spec).space
+    assert [name for name, _ in space] == ["batch", "optimizer__kind", "optimizer__momentum"]
+    assert [each.name for each in space.dimensions] == ["optimizer__kind", "optimizer__momentum"]
+    assert space.is_feasible({"batch": 32, "optimizer__kind": "adam"})
+    assert space.is_feasible({"batch": 32, "optimizer__kind": "sgd", "optimizer__momentum": 0.5})
+    assert not space.is_feasible({"batch": 32, "optimizer__kind": "sgd"})
