@@ -181,6 +181,8 @@ class LocalLauncher:
         return seen
 
     def _look(self, directory: PodDirectory) -> Observation:
+        # Read before its shim is looked for, which may write it meanwhile and be alive.
+        has_identity = directory.has_identity()
         shim = self._shim_of(directory)
         is_alive = shim is not None and processes.is_alive(shim)
         if not is_alive and not directory.exists():
@@ -195,7 +197,7 @@ class LocalLauncher:
             return Observation(Sight.ENDED, end)
         if is_alive:
             return Observation(Sight.ALIVE)
-        was_started = shim is not None or directory.has_identity() or directory.is_closed()
+        was_started = shim is not None or has_identity or directory.is_closed()
         return Observation(Sight.DEAD if was_started else Sight.CREATED)
 
     def _shim_of(self, directory: PodDirectory) -> PodIdentity | None:

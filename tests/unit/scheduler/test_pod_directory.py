@@ -10,6 +10,7 @@ import pytest
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import PodRef
+from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import LocalLauncher
 
 JOB = job_id_for("default", "r1")
@@ -64,3 +65,18 @@ def test_a_link_without_end_is_no_directory(root: Path, name: Path):
     (root / name).symlink_to(name.name)
     assert launcher._observe([POD])[POD.pod_id].sight is Sight.ABSENT
     assert launcher._kill([POD]) == {POD.pod_id}
+
+
+def test_a_shim_that_appears_during_the_look_is_not_taken_for_dead(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes its identity after the launcher looked for it, and before it decides."""
+    launcher = LocalLauncher(root, None)
+    identity = root / ATTEMPT / POD.pod_id / "identity.json"
+
+    def appears(directory: PodDirectory) -> None:
+        identity.write_text("{}")
+
+    monkeypatch.setattr(PodDirectory, "exit", appears)
+    assert launcher._observe([POD])[POD.pod_id].sight is Sight.CREATED
+    assert launcher._observe([POD])[POD.pod_id].sight is Sight.DEAD
