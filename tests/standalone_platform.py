@@ -32,6 +32,7 @@ class StandalonePlatform:
         *,
         nodes: int = 2,
         slots: int = 2,
+        brokers: int = 1,
         outside: Mapping[str, str] | None = None,
         interpreter: Sequence[str] = (sys.executable,),
     ) -> None:
@@ -41,6 +42,7 @@ class StandalonePlatform:
         self._command = [
             *interpreter, "-m", "services.standalone", "up",
             "--home", str(home), "--nodes", str(nodes), "--slots", str(slots),
+            *(("--brokers", str(brokers)) if brokers > 1 else ()),
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
 

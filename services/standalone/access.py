@@ -21,7 +21,7 @@ from services.runtime.access.acls import wanted_acls
 from services.runtime.access.kafka import Refused, apply_acls
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home
-from services.standalone.kafka import Broker
+from services.standalone.kafka_cluster import brokers_in, num_brokers
 from services.standalone.postgres import Server
 from services.standalone.roles import apply_roles
 
@@ -33,9 +33,10 @@ async def apply(home: Home, *, with_kafka: bool, with_postgres: bool) -> None:
     credentials = load_or_create(home.credentials)
     ports = json.loads(home.ports.read_text())
     if with_kafka:
-        broker = Broker.of(home.kafka, ports["kafka"], ports["kafka.controller"], credentials)
+        number = num_brokers(home.kafka, None)
+        brokers = brokers_in(home.kafka, number, ports, credentials)
         prefix = os.environ.get("DRIVETRAIN_TOPIC_PREFIX", DEFAULT_PREFIX)
-        changes = await apply_acls(broker.connection, wanted_acls(prefix))
+        changes = await apply_acls(brokers.connection, wanted_acls(prefix))
         log.info("access lists applied", created=len(changes.missing), deleted=len(changes.surplus))
     if with_postgres:
         server = Server(home.postgres, ports["postgres"], credentials.postgres_password)

@@ -6,12 +6,13 @@ platform. Each chooses free ports, starts again after a `kill -9`, and is stoppe
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from services.standalone import jars, kafka, postgres
+from services.standalone import jars, kafka, kafka_cluster, postgres
 from services.standalone.child import Child, ChildSpec
 from services.standalone.ports import free_port
 
@@ -58,6 +59,37 @@ async def running_kafka(
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    bootstrap_servers: str
+    username: str
+    password: str
+    children: tuple[Child, ...]
+    """One broker each, in the order of their node ids."""
+
+
+@asynccontextmanager
+async def running_kafka_cluster(
+    directory: Path, password: str | None = None, cache: Path | None = None
+) -> AsyncIterator[RunningCluster]:
+    """Three real brokers in this directory, all ready."""
+    ports: list[int] = []
+    while len(ports) < 2 * kafka_cluster.CLUSTER_SIZE:
+        ports.append(free_port(ports))
+    pairs = list(zip(ports[::2], ports[1::2], strict=True))
+    brokers = kafka_cluster.cluster(
+        directory, pairs, "drivetrain", password or secrets.token_urlsafe(24), {}
+    )
+    locked = jars.locked_jars("kafka")
+    paths = await asyncio.to_thread(jars.fetch_jars, locked, cache or jars.default_cache())
+    specs = [kafka.spec(it, paths, directory / f"{it.name}.log") for it in brokers.all]
+    async with all_supervised(specs) as children:
+        connection = brokers.connection
+        yield RunningCluster(
+            connection.bootstrap_servers, connection.username, connection.password, children
+        )
+
+
 @asynccontextmanager
 async def running_postgres(
     directory: Path, password: str | None = None
@@ -71,15 +103,23 @@ async def running_postgres(
 @asynccontextmanager
 async def supervised(spec: ChildSpec) -> AsyncIterator[Child]:
     """One child on its own, ready when the block is entered."""
-    child = Child(spec)
-    supervision = asyncio.create_task(child.supervise())
-    readiness = asyncio.create_task(child.wait_ready())
-    try:
-        await asyncio.wait({supervision, readiness}, return_when=asyncio.FIRST_COMPLETED)
-        if not readiness.done():
-            await supervision
+    async with all_supervised([spec]) as (child,):
         yield child
+
+
+@asynccontextmanager
+async def all_supervised(specs: Sequence[ChildSpec]) -> AsyncIterator[tuple[Child, ...]]:
+    """Children that start together, all ready when the block is entered."""
+    children = tuple(Child(spec) for spec in specs)
+    supervisions = [asyncio.create_task(child.supervise()) for child in children]
+    readiness: asyncio.Future[Any] = asyncio.gather(*(child.wait_ready() for child in children))
+    try:
+        await asyncio.wait({*supervisions, readiness}, return_when=asyncio.FIRST_COMPLETED)
+        if not readiness.done():
+            ended = next(task for task in supervisions if task.done())
+            await ended
+        yield children
     finally:
         readiness.cancel()
-        await child.stop()
-        await asyncio.gather(supervision, readiness, return_exceptions=True)
+        await asyncio.gather(*(child.stop() for child in children))
+        await asyncio.gather(*supervisions, readiness, return_exceptions=True)

@@ -1,5 +1,6 @@
-"""One real Apache Kafka broker (KRaft, one node) on loopback that requires credentials.
+"""A real Apache Kafka broker (KRaft, also a controller) on loopback that requires credentials.
 
+One alone, or one of three that replicate everything (`kafka_cluster`).
 In: a directory, two ports, a user name and password, the jars. Out: a formatted log directory,
 `server.properties` (readable by the owner only), the launch of the broker and its probe.
 Ready means: a client with the credentials got metadata from it, not that a port is open.
@@ -29,6 +30,8 @@ BROKER_FLAGS = (
     *("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC"),
     *("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
 )
+# Three of them share the machine.
+MEMBER_FLAGS = (*BROKER_FLAGS, "-Xmx256m")
 FORMAT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROBE_TIMEOUT_S = 5.0
 TRANSACTION_TIMEOUT_MS = 30_000
@@ -52,8 +55,21 @@ class KafkaConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of a cluster, as the others find it."""
+
+    node_id: int
+    port: int
+    controller_port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Broker:
-    """`username` is the administrator; the rights of `users` come from access lists."""
+    """`username` is the administrator; the rights of `users` come from access lists.
+
+    `members`: the whole cluster of which this is `node_id`; empty for a broker that is alone.
+    `advertised_port`: where clients and the other brokers reach it, if not at `port` itself.
+    """
 
     directory: Path
     port: int
@@ -61,6 +77,10 @@ class Broker:
     username: str
     password: str
     users: Mapping[str, str] = field(default_factory=dict)
+    node_id: int = 1
+    members: tuple[Member, ...] = ()
+    cluster_id: str | None = None
+    advertised_port: int | None = None
 
     @classmethod
     def of(
@@ -76,12 +96,13 @@ class Broker:
         )
 
     @property
-    def connection(self) -> KafkaConnection:
-        """The administrator's."""
-        return KafkaConnection(f"127.0.0.1:{self.port}", self.username, self.password)
+    def name(self) -> str:
+        return "kafka" if self.node_id == 1 else f"kafka-{self.node_id}"
 
-    def connection_of(self, user: str) -> KafkaConnection:
-        return KafkaConnection(f"127.0.0.1:{self.port}", user, self.users[user])
+    @property
+    def connection(self) -> KafkaConnection:
+        """The administrator's, to this broker."""
+        return KafkaConnection(f"127.0.0.1:{self.port}", self.username, self.password)
 
     @property
     def data(self) -> Path:
@@ -105,7 +126,7 @@ def prepare(broker: Broker, jars: Sequence[Path]) -> None:
 
 def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
     argv = (
-        *_java(jars, BROKER_FLAGS),
+        *_java(jars, MEMBER_FLAGS if broker.members else BROKER_FLAGS),
         f"-Dlog4j2.configurationFile={broker.directory / 'log4j2.properties'}",
         "kafka.Kafka",
         str(broker.directory / "server.properties"),
@@ -113,11 +134,11 @@ def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
     # The broker leaves a clean log directory on SIGTERM, and recovers it after anything else.
     launch = Launch(argv, _environment(), broker.directory, None, signal.SIGTERM, 20.0)
     return ChildSpec(
-        "kafka",
+        broker.name,
         launch,
         log_path,
         probe=lambda: answers_metadata(broker.connection),
-        ports={"kafka": broker.port, "kafka.controller": broker.controller_port},
+        ports={broker.name: broker.port, f"{broker.name}.controller": broker.controller_port},
         prepare=lambda: prepare(broker, jars),
     )
 
@@ -140,13 +161,17 @@ async def answers_metadata(connection: KafkaConnection) -> bool:
 
 def server_properties(broker: Broker, data: Path) -> str:
     administrator = {broker.username: broker.password}
+    members = broker.members or (Member(1, broker.port, broker.controller_port),)
+    voters = [f"{it.node_id}@127.0.0.1:{it.controller_port}" for it in members]
+    copies = str(len(members))
+    in_sync = "2" if broker.members else "1"
     lines = {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{broker.controller_port}",
+        "node.id": str(broker.node_id),
+        "controller.quorum.voters": ",".join(voters),
         "listeners": f"CLIENT://127.0.0.1:{broker.port},"
         f"CONTROLLER://127.0.0.1:{broker.controller_port}",
-        "advertised.listeners": f"CLIENT://127.0.0.1:{broker.port}",
+        "advertised.listeners": f"CLIENT://127.0.0.1:{broker.advertised_port or broker.port}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "CLIENT",
         "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:SASL_PLAINTEXT",
@@ -162,17 +187,20 @@ def server_properties(broker: Broker, data: Path) -> str:
         "super.users": f"User:{broker.username}",
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
+        "default.replication.factor": copies,
+        # Also of the groups' offsets: what was acknowledged is on two disks.
+        "min.insync.replicas": in_sync,
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
-        "offsets.topic.replication.factor": "1",
+        "offsets.topic.replication.factor": copies,
         # An open transaction of a client blocks every reader of its partitions.
         "transaction.max.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
         "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
         # By default a segment holds 1 GB, and only whole ones are deleted once they are too old.
         "log.segment.bytes": str(64 * 1024 * 1024),
         "log.index.size.max.bytes": str(1024 * 1024),
@@ -182,8 +210,8 @@ def server_properties(broker: Broker, data: Path) -> str:
         # After kill -9 a broker is fenced until its old session has expired.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "1000",
-        # These records are for followers of the controller; there are none.
-        "metadata.max.idle.interval.ms": "0",
+        # These records are for followers of the controller; one that is alone has none.
+        "metadata.max.idle.interval.ms": "2000" if broker.members else "0",
         "num.network.threads": "2",
         "num.io.threads": "4",
     }
@@ -205,10 +233,13 @@ def _escaped(value: str) -> str:
     return "".join(chr(int(unit, 16)) if int(unit, 16) < 0x7F else f"\\u{unit}" for unit in units)
 
 
-def _format(broker: Broker, properties: Path, jars: Sequence[Path]) -> None:
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+def new_cluster_id() -> str:
     # A leading dash would be read as an option.
-    cluster_id = cluster_id.replace("-", "A")
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def _format(broker: Broker, properties: Path, jars: Sequence[Path]) -> None:
+    cluster_id = broker.cluster_id or new_cluster_id()
     tool = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
     log4j = f"-Dlog4j2.configurationFile={broker.directory / 'log4j2.properties'}"
     done = subprocess.run(

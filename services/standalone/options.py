@@ -45,6 +45,8 @@ class Options:
     ports: Mapping[str, int] = field(default_factory=dict)
     num_nodes: int | None = None
     slots: int | None = None
+    num_brokers: int | None = None
+    """None: as many as the data directory holds, at first one."""
     only_infrastructure: bool = False
     output: str = "table"
     outside: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +80,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         for name in login:
             if name in outside:
                 raise BadOption(f"{name} is given without {OUTSIDE_PARTS[0]}")
+    elif given.brokers is not None:
+        raise BadOption(f"--brokers is for the embedded Kafka; {OUTSIDE_PARTS[0]} names another")
     _check_launcher(outside)
     ports = dict(_port(text) for text in given.port)
     if given.gateway_port is not None:
@@ -89,6 +93,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         ports=ports,
         num_nodes=given.nodes,
         slots=given.slots,
+        num_brokers=given.brokers,
         only_infrastructure=given.only_infrastructure,
         output=given.output,
         outside=outside,
@@ -121,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--home", type=Path, default=default_home(), help="data directory (%(default)s)")
     add("--nodes", type=_count, help="number of virtual nodes (default: 2, or 1 for a lone GPU)")
     add("--slots", type=_count, help="slots of each node (default: the machine's CPUs or GPUs)")
+    add(
+        "--brokers",
+        type=int,
+        choices=(1, 3),
+        help="Kafka brokers of a new data directory: 3 hold every record three times (default: 1)",
+    )
     add("--gateway-port", type=_port_number, help="port of the page and the API")
     add(
         "--port",

@@ -11,14 +11,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 
 import services
 from drivetrain_schemas.access import ACCESS, POD
 from drivetrain_schemas.topics import REPORTS
-from services.standalone import jars, kafka, postgres
+from services.standalone import jars, kafka, kafka_cluster, postgres
 from services.standalone.child import ChildSpec, Launch, Probe
 from services.standalone.core.restarts import RestartPolicy
 from services.standalone.credentials import Credentials
@@ -72,11 +72,12 @@ class Plan:
     """The caller's `DRIVETRAIN_*` variables that standalone reads."""
     has_services: bool = True
     object_store_id: str | None = None
+    num_brokers: int = 1
 
     @property
-    def broker(self) -> kafka.Broker:
-        return kafka.Broker.of(
-            self.home.kafka, self.ports["kafka"], self.ports["kafka.controller"], self.credentials
+    def brokers(self) -> kafka_cluster.Brokers:
+        return kafka_cluster.brokers_in(
+            self.home.kafka, self.num_brokers, self.ports, self.credentials
         )
 
     @property
@@ -89,7 +90,7 @@ class Plan:
         """This user's, or the administrator's; an outside broker has one user for all."""
         servers = self.outside.get("DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS")
         if servers is None:
-            return self.broker.connection_of(user) if user else self.broker.connection
+            return self.brokers.connection_of(user) if user else self.brokers.connection
         return kafka.KafkaConnection(
             servers,
             self.outside.get("DRIVETRAIN_KAFKA_SASL_USERNAME", ""),
@@ -157,9 +158,17 @@ def base_environment() -> dict[str, str]:
     return kept | {"PYTHONUNBUFFERED": "1"}
 
 
-def build_kafka(plan: Plan) -> ChildSpec:
-    paths = tuple(plan.jar_cache / jar.filename for jar in jars.locked_jars("kafka"))
-    return kafka.spec(plan.broker, paths, plan.home.logs / "kafka.log")
+def broker_part(number: int) -> Part:
+    """The second and the third run only where three are wanted."""
+    name = kafka_cluster.NAMES[number]
+
+    def build(plan: Plan) -> ChildSpec:
+        paths = tuple(plan.jar_cache / jar.filename for jar in jars.locked_jars("kafka"))
+        return kafka.spec(plan.brokers.all[number], paths, plan.home.logs / f"{name}.log")
+
+    ports = (name, f"{name}.controller")
+    replaced_by = "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"
+    return Part(name, Layer.INFRASTRUCTURE, ports, (), build, replaced_by)
 
 
 def build_postgres(plan: Plan) -> ChildSpec:
@@ -169,6 +178,8 @@ def build_postgres(plan: Plan) -> ChildSpec:
 def build_topics(plan: Plan) -> ChildSpec:
     """A one-shot: creates the topics that the schemas declare."""
     variables = _kafka_environment(plan, None)
+    if plan.num_brokers > 1:
+        variables.setdefault("DRIVETRAIN_TOPIC_REPLICATION_FACTOR", str(plan.num_brokers))
     return _python("topics", ("services.runtime.topics",), plan, variables, None)
 
 
@@ -233,7 +244,7 @@ def scheduler_settings(plan: Plan) -> dict[str, str]:
         of_pods = (*PODS_LOGIN, *PODS_SECURITY)
         pods = {name: plan.outside[name] for name in of_pods if name in plan.outside}
     else:
-        login = plan.broker.connection_of(POD)
+        login = plan.brokers.connection_of(POD)
         pods = dict(zip(PODS_LOGIN, (login.username, login.password), strict=True))
     if LAUNCHER in plan.outside:
         names = [name for name in plan.outside if name.startswith(OF_KUBERNETES)]
@@ -263,14 +274,7 @@ def gateway_settings(plan: Plan) -> dict[str, str]:
 
 
 PARTS = (
-    Part(
-        "kafka",
-        Layer.INFRASTRUCTURE,
-        ("kafka", "kafka.controller"),
-        (),
-        build_kafka,
-        "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS",
-    ),
+    *(broker_part(number) for number in range(kafka_cluster.CLUSTER_SIZE)),
     Part(
         "postgres",
         Layer.INFRASTRUCTURE,
@@ -279,8 +283,8 @@ PARTS = (
         build_postgres,
         "DRIVETRAIN_POSTGRES_DSN",
     ),
-    Part("topics", Layer.INFRASTRUCTURE, (), ("kafka",), build_topics),
-    Part("access", Layer.INFRASTRUCTURE, (), ("kafka", "postgres"), build_access),
+    Part("topics", Layer.INFRASTRUCTURE, (), kafka_cluster.NAMES, build_topics),
+    Part("access", Layer.INFRASTRUCTURE, (), (*kafka_cluster.NAMES, "postgres"), build_access),
     Part("template", Layer.TEMPLATE, (), (), build_template, LAUNCHER),
     service("scheduler", scheduler_settings),
     service("checkpoints"),
@@ -293,8 +297,20 @@ PARTS = (
 PREFERRED_PORTS = {"gateway.http": 8480}
 
 
-def port_names() -> tuple[str, ...]:
-    return tuple(name for part in PARTS for name in part.ports)
+def parts_of(num_brokers: int) -> tuple[Part, ...]:
+    """With three brokers no service waits for the first one: two are enough to go on."""
+    if num_brokers == 1:
+        return tuple(part for part in PARTS if part.name not in kafka_cluster.NAMES[1:])
+    return tuple(
+        replace(part, needs=tuple(it for it in part.needs if it != "kafka"))
+        if part.layer is Layer.SERVICE
+        else part
+        for part in PARTS
+    )
+
+
+def port_names(num_brokers: int = kafka_cluster.CLUSTER_SIZE) -> tuple[str, ...]:
+    return tuple(name for part in parts_of(num_brokers) for name in part.ports)
 
 
 def _python(

@@ -20,15 +20,16 @@ from services.standalone.child import ChildGaveUp, Launch
 from services.standalone.connection import login_link, write_connection
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home, HomeHeld, locked
+from services.standalone.kafka_cluster import num_brokers
 from services.standalone.nodes import find_devices, virtual_nodes
 from services.standalone.options import Options
 from services.standalone.parts import (
     LAUNCHER,
-    PARTS,
     PREFERRED_PORTS,
     Layer,
     Part,
     Plan,
+    parts_of,
     port_names,
 )
 from services.standalone.pods import kill_pod, live_pods, record_stop, stop_pods
@@ -79,7 +80,7 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
     if ended:
         reporter.line(f"  ended what a killed platform left running: {', '.join(ended)}")
     plan = await asyncio.to_thread(make_plan, options, home)
-    parts = wanted_parts(options)
+    parts = wanted_parts(options, plan.num_brokers)
     await asyncio.to_thread(_fetch_jars, plan, parts, reporter)
     if asked_to_stop.is_set():
         return stopped
@@ -91,7 +92,7 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
         home.state,
         reporter.changed,
         partial(_stop_pods, home, scheduler, reporter),
-        {part.name: part.replaced_by for part in PARTS if part.replaced_by in options.outside},
+        outside_parts(options),
         reporter.warn,
     )
     interrupts.on_second(partial(_kill_all, supervisor, home))
@@ -154,8 +155,10 @@ async def _first_done(*futures: "asyncio.Future[Any]") -> None:
 
 def make_plan(options: Options, home: Home) -> Plan:
     """Everything that is decided before the first part starts."""
+    is_outside = "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" in options.outside
+    number = 1 if is_outside else num_brokers(home.kafka, options.num_brokers)
     credentials = load_or_create(home.credentials)
-    ports = choose_ports(home.ports, port_names(), options.ports, PREFERRED_PORTS)
+    ports = choose_ports(home.ports, port_names(number), options.ports, PREFERRED_PORTS)
     devices = find_devices()
     nodes = virtual_nodes(devices, options.num_nodes, options.slots)
     plan = Plan(
@@ -166,19 +169,26 @@ def make_plan(options: Options, home: Home) -> Plan:
         options.jar_cache,
         options.outside,
         has_services=not options.only_infrastructure,
+        num_brokers=number,
     )
     endpoint_url = options.outside.get("DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL")
     return replace(plan, object_store_id=store_id(home, plan.object_store_url, endpoint_url))
 
 
-def wanted_parts(options: Options) -> tuple[Part, ...]:
+def wanted_parts(options: Options, num_brokers: int = 1) -> tuple[Part, ...]:
     """The parts that run here: those not replaced, and only the infrastructure if so requested."""
     return tuple(
         part
-        for part in PARTS
+        for part in parts_of(num_brokers)
         if part.replaced_by not in options.outside
         and (part.layer is Layer.INFRASTRUCTURE or not options.only_infrastructure)
     )
+
+
+def outside_parts(options: Options) -> dict[str, str]:
+    """The variable that replaces each part which runs elsewhere."""
+    parts = parts_of(1)
+    return {part.name: part.replaced_by for part in parts if part.replaced_by in options.outside}
 
 
 async def show_address(plan: Plan, reporter: Reporter) -> None:

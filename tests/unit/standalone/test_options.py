@@ -43,6 +43,17 @@ def test_only_infrastructure_starts_no_service() -> None:
     ]
 
 
+def test_three_brokers_run_only_where_three_are_wanted() -> None:
+    options = parse(["--only-infrastructure", "--brokers", "3"], {})
+    names = [part.name for part in wanted_parts(options, options.num_brokers or 1)]
+    assert names == [*("kafka", "kafka-2", "kafka-3"), *("postgres", "topics", "access")]
+
+
+def test_brokers_beside_an_outside_broker_are_refused() -> None:
+    with pytest.raises(BadOption, match="--brokers is for the embedded Kafka"):
+        parse(["--brokers", "3"], {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": "kafka:9092"})
+
+
 S3 = {"DRIVETRAIN_OBJECT_STORE_URL": "s3://bucket/prefix"}
 
 

@@ -11,7 +11,7 @@ from drivetrain_schemas.topics import SERVICES
 from services.standalone.credentials import Credentials
 from services.standalone.home import Home
 from services.standalone.nodes import VirtualNode
-from services.standalone.parts import PARTS, Layer, Plan, port_names
+from services.standalone.parts import PARTS, Layer, Plan, parts_of, port_names
 
 CREDENTIALS = Credentials(
     "drivetrain",
@@ -58,7 +58,8 @@ def test_the_callers_own_variables_reach_no_service(monkeypatch: pytest.MonkeyPa
 
 def test_only_the_gateway_knows_the_token() -> None:
     plan = make_plan()
-    environment = {part.name for part in PARTS if "token" in variables_of(part.name, plan).values()}
+    parts = [part.name for part in parts_of(1)]
+    environment = {name for name in parts if "token" in variables_of(name, plan).values()}
     assert environment == {"gateway"}
 
 
@@ -134,7 +135,7 @@ def test_the_scheduler_gets_its_nodes_as_json() -> None:
 def test_secrets_are_never_on_a_command_line() -> None:
     plan = make_plan()
     secrets = ("kafka-secret", "postgres-secret", "token", "cookie-secret")
-    for part in PARTS:
+    for part in parts_of(1):
         argv = " ".join(part.build(plan).launch.argv)
         assert not [secret for secret in secrets if secret in argv], part.name
 
@@ -161,3 +162,23 @@ def test_with_pods_in_a_cluster_the_scheduler_gets_its_settings_and_no_nodes_of_
     assert variables["DRIVETRAIN_PODS_KAFKA_USERNAME"] == "pod"
     assert not {"DRIVETRAIN_NODES", "DRIVETRAIN_PODS_DIRECTORY"} & variables.keys()
     assert "DRIVETRAIN_LAUNCHER" not in variables_of("cost", plan)
+
+
+def test_with_three_brokers_every_client_knows_all_and_topics_have_three_copies(
+    tmp_path: Path,
+) -> None:
+    plan = replace(make_plan(tmp_path), num_brokers=3)
+    servers = ",".join(f"127.0.0.1:{plan.ports[name]}" for name in ("kafka", "kafka-2", "kafka-3"))
+    for name in ("topics", "cost", "gateway"):
+        assert variables_of(name, plan)["DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS"] == servers
+    assert variables_of("topics", plan)["DRIVETRAIN_TOPIC_REPLICATION_FACTOR"] == "3"
+    chosen = replace(plan, outside={"DRIVETRAIN_TOPIC_REPLICATION_FACTOR": "2"})
+    assert variables_of("topics", chosen)["DRIVETRAIN_TOPIC_REPLICATION_FACTOR"] == "2"
+    assert "DRIVETRAIN_TOPIC_REPLICATION_FACTOR" not in variables_of("topics", make_plan())
+
+
+def test_with_three_brokers_topics_wait_for_all_and_services_for_none() -> None:
+    needs = {part.name: part.needs for part in parts_of(3)}
+    assert needs["topics"] == ("kafka", "kafka-2", "kafka-3")
+    assert needs["gateway"] == ("postgres", "topics", "access")
+    assert "kafka" in next(part.needs for part in parts_of(1) if part.name == "gateway")
