@@ -14,7 +14,7 @@ import yaml
 from drivetrain_schemas.access import ACCESS
 from drivetrain_schemas.topics import TOPICS
 from services.runtime.access.acls import Acl, Operation, Pattern, Permission, Resource, wanted_acls
-from services.runtime.topics import new_topic
+from services.runtime.topics import wanted_topic
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "kafka"
 PREFIX = "drivetrain."
@@ -45,11 +45,11 @@ def kafka_topics() -> list[dict[str, Any]]:
     """A KafkaTopic of each declared topic."""
     resources = []
     for topic in TOPICS:
-        new = new_topic(topic, PREFIX, REPLICAS)
+        new = wanted_topic(topic, PREFIX, REPLICAS)
         spec = {
             "partitions": new.num_partitions,
             "replicas": new.replication_factor,
-            "config": new.topic_configs,
+            "config": new.configs,
         }
         resources.append(_resource("KafkaTopic", new.name, spec))
     return resources
@@ -88,12 +88,12 @@ def script(acls: Iterable[Acl]) -> str:
         "",
     ]
     for topic in TOPICS:
-        new = new_topic(topic, PREFIX, REPLICAS)
+        new = wanted_topic(topic, PREFIX, REPLICAS)
         configs = " ".join(
             f'--config {key}="$IN_SYNC"'
             if key == "min.insync.replicas"
             else f"--config {key}={item}"
-            for key, item in new.topic_configs.items()
+            for key, item in new.configs.items()
         )
         lines.append(
             f'kafka-topics.sh "$@" --create --if-not-exists --topic {new.name} '

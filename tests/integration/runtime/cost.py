@@ -23,9 +23,9 @@ from tests.handlers.cost.test_handlers import released
 from tests.platform_service import parsed, service_environment
 
 
-async def cost(kafka: KafkaAccess, dsn: str, prefix: str) -> Service:
+async def cost(kafka: KafkaAccess, dsn: str, prefix: str, copies: int = 1) -> Service:
     """The cost service on topics of this test alone, its schema dropped first."""
-    await create_topics(kafka, prefix)
+    await create_topics(kafka, prefix, copies)
     connection = await asyncpg.connect(dsn)
     await connection.execute("drop schema if exists cost cascade")
     await connection.execute("drop schema if exists gateway cascade")

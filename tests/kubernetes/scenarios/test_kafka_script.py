@@ -19,7 +19,7 @@ from drivetrain_schemas.access import ACCESS, POD
 from drivetrain_schemas.topics import TOPICS
 from services.runtime.access.acls import Changes, wanted_acls
 from services.runtime.access.kafka import apply_acls
-from services.runtime.topics import new_topic
+from services.runtime.topics import wanted_topic
 from services.standalone import jars, kafka
 from tests.access_rights import may_use_group, may_write, readable
 from tests.secured_kafka import SecuredKafka, running_secured_kafka
@@ -82,7 +82,7 @@ async def test_its_topics_are_the_declared_ones(prepared: SecuredKafka) -> None:
     admin = AIOKafkaAdminClient(**prepared.admin.options())
     await admin.start()
     try:
-        wanted = {each.name: each for each in (new_topic(topic, PREFIX, 1) for topic in TOPICS)}
+        wanted = {each.name: each for each in (wanted_topic(topic, PREFIX, 1) for topic in TOPICS)}
         described = await admin.describe_topics([*wanted])
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in wanted]
         (answer,) = await admin.describe_configs(resources)
@@ -92,8 +92,8 @@ async def test_its_topics_are_the_declared_ones(prepared: SecuredKafka) -> None:
     assert partitions == {name: topic.num_partitions for name, topic in wanted.items()}
     for _code, _text, _type, name, entries in answer.resources:
         values = {key: value for key, value, *_ in entries}
-        chosen = {key: values[key] for key in wanted[name].topic_configs}
-        assert chosen == wanted[name].topic_configs
+        chosen = {key: values[key] for key in wanted[name].configs}
+        assert chosen == wanted[name].configs
 
 
 @pytest.mark.parametrize("user", [POD, "cost"])
