@@ -331,6 +331,15 @@ def test_a_monitor_that_the_policy_would_keep_out_is_refused(helm: Helm) -> None
     )
 
 
+def test_monitors_set_the_labels_that_alerts_select_by(helm: Helm) -> None:
+    given = {"podMonitor": {"enabled": True}, "networkPolicy": {"enabled": False}}
+    for name in SERVICES:
+        (monitor,) = of_kind(helm.render(name, given), "PodMonitor")
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        labels = {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}
+        assert labels == {"job": "drivetrain", "service": name}
+
+
 def test_a_service_can_be_left_out(helm: Helm) -> None:
     objects = helm.render("drivetrain", {"tags": {"cost": False, "setup": False}})
     names = {each["metadata"]["name"] for each in of_kind(objects, *WORKLOADS)}

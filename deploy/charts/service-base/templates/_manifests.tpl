@@ -109,4 +109,8 @@ spec:
     - port: ops
       path: /metrics
       interval: {{ .Values.podMonitor.interval }}
+      # The labels that the alerts and dashboards expect (deploy/alerts/README.md).
+      relabelings:
+        - {targetLabel: job, replacement: drivetrain}
+        - {targetLabel: service, replacement: {{ .Chart.Name }}}
 {{- end -}}
