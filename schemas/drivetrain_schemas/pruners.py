@@ -132,3 +132,58 @@ Pruner = Annotated[
     | AutoPruner,
     Field(discriminator="type"),
 ]
+
+MAX_RUNGS = 64
+
+
+def check_pruner(pruner: Pruner, max_steps: int, max_trials: int) -> None:
+    """Raises Misfit where it would judge trials too often, or could never stop one."""
+    if isinstance(pruner, AutoPruner):
+        return
+    if isinstance(pruner, HalvingPruner | HyperbandPruner | AshaPruner | PashaPruner):
+        _check_length("min_steps", pruner.min_steps, max_steps)
+        _check_trials("reduction_factor", pruner.reduction_factor, max_trials)
+        return
+    _check_length("every_steps", pruner.every_steps, max_steps)
+    num_rungs = (max_steps - 1) // pruner.every_steps
+    if num_rungs > MAX_RUNGS:
+        # The smallest number that goes at most MAX_RUNGS times into the steps before the last.
+        least = (max_steps - 1) // (MAX_RUNGS + 1) + 1
+        raise Misfit(
+            f"judges each trial {num_rungs:,} times, and {MAX_RUNGS} is the most",
+            fix=f"write {least:,} or more",
+            field="pruner.every_steps",
+        )
+    if isinstance(pruner, MedianPruner | PercentilePruner):
+        last = num_rungs * pruner.every_steps
+        if pruner.warmup_steps >= last:
+            fix = f"write less than {last:,}"
+            raise Misfit("ends after the last rung", fix=fix, field="pruner.warmup_steps")
+        _check_trials("min_trials", pruner.min_trials + 1, max_trials)
+    if isinstance(pruner, PatiencePruner) and pruner.rungs >= num_rungs:
+        fix = "write fewer" if num_rungs > 1 else "and pruner.every_steps is too large: write less"
+        text = f"is not below the number of rungs of a trial, {num_rungs}"
+        raise Misfit(text, fix=fix, field="pruner.rungs")
+    if isinstance(pruner, PopulationPruner):
+        _check_trials("size", pruner.size, max_trials)
+        if pruner.quantile * pruner.size < 1:
+            raise Misfit(
+                f"of {pruner.size} trials is less than one trial",
+                fix=f"write {1 / pruner.size:.3g} or more, or a larger size",
+                field="pruner.quantile",
+            )
+
+
+def _check_length(field: str, steps: int, max_steps: int) -> None:
+    if steps >= max_steps:
+        fix = f"write less than job.max_steps, {max_steps:,}"
+        raise Misfit("is the whole length of a trial", fix=fix, field=f"pruner.{field}")
+
+
+def _check_trials(field: str, num_needed: int, max_trials: int) -> None:
+    if num_needed > max_trials:
+        raise Misfit(
+            f"needs {num_needed:,} trials, and max_trials is {max_trials:,}",
+            fix="write less, or a larger max_trials",
+            field=f"pruner.{field}",
+        )

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from drivetrain_schemas.base import Misfit, Strict
 from drivetrain_schemas.ids import StudyId
-from drivetrain_schemas.pruners import Pruner
+from drivetrain_schemas.pruners import PopulationPruner, Pruner, check_pruner
 from drivetrain_schemas.spaces import Constraints, Integer, Uniform, WrittenSpace, check_space, flat
 from drivetrain_schemas.specs import Count, JobSpec, Metric, MetricName, Name, Real
 
@@ -149,11 +149,15 @@ class StudySpec(Strict):
         if self.job.max_steps is None:
             fix = "add it: a pruner judges trials on the way to it"
             raise Misfit("is missing", fix=fix, field="job.max_steps")
-        name = "min_steps" if hasattr(self.pruner, "min_steps") else "every_steps"
-        first = getattr(self.pruner, name, 1)
-        if first >= self.job.max_steps:
-            fix = f"write less than job.max_steps, {self.job.max_steps}"
-            raise Misfit("is the whole length of a trial", fix=fix, field=f"pruner.{name}")
+        check_pruner(self.pruner, self.job.max_steps, self.max_trials)
+        if isinstance(self.pruner, PopulationPruner) and not self.external:
+            every_steps = self.job.checkpoint.every_steps
+            if every_steps is None or every_steps > self.pruner.every_steps:
+                raise Misfit(
+                    "saves too seldom: a trial is replaced by a copy of a running one",
+                    fix=f"write pruner.every_steps, {self.pruner.every_steps}, or less",
+                    field="job.checkpoint.every_steps",
+                )
         return self
 
 
