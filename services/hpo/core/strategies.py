@@ -72,6 +72,11 @@ class Drop:
 
 
 class Pruner(Protocol):
+    """Keeps no state: every decision follows from the trials it is given."""
+
+    def group_of(self, number: int) -> int:
+        """Trials are ranked within their group, such as a bracket of Hyperband."""
+
     def steps_of(self, number: int) -> tuple[int, ...]:
         """The rungs of this trial, ascending, below the job's max_steps."""
 

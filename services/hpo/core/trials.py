@@ -6,7 +6,8 @@ trials alone, so one that is built again from stored rows is equal to one that l
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -72,12 +73,14 @@ class EarlierStudy:
 
 @dataclass(slots=True)
 class Rung:
-    """The trials measured at one step.
+    """The trials of one group that were measured at one step.
 
-    `ranked` are (loss, number) of those with a value, ascending, smaller being better.
+    `ranked` are (loss, number) of those with a value, ascending, smaller being better; `paused`
+    likewise those that wait here, with a loss of +inf where they have no value.
     """
 
     ranked: list[tuple[float, int]] = field(default_factory=list)
+    paused: list[tuple[float, int]] = field(default_factory=list)
     values: dict[int, float | None] = field(default_factory=dict)
 
     def rank(self, loss: float, number: int) -> int:
@@ -98,14 +101,17 @@ class Trials:
         *,
         seed: int = 0,
         earlier: Sequence[EarlierStudy] = (),
+        group_of: Callable[[int], int] = lambda number: 0,
     ) -> None:
         self.space = space
         self.goals = tuple(goals)
         self.seed = seed
         self.earlier = tuple(earlier)
+        self.group_of = group_of
         self._trials: list[Trial] = []
         self._by_state: dict[TrialState, set[int]] = {state: set() for state in TrialState}
-        self._rungs: dict[int, Rung] = {}
+        self._rungs: dict[tuple[int, int], Rung] = {}
+        self._num_open: Counter[int] = Counter()
         self._objectives = np.empty((0, len(self.goals)))
         self._units = np.empty((0, 0))
         self._num_encoded = 0
@@ -118,12 +124,12 @@ class Trials:
         else:
             before = self._trials[trial.number]
             assert trial.point == before.point, f"the point of trial {trial.number} changed"
-            self._by_state[before.state].discard(trial.number)
             self._trials[trial.number] = trial
             known = before.measured
-        self._by_state[trial.state].add(trial.number)
+            self._leave(before)
         for measured in trial.measured[len(known) :]:
             self._measure(trial.number, measured)
+        self._enter(trial)
         self._objectives = _with_room(self._objectives, trial.number, len(self.goals))
         self._objectives[trial.number] = self._losses_of(trial)
 
@@ -140,9 +146,14 @@ class Trials:
         """The numbers of the trials in this state, in no order."""
         return self._by_state[state]
 
-    def rung(self, step: int) -> Rung:
-        """The trials measured at this step."""
-        return self._rungs.get(step) or Rung()
+    def rung(self, step: int, group: int = 0) -> Rung:
+        """The trials of the group that were measured at this step."""
+        return self._rungs.get((group, step)) or Rung()
+
+    @property
+    def open_groups(self) -> Set[int]:
+        """The groups in which a trial is running or paused, in no order."""
+        return self._num_open.keys()
 
     def loss_of(self, value: float, objective: int = 0) -> float:
         """The value as something to minimize."""
@@ -188,10 +199,35 @@ class Trials:
         return np.where(finite, norm, self.losses)
 
     def _measure(self, number: int, measured: Measured) -> None:
-        rung = self._rungs.setdefault(measured.step, Rung())
+        rung = self._rungs.setdefault((self.group_of(number), measured.step), Rung())
         rung.values[number] = measured.value
         if measured.value is not None:
             insort(rung.ranked, (self.loss_of(measured.value), number))
+
+    def _enter(self, trial: Trial) -> None:
+        self._by_state[trial.state].add(trial.number)
+        if not trial.state.is_final:
+            self._num_open[self.group_of(trial.number)] += 1
+        if trial.state is TrialState.PAUSED and trial.measured:
+            insort(self._rung_of(trial).paused, self._place_of(trial))
+
+    def _leave(self, trial: Trial) -> None:
+        self._by_state[trial.state].discard(trial.number)
+        if not trial.state.is_final:
+            group = self.group_of(trial.number)
+            self._num_open[group] -= 1
+            if not self._num_open[group]:
+                del self._num_open[group]
+        if trial.state is TrialState.PAUSED and trial.measured:
+            paused = self._rung_of(trial).paused
+            del paused[bisect_left(paused, self._place_of(trial))]
+
+    def _rung_of(self, trial: Trial) -> Rung:
+        return self._rungs[self.group_of(trial.number), trial.measured[-1].step]
+
+    def _place_of(self, trial: Trial) -> tuple[float, int]:
+        value = trial.measured[-1].value
+        return (math.inf if value is None else self.loss_of(value), trial.number)
 
     def _losses_of(self, trial: Trial) -> list[float]:
         if trial.state is TrialState.FAILED or not trial.is_safe:
