@@ -26,9 +26,8 @@ async def take(tx: Tx, study: store.StudyRow, cause: Event[Payload]) -> bool:
     if study.is_finished:
         return False
     spec = messages.read_spec(study.spec)
-    metric = messages.metric_of(spec)
     ended = [
-        messages.to_ended(trial, metric)
+        messages.to_ended(trial, spec)
         for trial in await store.ended_trials(tx.connection, study.study_id)
     ]
     decision = search.decide(messages.to_search(spec), study.progress, ended)

@@ -14,6 +14,7 @@ from drivetrain_schemas.studies import StudySpec, StudySubmit
 from drivetrain_schemas.submission import problems
 from services.hpo import spaces
 from services.hpo.core import ranking, search, space
+from services.hpo.core.objectives import NoWorth, Objectives, Safety, Worth, worth
 from services.hpo.core.samplers import SAMPLERS
 from services.hpo.store import EndedTrial
 
@@ -105,16 +106,24 @@ def is_too_large(command: StudySubmit) -> bool:
     return len(encode_payload(command)) > MAX_EVENT_BYTES - EVENT_MARGIN_BYTES
 
 
-def to_ended(trial: EndedTrial, metric: Metric) -> search.Ended:
+def objectives_of(spec: StudySpec) -> Objectives:
+    metrics = (metric_of(spec), *spec.objectives)
+    asked = spec.safety
+    safety = Safety(asked.metric, asked.min, asked.max) if asked else None
+    return Objectives(tuple((each.name, each.goal.value) for each in metrics), safety)
+
+
+def to_ended(trial: EndedTrial, spec: StudySpec) -> search.Ended:
     """How a trial ended: from the result of its job, never from streamed samples."""
     number = trial.number
     if trial.result is None:
         return search.Ended(number, None, trial.detail, trial.is_refused)
     result = Result.model_validate_json(trial.result)
-    value = ranking.trial_value(_reported(result), metric.name, metric.goal.value)
-    if value is None:
-        return search.Ended(number, None, f"the job reported no value of {metric.name}")
-    return search.Ended(number, value)
+    match worth(_reported(result), objectives_of(spec)):
+        case NoWorth(detail):
+            return search.Ended(number, None, detail)
+        case Worth(values):
+            return search.Ended(number, values[0])
 
 
 def dump_point(point: Mapping[str, space.Scalar]) -> str:

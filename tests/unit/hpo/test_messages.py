@@ -7,7 +7,7 @@ import pytest
 
 from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.ids import study_id_for
-from drivetrain_schemas.jobs import FieldError, Goal, Metric, Result
+from drivetrain_schemas.jobs import FieldError, Result
 from drivetrain_schemas.specs import MAX_SPEC_BYTES, spec_bytes
 from drivetrain_schemas.studies import StudySpec, StudySubmit
 from services.hpo import messages
@@ -145,7 +145,6 @@ def ended_trial(result: Result) -> EndedTrial:
 
 
 def test_a_result_ranks_by_its_best_value() -> None:
-    metric = Metric(name="loss", goal=Goal.MINIMIZE)
     result = Result.model_validate(
         {
             "step": 9,
@@ -153,12 +152,12 @@ def test_a_result_ranks_by_its_best_value() -> None:
             "best": {"name": "loss", "goal": "minimize", "value": 0.25, "step": 4},
         }
     )
-    ended = messages.to_ended(ended_trial(result), metric)
+    ended = messages.to_ended(ended_trial(result), make_spec())
     assert ended == Ended(3, 0.25)
     last = result.model_copy(update={"best": None})
-    assert messages.to_ended(ended_trial(last), metric) == Ended(3, 0.5)
+    assert messages.to_ended(ended_trial(last), make_spec()) == Ended(3, 0.5)
     none = Result(step=9)
-    assert messages.to_ended(ended_trial(none), metric).value is None
+    assert messages.to_ended(ended_trial(none), make_spec()).value is None
 
 
 def test_points_keep_their_types_in_rows() -> None:
