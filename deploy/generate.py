@@ -1,4 +1,4 @@
-"""Generates what deploy/ derives: values and schemas of charts, tables of values, Kafka resources.
+"""Generates what deploy/ derives: values of charts, tables of values, Kafka resources, dashboards.
 
 `python -m deploy.generate` writes, `--check` writes nothing and exits with 1 if a file differs.
 """
@@ -7,13 +7,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from deploy.documents import charts, kafka
+from deploy.documents import charts, dashboards, kafka
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def documents() -> dict[Path, str]:
-    return charts.documents() | kafka.documents()
+    return charts.documents() | kafka.documents() | dashboards.documents()
 
 
 def differing(files: dict[Path, str]) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Dashboards for Grafana, one file each; `deploy.documents.dashboards` writes them as JSON."""

@@ -1,0 +1,69 @@
+"""Search: studies and trials, and the devices they hold."""
+
+from deploy.dashboards.panels import GATEWAY, Link, board, line, quantile, rate
+
+_STUDIES = Link("Studies", "/studies")
+_HPO = 'service="hpo"'
+
+SEARCH = board(
+    "search",
+    "How studies proceed: trials proposed, running and ended.",
+    [GATEWAY],
+    {
+        "Studies": [
+            line(
+                "Requests for studies",
+                "By answer.",
+                "ops",
+                (rate("drivetrain_hpo_study_requests_total", "answer"), "{{answer}}"),
+                link=_STUDIES,
+            ),
+            line(
+                "Studies that ended",
+                "Completed, ended early by an error, cancelled.",
+                "ops",
+                (rate("drivetrain_hpo_studies_completed_total"), "completed"),
+                (rate("drivetrain_hpo_studies_failed_total"), "failed"),
+                (rate("drivetrain_hpo_studies_cancelled_total"), "cancelled"),
+                link=_STUDIES,
+            ),
+        ],
+        "Trials": [
+            line(
+                "Trials proposed",
+                "Per second.",
+                "ops",
+                (rate("drivetrain_hpo_trials_proposed_total"), "proposed"),
+                link=_STUDIES,
+            ),
+            line(
+                "Trials that ended",
+                "By state.",
+                "ops",
+                (rate("drivetrain_hpo_trials_ended_total", "state"), "{{state}}"),
+                link=_STUDIES,
+            ),
+            line(
+                "Devices that trials hold",
+                "By pool.",
+                "short",
+                ('sum by (pool) (drivetrain_scheduler_devices{holder="trial"})', "{{pool}}"),
+                link=_STUDIES,
+            ),
+        ],
+        "Service": [
+            line(
+                "Time to handle one event (95 %)",
+                "Of the search service, by type; it includes the proposal of the next trial.",
+                "s",
+                (quantile(0.95, "drivetrain_event_handling_seconds", "type", _HPO), "{{type}}"),
+            ),
+            line(
+                "Delay of its events (99 %)",
+                "How long an ended trial waits for the next proposal.",
+                "s",
+                (quantile(0.99, "drivetrain_event_delay_seconds", "", _HPO), "delay"),
+            ),
+        ],
+    },
+)
