@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from drivetrain_schemas.object_store import MARKER_KEY
 from drivetrain_schemas.topics import (
+    COMMANDS_BUDGETS,
     COMMANDS_JOBS,
     COMMANDS_STUDIES,
     EVENTS_ALERTS,
+    EVENTS_BUDGETS,
     EVENTS_CHARGES,
     EVENTS_CHECKPOINTS,
     EVENTS_JOBS,
@@ -31,7 +33,7 @@ from drivetrain_schemas.topics import (
 POD = "pod"
 CLIENT = "client"
 
-_COMMANDS = (COMMANDS_JOBS, COMMANDS_STUDIES)
+_COMMANDS = (COMMANDS_JOBS, COMMANDS_STUDIES, COMMANDS_BUDGETS)
 _EVENTS = tuple(topic for topic in TOPICS if topic.name.startswith("events."))
 _PARKED = tuple(parked_topic(service) for service in SERVICES)
 _FROM_PODS = (METRICS, LOGS, REPORTS)
@@ -51,18 +53,22 @@ def _service(name: str, reads: tuple[Topic, ...], writes: tuple[Topic, ...]) -> 
 
 ACCESS: dict[str, Access] = {
     "scheduler": _service(
-        "scheduler", (COMMANDS_JOBS, REPORTS), (EVENTS_JOBS, EVENTS_NODES, REPORTS)
+        "scheduler",
+        (COMMANDS_JOBS, EVENTS_BUDGETS, REPORTS),
+        (EVENTS_JOBS, EVENTS_NODES, REPORTS),
     ),
     "checkpoints": _service(
         "checkpoints", (COMMANDS_JOBS, EVENTS_JOBS, REPORTS), (EVENTS_CHECKPOINTS,)
     ),
     "metrics": _service("metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS), (EVENTS_ALERTS,)),
-    "cost": _service("cost", (EVENTS_JOBS,), (EVENTS_CHARGES,)),
+    "cost": _service(
+        "cost", (COMMANDS_BUDGETS, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_BUDGETS, EVENTS_CHARGES)
+    ),
     "hpo": _service("hpo", (COMMANDS_STUDIES, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_STUDIES)),
     # It sends people's commands, and publishes parked records on their original topics.
     "gateway": _service(
         "gateway",
-        (*_EVENTS, *_COMMANDS, REPORTS, *_PARKED),
+        (*_EVENTS, COMMANDS_JOBS, COMMANDS_STUDIES, REPORTS, *_PARKED),
         (*_COMMANDS, *_EVENTS, *_FROM_PODS),
     ),
     POD: Access(writes=_FROM_PODS),

@@ -196,6 +196,7 @@ class WaitingReason(StrEnum):
     GANG_INCOMPLETE = "gang_incomplete"
     BACKING_OFF = "backing_off"
     POOL_WITHOUT_NODES = "pool_without_nodes"
+    BUDGET_REACHED = "budget_reached"
 
 
 class Holder(Value):

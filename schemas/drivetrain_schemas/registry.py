@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from drivetrain_schemas import (
     allocations,
+    budgets,
     charges,
     checkpoints,
     job_files,

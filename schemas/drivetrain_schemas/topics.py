@@ -25,6 +25,7 @@ class Topic:
 
 COMMANDS_JOBS = Topic("commands.jobs", "job_id", 30 * DAY_MS, "scheduler")
 COMMANDS_STUDIES = Topic("commands.studies", "study_id", 30 * DAY_MS, "hpo")
+COMMANDS_BUDGETS = Topic("commands.budgets", "tenant_id", 30 * DAY_MS, "cost")
 EVENTS_JOBS = Topic("events.jobs", "job_id", FOR_EVER, "gateway")
 EVENTS_NODES = Topic("events.nodes", "node_id", FOR_EVER, "gateway")
 EVENTS_CHECKPOINTS = Topic("events.checkpoints", "job_id", FOR_EVER, "gateway")
@@ -48,6 +49,7 @@ def parked_topic(service: str) -> Topic:
 TOPICS: tuple[Topic, ...] = (
     COMMANDS_JOBS,
     COMMANDS_STUDIES,
+    COMMANDS_BUDGETS,
     EVENTS_JOBS,
     EVENTS_NODES,
     EVENTS_CHECKPOINTS,

@@ -4,16 +4,19 @@ Only the gateway calls it. Spend = what is charged + what the open allocations w
 by the same code.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Query
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
-from services.cost import store
+from services.cost import store, store_budgets
+from services.cost.core.budgets import period_end, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.prices import PriceBook
+from services.cost.spent import as_budget, recent, spent
+from services.cost.store_budgets import BudgetRow
 from services.runtime.operations import ASGIApp
 from services.runtime.service import Platform
 
@@ -48,6 +51,19 @@ class Estimate(BaseModel):
     estimated_micro_usd: int
 
 
+class BudgetState(BaseModel):
+    """`used_up_at`: if spending goes on as in the last seven days; None: not in this period."""
+
+    name: str
+    spent_micro_usd: int
+    used_up_at: datetime | None
+    period_ends_at: datetime | None
+
+
+class Budgets(BaseModel):
+    budgets: tuple[BudgetState, ...]
+
+
 def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     app = FastAPI(title="Drivetrain cost", docs_url=None, redoc_url=None)
     database = platform.database
@@ -67,6 +83,19 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
             unpriced = await store.unpriced_of_tenant(connection, tenant_id)
             usages = await store.open_usages_of_tenant(connection, tenant_id)
         return _spend(charged, unpriced, usages, book)
+
+    @app.get("/budgets/{tenant_id}")
+    async def budgets_of_tenant(tenant_id: TenantId) -> Budgets:
+        async with database.connection() as connection, store.one_moment(connection):
+            now = await store.now(connection)
+            rows = await store_budgets.budgets(connection, tenant_id)
+            held = await store_budgets.open_usages(connection, [tenant_id])
+            found = []
+            for row in rows:
+                micro_usd = (await spent(connection, row, held, book, now)).micro_usd
+                of_week = await recent(connection, row, held, book, now)
+                found.append(_state(row, micro_usd, of_week, now))
+        return Budgets(budgets=tuple(found))
 
     @app.get("/estimate")
     async def estimate(
@@ -88,6 +117,16 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
         )
 
     return app
+
+
+def _state(row: BudgetRow, micro_usd: int, of_week: int, now: datetime) -> BudgetState:
+    budget = as_budget(row)
+    return BudgetState(
+        name=row.name,
+        spent_micro_usd=micro_usd,
+        used_up_at=used_up_at(budget, micro_usd, of_week, now),
+        period_ends_at=period_end(budget.period, now),
+    )
 
 
 def _spend(

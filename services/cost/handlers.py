@@ -5,11 +5,15 @@ Only what is committed is counted and logged: a retried transaction leaves no tr
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
+from drivetrain_schemas.budgets import BudgetRemove, BudgetSet
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
-from services.cost import store
+from drivetrain_schemas.jobs import JobQueued
+from services.cost import store, store_budgets
+from services.cost.budgets import BudgetCommands
 from services.cost.core.charges import Charge, Usage, charges
 from services.cost.core.corrections import platform_fields
 from services.cost.core.prices import UNPRICED, PriceBook
@@ -25,15 +29,38 @@ def handlers(book: PriceBook) -> HandlerTable:
     """The table of handled events, at the prices of `book`."""
     handle_batch = batch_handler(book)
 
-    async def handle(tx: Tx, event: Event[AllocationGranted | AllocationReleased]) -> None:
+    async def handle(tx: Tx, event: Event[Any]) -> None:
         await handle_batch(tx, [event])
 
-    return {AllocationGranted: handle, AllocationReleased: handle}
+    kinds = (AllocationGranted, AllocationReleased, JobQueued, BudgetSet, BudgetRemove)
+    return dict.fromkeys(kinds, handle)
 
 
 def batch_handler(book: PriceBook) -> EventBatchHandler:
-    """Handles many events by three statements."""
+    """Handles many events of jobs by a few statements, and commands one by one."""
+    commands = BudgetCommands(book).handlers
+    handle_allocations = _allocations_handler(book)
 
+    async def handle(tx: Tx, events: Sequence[Event[Any]]) -> None:
+        trials = [
+            (queued.job_id, queued.trial.study_id)
+            for queued in (event.payload for event in events)
+            if isinstance(queued, JobQueued) and queued.trial is not None
+        ]
+        if trials:
+            await store_budgets.put_trials(tx.connection, trials)
+        kinds = (AllocationGranted, AllocationReleased)
+        allocations = [event for event in events if isinstance(event.payload, kinds)]
+        if allocations:
+            await handle_allocations(tx, allocations)
+        for event in events:
+            if type(event.payload) in commands:
+                await commands[type(event.payload)](tx, event)
+
+    return handle
+
+
+def _allocations_handler(book: PriceBook) -> EventBatchHandler:
     async def handle(
         tx: Tx, events: Sequence[Event[AllocationGranted | AllocationReleased]]
     ) -> None:

@@ -1,6 +1,6 @@
 """The Prometheus metrics of the cost service."""
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
 CHARGED = Counter(
     "drivetrain_cost_charged_usd_total", "Money charged, in dollars.", ["pool", "device_type"]
@@ -28,4 +28,20 @@ UNPRICED_CHARGES = Counter(
     "drivetrain_cost_unpriced_charges_total",
     "Charges for usage that no price covers.",
     ["pool", "device_type"],
+)
+BUDGET_REQUESTS = Counter(
+    "drivetrain_cost_budget_requests_total",
+    "Commands about budgets by answer: set, removed, repeated, or the reason of the refusal.",
+    ["answer"],
+)
+BUDGETS_REACHED = Counter(
+    "drivetrain_cost_budgets_reached_total",
+    "Levels that the spend of budgets has reached, by what follows.",
+    ["action"],
+)
+BUDGET_STOPS = Counter(
+    "drivetrain_cost_budget_stops_total", "Jobs that were stopped because a budget was used up."
+)
+BUDGET_WATCH_SECONDS = Histogram(
+    "drivetrain_cost_budget_watch_seconds", "Comparing every budget with the spend, once."
 )

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
+from services.cost import store_budgets
 from services.cost.core.charges import Usage
 from services.cost.core.prices import UNPRICED
 
@@ -49,7 +51,7 @@ with new as (
     on conflict (tenant_id, pool, device_type) do update set
         num_charges = unpriced_use.num_charges + excluded.num_charges
 )
-select count(*) from new
+select charge_id from new
 """
 _CHARGED = "select distinct allocation_id from charges where allocation_id = any($1)"
 CHARGED_TO_JOB = """
@@ -138,10 +140,10 @@ async def charged(connection: asyncpg.Connection, allocation_ids: Collection[str
 
 async def insert_charges(
     connection: asyncpg.Connection, charges: Sequence[ChargeRecorded], correction: int = 0
-) -> int:
-    """Append them and add them to the totals; how many did not exist yet."""
+) -> Sequence[ChargeRecorded]:
+    """Append them and add them to the totals; those that did not exist yet."""
     if not charges:
-        return 0
+        return ()
     rows = [
         (
             charge.charge_id,
@@ -165,8 +167,11 @@ async def insert_charges(
         )
         for charge in charges
     ]
-    num_new: int = await connection.fetchval(_INSERT_CHARGES, *_columns(rows), UNPRICED)
-    return num_new
+    found = await connection.fetch(_INSERT_CHARGES, *_columns(rows), UNPRICED)
+    ids = {row["charge_id"] for row in found}
+    new = [charge for charge in charges if charge.charge_id in ids]
+    await store_budgets.add_spend(connection, new)
+    return new
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
@@ -184,6 +189,12 @@ async def unpriced_charges(
 def one_moment(connection: asyncpg.Connection) -> AbstractAsyncContextManager[Any]:
     """Reads inside it see one state: a release is charged or open in it, never neither."""
     return connection.transaction(isolation="repeatable_read", readonly=True)
+
+
+async def now(connection: asyncpg.Connection) -> datetime:
+    """The database's clock, which open allocations are priced by."""
+    moment: datetime = await connection.fetchval("select clock_timestamp()")
+    return moment
 
 
 async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> Charged:

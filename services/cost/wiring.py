@@ -1,6 +1,8 @@
 """Puts the cost service together; the only place where its parts are constructed."""
 
 from services.cost.api import read_api
+from services.cost.budget_watch import BudgetWatch
+from services.cost.budgets import REFUSALS
 from services.cost.corrections import Corrections
 from services.cost.handlers import batch_handler, handlers
 from services.cost.price_file import read_price_book
@@ -17,8 +19,13 @@ def build(settings: CostSettings) -> Service:
         settings=settings,
         package="services.cost",
         handlers=handlers(book),
+        refusals=REFUSALS,
         handle_batch=batch_handler(book),
-        tasks=(Corrections(book).run, SpendingTask(book, settings.tenant_classes).run),
+        tasks=(
+            Corrections(book).run,
+            BudgetWatch(book).run,
+            SpendingTask(book, settings.tenant_classes).run,
+        ),
         retention=RULES,
         http=lambda platform: read_api(platform, book),
     )

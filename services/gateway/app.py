@@ -14,6 +14,7 @@ from services.gateway.model_age import HEADER, ModelAge, ModelAgeHeader
 from services.gateway.pages import routes as pages
 from services.gateway.pages.routes import WANTED
 from services.gateway.rest import (
+    budgets,
     code,
     files,
     job_list,
@@ -81,7 +82,19 @@ def build_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.problem_page = pages.problem_page
     problems.install(app)
-    for part in (job_list, jobs, series, studies, names, platform, parked, code, files, stream):
+    for part in (
+        job_list,
+        jobs,
+        series,
+        studies,
+        names,
+        platform,
+        budgets,
+        parked,
+        code,
+        files,
+        stream,
+    ):
         app.include_router(part.router, dependencies=[Depends(refuse_unknown_query)])
     pages.install(app, gateway.settings.assets_directory)
     clock = gateway.platform.clock

@@ -46,7 +46,7 @@ async def submit_job(
     Raises Problem where it was refused.
     """
     job_id = job_id_for(tenant_id, request_id)
-    known = await _read(gateway, queries.jobs.find, tenant_id, job_id)
+    known = await read(gateway, queries.jobs.find, tenant_id, job_id)
     if _is_accepted(known, spec):
         return 200, known
     event_id = _event_id("job.submit", tenant_id, request_id, spec)
@@ -56,8 +56,8 @@ async def submit_job(
     await publish(gateway, [record])
 
     async def answer() -> Row | None:
-        await _raise_refusal(gateway, event_id, job_id)
-        job = await _read(gateway, queries.jobs.find, tenant_id, job_id)
+        await raise_refusal(gateway, event_id, job_id)
+        job = await read(gateway, queries.jobs.find, tenant_id, job_id)
         return job if _is_accepted(job, spec) else None
 
     job = await confirmed(gateway, command, answer)
@@ -69,7 +69,7 @@ async def submit_study(
 ) -> tuple[int, Row | None]:
     """As `submit_job`, for a study."""
     study_id = study_id_for(tenant_id, request_id)
-    known = await _read(gateway, queries.studies.find, tenant_id, study_id)
+    known = await read(gateway, queries.studies.find, tenant_id, study_id)
     if _is_accepted(known, spec):
         return 200, known
     event_id = _event_id("study.submit", tenant_id, request_id, spec)
@@ -81,8 +81,8 @@ async def submit_study(
     await publish(gateway, [record])
 
     async def answer() -> Row | None:
-        await _raise_refusal(gateway, event_id, study_id)
-        study = await _read(gateway, queries.studies.find, tenant_id, study_id)
+        await raise_refusal(gateway, event_id, study_id)
+        study = await read(gateway, queries.studies.find, tenant_id, study_id)
         return study if _is_accepted(study, spec) else None
 
     study = await confirmed(gateway, command, answer)
@@ -93,13 +93,13 @@ async def cancel_job(
     gateway: Gateway, tenant_id: str, job_id: str, reason: str, key: str | None
 ) -> bool:
     """True once the scheduler has accepted it; False without an answer yet. Raises Problem."""
-    event_id = _event_id_of_key("job.cancel", tenant_id, job_id, key)
+    event_id = event_id_of_key("job.cancel", tenant_id, job_id, key)
     command = JobCancel(job_id=job_id, reason=reason)
     await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
 
     async def answer() -> bool | None:
-        await _raise_refusal(gateway, event_id, job_id)
-        job = await _read(gateway, queries.jobs.find, tenant_id, job_id)
+        await raise_refusal(gateway, event_id, job_id)
+        job = await read(gateway, queries.jobs.find, tenant_id, job_id)
         is_accepted = job is not None and (job["is_cancelling"] or job["state"] == "cancelled")
         return True if is_accepted else None
 
@@ -110,13 +110,13 @@ async def cancel_study(
     gateway: Gateway, tenant_id: str, study_id: str, reason: str, key: str | None
 ) -> bool:
     """True once the search has accepted it; False without an answer yet. Raises Problem."""
-    event_id = _event_id_of_key("study.cancel", tenant_id, study_id, key)
+    event_id = event_id_of_key("study.cancel", tenant_id, study_id, key)
     command = StudyCancel(study_id=study_id, reason=reason)
     await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
 
     async def answer() -> bool | None:
-        await _raise_refusal(gateway, event_id, study_id)
-        study = await _read(gateway, queries.studies.find, tenant_id, study_id)
+        await raise_refusal(gateway, event_id, study_id)
+        study = await read(gateway, queries.studies.find, tenant_id, study_id)
         return True if study is not None and study["cancel_requested"] else None
 
     return bool(await confirmed(gateway, command, answer))
@@ -127,13 +127,13 @@ async def pin_checkpoint(
 ) -> bool:
     """True once it is pinned; False without an answer yet. Raises Problem where it was refused."""
     checkpoint_id = checkpoint["checkpoint_id"]
-    event_id = _event_id_of_key("checkpoint.pin", tenant_id, checkpoint_id, key)
+    event_id = event_id_of_key("checkpoint.pin", tenant_id, checkpoint_id, key)
     command = CheckpointPin(job_id=checkpoint["job_id"], checkpoint_id=checkpoint_id)
     await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
 
     async def answer() -> bool | None:
-        await _raise_refusal(gateway, event_id, checkpoint_id)
-        found = await _read(gateway, queries.checkpoints.find, tenant_id, checkpoint_id)
+        await raise_refusal(gateway, event_id, checkpoint_id)
+        found = await read(gateway, queries.checkpoints.find, tenant_id, checkpoint_id)
         return True if found is not None and found["is_pinned"] else None
 
     return bool(await confirmed(gateway, command, answer))
@@ -173,14 +173,14 @@ async def publish(gateway: Gateway, records: Sequence[OutRecord]) -> None:
 
 
 async def confirmed(
-    gateway: Gateway, payload: Payload, read: Callable[[], Awaitable[T | None]]
+    gateway: Gateway, payload: Payload, find: Callable[[], Awaitable[T | None]]
 ) -> T | None:
-    """What `read` finds within the limit; called again whenever the read model changes."""
+    """What `find` finds within the limit; called again whenever the read model changes."""
     clock = gateway.platform.clock
     until = clock.monotonic() + CONFIRM_SECONDS
     try:
         while True:
-            found = await read()
+            found = await find()
             left = until - clock.monotonic()
             if found is not None or left <= 0:
                 answer = "unknown" if found is None else "accepted"
@@ -192,8 +192,8 @@ async def confirmed(
         raise
 
 
-async def _raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> None:
-    refusal = await _read(gateway, queries.rejections.find, event_id, subject_id)
+async def raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> None:
+    refusal = await read(gateway, queries.rejections.find, event_id, subject_id)
     if refusal is None:
         return
     statuses = {
@@ -202,6 +202,7 @@ async def _raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> No
         "no_such_job": 404,
         "no_such_study": 404,
         "no_such_checkpoint": 404,
+        "no_such_budget": 404,
         "too_large": 413,
     }
     errors = tuple(FieldError.model_validate(error) for error in refusal["errors"])
@@ -212,7 +213,7 @@ async def _raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> No
     raise Problem(status, refusal["reason"], refusal["detail"], errors)
 
 
-async def _read(gateway: Gateway, query: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+async def read(gateway: Gateway, query: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     async with gateway.platform.database.connection() as connection:
         return await query(connection, *arguments)
 
@@ -225,7 +226,7 @@ def _event_id(command: str, tenant_id: str, request_id: str, spec: JobSpec | Stu
     return f"cmd_{digest_id(command, tenant_id, request_id, canonical_json(spec))}"
 
 
-def _event_id_of_key(command: str, tenant_id: str, subject_id: str, key: str | None) -> str:
+def event_id_of_key(command: str, tenant_id: str, subject_id: str, key: str | None) -> str:
     if key is None:
         return f"cmd_{uuid.uuid4().hex}"
     return f"cmd_{digest_id(command, tenant_id, subject_id, key)}"

@@ -21,7 +21,7 @@ from services.runtime import logs
 from services.runtime.errors import TemporaryError
 from services.runtime.processing import HandlerTable, RefusalTable
 from services.runtime.transaction import Tx
-from services.scheduler import cancels, instruments, store
+from services.scheduler import cancels, holds, instruments, store
 from services.scheduler.answers import refuse_invalid, reject
 from services.scheduler.core.admission import Offer, Refusal, Request, refuse
 from services.scheduler.store import KnownRequest, NewJob
@@ -48,7 +48,8 @@ class Commands:
 
     @property
     def handlers(self) -> HandlerTable:
-        return {JobSubmit: self.on_command, JobCancel: self.on_command}
+        kinds = (JobSubmit, JobCancel, *holds.BUDGET_EVENTS)
+        return dict.fromkeys(kinds, self.on_command)
 
     @property
     def refusals(self) -> RefusalTable:
@@ -67,13 +68,18 @@ class Commands:
                 "the scheduler is not the leader yet, and its nodes are unknown"
             ) from None
         await store.lock(tx.connection)
+        tx.after_commit(self._wake)
+        if isinstance(events[0].payload, holds.BUDGET_EVENTS):
+            # Of their own topic: a batch holds nothing else.
+            for event in events:
+                await holds.handle(tx, event)
+            return
         for is_submit, group in groupby(events, lambda event: isinstance(event.payload, JobSubmit)):
             if is_submit:
                 await self._submit(tx, list(group))
                 continue
             for event in group:
                 await cancels.handle(tx, event)
-        tx.after_commit(self._wake)
 
     async def _submit(self, tx: Tx, events: Sequence[Event[JobSubmit]]) -> None:
         """Accept each request, recognise it as a repetition, or refuse it."""

@@ -21,7 +21,7 @@ from services.runtime import logs
 from services.runtime.errors import TemporaryError, is_temporary, unavailable_part
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, store, store_runs, store_sightings, transitions
+from services.scheduler import holds, instruments, store, store_runs, store_sightings, transitions
 from services.scheduler.core.cycle import Decision, decide
 from services.scheduler.core.invariants import check
 from services.scheduler.core.model import Node
@@ -42,6 +42,7 @@ from services.scheduler.state import (
     differences,
     read,
     refresh,
+    with_holds,
     with_nodes,
 )
 from services.scheduler.store_runs import FinishedPod
@@ -196,6 +197,7 @@ class Loop:
             if nodes is not None and nodes is not self._stored_nodes:
                 await register(tx, nodes, self._fleet.gone)
                 state = with_nodes(state, await store.nodes(connection))
+            state = with_holds(state, await holds.read(connection))
             ids = seen.job_ids() | (
                 changed_live_runs(before, state) if before else state.live_runs.keys()
             )

@@ -14,6 +14,7 @@ import asyncpg
 
 from drivetrain_schemas.jobs import JobState
 from services.scheduler import store, store_runs
+from services.scheduler.core.holds import Hold
 from services.scheduler.core.model import Holding, Node, QueuedJob
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.queue import Queue
@@ -83,9 +84,10 @@ def replaced(state: State, found: Found) -> State:
         change=max((state.change, *(job.change for job in found.jobs.values()))),
         jobs=_merged(state.jobs, ids, unfinished),
         live_runs=_merged(state.live_runs, ids, found.live_runs),
-        snapshot=Snapshot(
-            _occupied(state.snapshot.occupancy, ids, found.holdings),
-            state.snapshot.queue.changed(_queued(known), _queued(unfinished.values())),
+        snapshot=replace(
+            state.snapshot,
+            occupancy=_occupied(state.snapshot.occupancy, ids, found.holdings),
+            queue=state.snapshot.queue.changed(_queued(known), _queued(unfinished.values())),
         ),
     )
 
@@ -94,6 +96,11 @@ def with_nodes(state: State, nodes: tuple[Node, ...]) -> State:
     """The state with these nodes."""
     occupancy = Occupancy(nodes, state.snapshot.occupancy.holdings)
     return replace(state, snapshot=replace(state.snapshot, occupancy=occupancy))
+
+
+def with_holds(state: State, holds: tuple[Hold, ...]) -> State:
+    """The state with what budgets hold back now."""
+    return replace(state, snapshot=replace(state.snapshot, holds=holds))
 
 
 async def differences(connection: asyncpg.Connection, state: State) -> tuple[str, ...]:

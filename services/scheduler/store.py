@@ -52,7 +52,13 @@ class JobRow:
     @property
     def queued(self) -> QueuedJob:
         return QueuedJob(
-            self.job_id, self.kind, self.submission, self.not_before_at, self.announced
+            self.job_id,
+            self.kind,
+            self.submission,
+            self.not_before_at,
+            self.announced,
+            self.tenant_id,
+            self.trial.study_id if self.trial else None,
         )
 
 

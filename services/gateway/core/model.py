@@ -6,6 +6,7 @@ from typing import Any
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from services.gateway.core.alerts import ALERTS, WARNINGS
+from services.gateway.core.budgets import BUDGETS
 from services.gateway.core.charges import CHARGES
 from services.gateway.core.checkpoints import CHECKPOINTS
 from services.gateway.core.counters import Change
@@ -29,6 +30,7 @@ NOUNS: tuple[Noun, ...] = (
     ALERTS,
     WARNINGS,
     CHARGES,
+    BUDGETS,
     STUDIES,
     TRIALS,
     REJECTIONS,

@@ -200,6 +200,28 @@ def _charge_recorded(p: Fields) -> Sentence:
     )
 
 
+def _budget_changed(p: Fields) -> Sentence:
+    spec = p["spec"]
+    per = {"total": "in total"}.get(spec["period"], f"a {spec['period']}")
+    return Sentence(f"Budget {p['name']}: {money(spec['limit_micro_usd'])} {per}")
+
+
+def _budget_removed(p: Fields) -> Sentence:
+    return Sentence(f"Budget {p['name']} was removed")
+
+
+def _budget_reached(p: Fields) -> Sentence:
+    spent, limit = money(p["spent_micro_usd"]), money(p["spec"]["limit_micro_usd"])
+    text = f"Budget {p['name']}: {p['percent']} % are spent ({spent} of {limit})"
+    follows = {"hold": "; no more runs start", "stop": "; its jobs are stopped"}
+    tone = Tone.WARNING if p["action"] == "warn" else Tone.BAD
+    return Sentence(text + follows.get(p["action"], ""), tone)
+
+
+def _budget_released(p: Fields) -> Sentence:
+    return Sentence(f"Budget {p['name']} holds nothing back any more", Tone.GOOD)
+
+
 def _checkpoint_committed(p: Fields) -> Sentence:
     best = ", the best so far" if p.get("is_best") else ""
     return Sentence(
@@ -455,6 +477,11 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "allocation.granted": _allocation_granted,
     "allocation.released": _allocation_released,
     "charge.recorded": _charge_recorded,
+    "budget.changed": _budget_changed,
+    "budget.removed": _budget_removed,
+    "budget.reached": _budget_reached,
+    "budget.released": _budget_released,
+    "budget_request.rejected": _request_rejected,
     "checkpoint.committed": _checkpoint_committed,
     "checkpoint.rejected": _checkpoint_rejected,
     "files.saved": _files_saved,

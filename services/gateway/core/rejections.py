@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivetrain_schemas.base import Payload
+from drivetrain_schemas.budgets import BudgetRequestRejected
 from drivetrain_schemas.checkpoints import CheckpointPinRejected
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobRequestRejected
@@ -16,6 +17,7 @@ _SUBJECTS: Mapping[type[Payload], str] = {
     StudyRequestRejected: "study_id",
     StudyCancelRejected: "study_id",
     CheckpointPinRejected: "checkpoint_id",
+    BudgetRequestRejected: "name",
 }
 
 
@@ -35,9 +37,11 @@ def _rejected(rejection: Rejection, event: Event[Any]) -> Rejection:
     return newest(rejection, "seq", event, **given(event, *names))
 
 
-def _key_of(event: Event[Any]) -> Key:
+def _key_of(event: Event[Any]) -> Key | None:
+    """None: the request did not even name its subject, so nobody waits for this answer."""
     payload = event.payload
-    return payload.command_event_id, getattr(payload, _SUBJECTS[type(payload)])
+    subject = getattr(payload, _SUBJECTS[type(payload)])
+    return None if subject is None else (payload.command_event_id, subject)
 
 
 REJECTIONS = Noun(

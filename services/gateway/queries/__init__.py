@@ -4,6 +4,7 @@ Each costs what it returns, not what was ever projected (docs/architecture.md, r
 """
 
 from services.gateway.queries import (
+    budgets,
     checkpoints,
     costs,
     job_list,
@@ -16,6 +17,7 @@ from services.gateway.queries import (
 )
 
 __all__ = [
+    "budgets",
     "checkpoints",
     "costs",
     "job_list",

@@ -3,8 +3,9 @@
 Strict order for each pool and device type: a job that does not fit blocks the device types that it
 could use for every job behind it, so a large job is never starved by small ones (backfill comes
 with its own rules later). A job that names no device type could use each type of which the pool has
-enough; it waits behind others only while all of those are blocked. Two kinds of job block nothing:
-one that backs off after a failed run, and one that the pool is too small for.
+enough; it waits behind others only while all of those are blocked. Three kinds of job block nothing:
+one that backs off after a failed run, one that a budget holds back, and one that the pool is too
+small for.
 
 Jobs of one kind fit or do not fit alike, so the cost is that of the kinds and the grants, not of
 the queue's length. Once a job waits for every device type of every pool, the other kinds are not
@@ -13,12 +14,13 @@ cycle (`is_cut`, after `max_grants`).
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from drivetrain_schemas.jobs import WaitingReason
 from services.scheduler.core.gang import place_job
+from services.scheduler.core.holds import Hold, split
 from services.scheduler.core.model import Kind, QueuedJob, Slot
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.reasons import Waiting, why_behind, why_never, why_not_placed
@@ -67,12 +69,25 @@ def _set_aside(snapshot: Snapshot, now: datetime) -> tuple[Lines, list[Waiting]]
         early = tuple(job for job in lines[kind] if _is_early(job, now))
         aside.append(Waiting(early, WaitingReason.BACKING_OFF, _BACKING_OFF))
         lines[kind] = tuple(job for job in lines[kind] if not _is_early(job, now))
+    aside += _held(snapshot.holds, lines)
     for kind, line in list(lines.items()):
         if not snapshot.occupancy.usable_types(kind):
             if line:
                 aside.append(Waiting(line, *why_never(kind, snapshot.occupancy)))
             del lines[kind]
     return lines, aside
+
+
+def _held(holds: Sequence[Hold], lines: dict[Kind, tuple[QueuedJob, ...]]) -> list[Waiting]:
+    """Takes the jobs that budgets hold back out of their lines."""
+    if not holds:
+        return []
+    found: list[Waiting] = []
+    for kind, line in list(lines.items()):
+        lines[kind], held = split(line, holds)
+        for hold, jobs in held.items():
+            found.append(Waiting(jobs, WaitingReason.BUDGET_REACHED, hold.detail))
+    return found
 
 
 def _is_early(job: QueuedJob, now: datetime) -> bool:

@@ -77,6 +77,8 @@ class QueuedJob:
     submission: int
     not_before: datetime | None = None
     announced: WaitingReason | None = None
+    tenant_id: str = ""
+    study_id: str | None = None
     # Sorts higher priority first, then earlier submission, then by id.
     order: tuple[int, int, str] = field(init=False, compare=False)
 

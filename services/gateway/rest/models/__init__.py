@@ -1,5 +1,6 @@
 """The responses of the API. Times are UTC, money is micro-dollars, steps are optimizer steps."""
 
+from services.gateway.rest.models.budgets import Budget, BudgetList
 from services.gateway.rest.models.checkpoints import Checkpoint, CheckpointList, Shard, ShardList
 from services.gateway.rest.models.commands import Accepted, Refusal
 from services.gateway.rest.models.cost import (
@@ -68,6 +69,8 @@ __all__ = [
     "Alert",
     "AttemptTimes",
     "Best",
+    "Budget",
+    "BudgetList",
     "Chart",
     "ChartAttempt",
     "Checkpoint",

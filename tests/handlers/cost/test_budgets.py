@@ -1,0 +1,296 @@
+"""Budgets: set, refused, reached, released; the jobs that they stop."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.budgets import (
+    BudgetChanged,
+    BudgetReached,
+    BudgetReleased,
+    BudgetRemove,
+    BudgetRemoved,
+    BudgetRequestRejected,
+    BudgetSet,
+    BudgetSpec,
+)
+from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for, study_id_for
+from drivetrain_schemas.jobs import JobQueued, JobSpec, JobStop, TrialOf
+from services.cost.budget_watch import BudgetWatch
+from services.cost.budgets import REFUSALS
+from services.cost.core.prices import Price, PriceBook
+from services.cost.handlers import handlers
+from services.runtime.database import Database
+from tests.conftest import OpenDatabase
+from tests.events import emitted, handle, make_event
+
+# A dollar for each slot and second.
+BOOK = PriceBook((Price("cpu-2026", "cpu", datetime(2026, 1, 1, tzinfo=UTC), 3_600_000_000),))
+STUDY = study_id_for("default", "search")
+
+
+def granted(job: str, ago: timedelta, tenant_id: str = "default") -> AllocationGranted:
+    return AllocationGranted(**facts(job, ago, tenant_id))
+
+
+def released(job: str, ago: timedelta, tenant_id: str = "default") -> AllocationReleased:
+    """Ten seconds after its grant: ten dollars."""
+    held = facts(job, ago, tenant_id)
+    return AllocationReleased(**held, released_at=held["granted_at"] + timedelta(seconds=10))
+
+
+def facts(job: str, ago: timedelta, tenant_id: str) -> dict[str, Any]:
+    job_id = job_id_for(tenant_id, job)
+    return {
+        "job_id": job_id,
+        "run_id": run_id_for(job_id, 1),
+        "attempt": 1,
+        "fence": 1,
+        "allocation_id": allocation_id_for(job_id, 1),
+        "tenant_id": tenant_id,
+        "pool": "default",
+        "device_type": "cpu",
+        "slots": ({"node_id": "node-a", "slot": 0},),
+        "granted_at": datetime.now(UTC) - ago,
+    }
+
+
+def trial(job: str) -> JobQueued:
+    return JobQueued(
+        job_id=job_id_for("default", job),
+        request_id=job,
+        spec=JobSpec(name="trial", command="true"),
+        trial=TrialOf(study_id=STUDY, number=0),
+        queued_at=datetime.now(UTC),
+    )
+
+
+def budget(dollars: int, **more: Any) -> BudgetSet:
+    spec = {"limit_micro_usd": dollars * 1_000_000, "period": "total", **more}
+    return BudgetSet(tenant_id="default", name="vision", spec=BudgetSpec.model_validate(spec))
+
+
+async def deliver(db: Database, *payloads: Payload) -> list[Payload]:
+    events = [
+        make_event(each, tenant_id=getattr(each, "tenant_id", "default")) for each in payloads
+    ]
+    return await handle(db, handlers(BOOK), *events, refusals=REFUSALS)
+
+
+async def look(db: Database) -> list[Payload]:
+    """What one look of the watch emits."""
+    before = len(await emitted(db))
+    await BudgetWatch(BOOK).look(SimpleNamespace(database=db))
+    return [event.payload for event in (await emitted(db))[before:]]
+
+
+HOUR = timedelta(hours=1)
+TEN_SECONDS = timedelta(seconds=10)
+
+
+async def test_a_budget_is_set_and_a_repetition_does_nothing(database: OpenDatabase) -> None:
+    db = await database("cost")
+    (changed,) = await deliver(db, budget(100))
+    assert isinstance(changed, BudgetChanged)
+    assert changed.spec.limit_micro_usd == 100_000_000
+    assert await deliver(db, budget(100)) == []
+    (again,) = await deliver(db, budget(200))
+    assert isinstance(again, BudgetChanged)
+    assert again.version > changed.version
+
+
+async def test_warnings_and_the_limit_are_told_once_and_running_jobs_are_stopped(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    await deliver(db, budget(15, at_limit="stop", warn_percents=[50]), released("one", HOUR))
+    (warned,) = await look(db)
+    assert isinstance(warned, BudgetReached)
+    assert (warned.percent, warned.action, warned.spent_micro_usd) == (50, "warn", 10_000_000)
+    assert await look(db) == []
+
+    await deliver(db, granted("two", TEN_SECONDS))
+    reached, stop = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert (reached.percent, reached.action) == (100, "stop")
+    assert reached.spent_micro_usd >= 20_000_000
+    assert isinstance(stop, JobStop)
+    assert stop.job_id == job_id_for("default", "two")
+    assert stop.checkpoint
+    assert await look(db) == []
+
+    # A job that was granted before the hold took effect is stopped, too.
+    await deliver(db, granted("three", timedelta()))
+    (late,) = await look(db)
+    assert isinstance(late, JobStop)
+    assert late.job_id == job_id_for("default", "three")
+
+
+async def test_a_higher_limit_releases_and_stops_again_at_the_next_crossing(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    await deliver(db, budget(5, at_limit="stop"), granted("one", TEN_SECONDS))
+    assert [type(each) for each in await look(db)] == [BudgetReached, JobStop]
+    changed, released_ = await deliver(db, budget(10_000, at_limit="stop"))
+    assert isinstance(changed, BudgetChanged)
+    assert isinstance(released_, BudgetReleased)
+    assert released_.reason == "changed"
+    assert await look(db) == []
+    await deliver(db, granted("two", timedelta(hours=3)))
+    assert [type(each) for each in await look(db)] == [BudgetReached, JobStop, JobStop]
+
+
+async def test_another_action_at_the_same_limit_takes_effect_at_once(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    await deliver(db, budget(5, at_limit="warn"), granted("one", TEN_SECONDS))
+    assert [type(each) for each in await look(db)] == [BudgetReached]
+    out = await deliver(db, budget(5, at_limit="hold"))
+    assert [type(each) for each in out] == [BudgetChanged, BudgetReleased, BudgetReached]
+    assert isinstance(out[-1], BudgetReached)
+    assert out[-1].action == "hold"
+
+
+async def test_a_limit_below_what_is_spent_is_refused_and_changes_nothing(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    await deliver(db, budget(20), released("one", HOUR))
+    (refused,) = await deliver(db, budget(10))
+    assert isinstance(refused, BudgetRequestRejected)
+    assert refused.reason == "already_spent"
+    assert refused.errors[0].field == "spec.limit_micro_usd"
+    assert "10000000" in refused.errors[0].fix
+    await deliver(db, granted("two", TEN_SECONDS))
+    (reached,) = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.spec.limit_micro_usd == 20_000_000
+
+
+async def test_a_budget_of_a_study_counts_its_trials_only(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await deliver(
+        db,
+        trial("one"),
+        budget(5, study_id=STUDY, at_limit="stop"),
+        released("other", HOUR),
+        granted("other-two", HOUR),
+    )
+    assert await look(db) == []
+    await deliver(db, released("one", HOUR))
+    (reached,) = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.spent_micro_usd == 10_000_000
+
+
+async def test_a_budget_of_a_job_counts_that_job_only(database: OpenDatabase) -> None:
+    db = await database("cost")
+    job_id = job_id_for("default", "one")
+    await deliver(db, budget(5, job_id=job_id), released("other", HOUR))
+    assert await look(db) == []
+    await deliver(db, released("one", HOUR))
+    (reached,) = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.spent_micro_usd == 10_000_000
+
+
+async def test_other_tenants_do_not_count(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await deliver(db, budget(5), released("one", HOUR, "other"), granted("two", HOUR, "other"))
+    assert await look(db) == []
+
+
+async def test_only_the_part_in_the_period_counts(database: OpenDatabase) -> None:
+    """Held since long before midnight: the budget of the day counts from midnight."""
+    db = await database("cost")
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = datetime.now(UTC) - midnight + timedelta(days=3)
+    of_three_days = 3 * 86_400
+    await deliver(db, budget(of_three_days, period="day"), granted("one", since))
+    assert await look(db) == []
+    await deliver(db, AllocationReleased(
+        **facts("one", since, "default"), released_at=midnight + timedelta(microseconds=1)
+    ))  # fmt: skip
+    async with db.connection() as connection:
+        rows = await connection.fetch(
+            "select day, charged_micro_usd from daily_spend where study_id = '' order by day"
+        )
+    assert len(rows) == 4
+    assert sum(row["charged_micro_usd"] for row in rows) == of_three_days * 1_000_000 + 1
+    assert rows[-1]["charged_micro_usd"] == 1
+    assert await look(db) == []
+
+
+async def test_a_reversal_takes_off_what_its_charge_had_added(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await deliver(db, budget(5), released("one", HOUR))
+    assert [type(each) for each in await look(db)] == [BudgetReached]
+    async with db.connection() as connection:
+        row = await connection.fetchrow("select * from charges")
+        assert row is not None
+        await reverse(connection)
+    (released_,) = await look(db)
+    assert isinstance(released_, BudgetReleased)
+    assert (released_.reason, released_.spent_micro_usd) == ("corrected", 0)
+
+
+async def reverse(connection: asyncpg.Connection) -> None:
+    from services.cost import store
+    from services.cost.core.corrections import reversal
+
+    row = await connection.fetchrow("select * from charges")
+    await store.insert_charges(connection, [reversal(store._charge(row))])
+
+
+async def test_a_removed_budget_is_not_watched(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await deliver(db, budget(5), granted("one", HOUR))
+    (removed,) = await deliver(db, BudgetRemove(tenant_id="default", name="vision"))
+    assert isinstance(removed, BudgetRemoved)
+    assert await look(db) == []
+    (refused,) = await deliver(db, BudgetRemove(tenant_id="default", name="vision"))
+    assert isinstance(refused, BudgetRequestRejected)
+    assert refused.reason == "no_such_budget"
+
+
+@pytest.mark.parametrize("command", [budget(5), BudgetRemove(tenant_id="default", name="vision")])
+async def test_another_tenant_s_budget_cannot_be_changed(
+    database: OpenDatabase, command: Payload
+) -> None:
+    db = await database("cost")
+    event = make_event(command, tenant_id="other")
+    (refused,) = await handle(db, handlers(BOOK), event)
+    assert isinstance(refused, BudgetRequestRejected)
+    assert (refused.tenant_id, refused.reason) == ("other", "wrong_tenant")
+
+
+async def test_a_tenant_has_a_hundred_budgets_at_most(database: OpenDatabase) -> None:
+    db = await database("cost")
+    for number in range(100):
+        (changed,) = await deliver(db, budget(100).model_copy(update={"name": f"b{number}"}))
+        assert isinstance(changed, BudgetChanged)
+    (refused,) = await deliver(db, budget(100))
+    assert isinstance(refused, BudgetRequestRejected)
+    assert refused.reason == "too_many"
+
+
+async def test_two_processes_tell_a_crossing_once(database: OpenDatabase) -> None:
+    db = await database("cost")
+    await deliver(db, budget(5, at_limit="stop"), granted("one", HOUR))
+    one, other = BudgetWatch(BOOK), BudgetWatch(BOOK)
+    platform: Any = SimpleNamespace(database=db)
+    before = len(await emitted(db))
+    due_of_one, due_of_other = await one._due(platform), await other._due(platform)
+    assert due_of_one[0].row == due_of_other[0].row
+    for watch, dues in ((one, due_of_one), (other, due_of_other)):
+        async with db.transaction() as tx:
+            await watch._take(tx, dues[0])
+    kinds = [type(event.payload) for event in (await emitted(db))[before:]]
+    assert kinds == [BudgetReached, JobStop]

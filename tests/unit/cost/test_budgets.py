@@ -1,0 +1,117 @@
+"""When a budget has reached a level, is released, and will be used up."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.cost.core.budgets import (
+    Budget,
+    Reached,
+    Released,
+    judge,
+    level,
+    period_end,
+    period_start,
+    used_up_at,
+)
+
+NOW = datetime(2026, 2, 14, 15, 30, tzinfo=UTC)
+BUDGET = Budget(
+    limit_micro_usd=1_000,
+    period="month",
+    at_limit="stop",
+    warn_percents=(50, 80),
+    period_starts_at=datetime(2026, 2, 1, tzinfo=UTC),
+)
+
+
+@pytest.mark.parametrize(
+    ("spent", "percent"),
+    [(0, 0), (499, 0), (500, 50), (799, 50), (800, 80), (999, 80), (1000, 100)],
+)
+def test_a_level_is_reached_by_the_exact_amount(spent: int, percent: int) -> None:
+    assert level(BUDGET, spent) == percent
+
+
+def test_the_highest_of_several_levels_is_told_and_only_once() -> None:
+    judged = judge(BUDGET, 850, NOW)
+    assert judged.news == (Reached(80, "warn"),)
+    assert judge(judged.budget, 850, NOW).news == ()
+    at_limit = judge(judged.budget, 1_200, NOW)
+    assert at_limit.news == (Reached(100, "stop"),)
+    assert judge(at_limit.budget, 1_300, NOW).news == ()
+
+
+def test_a_new_period_releases_and_counts_anew() -> None:
+    reached = replace(BUDGET, reached_percent=100)
+    march = datetime(2026, 3, 1, tzinfo=UTC)
+    judged = judge(reached, 600, march)
+    assert judged.news == (Released("new_period"), Reached(50, "warn"))
+    assert judged.budget.period_starts_at == march
+    assert judge(judged.budget, 600, march).news == ()
+
+
+def test_a_new_period_in_which_nothing_was_held_back_releases_nothing() -> None:
+    judged = judge(replace(BUDGET, reached_percent=80), 0, datetime(2026, 3, 1, tzinfo=UTC))
+    assert judged.news == ()
+
+
+def test_a_correction_below_the_limit_releases() -> None:
+    judged = judge(replace(BUDGET, reached_percent=100), 990, NOW)
+    assert judged.news == (Released("corrected"),)
+    assert judge(judged.budget, 1_000, NOW).news == (Reached(100, "stop"),)
+
+
+@given(st.lists(st.integers(0, 2_000), max_size=20))
+def test_it_is_held_exactly_while_the_spend_is_at_the_limit(amounts: list[int]) -> None:
+    budget, is_held = BUDGET, False
+    for spent in amounts:
+        judged = judge(budget, spent, NOW)
+        budget = judged.budget
+        for news in judged.news:
+            if isinstance(news, Released):
+                assert is_held
+                is_held = False
+            elif news.percent == 100:
+                assert not is_held
+                is_held = True
+        assert is_held == (spent >= 1_000)
+
+
+@pytest.mark.parametrize(
+    ("period", "starts_at", "ends_at"),
+    [
+        ("day", datetime(2026, 2, 14, tzinfo=UTC), datetime(2026, 2, 15, tzinfo=UTC)),
+        ("month", datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)),
+        ("total", None, None),
+    ],
+)
+def test_periods_are_days_and_months_of_utc(
+    period: str, starts_at: datetime | None, ends_at: datetime | None
+) -> None:
+    assert period_start(period, NOW) == starts_at
+    assert period_end(period, NOW) == ends_at
+
+
+def test_december_ends_with_the_year() -> None:
+    december = datetime(2026, 12, 31, 23, 59, tzinfo=UTC)
+    assert period_end("month", december) == datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def test_a_forecast_continues_the_last_week() -> None:
+    # 70 a day for a week: 140 more are two days.
+    moment = used_up_at(BUDGET, 860, 490, NOW)
+    assert moment == NOW + timedelta(days=2)
+
+
+@pytest.mark.parametrize(("spent", "recent"), [(0, 0), (0, 480)])
+def test_no_forecast_beyond_the_period_or_without_spend(spent: int, recent: int) -> None:
+    # At 480 a week, 1,000 last for 14.6 days: into March.
+    assert used_up_at(BUDGET, spent, recent, NOW) is None
+
+
+def test_what_is_used_up_is_used_up_now() -> None:
+    assert used_up_at(BUDGET, 1_000, 0, NOW) == NOW
