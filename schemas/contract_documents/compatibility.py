@@ -12,10 +12,14 @@ The relation is transitive, so a comparison with the last release covers all ear
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from drivetrain_schemas.jobs import WaitingReason
 from drivetrain_schemas.text import WIDENED
 
 Schema = dict[str, Any]
 Words = tuple[str, ...]
+
+# Lists of events that may grow as those of commands do: docs/decisions/0009-defaults.md.
+GROWING: tuple[Words, ...] = (tuple(map(str, WaitingReason)),)
 
 _ANNOTATIONS = ("description", "examples", "$schema", "$defs")
 _INNER = ("items", "additionalProperties", "propertyNames")
@@ -108,7 +112,7 @@ def _compare(old: Any, new: Any, path: str, of_requests: Collection[Words]) -> l
 
 
 def _only_gained_words(old: Any, new: Any, of_requests: Collection[Words]) -> bool:
-    return bool(old and new) and tuple(new) in of_requests and set(old) <= set(new)
+    return bool(old and new) and tuple(new) in (*of_requests, *GROWING) and set(old) <= set(new)
 
 
 def _compare_fields(

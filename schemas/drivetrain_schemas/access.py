@@ -33,7 +33,7 @@ from drivetrain_schemas.topics import (
 POD = "pod"
 CLIENT = "client"
 
-_COMMANDS = (COMMANDS_JOBS, COMMANDS_STUDIES, COMMANDS_BUDGETS)
+_COMMANDS = (COMMANDS_JOBS, COMMANDS_STUDIES)
 _EVENTS = tuple(topic for topic in TOPICS if topic.name.startswith("events."))
 _PARKED = tuple(parked_topic(service) for service in SERVICES)
 _FROM_PODS = (METRICS, LOGS, REPORTS)
@@ -65,11 +65,12 @@ ACCESS: dict[str, Access] = {
         "cost", (COMMANDS_BUDGETS, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_BUDGETS, EVENTS_CHARGES)
     ),
     "hpo": _service("hpo", (COMMANDS_STUDIES, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_STUDIES)),
-    # It sends people's commands, and publishes parked records on their original topics.
+    # It sends people's commands (those about budgets it alone: who may only submit jobs must not
+    # raise a limit), and publishes parked records on their original topics.
     "gateway": _service(
         "gateway",
-        (*_EVENTS, COMMANDS_JOBS, COMMANDS_STUDIES, REPORTS, *_PARKED),
-        (*_COMMANDS, *_EVENTS, *_FROM_PODS),
+        (*_EVENTS, *_COMMANDS, REPORTS, *_PARKED),
+        (*_COMMANDS, COMMANDS_BUDGETS, *_EVENTS, *_FROM_PODS),
     ),
     POD: Access(writes=_FROM_PODS),
     CLIENT: Access(reads=_EVENTS, writes=_COMMANDS),

@@ -2,10 +2,10 @@
 
 Strict order for each pool and device type: a job that does not fit blocks the device types that it
 could use for every job behind it, so a large job is never starved by small ones (backfill comes
-with its own rules later). A job that names no device type could use each type of which the pool has
-enough; it waits behind others only while all of those are blocked. Three kinds of job block nothing:
-one that backs off after a failed run, one that a budget holds back, and one that the pool is too
-small for.
+with its own rules later). A job that names no device type could use each type of which the pool
+has enough; it waits behind others only while all of those are blocked. Three kinds of job block
+nothing: one that backs off after a failed run, one that a budget holds back, and one that the pool
+is too small for.
 
 Jobs of one kind fit or do not fit alike, so the cost is that of the kinds and the grants, not of
 the queue's length. Once a job waits for every device type of every pool, the other kinds are not

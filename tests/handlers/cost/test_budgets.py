@@ -211,13 +211,14 @@ async def test_only_the_part_in_the_period_counts(database: OpenDatabase) -> Non
     """Held since long before midnight: the budget of the day counts from midnight."""
     db = await database("cost")
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = datetime.now(UTC) - midnight + timedelta(days=3)
     of_three_days = 3 * 86_400
-    await deliver(db, budget(of_three_days, period="day"), granted("one", since))
+    held = {
+        **facts("one", HOUR, "default"),
+        "granted_at": midnight - timedelta(days=3),
+    }
+    await deliver(db, budget(of_three_days, period="day"), AllocationGranted(**held))
     assert await look(db) == []
-    await deliver(db, AllocationReleased(
-        **facts("one", since, "default"), released_at=midnight + timedelta(microseconds=1)
-    ))  # fmt: skip
+    await deliver(db, AllocationReleased(**held, released_at=midnight + timedelta(microseconds=1)))
     async with db.connection() as connection:
         rows = await connection.fetch(
             "select day, charged_micro_usd from daily_spend where study_id = '' order by day"

@@ -14,6 +14,13 @@ from drivetrain.cli.session import OutputOption, example, segment
 
 app = session.make_group("Limit what a tenant, a study or a job may spend.")
 
+
+def _used(budget: Item) -> str:
+    if budget["spent_micro_usd"] is None:
+        return "-"
+    return f"{100 * budget['spent_micro_usd'] // budget['limit_micro_usd']} %"
+
+
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The budget's name.")]
 BUDGET_COLUMNS = (
     field_column("BUDGET", "name"),
@@ -21,7 +28,7 @@ BUDGET_COLUMNS = (
     field_column("PERIOD", "period"),
     Column("SPENT", lambda budget: amounts.money(budget["spent_micro_usd"]), is_number=True),
     Column("LIMIT", lambda budget: amounts.money(budget["limit_micro_usd"]), is_number=True),
-    Column("USED", lambda budget: _used(budget), is_number=True),
+    Column("USED", _used, is_number=True),
     field_column("THEN", "at_limit"),
     Column("USED UP", lambda budget: amounts.moment(budget["used_up_at"])),
 )
@@ -38,7 +45,9 @@ def set_budget(
     job: Annotated[str | None, typer.Option("--job", help="Only this job.")] = None,
     warn: Annotated[
         list[int] | None,
-        typer.Option("--warn", metavar="PERCENT", help="Tell when this much is spent. [default: 80]"),
+        typer.Option(
+            "--warn", metavar="PERCENT", help="Tell when this much is spent. [default: 80]"
+        ),
     ] = None,
     then: Annotated[
         str,
@@ -90,9 +99,3 @@ def micro_usd(dollars: str) -> int:
             fix="write for example 500 or 12.50, with at most 6 decimals",
         )
     return int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0"))
-
-
-def _used(budget: Item) -> str:
-    if budget["spent_micro_usd"] is None:
-        return "-"
-    return f"{100 * budget['spent_micro_usd'] // budget['limit_micro_usd']} %"

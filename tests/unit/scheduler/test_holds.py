@@ -1,0 +1,52 @@
+"""What a budget holds back waits, and is in nobody's way."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from drivetrain_schemas.jobs import WaitingReason
+from services.scheduler.core.cycle import decide
+from services.scheduler.core.holds import Hold
+from services.scheduler.core.model import Kind, Node, QueuedJob
+from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.core.queue import Queue
+from services.scheduler.core.snapshot import Snapshot
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def job(number: int, tenant_id: str = "vision", study_id: str | None = None) -> QueuedJob:
+    kind = Kind("default", None, 1, 0)
+    return QueuedJob(f"job-{number}", kind, number, tenant_id=tenant_id, study_id=study_id)
+
+
+def snapshot(jobs: list[QueuedJob], *holds: Hold) -> Snapshot:
+    nodes = (Node("a", "default", "cpu", 2),)
+    return Snapshot(Occupancy(nodes, {}), Queue.of(jobs), holds)
+
+
+@pytest.mark.parametrize(
+    ("hold", "granted"),
+    [
+        (Hold("vision", "b", "why"), ["job-3"]),
+        (Hold("vision", "b", "why", study_id="s"), ["job-1", "job-3"]),
+        (Hold("vision", "b", "why", job_id="job-1"), ["job-2", "job-3"]),
+        (Hold("other", "b", "why", study_id="s"), ["job-1", "job-2"]),
+    ],
+)
+def test_held_jobs_get_no_run_and_block_nobody(hold: Hold, granted: list[str]) -> None:
+    jobs = [job(1), job(2, study_id="s"), job(3, "other")]
+    decision = decide(snapshot(jobs, hold), NOW)
+    assert [grant.job_id for grant in decision.grants] == granted
+    held = [each for each in decision.waiting if each.reason is WaitingReason.BUDGET_REACHED]
+    assert {each.detail for each in held} <= {"why"}
+    names = {each.job_id for waiting in held for each in waiting.jobs}
+    assert names == {each.job_id for each in jobs if hold.covers(each)}
+
+
+def test_every_job_is_granted_or_waits() -> None:
+    jobs = [job(number, "vision" if number % 3 else "other") for number in range(30)]
+    decision = decide(snapshot(jobs, Hold("vision", "b", "why")), NOW)
+    found = [grant.job_id for grant in decision.grants]
+    found += [each.job_id for waiting in decision.waiting for each in waiting.jobs]
+    assert sorted(found) == sorted(each.job_id for each in jobs)
