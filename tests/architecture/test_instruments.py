@@ -24,6 +24,7 @@ BOUNDED_BY = {
     "kind": "a closed list in code",
     "alert": "a closed list of the contract",
     "verified_by": "a closed list of the contract",
+    "action": "the enum AtLimit",
     "answer": "closed lists in code",
     "outcome": "a closed list of the contract",
     "state": "closed lists in code",

@@ -98,6 +98,7 @@ PATHS = (
     f"/v1/jobs/{JOB_ID}/timeline",
     f"/v1/jobs/{JOB_ID}/explain",
     "/v1/cost",
+    "/v1/budgets",
     "/v1/ids?kind=job&text=job",
     f"/v1/ids?kind=job&text={JOB_ID[:20]}",
     f"/v1/ids?kind=study&text={STUDY_ID[:-1]}",

@@ -34,6 +34,8 @@ ROUTES = {
     "/v1/checkpoints/{checkpoint_id}/shards": {"get"},
     "/v1/checkpoints/{checkpoint_id}/shards/content": {"get"},
     "/v1/cost": {"get"},
+    "/v1/budgets": {"get", "post"},
+    "/v1/budgets/{name}/remove": {"post"},
     "/v1/parked": {"get"},
     "/v1/parked/groups": {"get"},
     "/v1/parked/replay": {"post"},
