@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from services.hpo.core.ranking import Goal, Ranked, is_better
-from services.hpo.core.samplers import SAMPLERS
+from services.hpo.core.samplers import SAMPLERS, num_points
 from services.hpo.core.space import Point, Space
+from services.hpo.core.trials import Trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Decision:
 
 def num_trials(sampler: str, space: Space, max_trials: int) -> int:
     """The number of trials: a grid may have fewer points than the trials allowed."""
-    return SAMPLERS[sampler].num_points(space, max_trials)
+    return num_points(sampler, space, max_trials)
 
 
 def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decision:
@@ -132,8 +133,10 @@ def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decisi
         action, progress = _settle(search, progress, trial)
         actions.append(action)
     for number in range(progress.num_proposed, _proposed_after(search, progress)):
-        point = SAMPLERS[search.sampler].propose(search.space, search.seed, number)
-        actions.append(ProposeTrial(number, point))
+        sampler = SAMPLERS[search.sampler](search.space, search.seed, search.num_trials)
+        proposal = sampler.propose(Trials(search.space, (search.goal,)), number)
+        assert proposal is not None, f"trial {number} lies outside the grid"
+        actions.append(ProposeTrial(number, proposal.point))
         progress = replace(progress, num_proposed=number + 1)
     if progress.is_cancelled and not progress.num_running:
         actions.append(CancelStudy(progress.num_completed, progress.num_failed, progress.best))

@@ -10,6 +10,7 @@ A constraint that reads an inactive parameter says nothing about the point.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,7 +244,10 @@ def _cells(parameter: Parameter, units: Units) -> Units:
     if isinstance(parameter, Uniform):
         return units
     if isinstance(parameter, Integer) and parameter.log:
-        return np.array([unit_of(parameter, value_at(parameter, float(unit))) for unit in units])
+        low, high = log(parameter.low), log(parameter.high + 1)
+        values = np.floor(np.exp(low * (1.0 - units) + high * units))
+        values = np.clip(values, parameter.low, parameter.high)
+        return ((np.log(values) + np.log(values + 1.0)) / 2.0 - low) / (high - low)
     num = (
         len(parameter.values)
         if isinstance(parameter, Choice)

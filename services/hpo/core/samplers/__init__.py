@@ -1,24 +1,32 @@
-"""The samplers by name. A sampler proposes the point of a trial number and keeps no state.
-
-`num_points` returns how many of at most `limit` points a sampler can propose. `propose` is a
-function of the space, the seed and the number only, so a restart at any point proposes the same
-again.
-"""
+"""The samplers by name, each in a file of its own."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from services.hpo.core.samplers import grid, random
-from services.hpo.core.space import Point, Space
+from services.hpo.core.grids import Grid as GridPoints
+from services.hpo.core.samplers.auto import Auto
+from services.hpo.core.samplers.cmaes import Cmaes
+from services.hpo.core.samplers.gp import Gp
+from services.hpo.core.samplers.grid import Grid
+from services.hpo.core.samplers.random import Random
+from services.hpo.core.samplers.sobol import Sobol
+from services.hpo.core.samplers.tpe import Tpe
+from services.hpo.core.space import Space
+from services.hpo.core.strategies import Sampler
 
+MakeSampler = Callable[[Space, int, int], Sampler]
 
-@dataclass(frozen=True, slots=True)
-class Sampler:
-    num_points: Callable[[Space, int], int]
-    propose: Callable[[Space, int, int], Point]
-
-
-SAMPLERS: Mapping[str, Sampler] = {
-    "random": Sampler(num_points=random.num_points, propose=random.propose),
-    "grid": Sampler(num_points=grid.num_points, propose=grid.propose),
+# Each is made of space, seed and the largest number of trials.
+SAMPLERS: Mapping[str, MakeSampler] = {
+    "auto": Auto,
+    "random": Random,
+    "grid": Grid,
+    "sobol": Sobol,
+    "tpe": Tpe,
+    "gp": Gp,
+    "cmaes": Cmaes,
 }
+
+
+def num_points(name: str, space: Space, max_trials: int) -> int:
+    """How many of at most `max_trials` points the sampler can propose: a grid may have fewer."""
+    return GridPoints(space).num_points(max_trials) if name == "grid" else max_trials

@@ -1,16 +1,18 @@
 """Grid search: every feasible combination of the parameters' points once, in one fixed order."""
 
-from services.hpo.core.grids import Grid
-from services.hpo.core.space import Point, Space
+from services.hpo.core.grids import Grid as Points
+from services.hpo.core.space import Space
+from services.hpo.core.strategies import Proposal
+from services.hpo.core.trials import Trials
 
 
-def num_points(space: Space, limit: int) -> int:
-    """The number of points, counted no further than to `limit`."""
-    return Grid(space).num_points(limit)
+class Grid:
+    def __init__(self, space: Space, seed: int, max_trials: int) -> None:
+        self._points = Points(space)
+        self._num = self._points.num_points(max_trials)
 
-
-def propose(space: Space, seed: int, number: int) -> Point:
-    """The point of this trial number; the seed plays no part."""
-    point = Grid(space).point(number)
-    assert point is not None, f"trial {number} lies outside the grid"
-    return point
+    def propose(self, trials: Trials, number: int) -> Proposal | None:
+        point = self._points.point(number) if number < self._num else None
+        if point is None:
+            return None
+        return Proposal(point, f"point {number + 1} of {self._num} of the grid")

@@ -12,14 +12,20 @@ import hashlib
 
 from services.hpo.core.feasibility import feasible_points
 from services.hpo.core.space import Point, Space
+from services.hpo.core.strategies import Proposal
+from services.hpo.core.trials import Trials
 
 
-def num_points(space: Space, limit: int) -> int:
-    """Random search never runs out of points."""
-    return limit
+class Random:
+    def __init__(self, space: Space, seed: int, max_trials: int) -> None:
+        self._space, self._seed = space, seed
+
+    def propose(self, trials: Trials, number: int) -> Proposal:
+        return Proposal(propose(self._space, self._seed, number), "drawn at random")
 
 
 def propose(space: Space, seed: int, number: int) -> Point:
+    """The point of this trial number."""
     point = space.draw(lambda name, attempt: bits(seed, number, name, attempt))
     if point is None:
         points = feasible_points(space).points

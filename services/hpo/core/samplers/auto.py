@@ -1,0 +1,44 @@
+"""The default: Bayesian optimization whose cost per trial is bounded.
+
+A Gaussian process of the best and the latest trials, with parameters that follow the study step by
+step, so a proposal takes about a millisecond. With several objectives the model changes from trial
+to trial and is fitted anew each time, as the sampler `gp` does.
+"""
+
+import numpy as np
+
+from services.hpo.core.gaussian_process import Features
+from services.hpo.core.samplers.following_fit import FollowingFit
+from services.hpo.core.samplers.gp import Gp
+from services.hpo.core.samplers.improvement import Improvement, known
+from services.hpo.core.samplers.proposing import at_random, generator
+from services.hpo.core.samplers.sobol import Sobol
+from services.hpo.core.space import Space
+from services.hpo.core.strategies import Proposal
+from services.hpo.core.trials import Trials
+
+_NUM_FIRST = 8
+_MAX_USED = 112
+_NUM_CANDIDATES = (64, 128, 96, 96)
+
+
+class Auto:
+    def __init__(self, space: Space, seed: int, max_trials: int) -> None:
+        self._space, self._seed = space, seed
+        features = Features.of(space)
+        self._fit = FollowingFit(features)
+        self._improvement = Improvement(space, features, _NUM_CANDIDATES)
+        self._first = Sobol(space, seed, max_trials)
+        self._several = Gp(space, seed, max_trials)
+
+    def propose(self, trials: Trials, number: int) -> Proposal:
+        if len(trials.goals) > 1:
+            return self._several.propose(trials, number)
+        losses = trials.losses
+        if number < _NUM_FIRST or np.isfinite(losses).sum() < 2 or not self._space.dimensions:
+            return self._first.propose(trials, number)
+        parameters = self._fit.parameters(trials, losses)
+        rng = generator("auto", self._seed, number)
+        learned = known(losses, _MAX_USED)
+        proposal = self._improvement.propose(trials, learned, parameters, rng)
+        return proposal or at_random(self._space, self._seed, number)

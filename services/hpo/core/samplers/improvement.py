@@ -1,0 +1,84 @@
+"""The step that all samplers with a Gaussian process share: where is most to be gained?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.hpo.core.gaussian_process import Features, Posterior, log_expected_improvement
+from services.hpo.core.samplers.candidates import Candidates
+from services.hpo.core.samplers.proposing import first_new
+from services.hpo.core.space import Space
+from services.hpo.core.strategies import Proposal
+from services.hpo.core.trials import Array, Trials, TrialState
+
+Numbers = NDArray[np.intp]
+
+# Of trials that run: the latest count.
+_MAX_RUNNING = 64
+# The best trials, around which candidates lie.
+_NUM_STARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The trials that a process learns from: their numbers, and their standardized losses."""
+
+    used: Numbers
+    values: Array
+
+
+def known(losses: Array, limit: int) -> Known:
+    """At most `limit` of the trials that ended: half of them the best, and the latest."""
+    ended = np.flatnonzero(~np.isnan(losses))
+    if len(ended) > limit:
+        best = ended[np.argsort(losses[ended], kind="stable")[: limit // 2]]
+        latest = np.setdiff1d(ended, best)[-(limit - len(best)) :]
+        ended = np.sort(np.concatenate([best, latest]))
+    return Known(ended, _standardized(losses[ended]))
+
+
+class Improvement:
+    """Proposes the point of the largest expected improvement."""
+
+    def __init__(self, space: Space, features: Features, num: tuple[int, int, int, int]) -> None:
+        self._space, self._features, self._num = space, features, num
+        self._candidates = Candidates(space)
+
+    def propose(
+        self, trials: Trials, known: Known, parameters: Array, rng: np.random.Generator
+    ) -> Proposal | None:
+        """None where each candidate was tried before or breaks a constraint."""
+        units = trials.units
+        running = sorted(trials.in_state(TrialState.RUNNING))[-_MAX_RUNNING:]
+        posterior = Posterior(
+            self._features,
+            parameters,
+            self._features.of_units(units[known.used]),
+            known.values,
+            self._features.of_units(units[running]),
+        )
+
+        def score(rows: Array) -> Array:
+            mean, deviation = posterior.predict(self._features.of_units(rows))
+            return log_expected_improvement(mean, deviation, posterior.best)
+
+        starts = known.used[np.argsort(known.values, kind="stable")[:_NUM_STARTS]]
+        ranked = self._candidates.best(rng, units[starts], score, self._num)
+        point = first_new(self._space, units, ranked)
+        if point is None:
+            return None
+        why = f"promises the largest improvement, by a model of {len(known.used)} trials"
+        return Proposal(point, why)
+
+
+def _standardized(losses: Array) -> Array:
+    """Mean 0, deviation 1; a failed trial counts as the worst one that did not fail."""
+    finite = np.isfinite(losses)
+    if not finite.any():
+        return np.zeros(len(losses))
+    values = np.where(finite, losses, losses[finite].max())
+    values = values - values.mean()
+    deviation = float(values.std())
+    result: Array = values / deviation if deviation > 0.0 else values
+    return result
