@@ -1,0 +1,45 @@
+"""Optuna's samplers with their defaults, behind the interface of the simulation."""
+
+import warnings
+from collections.abc import Callable, Mapping
+
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+
+from benchmarks.lcbench import PARAMETERS
+from services.hpo.core.space import Integer, Scalar, Uniform
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+SAMPLERS: Mapping[str, Callable[[int], optuna.samplers.BaseSampler]] = {
+    "optuna random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
+    "optuna TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
+    "optuna CMA-ES": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
+    "optuna GP": lambda seed: optuna.samplers.GPSampler(seed=seed),
+}
+
+
+class OptunaSearcher:
+    def __init__(self, sampler: str, seed: int) -> None:
+        self._study = optuna.create_study(direction="maximize", sampler=SAMPLERS[sampler](seed))
+
+    def ask(self) -> tuple[object, Mapping[str, Scalar]]:
+        trial = self._study.ask(_distributions())
+        return trial, trial.params
+
+    def tell(self, key: object, accuracy: float) -> None:
+        assert isinstance(key, optuna.Trial)
+        self._study.tell(key, accuracy)
+
+
+def _distributions() -> dict[str, BaseDistribution]:
+    distributions: dict[str, BaseDistribution] = {}
+    for name, parameter in PARAMETERS.items():
+        if isinstance(parameter, Integer):
+            distributions[name] = IntDistribution(parameter.low, parameter.high, log=parameter.log)
+        elif isinstance(parameter, Uniform):
+            distributions[name] = FloatDistribution(
+                parameter.low, parameter.high, log=parameter.log
+            )
+    return distributions
