@@ -32,6 +32,9 @@ RECOVERY_SECONDS = Histogram(
     ["phase"],
     buckets=(1, 2, 5, 10, 30, 60, 120, 300, 900, 3600),
 )
+RECOVERY_PHASES = ("wait", "start", "restart")
+for phase in RECOVERY_PHASES:
+    RECOVERY_SECONDS.labels(phase)  # from 0, or the first restart would be no increase
 SLOT_SECONDS = Counter(
     "drivetrain_scheduler_slot_seconds_total",
     "Time that the slots of ended runs were held, by outcome.",
