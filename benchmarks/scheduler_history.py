@@ -25,7 +25,7 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.transaction import Origin, Tx
-from services.scheduler import cancels
+from services.scheduler import early_commands
 from services.scheduler.kept_directories import KeptDirectories
 from services.standalone.embedded import running_postgres
 from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
@@ -130,7 +130,7 @@ async def work(world: World, num_jobs: int) -> dict[str, Executed]:
     world.restart()
     await world.rounds()
     async with database.transaction() as tx:
-        await cancels.expire_once(tx)
+        await early_commands.expire_once(tx)
     kept = KeptDirectories(world.launcher, max_jobs=1, max_bytes=10**9)
     await kept.remove_old(world.platform)
     return database.executed

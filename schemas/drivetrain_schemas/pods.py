@@ -6,7 +6,7 @@ They are in the pod's directory, never on a topic. `PodExit` alone says how a po
 import hashlib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
@@ -90,11 +90,23 @@ class PodSpec(Value):
     run_token: str | None = None
 
 
-class StopNotice(Value):
-    """`stop.json`: stop at the next agreed step; at the deadline everything is killed."""
+StopReason = Literal["cancel", "preempt", "gang", "shutdown", "stop", "pause"]
 
-    reason: Literal["cancel", "preempt", "gang", "shutdown"]
+
+def _as_known(reason: Any) -> Any:
+    # A newer scheduler may have reasons that this pod's older image does not know.
+    return reason if reason in get_args(StopReason) else "shutdown"
+
+
+class StopNotice(Value):
+    """`stop.json`: stop at the next agreed step; at the deadline everything is killed.
+
+    Without `checkpoint` nothing is saved: what the run has done since its last one is not wanted.
+    """
+
+    reason: Annotated[StopReason, BeforeValidator(_as_known)]
     deadline_seconds: Seconds
+    checkpoint: bool = True
 
 
 class PodIdentity(Value):

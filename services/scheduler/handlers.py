@@ -1,4 +1,4 @@
-"""Commands about jobs: submit and cancel.
+"""Commands about jobs: submit, and cancel, stop, pause and resume.
 
 A batch of commands is one transaction under the writer lock: load -> decide -> save -> emit, and
 then the loop is woken. N submissions use as many statements as one. A refusal is a
@@ -14,16 +14,17 @@ from typing import Any
 from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.ids import job_id_for
-from drivetrain_schemas.jobs import JobCancel, JobQueued, JobSubmit, RejectionReason
+from drivetrain_schemas.jobs import JobQueued, JobSubmit, RejectionReason
 from drivetrain_schemas.specs import spec_bytes
 from drivetrain_schemas.submission import problems
 from services.runtime import logs
 from services.runtime.errors import TemporaryError
 from services.runtime.processing import HandlerTable, RefusalTable
 from services.runtime.transaction import Tx
-from services.scheduler import cancels, holds, instruments, store
+from services.scheduler import early_commands, holds, instruments, store
 from services.scheduler.answers import refuse_invalid, reject
 from services.scheduler.core.admission import Offer, Refusal, Request, refuse
+from services.scheduler.job_commands import VERBS
 from services.scheduler.store import KnownRequest, NewJob
 
 log = logs.get()
@@ -48,12 +49,12 @@ class Commands:
 
     @property
     def handlers(self) -> HandlerTable:
-        kinds = (JobSubmit, JobCancel, *holds.BUDGET_EVENTS)
+        kinds = (JobSubmit, *VERBS, *holds.BUDGET_EVENTS)
         return dict.fromkeys(kinds, self.on_command)
 
     @property
     def refusals(self) -> RefusalTable:
-        return {JobSubmit: refuse_invalid, JobCancel: refuse_invalid}
+        return dict.fromkeys((JobSubmit, *VERBS), refuse_invalid)
 
     async def on_command(self, tx: Tx, event: Event[Any]) -> None:
         await self.on_batch(tx, [event])
@@ -79,7 +80,7 @@ class Commands:
                 await self._submit(tx, list(group))
                 continue
             for event in group:
-                await cancels.handle(tx, event)
+                await early_commands.handle(tx, event)
 
     async def _submit(self, tx: Tx, events: Sequence[Event[JobSubmit]]) -> None:
         """Accept each request, recognise it as a repetition, or refuse it."""
@@ -107,7 +108,7 @@ class Commands:
             log.info("job queued", job_id=job_id, tenant_id=event.tenant_id)
         _count(tx, "accepted", len(accepted))
         _count(tx, "known", len(events) - len(answers))
-        await cancels.apply_early(tx, [job.job_id for job in accepted])
+        await early_commands.apply_early(tx, [job.job_id for job in accepted])
 
 
 @dataclass(frozen=True, slots=True)

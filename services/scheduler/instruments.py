@@ -68,9 +68,10 @@ STATE_DIFFERENCES = Counter(
     "drivetrain_scheduler_state_differences_total",
     "Jobs and allocations whose state in memory differed from Postgres; corrected.",
 )
-EARLY_CANCELS = Counter(
-    "drivetrain_scheduler_early_cancels_total",
-    "Cancels that arrived before the request for their job, by result.",
+PAUSES = Counter("drivetrain_scheduler_pauses_total", "Jobs paused.")
+EARLY_COMMANDS = Counter(
+    "drivetrain_scheduler_early_commands_total",
+    "Cancels, stops, pauses and resumes that arrived before the request for their job, by result.",
     ["outcome"],
 )
 ROUND_SECONDS = Histogram(

@@ -198,8 +198,14 @@ class Pods:
         return True
 
     async def _notify(self, ref: PodRef, wanted: Acts) -> bool:
-        seconds = self._limits.notice(wanted.reason)
-        notice = StopNotice.model_validate({"reason": wanted.reason, "deadline_seconds": seconds})
+        seconds = self._limits.notice(wanted.reason, wanted.saves_last)
+        notice = StopNotice.model_validate(
+            {
+                "reason": wanted.reason,
+                "deadline_seconds": seconds,
+                "checkpoint": wanted.saves_last,
+            }
+        )
         try:
             await self.launcher.notify(ref, notice)
         except OSError as error:

@@ -64,7 +64,8 @@ def view(live: LiveRun, observations: Mapping[str, Observation], seen: Seen, now
         state=live.run.state,
         pods=tuple(_pod(pod, observations.get(pod.pod_id, ABSENT), seen, now) for pod in live.pods),
         stop_reason=live.run.stop_reason,
-        is_cancelled=live.job.is_cancelled,
+        wish=live.job.wish,
+        saves_last=live.job.saves_last,
     )
 
 

@@ -1,4 +1,4 @@
-"""The state that the loop decides on, in memory: every unfinished job, as in Postgres.
+"""The state that the loop decides on, in memory: every job that waits or runs, as in Postgres.
 
 A `State` is a frozen value. `read` makes one from all rows; `refresh` makes the next one from the
 jobs that changed, and shares what did not. A round keeps a new one only after its transaction has
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`jobs`: all that are not finished; `live_runs`: the runs among them; both by job id.
+    """`jobs`: all that wait or run; `live_runs`: the runs among them; both by job id.
 
     `change` is the highest change number that was read.
     """
@@ -78,7 +78,7 @@ async def refresh(
 def replaced(state: State, found: Found) -> State:
     """The state with `found` in place of everything that was known about its jobs."""
     ids = found.jobs.keys()
-    unfinished = {job_id: job for job_id, job in found.jobs.items() if not job.state.is_final}
+    unfinished = {job_id: job for job_id, job in found.jobs.items() if is_decided_on(job)}
     known = [state.jobs[job_id] for job_id in ids if job_id in state.jobs]
     return State(
         change=max((state.change, *(job.change for job in found.jobs.values()))),
@@ -90,6 +90,11 @@ def replaced(state: State, found: Found) -> State:
             queue=state.snapshot.queue.changed(_queued(known), _queued(unfinished.values())),
         ),
     )
+
+
+def is_decided_on(job: JobRow) -> bool:
+    """Finished jobs are not, nor paused ones: only a command changes these."""
+    return not job.state.is_final and job.state is not JobState.PAUSED
 
 
 def with_nodes(state: State, nodes: tuple[Node, ...]) -> State:
@@ -143,7 +148,7 @@ async def _complete(connection: asyncpg.Connection, jobs: Iterable[JobRow]) -> F
     started = [
         job_id
         for job_id, job in rows.items()
-        if job.state is not JobState.QUEUED and not job.state.is_final
+        if job.state is not JobState.QUEUED and is_decided_on(job)
     ]
     if not started:
         return Found(rows, {}, ())

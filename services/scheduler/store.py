@@ -16,6 +16,7 @@ from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.jobs import JobSpec, JobState, JobSubmit, TrialOf, WaitingReason
 from services.scheduler.core.model import Kind, Node, QueuedJob
 from services.scheduler.core.retries import Tries
+from services.scheduler.core.wishes import Wish
 
 # One key per schema, so that schedulers of different platforms in one Postgres do not conflict.
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema() || '/writer', 0))"
@@ -24,14 +25,18 @@ _COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, t
     pool, device_type, devices, priority, submission, state, num_runs, retry_limit,
     backoff_seconds, backoff_limit_seconds, num_failures, num_self_interruptions, last_failure,
     num_disruptions, not_before_at,
-    waiting_reason, cancel_requested_at, cancel_reason, change"""
+    waiting_reason, cancel_requested_at, cancel_reason, requested, requested_reason, saves_last,
+    change"""
 
 _CHANGED_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job as it is stored, without its spec. `change` grows with each change of it."""
+    """A job as it is stored, without its spec. `change` grows with each change of it.
+
+    `wish` is what was requested of it and has not happened yet.
+    """
 
     job_id: str
     tenant_id: str
@@ -45,8 +50,9 @@ class JobRow:
     tries: Tries
     not_before_at: datetime | None
     announced: WaitingReason | None
-    is_cancelled: bool
-    cancel_reason: str
+    wish: Wish | None
+    wish_reason: str
+    saves_last: bool
     change: int
 
     @property
@@ -171,7 +177,7 @@ async def jobs(connection: asyncpg.Connection, job_ids: Collection[str]) -> list
 
 
 async def live_jobs(connection: asyncpg.Connection) -> list[JobRow]:
-    """Every job that is not finished."""
+    """Every job that waits or has a live run."""
     rows = await connection.fetch(
         f"""select {_COLUMNS} from jobs where state = 'queued'
         union all
@@ -187,7 +193,7 @@ async def last_change(connection: asyncpg.Connection) -> int:
 
 
 async def live_changes(connection: asyncpg.Connection) -> Mapping[str, int]:
-    """The change number of every job that is not finished."""
+    """The change number of every job that waits or has a live run."""
     rows = await connection.fetch(
         """select job_id, change from jobs where state = 'queued'
         union all
@@ -368,6 +374,38 @@ async def set_cancelled(connection: asyncpg.Connection, job_id: str, reason: str
     )
 
 
+async def set_requested(
+    connection: asyncpg.Connection, job_id: str, wish: Wish | None, reason: str, saves_last: bool
+) -> None:
+    """A stop or a pause; None: a pause is withdrawn."""
+    await connection.execute(
+        """update jobs set requested = $2, requested_reason = $3, saves_last = $4
+        where job_id = $1""",
+        job_id,
+        None if wish is None else str(wish),
+        reason,
+        saves_last,
+    )
+
+
+async def pause_job(
+    connection: asyncpg.Connection, job_id: str, state: JobState, tries: Tries
+) -> datetime:
+    """When it was paused. Its place in the queue stays that of its submission."""
+    moment: datetime = await connection.fetchval(
+        """update jobs set state = $2, requested = null, waiting_reason = null, num_failures = $3,
+            num_self_interruptions = $4, last_failure = $5, num_disruptions = $6
+        where job_id = $1 returning clock_timestamp()""",
+        job_id,
+        str(state),
+        tries.num_failures,
+        tries.num_self_interruptions,
+        tries.last_failure,
+        tries.num_disruptions,
+    )
+    return moment
+
+
 async def jobs_to_tidy(connection: asyncpg.Connection, num_kept: int, limit: int) -> Sequence[str]:
     """Finished jobs whose pod directories may be removed: all but the last `num_kept`."""
     rows = await connection.fetch(
@@ -408,10 +446,17 @@ def _job(row: Any) -> JobRow:
         ),
         not_before_at=row["not_before_at"],
         announced=None if reason is None else WaitingReason(reason),
-        is_cancelled=row["cancel_requested_at"] is not None,
-        cancel_reason=row["cancel_reason"] or "",
+        wish=_wish(row),
+        wish_reason=row["cancel_reason" if _wish(row) is Wish.CANCEL else "requested_reason"] or "",
+        saves_last=row["saves_last"],
         change=row["change"],
     )
+
+
+def _wish(row: Any) -> Wish | None:
+    if row["cancel_requested_at"] is not None:
+        return Wish.CANCEL
+    return None if row["requested"] is None else Wish(row["requested"])
 
 
 # A newer version may have written more fields: an accepted spec is not validated again.

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 
+from drivetrain_schemas.jobs import Result
 from drivetrain_schemas.pods import PodExit
 from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import RunState
@@ -410,6 +411,16 @@ async def finish_pods(connection: asyncpg.Connection, pods: Sequence[FinishedPod
         [None if pod.reason is None else str(pod.reason.kind) for pod in pods],
         [None if pod.reason is None else pod.reason.detail for pod in pods],
     )
+
+
+async def last_result(connection: asyncpg.Connection, job_id: str) -> Result | None:
+    """What the job's last run had reached, where it told so; pod 0 has the result."""
+    text = await connection.fetchval(
+        """select exit from pods join runs using (run_id)
+        where job_id = $1 and index = 0 order by attempt desc limit 1""",
+        job_id,
+    )
+    return None if text is None else PodExit.model_validate_json(text).result
 
 
 def _pod(row: Any) -> PodRow:

@@ -17,8 +17,11 @@ from drivetrain_schemas.jobs import (
     Holder,
     JobCancelled,
     JobFailed,
+    JobPaused,
+    JobResumed,
     JobRetrying,
     JobState,
+    JobStopped,
     JobSucceeded,
     JobWaiting,
     Result,
@@ -32,6 +35,7 @@ from drivetrain_schemas.runs import (
     RunStarted,
     RunStarting,
     RunState,
+    RunStopped,
     RunSucceeded,
     RunSuspected,
     RunUnreachable,
@@ -45,7 +49,8 @@ from services.scheduler.core.outcome import Outcome
 from services.scheduler.core.paid_time import PodTime, paid_ends_at
 from services.scheduler.core.pods import Exit
 from services.scheduler.core.reasons import HolderOf, Waiting
-from services.scheduler.core.retries import Next, after
+from services.scheduler.core.retries import Next, Tries, after
+from services.scheduler.core.wishes import Wish
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
 from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
@@ -274,6 +279,8 @@ async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
         measures.note_release(tx, released[live.run.run_id], str(ending.outcome.state))
         if isinstance(then, JobState):
             await _emit_finished(tx, live.job, then, finished_at[live.job.job_id], ending)
+        elif live.job.wish is Wish.PAUSE:
+            await pause(tx, live.job, then.tries, ending.result.step if ending.result else None)
         else:
             await _retry(tx, live, then)
 
@@ -284,15 +291,46 @@ def _after(ending: Ending) -> JobState | Next:
         return JobState.SUCCEEDED
     if ending.outcome.state is RunState.CANCELLED:
         return JobState.CANCELLED
+    if ending.outcome.state is RunState.STOPPED:
+        return JobState.STOPPED
     then = after(ending.outcome, ending.live.job.tries)
     return JobState.FAILED if then.backoff_seconds is None else then
 
 
-async def cancel_queued(tx: Tx, job: JobRow) -> None:
-    """A job without slots is cancelled immediately."""
-    state = move_job(job.state, JobState.CANCELLED)
+async def end_without_run(tx: Tx, job: JobRow, state: JobState) -> None:
+    """A job without slots is cancelled or stopped immediately."""
+    state = move_job(job.state, state)
     finished_at = await store.finish_jobs(tx.connection, {job.job_id: state})
-    await _emit_finished(tx, job, state, finished_at[job.job_id])
+    result = await store_runs.last_result(tx.connection, job.job_id) if job.num_runs else None
+    await _emit_finished(tx, job, state, finished_at[job.job_id], result=result)
+
+
+async def pause(tx: Tx, job: JobRow, tries: Tries, step: int | None = None) -> None:
+    """The job has no run, and gets none until it is resumed."""
+    state = move_job(job.state, JobState.PAUSED)
+    paused_at = await store.pause_job(tx.connection, job.job_id, state, tries)
+    event = JobPaused(
+        job_id=job.job_id,
+        reason=job.wish_reason,
+        attempt=job.num_runs,
+        step=step,
+        paused_at=paused_at,
+        trial=job.trial,
+    )
+    await _emit(tx, job, event)
+    instruments.PAUSES.inc()
+    log.info("job paused", job_id=job.job_id, attempt=job.num_runs, step=step)
+
+
+async def resume(tx: Tx, job: JobRow) -> None:
+    """The job is queued again; where its run was still being paused, once that has ended."""
+    queued_at = None
+    if job.state is JobState.PAUSED:
+        state = move_job(job.state, JobState.QUEUED)
+        await store.set_job_states(tx.connection, {job.job_id: state})
+        queued_at = await store.now(tx.connection)
+    await _emit(tx, job, JobResumed(job_id=job.job_id, queued_at=queued_at, trial=job.trial))
+    log.info("job resumed", job_id=job.job_id, is_queued=queued_at is not None)
 
 
 async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
@@ -308,6 +346,8 @@ async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
             event = RunSucceeded(**facts, result=ending.result)
         case RunState.CANCELLED:
             event = RunCancelled(**facts)
+        case RunState.STOPPED:
+            event = RunStopped(**facts)
         case RunState.INTERRUPTED:
             event = RunInterrupted(**facts, detail=explain(outcome) or None)
         case RunState.LOST:
@@ -363,7 +403,12 @@ async def _retry(tx: Tx, live: LiveRun, then: Next) -> None:
 
 
 async def _emit_finished(
-    tx: Tx, job: JobRow, state: JobState, finished_at: datetime, ending: Ending | None = None
+    tx: Tx,
+    job: JobRow,
+    state: JobState,
+    finished_at: datetime,
+    ending: Ending | None = None,
+    result: Result | None = None,
 ) -> None:
     job_id, trial = job.job_id, job.trial
     event: Payload
@@ -378,7 +423,15 @@ async def _emit_finished(
             )
         case JobState.CANCELLED:
             event = JobCancelled(
-                job_id=job_id, reason=job.cancel_reason, finished_at=finished_at, trial=trial
+                job_id=job_id, reason=job.wish_reason, finished_at=finished_at, trial=trial
+            )
+        case JobState.STOPPED:
+            event = JobStopped(
+                job_id=job_id,
+                reason=job.wish_reason,
+                result=ending.result if ending else result,
+                finished_at=finished_at,
+                trial=trial,
             )
         case JobState.FAILED:
             event = JobFailed(

@@ -8,7 +8,7 @@ from services.runtime.clock import SystemClock
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Service
 from services.runtime.tls import TlsFiles, TlsNames, check_files
-from services.scheduler import cancels, retention
+from services.scheduler import early_commands, retention
 from services.scheduler.api import read_api
 from services.scheduler.fleet import Fleet
 from services.scheduler.handlers import Commands
@@ -66,7 +66,7 @@ def assemble(settings: SchedulerSettings, launcher: Launcher, source: NodeSource
             Sightings(pods).run,
             kept.run,
             retention.run,
-            cancels.expire,
+            early_commands.expire,
         ),
     )
 

@@ -13,7 +13,7 @@ from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobRequestRejected, JobSpec, JobSubmit, RejectionReason
 from drivetrain_schemas.specs import MAX_SPEC_BYTES
 from services.runtime.decoding import MAX_HEADERS
-from services.scheduler import cancels
+from services.scheduler import early_commands
 from services.standalone.kafka import TRANSACTION_TIMEOUT_MS
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def test_the_python_example_makes_the_platforms_ids() -> None:
 def test_the_guides_limits_are_the_platforms() -> None:
     assert f"at most {MAX_HEADERS}, and 1 MB" in GUIDE
     assert f"set\n`transaction.timeout.ms` to {TRANSACTION_TIMEOUT_MS:,} or less" in GUIDE
-    assert f"keeps such a cancel for {cancels.KEPT.seconds} s" in GUIDE
+    assert f"keeps such a cancel for {early_commands.KEPT.seconds} s" in GUIDE
     assert f"more than {MAX_SPEC_BYTES // 1024} KiB as JSON" in GUIDE
     assert f"at most {MAX_EVENT_BYTES // 1024} KiB" in GUIDE
 

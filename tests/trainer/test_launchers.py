@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.pods import FailureKind, StopNotice
-from tests.trainer.pods import Pod, wait_for
+from tests.trainer.pods import Pod
 from tests.trainer.ranks import SCRIPTS
 
 MakePod = Callable[..., Pod]
@@ -50,14 +50,19 @@ def test_launchers_on_several_machines_are_one_training(make_pod: MakePod) -> No
     ]
 
 
-def test_a_stop_reaches_the_ranks_of_a_launcher(make_pod: MakePod) -> None:
+@pytest.mark.parametrize(("reason", "is_saved"), [("preempt", True), ("stop", False)])
+def test_a_stop_reaches_the_ranks_of_a_launcher(
+    make_pod: MakePod, reason: str, is_saved: bool
+) -> None:
     pod = make_pod(command=["torchrun", SCRIPT], num_ranks=2, environment={"MAX_STEPS": 10**6})
     pod.start_cold()
     pod.wait_for_log("rank 1 of 2")
-    pod.stop(StopNotice(reason="preempt", deadline_seconds=60))
-    assert pod.wait_for_exit(90).outcome == "interrupted", pod.log
-    manifests = list(pod.checkpoints.glob("*/manifest.json"))
-    wait_for(lambda: manifests, "the final checkpoint")
+    pod.stop(StopNotice(reason=reason, deadline_seconds=60, checkpoint=is_saved))
+    end = pod.wait_for_exit(90)
+    assert end.outcome == "interrupted", pod.log
+    assert end.result is not None
+    assert end.result.step > 0
+    assert bool(list(pod.checkpoints.glob("*/manifest.json"))) is is_saved
 
 
 def test_more_ranks_than_devices_are_refused_once(make_pod: MakePod, tmp_path: Path) -> None:

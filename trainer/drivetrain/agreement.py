@@ -21,7 +21,8 @@ class Wish:
     rank 0 does not wait for a shard that will not be written. `save_best`: the judged metric has
     its best value at this step. `evaluation` is the step at which the next value is expected
     (0: not known); all ranks look there. `logs_after`: the script logs the values of a step after
-    it has ended the step.
+    it has ended the step. `saves_nothing`: the stop wants no last checkpoint; without the agreement
+    some ranks would wait for the others to save.
     """
 
     stop: bool = False
@@ -32,6 +33,7 @@ class Wish:
     save_best: bool = False
     evaluation: int = 0
     logs_after: bool = False
+    saves_nothing: bool = False
 
     def to_vector(self) -> list[int]:
         return [
@@ -43,11 +45,13 @@ class Wish:
             int(self.save_best),
             self.evaluation,
             int(self.logs_after),
+            int(self.saves_nothing),
         ]
 
     @staticmethod
     def from_vector(vector: Sequence[int]) -> "Wish":
-        stop, save, is_saving, failed_save, steps_between, save_best, evaluation, after = vector
+        stop, save, is_saving, failed_save, steps_between, *rest = vector
+        save_best, evaluation, logs_after, saves_nothing = rest
         return Wish(
             stop=bool(stop),
             save=bool(save),
@@ -56,7 +60,8 @@ class Wish:
             steps_between=steps_between,
             save_best=bool(save_best),
             evaluation=evaluation,
-            logs_after=bool(after),
+            logs_after=bool(logs_after),
+            saves_nothing=bool(saves_nothing),
         )
 
 

@@ -1,7 +1,7 @@
 """What happens between two steps: the ranks agree to stop, to save, or on when to look again.
 
-A stop is raised as `Interrupted` once its checkpoint is written, so whatever the script does with
-the exception cannot change what was saved. From then on every look raises it again.
+A stop is raised as `Interrupted` once its checkpoint is written, if it wants one, so whatever the
+script does with the exception cannot change what was saved. From then on each look raises it again.
 """
 
 import sys
@@ -31,7 +31,7 @@ class Boundary:
         moment: Callable[[], Moment],
     ) -> None:
         self.interrupted: Interrupted | None = None
-        self.is_saved = False  # at the step of `interrupted`
+        self.is_saved = False  # at the step of `interrupted`, or nothing is to be saved
         self.save_is_due = False
         self.logs_after = False  # this rank logs after the end of a step; with a stop: any rank
         self.due_at = 1
@@ -40,6 +40,7 @@ class Boundary:
         self._policy = policy
         self._stop = stop
         self._moment = moment
+        self._saves_nothing = False
         self._steps_between = 1
         self._evaluations = Evaluations()
         self._next_evaluation = 0
@@ -86,6 +87,7 @@ class Boundary:
         agreed = self._agree(step)
         if agreed.stop:
             self.logs_after = agreed.logs_after
+            self._saves_nothing = agreed.saves_nothing
             self._interrupt(moment)
         self._checkpointer.check_once()
         if step >= self._next_save and self._policy.every_steps:
@@ -118,6 +120,7 @@ class Boundary:
             save_best=self._is_best(step),
             evaluation=self._find_next_evaluation(step),
             logs_after=self.logs_after,
+            saves_nothing=self._stop.saves_nothing,
         )
         agreed = Wish.from_vector(self._world.largest(wish.to_vector()))
         self._steps_between = agreed.steps_between
@@ -150,7 +153,7 @@ class Boundary:
 
     def save_interrupted(self, moment: Moment) -> None:
         """Write the checkpoint from which the run continues, unless that is done already."""
-        if not self.is_saved and self._checkpointer.holds_anything:
+        if not (self.is_saved or self._saves_nothing) and self._checkpointer.holds_anything:
             self._checkpointer.finish(moment, self._stop.seconds_to_save())
         self.is_saved = True
 

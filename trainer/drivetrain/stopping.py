@@ -3,7 +3,6 @@
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -29,12 +28,25 @@ class StopRequest:
     def restore(self) -> None:
         signals.restore()
 
+    @property
+    def saves_nothing(self) -> bool:
+        """A stop is requested that wants no last checkpoint."""
+        notice = None if self.reason is None else self._notice()
+        return notice is not None and not notice.checkpoint
+
     def seconds_to_save(self) -> float:
         """How long the last checkpoint may take: most of the time until the notice's deadline."""
-        with suppress(OSError, ValueError):
-            notice = StopNotice.model_validate_json((self._directory / "stop.json").read_bytes())
-            return 0.8 * notice.deadline_seconds
-        return _STOP_SAVE_SECONDS
+        notice = self._notice()
+        return _STOP_SAVE_SECONDS if notice is None else 0.8 * notice.deadline_seconds
+
+    def _notice(self) -> StopNotice | None:
+        """As the shim has taken it; None where the signal came without one."""
+        for name in ("notice.json", "stop.json"):
+            try:
+                return StopNotice.model_validate_json((self._directory / name).read_bytes())
+            except (OSError, ValueError):
+                continue
+        return None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.reason is not None and number == signal.SIGINT:

@@ -10,21 +10,32 @@ from drivetrain_schemas.jobs import JobState
 from drivetrain_schemas.runs import RunState
 
 JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.STARTING, JobState.CANCELLED}),
+    JobState.QUEUED: frozenset(
+        {JobState.STARTING, JobState.PAUSED, JobState.CANCELLED, JobState.STOPPED}
+    ),
     JobState.STARTING: frozenset(
         {
             JobState.RUNNING,
             JobState.QUEUED,  # the run ended before all its pods had started, and is tried again
             JobState.SUCCEEDED,  # it succeeded although it was stopped while starting
+            JobState.PAUSED,
             JobState.FAILED,
             JobState.CANCELLED,
+            JobState.STOPPED,
         }
     ),
     JobState.RUNNING: frozenset(
-        {JobState.QUEUED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
+        {
+            JobState.QUEUED,
+            JobState.PAUSED,
+            JobState.SUCCEEDED,
+            JobState.FAILED,
+            JobState.CANCELLED,
+            JobState.STOPPED,
+        }
     ),
     JobState.PREEMPTING: frozenset(),  # preemption comes with its own policy
-    JobState.PAUSED: frozenset(),
+    JobState.PAUSED: frozenset({JobState.QUEUED, JobState.CANCELLED, JobState.STOPPED}),
     JobState.SUCCEEDED: frozenset(),
     JobState.FAILED: frozenset(),
     JobState.CANCELLED: frozenset(),

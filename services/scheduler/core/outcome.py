@@ -1,9 +1,10 @@
 """The one outcome of a run whose pods are all finished.
 
 In: the run's view, every pod ENDED or LOST. Out: the run's final state and the pod that explains
-it. If all pods succeeded the run succeeded, even when a stop came too late. Otherwise a cancel is
-the cause, then a pod that the platform disrupted, because the others may have failed for that, then
-the first pod that failed or was lost; else the run stopped at a step boundary.
+it. If all pods succeeded the run succeeded, even when a stop came too late. Otherwise a cancel or
+an early stop of the job is the cause, then a pod that the platform disrupted, because the others
+may have failed for that, then the first pod that failed or was lost; else the run stopped at a step
+boundary.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from drivetrain_schemas.pods import Failure
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.pods import EndKind, PodView, RunView
+from services.scheduler.core.wishes import Wish
 
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -36,8 +38,10 @@ def conclude(run: RunView) -> Outcome:
     exits = [pod.exit for pod in run.pods]
     if all(end is not None and end.outcome == "succeeded" for end in exits):
         return Outcome(RunState.SUCCEEDED)
-    if run.is_cancelled:
+    if run.wish is Wish.CANCEL:
         return Outcome(RunState.CANCELLED)
+    if run.wish is Wish.STOP:
+        return Outcome(RunState.STOPPED)
     disrupted = [pod for pod in run.pods if _is_disrupted(pod)]
     if disrupted:
         return Outcome(RunState.INTERRUPTED, min(disrupted, key=_first), is_disrupted=True)

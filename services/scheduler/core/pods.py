@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from drivetrain_schemas.pods import Failure
 from drivetrain_schemas.runs import RunState
+from services.scheduler.core.wishes import Wish
 
 
 class Sight(StrEnum):
@@ -94,10 +95,14 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A live run and its pods. `stop_reason` is set once the run is to stop."""
+    """A live run and its pods. `stop_reason` is set once the run is to stop.
+
+    `wish` is what is wanted of its job; `saves_last`: a stop leaves a last checkpoint.
+    """
 
     run_id: str
     state: RunState
     pods: tuple[PodView, ...]
     stop_reason: str | None = None
-    is_cancelled: bool = False
+    wish: Wish | None = None
+    saves_last: bool = True

@@ -10,21 +10,23 @@ from dataclasses import dataclass
 
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.pods import PodState, PodView, RunView, Sight
+from services.scheduler.core.wishes import Wish
 
 MAX_LAUNCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Timeouts in seconds. `notice` is the deadline that the shim itself enforces."""
+    """Timeouts in seconds. `notice` is the deadline that the shim itself enforces: short where
+    nothing is to be saved."""
 
     start: float = 30.0
     cancel_notice: float = 30.0
     gang_notice: float = 5.0
     notice_margin: float = 10.0
 
-    def notice(self, reason: str) -> float:
-        return self.gang_notice if reason == "gang" else self.cancel_notice
+    def notice(self, reason: str, saves_last: bool = True) -> float:
+        return self.cancel_notice if saves_last and reason != "gang" else self.gang_notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Acts:
     notify: tuple[str, ...] = ()
     kill: tuple[str, ...] = ()
     reason: str = "gang"
+    saves_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def acts(run: RunView, limits: Limits) -> Acts:
             continue
         if reason is None and pod.state is PodState.INTENDED and pod.sight is Sight.ABSENT:
             launch.append(pod.pod_id)
-        elif _must_die(pod, reason, limits):
+        elif _must_die(pod, reason, limits, _saves_last(run)):
             kill.append(pod.pod_id)
         elif reason is not None:
             # A signal makes the shim read its notice, so it is sent once the shim exists.
@@ -64,7 +67,7 @@ def acts(run: RunView, limits: Limits) -> Acts:
                 notify.append(pod.pod_id)
         elif _start_again(pod, limits):
             launch.append(pod.pod_id)
-    return Acts(tuple(launch), tuple(notify), tuple(kill), reason or "gang")
+    return Acts(tuple(launch), tuple(notify), tuple(kill), reason or "gang", _saves_last(run))
 
 
 def moves(run: RunView) -> Moves:
@@ -85,7 +88,11 @@ def stop_reason(run: RunView) -> str | None:
     return "gang" if any(pod.has_failed for pod in run.pods) else None
 
 
-def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
+def _saves_last(run: RunView) -> bool:
+    return run.saves_last or run.stop_reason != Wish.STOP
+
+
+def _must_die(pod: PodView, reason: str | None, limits: Limits, saves_last: bool) -> bool:
     match pod.sight:
         # There is no shim to end the remaining processes. One that is absent and was to start may
         # have been created by a launch that was not recorded.
@@ -97,7 +104,7 @@ def _must_die(pod: PodView, reason: str | None, limits: Limits) -> bool:
             return pod.launches >= MAX_LAUNCHES and pod.seconds_in_sight > limits.start
         case Sight.ALIVE:
             # The shim enforces the deadline; a shim that does not is killed with its ranks.
-            patience = limits.notice(pod.notice or reason or "") + limits.notice_margin
+            patience = limits.notice(pod.notice or reason or "", saves_last) + limits.notice_margin
             return reason is not None and pod.seconds_since_notice > patience
         case Sight.ENDED:
             return False

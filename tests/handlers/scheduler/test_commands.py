@@ -247,7 +247,7 @@ async def test_another_tenant_can_neither_cancel_it_nor_learn_that_it_exists(wor
     (rejected,) = await handle(world.database, world.commands.handlers, event)
 
     assert rejected.reason is RejectionReason.NO_SUCH_JOB
-    assert not (await world.job(JOB)).is_cancelled
+    assert (await world.job(JOB)).wish is None
 
 
 async def _cancel_payload(job_id: str):

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from drivetrain_schemas.ids import job_id_for
-from drivetrain_schemas.jobs import JobCancel, JobSubmit
+from drivetrain_schemas.jobs import JobCancel, JobPause, JobResume, JobStop, JobSubmit
 from services.runtime.database import Database
 from services.runtime.errors import TemporaryError
 from services.runtime.transaction import Tx
@@ -162,8 +162,8 @@ class Chaos:
 
     async def _step(self) -> None:
         act = self.random.choices(
-            [self._round, self._pod, self._submit, self._cancel, self._time, self._repeat],
-            [50, 25, 8, 2, 10, 5],
+            [self._round, self._pod, self._submit, self._command, self._time, self._repeat],
+            [50, 25, 8, 8, 10, 5],
         )[0]
         await act()
 
@@ -203,9 +203,11 @@ class Chaos:
             )
             await self._deliver(make_event(payload))
 
-    async def _cancel(self) -> None:
+    async def _command(self) -> None:
+        """About any job, also one that is not there yet."""
         job_id = job_id_for("default", f"r{self.random.randrange(NUM_JOBS)}")
-        await self._deliver(make_event(JobCancel(job_id=job_id)))
+        kind = self.random.choice([JobCancel, JobStop, JobPause, JobPause, JobResume, JobResume])
+        await self._deliver(make_event(kind(job_id=job_id)))
 
     async def _time(self) -> None:
         await self.world.clock.advance(self.random.uniform(0, 40))
@@ -237,6 +239,8 @@ class Chaos:
         self.trouble.is_on = False
         for event in self.commands:
             await self._deliver(event)
+        for number in range(NUM_JOBS):
+            await self._deliver(make_event(JobResume(job_id=job_id_for("default", f"r{number}"))))
         for _ in range(200):
             await self.world.rounds(100)
             await self.world.clock.advance(50)
@@ -282,20 +286,29 @@ async def verdict(chaos: Chaos) -> list[str]:
 
 NEXT = {
     "": {"job.queued"},
-    "job.queued": {"allocation.granted", "job.cancelled"},
-    "job.retrying": {"allocation.granted", "job.cancelled"},
+    "job.queued": {"allocation.granted", "job.paused", "job.cancelled", "job.stopped"},
+    "job.retrying": {"allocation.granted", "job.paused", "job.cancelled", "job.stopped"},
+    "job.paused": {"resumed", "job.cancelled", "job.stopped"},
+    "resumed": {"allocation.granted", "job.paused", "job.cancelled", "job.stopped"},
     "allocation.granted": {"run.starting"},
     "run.starting": {"run.started", "end"},
     "run.started": {"end"},
     "end": {"allocation.released"},
-    "allocation.released": {"job.succeeded", "job.failed", "job.cancelled", "job.retrying"},
+    "allocation.released": {
+        *("job.succeeded", "job.failed", "job.cancelled", "job.stopped"),
+        *("job.retrying", "job.paused"),
+    },
     "job.succeeded": set(),
     "job.failed": set(),
     "job.cancelled": set(),
+    "job.stopped": set(),
 }
-ENDS = {"run.succeeded", "run.failed", "run.lost", "run.cancelled", "run.interrupted"}
-ASIDE = {"job.waiting", "job.cancelling"}
-FINAL = {"job.succeeded", "job.failed", "job.cancelled"}
+ENDS = {
+    *("run.succeeded", "run.failed", "run.lost", "run.cancelled", "run.stopped"),
+    "run.interrupted",
+}
+ASIDE = {"job.waiting", "job.cancelling", "job.stopping", "job.pausing"}
+FINAL = {"job.succeeded", "job.failed", "job.cancelled", "job.stopped"}
 
 
 def _read(story: list) -> list[str]:
@@ -308,6 +321,10 @@ def _read(story: list) -> list[str]:
         if name in ASIDE or (name == "job_request.rejected"):
             continue
         word = "end" if name in ENDS else name
+        if name == "job.resumed":
+            if payload.queued_at is None:
+                continue  # a pause was withdrawn while its run ended
+            word = "resumed"
         if word not in NEXT[last]:
             wrong.append(f"{name} after {last or 'nothing'}")
         last = word

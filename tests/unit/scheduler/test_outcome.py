@@ -7,6 +7,7 @@ import pytest
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.outcome import conclude
 from services.scheduler.core.pods import EndKind, EndReason, PodState, Sight
+from services.scheduler.core.wishes import Wish
 from tests.unit.scheduler.builders import after, make_ended, make_pod, make_run
 
 
@@ -21,16 +22,28 @@ NO_IMAGE = EndReason(EndKind.FAILED, "the image cannot be pulled")
 CASES = {
     "all succeeded": (make_run(make_ended(0), make_ended(1)), RunState.SUCCEEDED, None, False),
     "all succeeded though a cancel was on its way": (
-        make_run(make_ended(0), is_cancelled=True, stop_reason="cancel"),
+        make_run(make_ended(0), wish=Wish.CANCEL, stop_reason="cancel"),
         RunState.SUCCEEDED,
         None,
         False,
     ),
     "cancelled explains whatever else happened": (
-        make_run(make_ended(0, "failed"), make_lost(1), is_cancelled=True, stop_reason="cancel"),
+        make_run(make_ended(0, "failed"), make_lost(1), wish=Wish.CANCEL, stop_reason="cancel"),
         RunState.CANCELLED,
         None,
         False,
+    ),
+    "an early stop explains whatever else happened": (
+        make_run(make_ended(0, "failed"), make_lost(1), wish=Wish.STOP, stop_reason="stop"),
+        RunState.STOPPED,
+        None,
+        False,
+    ),
+    "a pause interrupts": (
+        make_run(make_ended(0, "interrupted"), wish=Wish.PAUSE, stop_reason="pause"),
+        RunState.INTERRUPTED,
+        None,
+        True,
     ),
     "one failed": (make_run(make_ended(0), make_ended(1, "failed")), RunState.FAILED, 1, False),
     "the first that failed is the cause, not those it took along": (
@@ -70,7 +83,7 @@ CASES = {
         False,
     ),
     "evicted after a cancel": (
-        make_run(replace(make_lost(0), reason=EVICTED), is_cancelled=True, stop_reason="cancel"),
+        make_run(replace(make_lost(0), reason=EVICTED), wish=Wish.CANCEL, stop_reason="cancel"),
         RunState.CANCELLED,
         None,
         False,

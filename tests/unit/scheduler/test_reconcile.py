@@ -57,6 +57,26 @@ CASES = {
         make_run(make_pod(0), make_pod(1), stop_reason="cancel"),
         Acts(notify=("pod_0", "pod_1"), reason="cancel"),
     ),
+    "a stop without a checkpoint says so": (
+        make_run(make_pod(0), stop_reason="stop", saves_last=False),
+        Acts(notify=("pod_0",), reason="stop", saves_last=False),
+    ),
+    "and a shim has less time for it": (
+        make_run(
+            make_pod(0, notice="stop", seconds_since_notice=16),
+            stop_reason="stop",
+            saves_last=False,
+        ),
+        Acts(kill=("pod_0",), reason="stop", saves_last=False),
+    ),
+    "a pause that became a stop ends as it began": (
+        make_run(
+            make_pod(0, notice="pause", seconds_since_notice=16),
+            stop_reason="pause",
+            saves_last=False,
+        ),
+        Acts(reason="pause"),
+    ),
     "a cancelled run launches nothing": (
         make_run(make_pod(0, Sight.ABSENT, **INTENDED), stop_reason="cancel"),
         Acts(kill=("pod_0",), reason="cancel"),

@@ -12,6 +12,8 @@ from drivetrain.pod.files import read_bounded
 from drivetrain_schemas.pods import StopNotice
 
 NOTICE = "stop.json"
+# What the shim has taken as its notice, wherever it was found: for the ranks.
+TAKEN = "notice.json"
 DEFAULT_NOTICE = StopNotice(reason="shutdown", deadline_seconds=10.0)
 _MAX_BYTES = 64 * 1024
 

@@ -35,7 +35,7 @@ from drivetrain.pod.alone import Alone, listens
 from drivetrain.pod.events import Events
 from drivetrain.pod.files import open_to_append
 from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
-from drivetrain.pod.notices import Notices
+from drivetrain.pod.notices import TAKEN, Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
@@ -43,6 +43,7 @@ from drivetrain.pod.unsent import Unsent
 from drivetrain.pod.without_effect import without_effect
 from drivetrain.pod.working_directory import PodFiles
 from drivetrain.reporting import MAX_WARNINGS
+from drivetrain.results import write_atomically
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
@@ -124,7 +125,8 @@ class Supervision:
             loop.remove_reader(rank.output)
         self._say_if_alone()
         self._say_what_had_no_effect()
-        await files.save_last(self._save_by, lambda: self._beat("ending"))
+        if self.notice is None or self.notice.checkpoint:
+            await files.save_last(self._save_by, lambda: self._beat("ending"))
         await asyncio.sleep(0)  # what it said last is added to the log
         try:
             self._forward_logs(is_last=True)
@@ -268,6 +270,10 @@ class Supervision:
             return  # sent again, by a scheduler that was restarted
         self.notice = notice
         _logger.info("stop notice: %s, %s s", self.notice.reason, self.notice.deadline_seconds)
+        try:
+            write_atomically(self._notices.directory / TAKEN, notice.model_dump_json())
+        except OSError as error:  # the ranks then save, and take the usual time for it
+            _logger.error("the notice is not passed on to the ranks: %s", error)
         self._kill_in(self.notice.deadline_seconds)
         self._stop_signal.send()
 

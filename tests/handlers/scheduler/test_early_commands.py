@@ -6,8 +6,8 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobState, RejectionReason
-from services.scheduler import cancels
-from services.scheduler.instruments import EARLY_CANCELS
+from services.scheduler import early_commands
+from services.scheduler.instruments import EARLY_COMMANDS
 from tests.events import handle, make_event
 from tests.handlers.scheduler.world import World, make_submit
 
@@ -17,7 +17,7 @@ JOB = job_id_for("default", "r1")
 async def expire(world: World, age: timedelta = timedelta(0)) -> list:
     await world.emitted()
     async with world.database.transaction() as tx:
-        await cancels.expire_once(tx, age)
+        await early_commands.expire_once(tx, age)
     return await world.emitted()
 
 
@@ -49,7 +49,7 @@ async def test_the_round_after_it_grants_nothing(world: World):
 async def test_it_is_refused_when_no_job_comes_in_time(world: World):
     event = make_event(JobCancel(job_id=JOB))
     await handle(world.database, world.commands.handlers, event)
-    assert await expire(world, cancels.KEPT) == []
+    assert await expire(world, early_commands.KEPT) == []
 
     (rejected,) = await expire(world)
 
@@ -68,25 +68,25 @@ async def test_another_tenant_cannot_cancel_a_job_before_it_comes(world: World):
 
     assert queued.kind.type == "job.queued"
     assert rejected.reason is RejectionReason.NO_SUCH_JOB
-    assert not (await world.job(JOB)).is_cancelled
+    assert (await world.job(JOB)).wish is None
 
 
 async def test_their_number_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cancels, "MAX_KEPT", 2)
-    before = EARLY_CANCELS.labels("too_many")._value.get()
+    monkeypatch.setattr(early_commands, "MAX_KEPT", 2)
+    before = EARLY_COMMANDS.labels("too_many")._value.get()
     ids = [job_id_for("default", f"r{number}") for number in range(3)]
 
     answers = [await world.cancel(job_id) for job_id in ids]
 
     assert [len(answer) for answer in answers] == [0, 0, 1]
     assert answers[2][0].reason is RejectionReason.NO_SUCH_JOB
-    assert EARLY_CANCELS.labels("too_many")._value.get() == before + 1
+    assert EARLY_COMMANDS.labels("too_many")._value.get() == before + 1
 
 
 async def test_one_tenant_cannot_take_the_places_of_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(cancels, "MAX_KEPT_OF_TENANT", 2)
+    monkeypatch.setattr(early_commands, "MAX_KEPT_OF_TENANT", 2)
     ids = [job_id_for("default", f"r{number}") for number in range(3)]
 
     assert [len(await world.cancel(job_id)) for job_id in ids] == [0, 0, 1]
