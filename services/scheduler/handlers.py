@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from drivetrain_schemas.base import canonical_json
+from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSubmit, RejectionReason
@@ -49,7 +49,7 @@ class Commands:
 
     @property
     def handlers(self) -> HandlerTable:
-        kinds = (JobSubmit, *VERBS, *holds.BUDGET_EVENTS)
+        kinds: tuple[type[Payload], ...] = (JobSubmit, *VERBS, *holds.BUDGET_EVENTS)
         return dict.fromkeys(kinds, self.on_command)
 
     @property

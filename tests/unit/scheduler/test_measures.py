@@ -26,7 +26,7 @@ def row(name: str, trial: TrialOf | None = None) -> JobRow:
         job_id=queued.job_id, tenant_id="default", request_id=name, cause=Cause("e", None, None),
         trial=trial, kind=queued.kind, submission=1, state=JobState.RUNNING, num_runs=1,
         tries=Tries(3, 1, 60), not_before_at=None, announced=None, wish=None,
-        cancel_reason="", change=1,
+        wish_reason="", saves_last=True, change=1,
     )  # fmt: skip
 
 
