@@ -6,10 +6,12 @@ their last values. A trial that did not report one of the objectives has no wort
 that did not report the safety metric is not known to be safe, so it is not.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from services.hpo.core.ranking import Goal, Reported, trial_value
+from services.hpo.core.trials import Trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +68,21 @@ def worth(reported: Reported | None, objectives: Objectives) -> Worth | NoWorth:
     return Worth(tuple(values), is_safe=safety.holds(last))
 
 
-class Front:
-    """The trials that no other one surpasses: as good in all objectives and better in one.
+def pareto(trials: Trials) -> tuple[int, ...]:
+    """The completed safe trials that no other one surpasses, by number.
 
-    Of trials that are equal in all objectives the one with the lowest number counts, so the front
-    does not depend on the order in which results arrived.
+    One surpasses another that is as good in all objectives and better in one. Of trials that are
+    equal in all objectives the one with the lowest number counts, so the front does not depend on
+    the order in which results arrived.
     """
-
-    def __init__(self) -> None:
-        self._losses: dict[int, tuple[float, ...]] = {}
-
-    def add(self, number: int, losses: Sequence[float]) -> bool:
-        """Whether the trial is on the front now; losses are smaller where better."""
-        new = tuple(losses)
-        if any(_surpasses(each, by, new, number) for by, each in self._losses.items()):
-            return False
-        surpassed = [by for by, each in self._losses.items() if _surpasses(new, number, each, by)]
-        for by in surpassed:
-            del self._losses[by]
-        self._losses[number] = new
-        return True
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return tuple(sorted(self._losses))
-
-
-def _surpasses(
-    losses: tuple[float, ...], number: int, others: tuple[float, ...], other: int
-) -> bool:
-    if losses == others:
-        return number < other
-    return all(loss <= other for loss, other in zip(losses, others, strict=True))
+    losses = trials.objectives
+    numbers = np.flatnonzero(np.isfinite(losses).all(axis=1))
+    # Sorted, no trial is surpassed by a later one.
+    order = np.lexsort((numbers, *losses[numbers].T[::-1]))
+    front: list[int] = []
+    kept = np.empty_like(losses)
+    for number in numbers[order]:
+        if not (kept[: len(front)] <= losses[number]).all(axis=1).any():
+            kept[len(front)] = losses[number]
+            front.append(int(number))
+    return tuple(sorted(front))

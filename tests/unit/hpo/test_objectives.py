@@ -1,13 +1,16 @@
 """The worth of a trial's result, and the front of trials that none surpasses."""
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.hpo.core.objectives import Front, NoWorth, Objectives, Safety, Worth, worth
+from services.hpo.core.objectives import NoWorth, Objectives, Safety, Worth, pareto, worth
 from services.hpo.core.ranking import Reported
+from services.hpo.core.space import make_space
+from services.hpo.core.trials import Trial, Trials, TrialState
 
 OBJECTIVES = Objectives(
     (("loss", "minimize"), ("speed", "maximize")), Safety("memory", low=0.0, high=16.0)
@@ -39,28 +42,26 @@ def test_a_trial_without_one_of_the_objectives_has_no_worth() -> None:
     )
 
 
-LOSSES = st.lists(
-    st.tuples(*[st.sampled_from([0.0, 1.0, 2.0, math.inf])] * 3), min_size=1, max_size=30
-)
+VALUES = st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0])] * 3), min_size=1, max_size=30)
 
 
-@given(LOSSES, st.randoms())
+@given(VALUES, st.randoms(use_true_random=False))
 def test_the_front_is_what_none_surpasses_in_any_order(
-    losses: list[tuple[float, ...]], random: object
+    values: list[tuple[float, ...]], random: Random
 ) -> None:
-    trials = list(enumerate(losses))
-    random.shuffle(trials)  # type: ignore[attr-defined]
-    front = Front()
-    for number, each in trials:
-        assert front.add(number, each) == (number in front.numbers)
+    trials = Trials(make_space({}), ("minimize", "maximize", "minimize"))
+    for number in range(len(values) + 2):
+        trials.put(Trial(number, {}))
+    trials.put(Trial(len(values), {}, TrialState.FAILED))
+    trials.put(Trial(len(values) + 1, {}, TrialState.COMPLETED, (-9.0, 9.0, -9.0), is_safe=False))
+    for number in random.sample(range(len(values)), len(values)):
+        trials.put(Trial(number, {}, TrialState.COMPLETED, values[number]))
     want = []
-    for number, mine in enumerate(losses):
-        better = [
-            other
-            for other, theirs in enumerate(losses)
-            if all(a <= b for a, b in zip(theirs, mine, strict=True))
-            and (theirs != mine or other < number)
-        ]
-        if not better:
+    for number, (a, b, c) in enumerate(values):
+        surpassed = any(
+            x <= a and y >= b and z <= c and ((x, y, z) != (a, b, c) or other < number)
+            for other, (x, y, z) in enumerate(values)
+        )
+        if not surpassed:
             want.append(number)
-    assert front.numbers == tuple(want)
+    assert pareto(trials) == tuple(want)
