@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from services.gateway.core.charges import Charge
 from services.gateway.core.jobs import Job
-from services.gateway.core.trials import Trial
+from services.gateway.core.noun import NEVER, Key
+from services.gateway.core.trials import Rung, Trial
 
 
 class Change(NamedTuple):
@@ -22,11 +23,11 @@ class Change(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Where counters of one kind are stored, and the field that identifies them."""
+    """Where counters of one kind are stored, and the fields that identify them."""
 
     table: str
     view: type
-    key: tuple[str]
+    key: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,20 @@ class TrialCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class RungCounts:
+    """What was decided at a rung of a study; `threshold` is the newest."""
+
+    study_id: str
+    step: int
+    num_judged: int = 0
+    num_continued: int = 0
+    num_stopped: int = 0
+    num_paused: int = 0
+    threshold: float | None = None
+    threshold_seq: int = NEVER
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpend:
     job_id: str
     tenant_id: str
@@ -66,21 +81,24 @@ class JobSpend:
 
 TENANT_COUNTS = Table("tenant_counts", TenantCounts, ("tenant_id",))
 TRIAL_COUNTS = Table("trial_counts", TrialCounts, ("study_id",))
+RUNG_COUNTS = Table("rung_counts", RungCounts, ("study_id", "step"))
 JOB_SPEND = Table("job_spend", JobSpend, ("job_id",))
-TABLES = (TENANT_COUNTS, TRIAL_COUNTS, JOB_SPEND)
+TABLES = (TENANT_COUNTS, TRIAL_COUNTS, RUNG_COUNTS, JOB_SPEND)
 
 Counters = dict[Table, dict[tuple[Any, ...], Any]]
 
 
-def touched(changes: Iterable[Change]) -> dict[Table, set[tuple[str]]]:
+def touched(changes: Iterable[Change]) -> dict[Table, set[Key]]:
     """The counters that these changes move."""
-    keys: dict[Table, set[tuple[str]]] = {table: set() for table in TABLES}
+    keys: dict[Table, set[Key]] = {table: set() for table in TABLES}
     for _, after in changes:
         match after:
             case Job():
                 keys[TENANT_COUNTS].add((after.tenant_id,))
             case Trial():
                 keys[TRIAL_COUNTS].add((after.study_id,))
+            case Rung():
+                keys[RUNG_COUNTS].add((after.study_id, after.step))
             case Charge():
                 keys[TENANT_COUNTS].add((after.tenant_id,))
                 keys[JOB_SPEND].add((after.job_id,))
@@ -98,6 +116,9 @@ def count(counters: Counters, changes: Iterable[Change]) -> Counters:
             case Trial():
                 rows, key = counted[TRIAL_COUNTS], (after.study_id,)
                 rows[key] = _count_trial(rows.get(key) or TrialCounts(*key), before, after)
+            case Rung():
+                steps, at = counted[RUNG_COUNTS], (after.study_id, after.step)
+                steps[at] = _count_rung(steps.get(at) or RungCounts(*at), before, after)
             case Charge() if before is None:
                 _add_charge(counted, after)
     return counted
@@ -137,6 +158,20 @@ def _count_trial(counts: TrialCounts, before: Trial | None, after: Trial) -> Tri
     ):
         counted = replace(counted, highest_value=value, highest_number=number)
     return counted
+
+
+def _count_rung(counts: RungCounts, before: Rung | None, after: Rung) -> RungCounts:
+    was = before.verdict if before else None
+    is_newest = after.threshold is not None and after.judged_seq > counts.threshold_seq
+    return replace(
+        counts,
+        num_judged=counts.num_judged + (before is None),
+        num_continued=counts.num_continued + (after.verdict == "continue") - (was == "continue"),
+        num_stopped=counts.num_stopped + (after.verdict == "stop") - (was == "stop"),
+        num_paused=counts.num_paused + (after.verdict == "pause") - (was == "pause"),
+        threshold=after.threshold if is_newest else counts.threshold,
+        threshold_seq=after.judged_seq if is_newest else counts.threshold_seq,
+    )
 
 
 def _add_charge(counted: Counters, charge: Charge) -> None:

@@ -18,7 +18,7 @@ from services.gateway.core.rejections import REJECTIONS
 from services.gateway.core.requests import REQUESTS
 from services.gateway.core.runs import RUNS
 from services.gateway.core.studies import STUDIES
-from services.gateway.core.trials import TRIALS
+from services.gateway.core.trials import RUNGS, TRIALS
 
 NOUNS: tuple[Noun, ...] = (
     REQUESTS,
@@ -33,6 +33,7 @@ NOUNS: tuple[Noun, ...] = (
     BUDGETS,
     STUDIES,
     TRIALS,
+    RUNGS,
     REJECTIONS,
     PROGRESS,
 )

@@ -7,30 +7,11 @@ are made when a page is read and never stored: better ones need no rebuild.
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
 
+from services.gateway.core import study_narration
 from services.gateway.core.formats import count, duration, money, number, ranges, size
-
-Fields = Mapping[str, Any]
-
-
-class Tone(StrEnum):
-    PLAIN = "plain"
-    GOOD = "good"
-    WARNING = "warning"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """`detail` is longer text to unfold (the end of a log, a list of refused files)."""
-
-    text: str
-    tone: Tone = Tone.PLAIN
-    detail: str = ""
+from services.gateway.core.sentences import Fields, Sentence, Tone, request_rejected, with_reason
 
 
 def narrate(type_name: str, payload: Fields) -> Sentence:
@@ -60,7 +41,7 @@ def _job_retrying(p: Fields) -> Sentence:
 
 
 def _job_cancelling(p: Fields) -> Sentence:
-    return Sentence(_with_reason("Cancel requested", p["reason"]), Tone.WARNING)
+    return Sentence(with_reason("Cancel requested", p["reason"]), Tone.WARNING)
 
 
 def _job_succeeded(p: Fields) -> Sentence:
@@ -79,37 +60,28 @@ def _job_failed(p: Fields) -> Sentence:
 
 
 def _job_cancelled(p: Fields) -> Sentence:
-    return Sentence(_with_reason("Cancelled", p["reason"]), Tone.WARNING)
+    return Sentence(with_reason("Cancelled", p["reason"]), Tone.WARNING)
 
 
 def _job_stopping(p: Fields) -> Sentence:
-    return Sentence(_with_reason("Early stop requested", p["reason"]), Tone.WARNING)
+    return Sentence(with_reason("Early stop requested", p["reason"]), Tone.WARNING)
 
 
 def _job_stopped(p: Fields) -> Sentence:
-    return Sentence(_with_reason("Stopped early", p["reason"]), Tone.WARNING)
+    return Sentence(with_reason("Stopped early", p["reason"]), Tone.WARNING)
 
 
 def _job_pausing(p: Fields) -> Sentence:
-    return Sentence(_with_reason("Pause requested", p["reason"]), Tone.WARNING)
+    return Sentence(with_reason("Pause requested", p["reason"]), Tone.WARNING)
 
 
 def _job_paused(p: Fields) -> Sentence:
     where = f" at step {p['step']:,}" if p.get("step") is not None else ""
-    return Sentence(_with_reason(f"Paused{where}, holds no slots", p["reason"]), Tone.WARNING)
+    return Sentence(with_reason(f"Paused{where}, holds no slots", p["reason"]), Tone.WARNING)
 
 
 def _job_resumed(p: Fields) -> Sentence:
     return Sentence("Resumed: waits for slots again" if p.get("queued_at") else "Pause withdrawn")
-
-
-def _request_rejected(p: Fields) -> Sentence:
-    errors = "\n".join(
-        f"{error['field']}: {error['message']}"
-        + (f" (fix: {error['fix']})" if error.get("fix") else "")
-        for error in p.get("errors", ())
-    )
-    return Sentence(f"A request was refused: {p['detail']}", Tone.WARNING, errors)
 
 
 def _run_starting(p: Fields) -> Sentence:
@@ -332,96 +304,6 @@ def _node_removed(p: Fields) -> Sentence:
     return Sentence(f"Node {p['node_id']} was removed: {p['reason']}", Tone.WARNING)
 
 
-def _study_started(p: Fields) -> Sentence:
-    return Sentence(f"Study accepted: up to {count(p['num_trials'], 'trial')}")
-
-
-def _trial_proposed(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} tries {_point(p)}")
-
-
-def _trial_completed(p: Fields) -> Sentence:
-    if p.get("is_best"):
-        return Sentence(f"Trial {p['number']} is the best so far: {number(p['value'])}", Tone.GOOD)
-    return Sentence(f"Trial {p['number']} ended with {number(p['value'])}")
-
-
-def _trial_failed(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} ended without a value: {p['detail']}", Tone.BAD)
-
-
-def _study_failed(p: Fields) -> Sentence:
-    return Sentence(f"The study failed: {p['detail']}", Tone.BAD)
-
-
-def _study_cancelling(p: Fields) -> Sentence:
-    return Sentence(_with_reason("Cancel requested", p["reason"]), Tone.WARNING)
-
-
-def _study_cancelled(p: Fields) -> Sentence:
-    ended = count(p["num_completed"] + p["num_failed"], "trial")
-    return Sentence(_with_reason(f"Cancelled after {ended}", p["reason"]), Tone.WARNING)
-
-
-def _study_completed(p: Fields) -> Sentence:
-    if p.get("best_number") is None:
-        return Sentence("Study complete: no trial has a value", Tone.BAD)
-    return Sentence(
-        f"Study complete: trial {p['best_number']} is the best with {number(p['best_value'])}",
-        Tone.GOOD,
-    )
-
-
-def _study_paused(p: Fields) -> Sentence:
-    also = " and pauses its running ones" if p["trials"] == "pause" else ""
-    return Sentence(_with_reason(f"The study starts no further trials{also}", p["reason"]))
-
-
-def _study_resumed(p: Fields) -> Sentence:
-    return Sentence("The study goes on")
-
-
-def _study_changed(p: Fields) -> Sentence:
-    again = ", and runs again" if p["is_revived"] else ""
-    at_once = f"{p['max_parallel_trials']} at the same time"
-    return Sentence(f"The study now has up to {count(p['max_trials'], 'trial')}, {at_once}{again}")
-
-
-def _study_stopping(p: Fields) -> Sentence:
-    return Sentence(_with_reason("The study ends early", p["reason"]), Tone.WARNING)
-
-
-def _trial_judged(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} was judged at step {p['step']:,}: {p['reason']}")
-
-
-def _trial_stopping(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} is being stopped: {p['reason']}")
-
-
-def _trial_stopped(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} ended early: {p['reason']}")
-
-
-def _trial_paused(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} waits without devices: {p['reason']}")
-
-
-def _trial_promoted(p: Fields) -> Sentence:
-    return Sentence(f"Trial {p['number']} goes on: {p['why']}")
-
-
-def _with_reason(text: str, reason: str) -> str:
-    return f"{text}: {reason}" if reason else text
-
-
-def _point(p: Fields) -> str:
-    return ", ".join(
-        f"{name} = {number(value) if isinstance(value, float) else value}"
-        for name, value in sorted(p["hyperparameters"].items())
-    )
-
-
 def _slots(p: Fields) -> str:
     by_node: dict[str, list[int]] = {}
     for slot in p["slots"]:
@@ -446,7 +328,7 @@ def _parked_replayed(p: Fields) -> Sentence:
 
 def _parked_discarded(p: Fields) -> Sentence:
     text = f"{count(len(p['records']), 'parked record')} discarded"
-    return Sentence(_with_reason(text, p.get("note", "")))
+    return Sentence(with_reason(text, p.get("note", "")))
 
 
 _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
@@ -462,7 +344,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.pausing": _job_pausing,
     "job.paused": _job_paused,
     "job.resumed": _job_resumed,
-    "job_request.rejected": _request_rejected,
+    "job_request.rejected": request_rejected,
     "run.starting": _run_starting,
     "run.started": _run_started,
     "run.suspected": _run_suspected,
@@ -481,7 +363,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "budget.removed": _budget_removed,
     "budget.reached": _budget_reached,
     "budget.released": _budget_released,
-    "budget_request.rejected": _request_rejected,
+    "budget_request.rejected": request_rejected,
     "checkpoint.committed": _checkpoint_committed,
     "checkpoint.rejected": _checkpoint_rejected,
     "files.saved": _files_saved,
@@ -500,24 +382,5 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "trial.measured": _trial_measured,
     "node.registered": _node_registered,
     "node.removed": _node_removed,
-    "study.started": _study_started,
-    "study_request.rejected": _request_rejected,
-    "study_command.rejected": _request_rejected,
-    "study.paused": _study_paused,
-    "study.resumed": _study_resumed,
-    "study.changed": _study_changed,
-    "study.stopping": _study_stopping,
-    "trial.judged": _trial_judged,
-    "trial.stopping": _trial_stopping,
-    "trial.stopped": _trial_stopped,
-    "trial.paused": _trial_paused,
-    "trial.promoted": _trial_promoted,
-    "trial.proposed": _trial_proposed,
-    "trial.completed": _trial_completed,
-    "trial.failed": _trial_failed,
-    "study.completed": _study_completed,
-    "study.failed": _study_failed,
-    "study.cancelling": _study_cancelling,
-    "study.cancelled": _study_cancelled,
-    "study.cancel_rejected": _request_rejected,
+    **study_narration.SENTENCES,
 }

@@ -9,13 +9,18 @@ from drivetrain_schemas.budgets import BudgetRequestRejected
 from drivetrain_schemas.checkpoints import CheckpointPinRejected
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobRequestRejected
-from drivetrain_schemas.studies import StudyCancelRejected, StudyRequestRejected
+from drivetrain_schemas.studies import (
+    StudyCancelRejected,
+    StudyCommandRejected,
+    StudyRequestRejected,
+)
 from services.gateway.core.noun import NEVER, Key, Noun, given, newest
 
 _SUBJECTS: Mapping[type[Payload], str] = {
     JobRequestRejected: "job_id",
     StudyRequestRejected: "study_id",
     StudyCancelRejected: "study_id",
+    StudyCommandRejected: "study_id",
     CheckpointPinRejected: "checkpoint_id",
     BudgetRequestRejected: "name",
 }

@@ -11,7 +11,7 @@ from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for, study_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSubmit
-from drivetrain_schemas.studies import StudyStarted, StudySubmit
+from drivetrain_schemas.studies import StudyImport, StudyStarted, StudySubmit
 from services.gateway.core.noun import Key, Noun
 
 
@@ -43,7 +43,7 @@ def subject_of(event: Event[Any]) -> str:
     match event.payload:
         case JobSubmit(request_id=request_id):
             return job_id_for(event.tenant_id, request_id)
-        case StudySubmit(request_id=request_id):
+        case StudySubmit(request_id=request_id) | StudyImport(request_id=request_id):
             return study_id_for(event.tenant_id, request_id)
         case JobQueued(job_id=job_id):
             return job_id
@@ -96,5 +96,5 @@ REQUESTS = Noun(
     key=("subject_id",),
     key_of=_key_of,
     new=_request,
-    rules=dict.fromkeys((JobSubmit, StudySubmit, JobQueued, StudyStarted), _preferred),
+    rules=dict.fromkeys((JobSubmit, StudySubmit, StudyImport, JobQueued, StudyStarted), _preferred),
 )

@@ -8,14 +8,26 @@ from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import (
     StudyCancelled,
     StudyCancelling,
+    StudyChanged,
     StudyCompleted,
     StudyFailed,
+    StudyImport,
+    StudyPaused,
     StudyRequestRejected,
+    StudyResumed,
     StudyStarted,
+    StudyStopping,
     StudySubmit,
+)
+from drivetrain_schemas.trials import (
     TrialCompleted,
     TrialFailed,
+    TrialJudged,
+    TrialPaused,
+    TrialPromoted,
     TrialProposed,
+    TrialStopped,
+    TrialStopping,
 )
 from services.gateway.core.noun import (
     NEVER,
@@ -29,7 +41,10 @@ from services.gateway.core.noun import (
 )
 from services.gateway.core.requests import subject_of
 
-STATES = ("submitted", "rejected", "running", "paused", "completed", "failed", "cancelled")
+STATES = (
+    *("submitted", "rejected", "running", "paused", "stopping", "completed", "failed"),
+    "cancelled",
+)
 # What the end of a study has said, which it no longer says when the study goes on.
 _OF_END = dict.fromkeys(
     ("finished_at", "failure", "best_number", "best_value", "ended_by", "pareto", "state_reason")
@@ -69,7 +84,7 @@ def _move(study: Study, event: Event[Any], state: str, **facts: Any) -> Study:
     return newest(study, "state_seq", event, state=state, **{**_OF_END, **facts})
 
 
-def _submitted(study: Study, event: Event[StudySubmit]) -> Study:
+def _submitted(study: Study, event: Event[Any]) -> Study:
     return changed(study, submitted_at=earliest(study.submitted_at, event.occurred_at))
 
 
@@ -91,14 +106,44 @@ def _started(study: Study, event: Event[StudyStarted]) -> Study:
         event,
         num_trials=event.payload.num_trials,
         max_parallel_trials=spec.max_parallel_trials,
+        limits=_limits(spec),
     )
     return _move(changed(known, **given(event, "started_at")), event, "running")
 
 
-def _completed(study: Study, event: Event[StudyCompleted]) -> Study:
-    return _move(
-        study, event, "completed", **given(event, "finished_at", "best_number", "best_value")
+def _changed(study: Study, event: Event[StudyChanged]) -> Study:
+    """A study that had ended goes on if the change gives it more to do."""
+    known = newest(
+        study,
+        "changed_seq",
+        event,
+        num_trials=event.payload.max_trials,
+        max_parallel_trials=event.payload.max_parallel_trials,
+        limits=_limits(event.payload),
     )
+    return _move(known, event, "running") if event.payload.is_revived else known
+
+
+def _limits(of: Any) -> dict[str, Any]:
+    limits: dict[str, Any] = of.limits.model_dump(mode="json", exclude_none=True)
+    return limits
+
+
+def _paused(study: Study, event: Event[StudyPaused]) -> Study:
+    return _move(study, event, "paused", state_reason=event.payload.reason)
+
+
+def _resumed(study: Study, event: Event[StudyResumed]) -> Study:
+    return _move(study, event, "running")
+
+
+def _stopping(study: Study, event: Event[StudyStopping]) -> Study:
+    return _move(study, event, "stopping", **given(event, "ended_by", state_reason="reason"))
+
+
+def _completed(study: Study, event: Event[StudyCompleted]) -> Study:
+    ended = given(event, "finished_at", "best_number", "best_value", "ended_by", "pareto")
+    return _move(study, event, "completed", **ended)
 
 
 def _failed(study: Study, event: Event[StudyFailed]) -> Study:
@@ -115,11 +160,15 @@ def _cancelled(study: Study, event: Event[StudyCancelled]) -> Study:
 
 
 def _key_of(event: Event[Any]) -> Key:
-    if isinstance(event.payload, StudySubmit):
+    if isinstance(event.payload, StudySubmit | StudyImport):
         return (subject_of(event),)
     return (event.payload.study_id,)
 
 
+_OF_TRIALS = (
+    *(TrialProposed, TrialJudged, TrialPaused, TrialPromoted),
+    *(TrialStopping, TrialStopped, TrialCompleted, TrialFailed),
+)
 STUDIES = Noun(
     table="studies",
     view=Study,
@@ -127,12 +176,17 @@ STUDIES = Noun(
     key_of=_key_of,
     rules={
         StudySubmit: _submitted,
+        StudyImport: _submitted,
         StudyRequestRejected: _rejected,
         StudyStarted: _started,
+        StudyChanged: _changed,
+        StudyPaused: _paused,
+        StudyResumed: _resumed,
+        StudyStopping: _stopping,
         StudyCompleted: _completed,
         StudyFailed: _failed,
         StudyCancelling: _cancelling,
         StudyCancelled: _cancelled,
-        **dict.fromkeys((TrialProposed, TrialCompleted, TrialFailed), as_it_is),
+        **dict.fromkeys(_OF_TRIALS, as_it_is),
     },
 )

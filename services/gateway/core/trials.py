@@ -5,13 +5,22 @@ from datetime import datetime
 from typing import Any
 
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.studies import TrialCompleted, TrialFailed, TrialProposed
+from drivetrain_schemas.trials import (
+    TrialCompleted,
+    TrialFailed,
+    TrialJudged,
+    TrialPaused,
+    TrialPromoted,
+    TrialProposed,
+    TrialStopped,
+    TrialStopping,
+)
 from services.gateway.core.noun import NEVER, Noun, changed, earliest, given, newest
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`rung`, `measured` and `threshold` are of the last rung at which it was judged."""
+    """`rung`, `measured`, `verdict` and `threshold` are of the last rung at which it was judged."""
 
     study_id: str
     number: int
@@ -30,10 +39,29 @@ class Trial:
     parent: int | None = None
     why: str | None = None
     is_external: bool = False
+    request_id: str | None = None
+    rungs: list[Any] | None = None
     judged_seq: int = NEVER
     rung: int | None = None
     measured: float | None = None
+    verdict: str | None = None
     threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What was decided about a trial at a step."""
+
+    study_id: str
+    number: int
+    step: int
+    judged_seq: int = NEVER
+    value: float | None = None
+    verdict: str = "continue"
+    threshold: float | None = None
+    rank: int | None = None
+    num_ranked: int | None = None
+    reason: str = ""
 
 
 _OF_STATE = {
@@ -64,14 +92,37 @@ def _new(event: Event[Any]) -> Trial:
 def _proposed(trial: Trial, event: Event[TrialProposed]) -> Trial:
     known = changed(
         trial,
-        **given(event, "job_id", "hyperparameters"),
+        **given(event, "job_id", "hyperparameters", "parent", "why", "request_id"),
+        **given(event, "is_external", "rungs"),
         proposed_at=earliest(trial.proposed_at, event.occurred_at),
     )
     return _move(known, event, "proposed")
 
 
+def _judged(trial: Trial, event: Event[TrialJudged]) -> Trial:
+    facts = given(event, "verdict", "threshold", rung="step", measured="value")
+    return newest(trial, "judged_seq", event, **facts)
+
+
+def _goes_on(trial: Trial, event: Event[TrialPromoted]) -> Trial:
+    return _move(trial, event, "proposed", **given(event, detail="why"))
+
+
+def _stopping(trial: Trial, event: Event[TrialStopping]) -> Trial:
+    return _move(trial, event, "stopping", **given(event, detail="reason"))
+
+
+def _paused(trial: Trial, event: Event[TrialPaused]) -> Trial:
+    return _move(trial, event, "paused", **given(event, detail="reason"))
+
+
+def _stopped(trial: Trial, event: Event[TrialStopped]) -> Trial:
+    facts = given(event, detail="reason")
+    return _move(trial, event, "stopped", **facts, ended_at=event.occurred_at)
+
+
 def _completed(trial: Trial, event: Event[TrialCompleted]) -> Trial:
-    facts = given(event, "value", was_best="is_best")
+    facts = given(event, "value", "is_safe", objectives="values", was_best="is_best")
     return _move(trial, event, "completed", **facts, ended_at=event.occurred_at)
 
 
@@ -79,10 +130,31 @@ def _failed(trial: Trial, event: Event[TrialFailed]) -> Trial:
     return _move(trial, event, "failed", **given(event, "detail"), ended_at=event.occurred_at)
 
 
+def _decided(rung: Rung, event: Event[TrialJudged]) -> Rung:
+    facts = given(event, "value", "verdict", "threshold", "rank", "num_ranked", "reason")
+    return newest(rung, "judged_seq", event, **facts)
+
+
 TRIALS = Noun(
     table="trials",
     view=Trial,
     key=("study_id", "number"),
     new=_new,
-    rules={TrialProposed: _proposed, TrialCompleted: _completed, TrialFailed: _failed},
+    rules={
+        TrialProposed: _proposed,
+        TrialJudged: _judged,
+        TrialStopping: _stopping,
+        TrialPaused: _paused,
+        TrialPromoted: _goes_on,
+        TrialStopped: _stopped,
+        TrialCompleted: _completed,
+        TrialFailed: _failed,
+    },
+)
+RUNGS = Noun(
+    table="trial_rungs",
+    view=Rung,
+    key=("study_id", "number", "step"),
+    new=lambda event: Rung(event.payload.study_id, event.payload.number, event.payload.step),
+    rules={TrialJudged: _decided},
 )

@@ -134,7 +134,29 @@ async def trials_by_number(
         await connection.fetch(_WITH_JOBS.format(chosen, "number"), study_id, after, limit)
     )
     rungs = await rungs_of(connection, study_id, [row["number"] for row in rows])
-    return [{**row, "rungs": rungs.get(row["number"], [])} for row in rows]
+    return [{**row, "judged": rungs.get(row["number"], [])} for row in rows]
+
+
+async def find_trial(connection: Connection, study_id: str, number: int) -> Row | None:
+    """The trial with the rungs at which it was judged."""
+    return await _one_trial(connection, study_id, "number = $2", number)
+
+
+async def trial_asked_for(connection: Connection, study_id: str, request_id: str) -> Row | None:
+    """The trial that this request of somebody outside was answered with."""
+    return await _one_trial(connection, study_id, "request_id = $2", request_id)
+
+
+async def _one_trial(
+    connection: Connection, study_id: str, condition: str, argument: int | str
+) -> Row | None:
+    chosen = f"select * from trials where study_id = $1 and {condition} limit 1"
+    statement = _WITH_JOBS.format(chosen, "number")
+    row = as_row(await connection.fetchrow(statement, study_id, argument))
+    if row is None:
+        return None
+    rungs = await rungs_of(connection, study_id, [row["number"]])
+    return {**row, "judged": rungs.get(row["number"], [])}
 
 
 async def rungs_of(

@@ -310,6 +310,8 @@ def study_fields(row: Row, base_url: str) -> dict[str, Any]:
         "failure": row["failure"],
         "is_cancelling": row["is_cancelling"],
         "ended_by": row["ended_by"],
+        "state_reason": row["state_reason"],
+        "limits": row["limits"],
         "max_parallel_trials": row["max_parallel_trials"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
@@ -327,6 +329,7 @@ def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
         request_id=row["request_id"],
         spec=row["spec"],
         refusal=refusal(row),
+        pareto=row["pareto"] or None,
         trials=ranked_trials(trials),
     )
 
@@ -340,7 +343,7 @@ def ranked_trials(trials: Sequence[Row], num_before: int = 0) -> list[models.Tri
 
 
 def judged_trial(row: Row) -> models.JudgedTrial:
-    rungs = [_of(models.Rung, rung) for rung in row["rungs"]]
+    rungs = [_of(models.Rung, rung) for rung in row["judged"]]
     return models.JudgedTrial(**_trial_facts(row), rungs=rungs)
 
 
@@ -352,6 +355,9 @@ def submitted_study(submission: Submission, base_url: str) -> models.Study:
         "shown_best_value",
         "failure",
         "ended_by",
+        "state_reason",
+        "limits",
+        "pareto",
         "max_parallel_trials",
         "started_at",
         "finished_at",

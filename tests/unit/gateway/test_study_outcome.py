@@ -17,6 +17,9 @@ class Told:
     goal: str | None = "maximize"
     metric: str | None = "mAP@0.5"
     sampler: str | None = "random"
+    num_stopped: int = 0
+    ended_by: str | None = None
+    state_reason: str | None = None
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,8 @@ class Told:
         (Told("failed", 2, 1, failure="no point is left"), "failed", "failed"),
         (Told("cancelled", 2), "cancelled", "cancelled"),
         (Told("rejected"), "rejected", "rejected"),
+        (Told("paused", 3), "paused", "paused"),
+        (Told("stopping", 3), "stopping", "cancelling"),
     ],
 )
 def test_only_a_study_with_a_value_succeeded(study: Told, word: str, colour: str) -> None:
@@ -43,3 +48,12 @@ def test_the_sentence_of_a_finished_study_counts_its_trials() -> None:
         "Finished: 12 trials by random search to maximize mAP@0.5, 1 of them without a value"
     )
     assert "all 12 ended without one" in outcome(Told("completed", 0, 12)).sentence
+
+
+def test_the_sentence_says_what_ended_the_study_early() -> None:
+    told = outcome(Told("completed", 4, 1, num_stopped=7, ended_by="cost"))
+    assert told.sentence == (
+        "Finished: 12 trials by random search to maximize mAP@0.5, 7 of them stopped early and "
+        "1 of them without a value; the limit of its cost was reached"
+    )
+    assert outcome(Told("paused", 3, state_reason="the night")).sentence.endswith(": the night")

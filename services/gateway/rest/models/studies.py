@@ -9,7 +9,8 @@ from services.gateway.rest.models.commands import Refusal
 
 
 class StudySummary(BaseModel):
-    """`state` is submitted, rejected, running, paused, completed, cancelled, or failed.
+    """`state` is submitted, rejected, running, paused, stopping, completed,
+    cancelled, or failed.
 
     `failure` says why it failed, `ended_by` what ended a completed one. Trials that were stopped
     early have no value and are not counted as failed.
@@ -33,6 +34,8 @@ class StudySummary(BaseModel):
     failure: str | None
     is_cancelling: bool
     ended_by: str | None = None
+    state_reason: str | None = None
+    limits: dict[str, Any] | None = None
     max_parallel_trials: int | None = None
     started_at: datetime | None
     finished_at: datetime | None
@@ -42,8 +45,8 @@ class TrialFacts(BaseModel):
     """A trial; `state` is proposed, stopping, paused, stopped, completed or failed.
 
     `values` are of all objectives. A trial with `is_safe` false breaks the safety limit and cannot
-    win. `rung`, `measured` and `threshold` are of the last rung at which it was judged; `parent` is
-    the trial whose checkpoint it started from, and `why` says why it was proposed.
+    win. `rung`, `measured`, `verdict` and `threshold` are of the last rung at which it was judged;
+    `parent` is the trial whose checkpoint it started from, and `why` says why it was proposed.
     """
 
     number: int
@@ -60,8 +63,10 @@ class TrialFacts(BaseModel):
     parent: int | None = None
     why: str | None = None
     is_external: bool = False
+    request_id: str | None = None
     rung: int | None = None
     measured: float | None = None
+    verdict: str | None = None
     threshold: float | None = None
     charged_micro_usd: int = 0
     proposed_at: datetime | None = None
@@ -106,9 +111,33 @@ class Study(StudySummary):
     request_id: str | None
     spec: dict[str, Any] | None
     refusal: Refusal | None
+    pareto: list[int] | None = None
     trials: list[Trial]
 
 
 class StudyList(BaseModel):
     studies: list[StudySummary]
     next: str | None
+
+
+class Suggestion(BaseModel):
+    """`trial` is None where the search has not answered yet. `rungs`: the steps to report at."""
+
+    request_id: str
+    trial: JudgedTrial | None
+    rungs: list[int]
+
+
+class ShouldStop(BaseModel):
+    """`rung` and `threshold` are of the last rung at which the trial was judged."""
+
+    should_stop: bool
+    reason: str
+    rung: int | None
+    threshold: float | None
+
+
+class Reported(ShouldStop):
+    """`is_confirmed`: judged, or no rung waited for this value; otherwise it was only sent."""
+
+    is_confirmed: bool
