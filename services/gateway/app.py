@@ -16,6 +16,7 @@ from services.gateway.pages.routes import WANTED
 from services.gateway.rest import (
     budgets,
     code,
+    external_trials,
     files,
     job_list,
     jobs,
@@ -26,6 +27,7 @@ from services.gateway.rest import (
     series,
     stream,
     studies,
+    study_commands,
 )
 from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
 from services.gateway.rest.problems import ProblemDocument
@@ -86,7 +88,9 @@ def build_app(gateway: Gateway) -> FastAPI:
         job_list,
         jobs,
         series,
+        study_commands,
         studies,
+        external_trials,
         names,
         platform,
         budgets,

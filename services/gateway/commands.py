@@ -15,7 +15,8 @@ from drivetrain_schemas.checkpoints import CheckpointPin
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Event, encode
 from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
-from drivetrain_schemas.studies import StudyCancel, StudySpec, StudySubmit
+from drivetrain_schemas.studies import StudyCancel, StudyImport, StudySpec, StudySubmit
+from drivetrain_schemas.trials import FinishedTrial
 from services.gateway import queries
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
@@ -65,15 +66,22 @@ async def submit_job(
 
 
 async def submit_study(
-    gateway: Gateway, tenant_id: str, request_id: str, spec: StudySpec
+    gateway: Gateway,
+    tenant_id: str,
+    request_id: str,
+    spec: StudySpec,
+    trials: Sequence[FinishedTrial] = (),
 ) -> tuple[int, Row | None]:
-    """As `submit_job`, for a study."""
+    """As `submit_job`, for a study; `trials` ended elsewhere and are its first ones."""
     study_id = study_id_for(tenant_id, request_id)
     known = await read(gateway, queries.studies.find, tenant_id, study_id)
     if _is_accepted(known, spec):
         return 200, known
-    event_id = _event_id("study.submit", tenant_id, request_id, spec)
-    command = StudySubmit(request_id=request_id, spec=spec, study_id=study_id)
+    about = {"request_id": request_id, "spec": spec, "study_id": study_id}
+    command: Payload = StudySubmit.model_validate(about)
+    if trials:
+        command = StudyImport.model_validate({**about, "trials": tuple(trials)})
+    event_id = _event_id(command.kind.type, tenant_id, request_id, spec)
     record = as_record(gateway, tenant_id, event_id, command)
     gateway.submissions.remember(
         Submission(study_id, request_id, spec, gateway.platform.clock.now())
@@ -112,14 +120,12 @@ async def cancel_study(
     """True once the search has accepted it; False without an answer yet. Raises Problem."""
     event_id = event_id_of_key("study.cancel", tenant_id, study_id, key)
     command = StudyCancel(study_id=study_id, reason=reason)
-    await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
 
-    async def answer() -> bool | None:
-        await raise_refusal(gateway, event_id, study_id)
+    async def found() -> bool | None:
         study = await read(gateway, queries.studies.find, tenant_id, study_id)
         return True if study is not None and study["cancel_requested"] else None
 
-    return bool(await confirmed(gateway, command, answer))
+    return bool(await carry_out(gateway, tenant_id, event_id, command, found))
 
 
 async def pin_checkpoint(
@@ -163,6 +169,26 @@ def as_record(
     return OutRecord(topic, key, value, tuple(headers))
 
 
+async def carry_out(
+    gateway: Gateway,
+    tenant_id: str,
+    event_id: str,
+    command: Payload,
+    found: Callable[[], Awaitable[T | None]],
+) -> T | None:
+    """Send a command about a study or trial; what `found` then finds, None without an answer.
+
+    Raises Problem where it was refused.
+    """
+    await publish(gateway, [as_record(gateway, tenant_id, event_id, command)])
+
+    async def answer() -> T | None:
+        await raise_refusal(gateway, event_id, command.key)
+        return await found()
+
+    return await confirmed(gateway, command, answer)
+
+
 async def publish(gateway: Gateway, records: Sequence[OutRecord]) -> None:
     """Returns once Kafka has acknowledged all. Raises PublishFailed, at the latest in 5 s."""
     try:
@@ -199,8 +225,13 @@ async def raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> Non
     statuses = {
         "id_conflict": 409,
         "already_finished": 409,
+        "not_external": 409,
+        "not_paused": 409,
+        "too_many_running": 409,
+        "no_further_point": 409,
         "no_such_job": 404,
         "no_such_study": 404,
+        "no_such_trial": 404,
         "no_such_checkpoint": 404,
         "no_such_budget": 404,
         "too_large": 413,
