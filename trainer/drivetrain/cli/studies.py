@@ -1,4 +1,4 @@
-"""`drivetrain study`: submit, list, show, cancel."""
+"""`drivetrain study`: submit, list, show, cancel; its other verbs are in the files it names."""
 
 import sys
 import time
@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from drivetrain.cli import amounts, completing, session, study_comparison, study_files, waiting
+from drivetrain.cli import (
+    amounts,
+    completing,
+    session,
+    study_commands,
+    study_comparison,
+    study_files,
+    waiting,
+)
 from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.errors import InvalidInput, JobFailed, Refused, field_problems
 from drivetrain.cli.names import find_study
@@ -220,5 +228,6 @@ def _rows(study: Item) -> list[tuple[str, str]]:
     return rows
 
 
+study_commands.register(app)
 study_files.register(app)
 study_comparison.register(app)

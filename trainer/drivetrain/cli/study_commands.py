@@ -1,0 +1,99 @@
+"""`drivetrain study pause | resume | stop | extend`: what changes a study that runs."""
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from drivetrain.cli import session
+from drivetrain.cli.accepted import write_accepted
+from drivetrain.cli.errors import InvalidInput
+from drivetrain.cli.names import find_study
+from drivetrain.cli.output import Format
+from drivetrain.cli.session import OutputOption, StudyArgument, example, segment
+
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; shown with the study.")]
+
+
+def pause(
+    study: StudyArgument,
+    reason: ReasonOption = "",
+    trials: Annotated[
+        Literal["finish", "pause"],
+        typer.Option("--trials", help="Its running trials: go on to their end, or pause too."),
+    ] = "finish",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Start no further trials until the study is resumed."""
+    _change(study, "pause", {"reason": reason, "trials": trials}, "is paused", output)
+
+
+def resume(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
+    """Go on with a paused study."""
+    _change(study, "resume", {}, "goes on", output)
+
+
+def stop(
+    study: StudyArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE
+) -> None:
+    """End a study now with what it has found. Its running trials are stopped; results are kept."""
+    _change(study, "stop", {"reason": reason}, "is ending", output)
+
+
+def extend(
+    study: StudyArgument,
+    max_trials: Annotated[
+        int | None, typer.Option("--max-trials", min=1, help="How many trials in all.")
+    ] = None,
+    max_parallel_trials: Annotated[
+        int | None, typer.Option("--max-parallel-trials", min=1, help="At the same time.")
+    ] = None,
+    device_hours: Annotated[
+        float | None, typer.Option("--device-hours", min=0, help="End the study at so many.")
+    ] = None,
+    cost_usd: Annotated[
+        float | None, typer.Option("--cost-usd", min=0, help="End it at this cost in dollars.")
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", min=0, help="End it after so many hours.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change a study's numbers of trials or its limits. A completed study goes on by more trials.
+
+    Limits that are not given stay.
+    """
+    named = {"device_hours": device_hours, "cost_usd": cost_usd, "hours": hours}
+    limits = {name: value for name, value in named.items() if value is not None}
+    numbers = {"max_trials": max_trials, "max_parallel_trials": max_parallel_trials}
+    change: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
+    if not change and not limits:
+        raise InvalidInput(
+            "nothing is to be changed", fix="give --max-trials, or another option: see --help"
+        )
+    _change(study, "change", change, "is changed", output, limits)
+
+
+def _change(
+    name: str,
+    verb: str,
+    body: dict[str, Any],
+    done: str,
+    output: Format,
+    limits: dict[str, float] | None = None,
+) -> None:
+    with session.connect() as gateway:
+        study_id = find_study(gateway, name, to_change=True)
+        path = f"/v1/studies/{segment(study_id)}"
+        if limits:
+            known = gateway.get(path, {"max_trials": 1})["limits"] or {}
+            body = {**body, "limits": {**known, **limits}}
+        answer = gateway.post(f"{path}/{verb}", body)
+    write_accepted(answer, study_id, done, output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs to `drivetrain study`."""
+    app.command(epilog=example("drivetrain study pause latest --trials pause"))(pause)
+    app.command(epilog=example("drivetrain study resume latest"))(resume)
+    app.command(epilog=example("drivetrain study stop latest --reason 'good enough'"))(stop)
+    app.command(epilog=example("drivetrain study extend latest --max-trials 200"))(extend)
