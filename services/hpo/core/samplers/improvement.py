@@ -16,6 +16,8 @@ Numbers = NDArray[np.intp]
 
 # Of trials that run: the latest count.
 _MAX_RUNNING = 64
+# Larger losses count as this one, so that squares are finite.
+_LARGEST = 1e100
 # The best trials, around which candidates lie.
 _NUM_STARTS = 4
 
@@ -78,6 +80,7 @@ def _standardized(losses: Array) -> Array:
     if not finite.any():
         return np.zeros(len(losses))
     values = np.where(finite, losses, losses[finite].max())
+    values = np.clip(values, -_LARGEST, _LARGEST)
     values = values - values.mean()
     deviation = float(values.std())
     result: Array = values / deviation if deviation > 0.0 else values

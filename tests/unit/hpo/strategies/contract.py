@@ -14,7 +14,7 @@ import numpy as np
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Judgement, Verdict
 from services.hpo.core.trials import Measured, Rung, Trial, Trials, TrialState
-from tests.unit.hpo.strategies.simulator import Strategies, Study, World
+from tests.unit.hpo.strategies.simulator import Drawn, Strategies, Study, World
 
 Make = Callable[[World], Strategies]
 
@@ -124,6 +124,22 @@ def pruner_reads_few_of_many_trials(
     pruner.may_propose(trials)
     num_reads = trials.reads.total()
     assert num_reads <= limit, f"one decision reads {num_reads} values: {dict(trials.reads)}"
+
+
+def sampler_reads_few_of_many_trials(make: Make, space: Space, num_trials: int, limit: int) -> None:
+    """Counts the trials that one proposal reads; arrays of numbers are read as a whole."""
+    world = World(max_trials=num_trials + 1)
+    sampler, pruner = make(world)
+    trials = CountedTrials(space, (world.goal,), group_of=pruner.group_of)
+    for number in range(num_trials):
+        point = Drawn(space, number).propose(trials, 0)
+        assert point is not None
+        values = (world.value(number, world.max_steps),)
+        trials.put(Trial(number, point.point, TrialState.COMPLETED, values))
+    _ = trials.units
+    trials.reads.clear()
+    sampler.propose(trials, num_trials)
+    assert trials.reads["trials"] <= limit, f"one proposal reads {dict(trials.reads)}"
 
 
 def steps_spent(make: Make, space: Space, world: World) -> int:
