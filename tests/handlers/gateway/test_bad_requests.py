@@ -11,6 +11,7 @@ from drivetrain_schemas.object_store import StoreFailure
 from services.gateway.rest import code as uploads
 from services.gateway.rest.positions import position_text
 from services.runtime.errors import StoreError
+from tests.bad_studies import BAD_STUDIES, RATE
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import START, Story, spec
 
@@ -75,6 +76,20 @@ async def test_specs(quiet_server: Server, changes: dict[str, Any], field: str) 
     assert answer.status_code == 422
     errors = answer.json()["errors"]
     assert field in [error["field"] for error in errors]
+    assert quiet_server.bus.commands() == []
+
+
+@pytest.mark.parametrize("name", BAD_STUDIES)
+async def test_studies(quiet_server: Server, name: str) -> None:
+    changes, field = BAD_STUDIES[name]
+    job = {**SPEC, "metric": {"name": "loss", "goal": "minimize"}}
+    valid = {"name": "s", "job": job, "space": {"lr": RATE}, "max_trials": 1}
+    spec = {key: value for key, value in {**valid, **changes}.items() if value is not None}
+    answer = await quiet_server.client.post("/v1/studies", json={"spec": spec})
+    assert answer.status_code == 422, answer.text
+    [error] = answer.json()["errors"]
+    assert error["field"] == f"spec.{field}"
+    assert error["fix"]
     assert quiet_server.bus.commands() == []
 
 

@@ -38,6 +38,7 @@ from services.hpo.handlers import HANDLERS, REFUSALS
 from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.processing import EventProcessor
+from tests.bad_studies import BAD_STUDIES
 from tests.conftest import OpenDatabase
 from tests.events import emitted, handle, make_event, make_record, parked, process
 
@@ -350,6 +351,21 @@ async def test_an_invalid_request_is_answered_with_the_field(
     assert rejected.study_id == STUDY_ID
     assert any(error.field.startswith(want_field) for error in rejected.errors), rejected.errors
     assert await _process(hpo, record) == []
+
+
+@pytest.mark.parametrize("name", BAD_STUDIES)
+async def test_a_study_that_cannot_be_searched_is_answered_with_the_field(
+    hpo: Database, name: str
+) -> None:
+    changes, field = BAD_STUDIES[name]
+    valid = make_spec().model_dump(mode="json", exclude_none=True)
+    spec = {key: value for key, value in {**valid, **changes}.items() if value is not None}
+    [rejected] = await _process(hpo, _record_of({"request_id": "study-1", "spec": spec}))
+    assert isinstance(rejected, StudyRequestRejected)
+    assert rejected.reason == "invalid_spec"
+    [error] = rejected.errors
+    assert error.field == f"spec.{field}"
+    assert error.fix
 
 
 async def test_a_request_without_an_id_cannot_be_answered_and_is_parked(hpo: Database) -> None:

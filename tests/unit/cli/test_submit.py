@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
+from tests.bad_studies import BAD_STUDIES
 from tests.unit.cli.conftest import URL, FakePlatform, RunCli
 
 JOB_ID = "job_" + "a" * 26
@@ -396,6 +398,20 @@ def test_a_wrong_space_is_named_with_its_line(
     ran = cli("study", "submit", str(job_file))
     assert ran.code == 2
     assert "job.yaml:8: space.learning_rate.high is not above low" in ran.err
+    assert platform.requests == []
+
+
+@pytest.mark.parametrize("name", BAD_STUDIES)
+def test_a_study_that_cannot_be_searched_is_not_sent(
+    cli: RunCli, platform: FakePlatform, job_file: Path, name: str
+) -> None:
+    changes, field = BAD_STUDIES[name]
+    study = {**yaml.safe_load(STUDY), **changes}
+    given = {key: value for key, value in study.items() if value is not None}
+    job_file.write_text(yaml.safe_dump(given))
+    ran = cli("study", "submit", str(job_file))
+    assert ran.code == 2
+    assert f" {field} " in ran.err
     assert platform.requests == []
 
 
