@@ -25,7 +25,7 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunSuspected,
 )
-from services.metrics import alerts, store, times_store
+from services.metrics import alerts, rungs, store, times_store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
 from services.metrics.core.clock import Point
 from services.metrics.core.clock import advance as advance_clock
@@ -80,9 +80,11 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
         await times_store.save(tx.connection, run.run_id, run.clock, [run.clock.newest])
     if state.is_final:
         await alerts.clear_stalled(tx, run, f"the run has ended: {state}", event)
+    if state.is_final or state is RunState.STARTING:
+        await rungs.run_moved(tx, run, is_live=not state.is_final)
 
 
-HANDLERS: HandlerTable = dict.fromkeys(_STATES, on_run_moved)
+HANDLERS: HandlerTable = {**dict.fromkeys(_STATES, on_run_moved), **rungs.HANDLERS}
 
 
 async def take_reports(

@@ -12,6 +12,11 @@ REPLAYED = Counter(
     "drivetrain_metrics_batches_replayed_total", "Batches that were stored before.", ["stream"]
 )
 WARNINGS = Counter("drivetrain_metrics_warnings_total", "Warnings of misuse emitted.")
+RUNGS = Counter(
+    "drivetrain_metrics_rungs_total",
+    "Rungs of trials announced, by whether the judged metric had a value.",
+    ["has_value"],
+)
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
 READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."

@@ -4,6 +4,7 @@
 |---|---|
 | `batches` | when its topic has deleted the record for certain, plus a margin |
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
+| `trials` | a day after the end of the job |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
 | `warnings` | with the reports, once their run is deleted: no report can repeat one |
 
@@ -19,6 +20,7 @@ from services.runtime.retention import Rule, inbox_keep
 
 KEEP_BATCHES = max(inbox_keep(METRICS), inbox_keep(LOGS))
 KEEP_RUNS = timedelta(days=1)
+KEEP_TRIALS = timedelta(days=1)
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 
 RULES = (
@@ -39,6 +41,13 @@ RULES = (
                     or heard_at < extract(epoch from clock_timestamp() - $1::interval))
                 and (state is null or state in ({_ENDED}))
             order by created_at limit $2))""",
+    ),
+    Rule(
+        "trials",
+        KEEP_TRIALS,
+        """delete from trials where ctid = any(array(
+            select ctid from trials
+            where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
     ),
     Rule(
         "alerts",

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
-from services.metrics import alerts, names, store
+from services.metrics import alerts, names, rungs, store
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import DROPPED_BYTES, LINES, REPLAYED, SAMPLES
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
@@ -65,6 +65,7 @@ async def take_samples(
     for _, alert in sorted(not_finite.items()):  # all transactions lock rows in this order
         await alerts.raise_once(tx, alert)
     await names.leave_out(tx, batches, known)
+    await rungs.take(tx, batches)
     num_samples = sum(chunk.num_samples for chunk in chunks)
     tx.after_commit(lambda: SAMPLES.inc(num_samples))
     return rejected
