@@ -64,7 +64,11 @@ ACCESS: dict[str, Access] = {
     "cost": _service(
         "cost", (COMMANDS_BUDGETS, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_BUDGETS, EVENTS_CHARGES)
     ),
-    "hpo": _service("hpo", (COMMANDS_STUDIES, EVENTS_JOBS), (COMMANDS_JOBS, EVENTS_STUDIES)),
+    "hpo": _service(
+        "hpo",
+        (COMMANDS_STUDIES, EVENTS_JOBS, EVENTS_ALERTS, EVENTS_CHARGES),
+        (COMMANDS_JOBS, EVENTS_STUDIES),
+    ),
     # It sends people's commands (those about budgets it alone: who may only submit jobs must not
     # raise a limit), and publishes parked records on their original topics.
     "gateway": _service(

@@ -1,176 +1,326 @@
-"""Carries out the search's actions in the handler's transaction: rows, events, job commands."""
+"""Carries out a search's actions in the handler's transaction: events and job commands.
 
-from typing import Any
+Rows of trials are written by `searches` from the search itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.ids import job_id_for
+from drivetrain_schemas.jobs import JobCancel, JobPause, JobResume, JobStop, TrialOf
+from drivetrain_schemas.specs import StartFrom
 from drivetrain_schemas.studies import (
     StudyCancelled,
     StudyCompleted,
     StudyFailed,
     StudySpec,
+    StudyStopping,
+)
+from drivetrain_schemas.trials import (
     TrialCompleted,
     TrialFailed,
+    TrialJudged,
+    TrialPaused,
+    TrialPromoted,
     TrialProposed,
+    TrialStopped,
+    TrialStopping,
 )
 from services.hpo import instruments, messages, store
-from services.hpo.core import search
+from services.hpo.core import actions as core
+from services.hpo.core.search import MAX_REFUSED_IN_ROW, Search
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
 log = logs.get()
 
+MAX_REASON = 512
+MAX_DETAIL = 1024
 
-async def take(tx: Tx, study: store.StudyRow, cause: Event[Payload]) -> bool:
-    """Decide once and carry it out; False when there was nothing to do. The study is locked."""
-    if study.is_finished:
-        return False
-    spec = messages.read_spec(study.spec)
-    ended = [
-        messages.to_ended(trial, spec)
-        for trial in await store.ended_trials(tx.connection, study.study_id)
-    ]
-    decision = search.decide(messages.to_search(spec), study.progress, ended)
-    for action in decision.actions:
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What carrying out needs: the study as it will be saved, and its search."""
+
+    tx: Tx
+    study: store.StudyRow
+    spec: StudySpec
+    search: Search
+    cause: Event[Payload] | None
+
+    async def emit(self, payload: Payload) -> str:
+        return await self.tx.emit(payload, tenant_id=self.study.tenant_id, cause=self.cause)
+
+    def job_id(self, number: int) -> str:
+        request_id = messages.request_id_of(self.study.study_id, number)
+        return job_id_for(self.study.tenant_id, request_id)
+
+    def of_trial(self, number: int) -> dict[str, Any]:
+        """The fields that every event of a trial has."""
+        return {
+            "study_id": self.study.study_id,
+            "number": number,
+            "job_id": self.job_id(number),
+        }
+
+    def point(self, number: int) -> dict[str, Any]:
+        return self.search.trials[number].point
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the rows need besides: jobs of new trials, texts, and a refusal."""
+
+    new: dict[int, store.NewTrial] = field(default_factory=dict)
+    details: dict[int, str] = field(default_factory=dict)
+    refused: core.Refuse | None = None
+
+
+async def carry_out(at: Carried, decided: tuple[core.Action, ...]) -> Outcome:
+    """Everything but the end of the study, which needs the rows of its trials."""
+    outcome = Outcome()
+    for action in decided:
         match action:
-            case search.ProposeTrial():
-                await _propose(tx, study, spec, action, cause)
-            case search.CompleteTrial():
-                await _complete(tx, study, action, cause)
-            case search.FailTrial():
-                await _fail(tx, study, action, cause)
-            case search.FinishStudy():
-                await _finish(tx, study, spec, action, cause)
-            case search.FailStudy():
-                await _give_up(tx, study, action, cause)
-            case search.CancelStudy():
-                await _cancel(tx, study, spec, action, cause)
-    if decision.actions:
-        await store.save_progress(tx.connection, study.study_id, decision.progress)
-    return bool(decision.actions)
+            case core.ProposeTrial():
+                outcome.new[action.number] = await _propose(at, action)
+            case core.JudgeTrial():
+                await _judge(at, action)
+            case core.CompleteTrial():
+                await _complete(at, action)
+            case core.FailTrial():
+                outcome.details[action.number] = action.detail[:MAX_DETAIL]
+                await _fail(at, action)
+            case core.SettleStopped() | core.DropTrial():
+                outcome.details[action.number] = action.reason[:MAX_DETAIL]
+                await _settle_stopped(at, action)
+            case core.EndEarly():
+                stopping = StudyStopping(
+                    study_id=at.study.study_id, ended_by=action.ended_by, reason=action.reason
+                )
+                await at.emit(stopping)
+                log.info("study ends early", study_id=at.study.study_id, by=action.ended_by)
+            case core.Refuse():
+                outcome.refused = action
+            case core.FinishStudy() | core.FailStudy() | core.FinishCancel():
+                pass
+            case _:
+                await _move(at, action)
+    return outcome
 
 
-async def _propose(
-    tx: Tx,
-    study: store.StudyRow,
-    spec: StudySpec,
-    action: search.ProposeTrial,
-    cause: Event[Payload],
-) -> None:
-    point = action.hyperparameters
-    job = messages.trial_job(spec, action.number, point)
-    command = messages.trial_command(study.tenant_id, study.study_id, action.number, job)
-    assert command.job_id is not None
+async def finish(at: Carried, decided: tuple[core.Action, ...]) -> None:
+    """The end of the study, once the rows of its trials are written."""
+    for action in decided:
+        match action:
+            case core.FinishStudy():
+                await _finish(at, action)
+            case core.FailStudy():
+                await _give_up(at, action)
+            case core.FinishCancel():
+                await _cancel(at, action)
+            case _:
+                pass
+
+
+async def _propose(at: Carried, action: core.ProposeTrial) -> store.NewTrial:
+    number, job_id = action.number, at.job_id(action.number)
+    has_job = not (at.spec.external or action.is_imported)
     proposed = TrialProposed(
-        study_id=study.study_id,
-        number=action.number,
-        job_id=command.job_id,
-        hyperparameters=point,
+        **at.of_trial(number),
+        hyperparameters=action.point,
+        why=action.why,
+        parent=action.parent,
+        rungs=action.rungs,
+        request_id=action.request_id,
+        is_external=not has_job,
     )
-    await tx.emit(proposed, tenant_id=study.tenant_id, cause=cause)
-    command_event_id = await tx.emit(command, tenant_id=study.tenant_id, cause=cause)
-    trial = store.TrialRow(action.number, command.job_id, messages.dump_point(point))
-    await store.insert_trial(tx.connection, study.study_id, trial, command_event_id)
-    tx.after_commit(instruments.TRIALS_PROPOSED.inc)
-    log.info("trial proposed", study_id=study.study_id, number=action.number, job_id=trial.job_id)
+    await at.emit(proposed)
+    command_event_id = ""
+    if has_job:
+        start_from = None
+        if action.parent is not None:
+            start_from = StartFrom(job_id=at.job_id(action.parent), checkpoint="newest")
+        job = messages.trial_job(at.spec, number, action.point, start_from)
+        trial = TrialOf(study_id=at.study.study_id, number=number, rungs=action.rungs)
+        command = messages.trial_command(at.study.tenant_id, trial, job)
+        command_event_id = await at.emit(command)
+    at.tx.after_commit(instruments.TRIALS_PROPOSED.inc)
+    log.info("trial proposed", study_id=at.study.study_id, number=number, job_id=job_id)
+    return store.NewTrial(job_id, command_event_id, action.request_id)
 
 
-async def _complete(
-    tx: Tx, study: store.StudyRow, action: search.CompleteTrial, cause: Event[Payload]
-) -> None:
-    trial = await store.get_trial(tx.connection, study.study_id, action.number)
-    await store.settle_trial(tx.connection, study.study_id, action.number, action.value, "")
-    completed = TrialCompleted(
-        study_id=study.study_id,
-        number=action.number,
-        job_id=trial.job_id,
-        hyperparameters=messages.load_point(trial.hyperparameters),
+async def _judge(at: Carried, action: core.JudgeTrial) -> None:
+    judgement = action.judgement
+    judged = TrialJudged(
+        **at.of_trial(action.number),
+        step=action.step,
         value=action.value,
+        verdict=judgement.verdict.value,
+        reason=judgement.reason,
+        threshold=judgement.threshold,
+        rank=judgement.rank,
+        num_ranked=judgement.num_ranked,
+    )
+    await at.emit(judged)
+    verdict = judgement.verdict.value
+    at.tx.after_commit(instruments.RUNGS_MEASURED.labels(_pruner(at), verdict).inc)
+
+
+async def _move(at: Carried, action: core.Action) -> None:
+    """Commands to the job of a trial that has not ended; an external trial has none."""
+    match action:
+        case core.StopTrial(number=number, reason=reason):
+            await at.emit(TrialStopping(**at.of_trial(number), reason=reason))
+            await _command(at, _stop_command(at, number, reason))
+            log.info("trial stopping", study_id=at.study.study_id, number=number, reason=reason)
+        case core.PauseTrial(number=number, reason=reason):
+            await _command(at, JobPause(job_id=at.job_id(number), reason=reason[:MAX_REASON]))
+            log.info("trial pausing", study_id=at.study.study_id, number=number, reason=reason)
+        case core.SettlePaused(number=number, reason=reason):
+            measured = at.search.trials[number].measured
+            step = measured[-1].step if measured else None
+            await at.emit(TrialPaused(**at.of_trial(number), step=step, reason=reason))
+        case core.PromoteTrial(number=number, why=why):
+            await at.emit(TrialPromoted(**at.of_trial(number), why=why))
+            if not action.is_resumed:
+                await _command(at, JobResume(job_id=at.job_id(number)))
+            at.tx.after_commit(instruments.TRIALS_PROMOTED.inc)
+            log.info("trial promoted", study_id=at.study.study_id, number=number)
+        case core.ResumeJob(number=number):
+            await at.emit(TrialPromoted(**at.of_trial(number), why="its study was resumed"))
+            await _command(at, JobResume(job_id=at.job_id(number)))
+        case core.CancelTrial(number=number):
+            reason = "its study was cancelled"
+            await _command(at, JobCancel(job_id=at.job_id(number), reason=reason))
+        case _:
+            raise AssertionError(f"nobody carries out {action}")
+
+
+def _stop_command(at: Carried, number: int, reason: str) -> JobStop:
+    return JobStop(
+        job_id=at.job_id(number), reason=reason[:MAX_REASON], checkpoint=at.spec.checkpoint_stopped
+    )
+
+
+async def _command(at: Carried, command: Payload) -> None:
+    if not at.spec.external:
+        await at.emit(command)
+
+
+async def _complete(at: Carried, action: core.CompleteTrial) -> None:
+    completed = TrialCompleted(
+        **at.of_trial(action.number),
+        hyperparameters=at.point(action.number),
+        value=action.values[0],
         is_best=action.is_best,
+        values=action.values,
+        is_safe=action.is_safe,
     )
-    await tx.emit(completed, tenant_id=study.tenant_id, cause=cause)
-    _note_end(tx, study, action.number, "completed")
+    await at.emit(completed)
+    _note_end(at, action.number, "completed")
 
 
-async def _fail(
-    tx: Tx, study: store.StudyRow, action: search.FailTrial, cause: Event[Payload]
-) -> None:
-    trial = await store.get_trial(tx.connection, study.study_id, action.number)
-    await store.settle_trial(tx.connection, study.study_id, action.number, None, action.detail)
+async def _fail(at: Carried, action: core.FailTrial) -> None:
     failed = TrialFailed(
-        study_id=study.study_id,
-        number=action.number,
-        job_id=trial.job_id,
-        hyperparameters=messages.load_point(trial.hyperparameters),
-        detail=action.detail,
+        **at.of_trial(action.number),
+        hyperparameters=at.point(action.number),
+        detail=action.detail[:MAX_DETAIL],
     )
-    await tx.emit(failed, tenant_id=study.tenant_id, cause=cause)
-    _note_end(tx, study, action.number, "failed")
+    await at.emit(failed)
+    _note_end(at, action.number, "failed")
 
 
-async def _finish(
-    tx: Tx,
-    study: store.StudyRow,
-    spec: StudySpec,
-    action: search.FinishStudy,
-    cause: Event[Payload],
-) -> None:
-    completed = StudyCompleted.model_validate(await _end(tx, study, spec, action))
-    await tx.emit(completed, tenant_id=study.tenant_id, cause=cause)
-    tx.after_commit(instruments.STUDIES_COMPLETED.inc)
-    log.info("study completed", study_id=study.study_id, best_number=completed.best_number)
+async def _settle_stopped(at: Carried, action: core.SettleStopped | core.DropTrial) -> None:
+    measured = [one for one in at.search.trials[action.number].measured if one.value is not None]
+    stopped = TrialStopped(
+        **at.of_trial(action.number),
+        hyperparameters=at.point(action.number),
+        step=measured[-1].step if measured else None,
+        value=measured[-1].value if measured else None,
+        reason=action.reason,
+    )
+    await at.emit(stopped)
+    if isinstance(action, core.DropTrial):
+        await _command(at, _stop_command(at, action.number, action.reason))
+    at.tx.after_commit(instruments.TRIALS_STOPPED.labels(_pruner(at)).inc)
+    _note_end(at, action.number, "stopped")
 
 
-async def _cancel(
-    tx: Tx,
-    study: store.StudyRow,
-    spec: StudySpec,
-    action: search.CancelStudy,
-    cause: Event[Payload],
-) -> None:
-    end = await _end(tx, study, spec, action)
-    cancelled = StudyCancelled.model_validate({**end, "reason": study.cancel_reason})
-    await tx.emit(cancelled, tenant_id=study.tenant_id, cause=cause)
-    tx.after_commit(instruments.STUDIES_CANCELLED.inc)
-    log.info("study cancelled", study_id=study.study_id, best_number=cancelled.best_number)
+async def _finish(at: Carried, action: core.FinishStudy) -> None:
+    end = await _end(at, action)
+    completed = StudyCompleted.model_validate(
+        {**end, "ended_by": action.ended_by, "pareto": action.pareto}
+    )
+    await at.emit(completed)
+    at.tx.after_commit(instruments.STUDIES_COMPLETED.inc)
+    log.info("study completed", study_id=at.study.study_id, best_number=completed.best_number)
 
 
-async def _end(
-    tx: Tx, study: store.StudyRow, spec: StudySpec, action: search.FinishStudy | search.CancelStudy
-) -> dict[str, Any]:
+async def _cancel(at: Carried, action: core.FinishCancel) -> None:
+    end = await _end(at, action)
+    cancelled = StudyCancelled.model_validate({**end, "reason": at.study.cancel_reason or ""})
+    await at.emit(cancelled)
+    at.tx.after_commit(instruments.STUDIES_CANCELLED.inc)
+    log.info("study cancelled", study_id=at.study.study_id, best_number=cancelled.best_number)
+
+
+async def _end(at: Carried, action: core.FinishStudy | core.FinishCancel) -> dict[str, Any]:
     """What both ends of a study say; the study is marked as ended."""
-    best = action.best
-    trial = await store.get_trial(tx.connection, study.study_id, best.number) if best else None
+    best, study = action.best, at.study
     return {
         "study_id": study.study_id,
-        "num_completed": action.num_completed,
-        "num_failed": action.num_failed,
+        "num_completed": study.num_completed,
+        "num_failed": study.num_failed,
+        "num_stopped": study.num_stopped,
         "best_number": best.number if best else None,
-        "best_job_id": trial.job_id if trial else None,
+        "best_job_id": at.job_id(best.number) if best else None,
         "best_value": best.value if best else None,
-        "best_hyperparameters": messages.load_point(trial.hyperparameters) if trial else None,
-        "metric": messages.metric_of(spec),
-        "finished_at": await store.finish_study(tx.connection, study.study_id),
+        "best_hyperparameters": at.point(best.number) if best else None,
+        "metric": messages.metric_of(at.spec),
+        "finished_at": await store.finish_study(at.tx.connection, study.study_id),
     }
 
 
-async def _give_up(
-    tx: Tx, study: store.StudyRow, action: search.FailStudy, cause: Event[Payload]
-) -> None:
-    number = search.MAX_REFUSED_IN_ROW
+async def _give_up(at: Carried, action: core.FailStudy) -> None:
+    study = at.study
+    cause, num = await store.commonest_failure(at.tx.connection, study.study_id)
     failed = StudyFailed(
         study_id=study.study_id,
-        reason="trials_refused",
-        detail=f"{number} or more trials in a row could not run: {action.detail}",
-        num_completed=action.num_completed,
-        num_failed=action.num_failed,
-        finished_at=await store.finish_study(tx.connection, study.study_id),
+        reason=action.reason,
+        detail=_why_failed(action.reason, cause, num, study.num_failed),
+        num_completed=study.num_completed,
+        num_failed=study.num_failed,
+        num_stopped=study.num_stopped,
+        finished_at=await store.finish_study(at.tx.connection, study.study_id),
     )
-    await tx.emit(failed, tenant_id=study.tenant_id, cause=cause)
-    tx.after_commit(instruments.STUDIES_FAILED.inc)
+    await at.emit(failed)
+    at.tx.after_commit(instruments.STUDIES_FAILED.inc)
     log.warning("study failed", study_id=study.study_id, detail=failed.detail)
 
 
-def _note_end(tx: Tx, study: store.StudyRow, number: int, state: str) -> None:
-    tx.after_commit(instruments.TRIALS_ENDED.labels(state).inc)
-    log.info("trial ended", study_id=study.study_id, number=number, state=state)
+def _why_failed(
+    reason: Literal["trials_refused", "failed_trials", "all_trials_failed"],
+    cause: str,
+    num: int,
+    num_failed: int,
+) -> str:
+    match reason:
+        case "trials_refused":
+            text = f"{MAX_REFUSED_IN_ROW} or more trials in a row could not run"
+        case "failed_trials":
+            text = f"{num_failed} trials failed, as many as limits.failed_trials allows"
+        case "all_trials_failed":
+            text = f"all {num_failed} trials failed"
+    often = "" if num == num_failed else f", {num} of {num_failed} times"
+    return f"{text}; the commonest cause{often}: {cause}"[:MAX_DETAIL]
+
+
+def _pruner(at: Carried) -> str:
+    return "none" if at.spec.pruner is None else str(at.spec.pruner.type)
+
+
+def _note_end(at: Carried, number: int, state: str) -> None:
+    at.tx.after_commit(instruments.TRIALS_ENDED.labels(state).inc)
+    log.info("trial ended", study_id=at.study.study_id, number=number, state=state)

@@ -1,6 +1,6 @@
 """Every Prometheus metric of the search service."""
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 STUDY_REQUESTS = Counter(
     "drivetrain_hpo_study_requests_total",
@@ -22,4 +22,27 @@ STUDY_CANCELS = Counter(
 TRIALS_PROPOSED = Counter("drivetrain_hpo_trials_proposed_total", "Trials proposed.")
 TRIALS_ENDED = Counter(
     "drivetrain_hpo_trials_ended_total", "Trials that ended, with or without a value.", ["state"]
+)
+STUDY_COMMANDS = Counter(
+    "drivetrain_hpo_study_commands_total",
+    "Commands about running studies by answer: accepted, repeated, or the reason of the refusal.",
+    ["command", "answer"],
+)
+TRIALS_PROMOTED = Counter("drivetrain_hpo_trials_promoted_total", "Paused trials that went on.")
+TRIALS_STOPPED = Counter(
+    "drivetrain_hpo_trials_stopped_total", "Trials that ended early, by pruner.", ["pruner"]
+)
+RUNGS_MEASURED = Counter(
+    "drivetrain_hpo_rungs_measured_total",
+    "Trials judged at a rung, by pruner and verdict.",
+    ["pruner", "verdict"],
+)
+DECISION_SECONDS = Histogram(
+    "drivetrain_hpo_decision_seconds",
+    "Time of one decision of a search, proposals included, by sampler.",
+    ["sampler"],
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0),
+)
+SEARCHES_LOADED = Counter(
+    "drivetrain_hpo_searches_loaded_total", "Searches that were loaded from their rows."
 )

@@ -1,45 +1,83 @@
 """Translation between the contracts and the core: specs and results in, payloads out. Pure."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+import numpy as np
 from pydantic import ValidationError
 
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
-from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, spec_bytes
-from drivetrain_schemas.studies import StudySpec, StudySubmit
+from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, StartFrom, spec_bytes
+from drivetrain_schemas.studies import StudyImport, StudySpec, StudySubmit
+from drivetrain_schemas.study_specs import Limits, NoImprovement
 from drivetrain_schemas.submission import problems
+from drivetrain_schemas.trials import FinishedTrial, TrialTell
 from services.hpo import spaces
-from services.hpo.core import ranking, search, space
-from services.hpo.core.objectives import NoWorth, Objectives, Safety, Worth, worth
-from services.hpo.store import EndedTrial
+from services.hpo.core import inputs, ranking, search, space
+from services.hpo.core import limits as limiting
+from services.hpo.core.objectives import NoWorth, Objectives, Safety, worth
+from services.hpo.core.pruners import PRUNERS
+from services.hpo.core.status import Numbers
+from services.hpo.core.trials import EarlierStudy, Trial
+from services.hpo.store import JobEnd
 
 NAME_LENGTH = 63
-UNSUPPORTED = (
-    "pruner",
-    "objectives",
-    "safety",
-    "limits",
-    "warm_start",
-    "checkpoint_stopped",
-    "external",
-)
+# A trial without a job cannot wait with a checkpoint, nor begin from another one's.
+_NEED_JOBS = ("halving", "hyperband", "pasha", "population")
 # A study's events and commands hold parts of its request, and less than this in addition.
 EVENT_MARGIN_BYTES = 8 * 1024
 
 
-def to_search(spec: StudySpec) -> search.Search:
-    points = spaces.to_space(spec)
-    return search.Search(
-        space=points,
+def to_plan(spec: StudySpec, earlier: tuple[EarlierStudy, ...] = ()) -> search.Plan:
+    return search.Plan(
+        space=spaces.to_space(spec),
+        goals=objectives_of(spec).goals,
         sampler=spec.sampler.value,
         seed=spec.seed,
-        num_trials=search.num_trials(spec.sampler.value, points, spec.max_trials),
-        max_parallel_trials=spec.max_parallel_trials,
-        goal=metric_of(spec).goal.value,
+        pruner=spec.pruner,
+        max_steps=spec.job.max_steps or 0,
+        earlier=earlier,
+        is_external=spec.external,
+    )
+
+
+def to_numbers(spec: StudySpec) -> Numbers:
+    return Numbers(spec.max_trials, spec.max_parallel_trials, to_limits(spec.limits))
+
+
+def to_limits(limits: Limits) -> limiting.Limits:
+    stalled = limits.no_improvement
+    return limiting.Limits(
+        device_hours=limits.device_hours,
+        cost_usd=limits.cost_usd,
+        hours=limits.hours,
+        no_improvement=stalled.trials if stalled else None,
+        min_change=stalled.min_change if stalled else 0.0,
+        failed_trials=limits.failed_trials,
+    )
+
+
+def of_limits(limits: limiting.Limits) -> Limits:
+    stalled = limits.no_improvement
+    return Limits(
+        device_hours=limits.device_hours,
+        cost_usd=limits.cost_usd,
+        hours=limits.hours,
+        no_improvement=None
+        if stalled is None
+        else NoImprovement(trials=stalled, min_change=limits.min_change),
+        failed_trials=limits.failed_trials,
+    )
+
+
+def objectives_of(spec: StudySpec) -> Objectives:
+    metrics = (metric_of(spec), *spec.objectives)
+    safety = spec.safety
+    return Objectives(
+        tuple((metric.name, metric.goal.value) for metric in metrics),
+        Safety(safety.metric, safety.min, safety.max) if safety else None,
     )
 
 
@@ -53,37 +91,50 @@ def read_spec(text: str) -> StudySpec:
     return StudySpec.model_validate_json(text, extra="ignore")
 
 
-def trial_job(spec: StudySpec, number: int, point: space.Point) -> JobSpec:
+def trial_job(
+    spec: StudySpec, number: int, point: space.Point, start_from: StartFrom | None = None
+) -> JobSpec:
     """The study's job with the point's hyperparameters; raises ValidationError."""
     suffix = f"-{number}"
     fields = spec.job.model_dump()
     fields["name"] = spec.name[: NAME_LENGTH - len(suffix)] + suffix
     fields["hyperparameters"] = {**spec.job.hyperparameters, **point}
+    if start_from is not None:
+        fields["start_from"] = start_from
     return JobSpec.model_validate(fields)
 
 
-def trial_command(tenant_id: str, study_id: str, number: int, job: JobSpec) -> JobSubmit:
+def trial_command(tenant_id: str, trial: TrialOf, job: JobSpec) -> JobSubmit:
     """The same trial is always the same request."""
-    request_id = f"{study_id}/{number}"
+    request_id = request_id_of(trial.study_id, trial.number)
     return JobSubmit(
-        request_id=request_id,
-        spec=job,
-        trial=TrialOf(study_id=study_id, number=number),
-        job_id=job_id_for(tenant_id, request_id),
+        request_id=request_id, spec=job, trial=trial, job_id=job_id_for(tenant_id, request_id)
     )
 
 
-def unsupported(spec: StudySpec) -> tuple[FieldError, ...]:
-    """What the contract has and this release of the service does not do."""
-    written = spec.model_dump(exclude_defaults=True)
-    fields = [name for name in UNSUPPORTED if name in written]
-    # The other samplers learn from results, which the service does not give them yet.
-    if spec.sampler.value not in ("grid", "random"):
-        fields.append("sampler")
-    return tuple(
-        FieldError(field=name, message="is not supported yet", fix="leave it out")
-        for name in fields
+def request_id_of(study_id: str, number: int) -> str:
+    return f"{study_id}/{number}"
+
+
+def errors_of_search(spec: StudySpec) -> tuple[FieldError, ...]:
+    """What is valid by itself and not together."""
+    pruner = spec.pruner
+    # A trial cannot yet start from the newest checkpoint of another one.
+    if pruner is not None and (type(pruner) not in PRUNERS or pruner.type == "population"):
+        message = f"is {pruner.type}, which is not supported yet"
+        return (FieldError(field="pruner.type", message=message, fix="write another one"),)
+    pauses = pruner is not None and (
+        pruner.type in _NEED_JOBS or getattr(pruner, "mode", "") == "pause"
     )
+    if spec.external and pruner is not None and pauses:
+        message = f"is {pruner.type}, which pauses jobs, and an external study has none"
+        fix = "write asha with mode stop, median, percentile, patience or threshold"
+        return (FieldError(field="pruner.type", message=message, fix=fix),)
+    limits = [name for name in ("device_hours", "cost_usd") if getattr(spec.limits, name)]
+    if spec.external and limits:
+        message = "does not apply to an external study, whose trials hold no devices"
+        return (FieldError(field=f"limits.{limits[0]}", message=message, fix="leave it out"),)
+    return ()
 
 
 def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
@@ -101,38 +152,20 @@ def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
     return of_job or tuple(spaces.errors_of_space(spec))
 
 
-def is_too_large(command: StudySubmit) -> bool:
+def is_too_large(command: StudySubmit | StudyImport) -> bool:
     """Whether an event of the study could exceed what the bus carries."""
     return len(encode_payload(command)) > MAX_EVENT_BYTES - EVENT_MARGIN_BYTES
 
 
-def objectives_of(spec: StudySpec) -> Objectives:
-    metrics = (metric_of(spec), *spec.objectives)
-    asked = spec.safety
-    safety = Safety(asked.metric, asked.min, asked.max) if asked else None
-    return Objectives(tuple((each.name, each.goal.value) for each in metrics), safety)
-
-
-def to_ended(trial: EndedTrial, spec: StudySpec) -> search.Ended:
+def to_ended(end: JobEnd, spec: StudySpec) -> inputs.Ended:
     """How a trial ended: from the result of its job, never from streamed samples."""
-    number = trial.number
-    if trial.result is None:
-        return search.Ended(number, None, trial.detail, trial.is_refused)
-    result = Result.model_validate_json(trial.result)
-    match worth(_reported(result), objectives_of(spec)):
-        case NoWorth(detail):
-            return search.Ended(number, None, detail)
-        case Worth(values):
-            return search.Ended(number, values[0])
-
-
-def dump_point(point: Mapping[str, space.Scalar]) -> str:
-    return json.dumps(point, ensure_ascii=False)
-
-
-def load_point(text: str) -> space.Point:
-    point: space.Point = json.loads(text)
-    return point
+    if end.result is None:
+        return inputs.Ended(end.number, None, end.detail, end.is_refused)
+    result = Result.model_validate_json(end.result)
+    found = worth(_reported(result), objectives_of(spec))
+    if isinstance(found, NoWorth):
+        return inputs.Ended(end.number, None, found.detail)
+    return inputs.Ended(end.number, found.values, is_safe=found.is_safe)
 
 
 def _reported(result: Result) -> ranking.Reported:
@@ -143,3 +176,74 @@ def _reported(result: Result) -> ranking.Reported:
         best_goal=best.goal.value if best else None,
         best_value=best.value if best else None,
     )
+
+
+def to_earlier(spec: StudySpec, earlier: StudySpec, trials: Sequence[Trial]) -> EarlierStudy:
+    """The trials of an earlier study whose points lie in this study's space.
+
+    Hyperparameters that this study does not search are left out.
+    """
+    own = spaces.to_space(spec)
+    names = {name for name, _ in own}
+    sign = 1.0 if metric_of(earlier).goal.value == "minimize" else -1.0
+    units, losses = [], []
+    for trial in trials:
+        point = {name: value for name, value in trial.point.items() if name in names}
+        if trial.is_safe and own.is_feasible(point):
+            units.append(own.encode(point))
+            losses.append(sign * trial.values[0])
+    shape = (len(units), len(own.dimensions))
+    return EarlierStudy(np.array(units).reshape(shape), np.array(losses))
+
+
+def to_import(spec: StudySpec, trials: Sequence[FinishedTrial]) -> inputs.Import:
+    objectives = objectives_of(spec)
+    return inputs.Import(
+        tuple(
+            (dict(one.hyperparameters), one.values, _is_safe(objectives, one.safety))
+            for one in trials
+        )
+    )
+
+
+def to_told(spec: StudySpec, told: TrialTell) -> inputs.Ended | inputs.Stopped:
+    if told.values is None and told.is_stopped:
+        return inputs.Stopped(told.number, told.detail or "it ended early")
+    if told.values is None:
+        return inputs.Ended(told.number, None, told.detail or "it ended without a value")
+    is_safe = _is_safe(objectives_of(spec), told.safety)
+    return inputs.Ended(told.number, told.values, is_safe=is_safe)
+
+
+def errors_of_imported(spec: StudySpec, trials: Sequence[FinishedTrial]) -> tuple[FieldError, ...]:
+    """The first trial that could not have been one of this study."""
+    own = spaces.to_space(spec)
+    if len(trials) > spec.max_trials:
+        message = f"has {len(trials)} entries, and max_trials is {spec.max_trials}"
+        return (FieldError(field="trials", message=message, fix="raise spec.max_trials"),)
+    for place, trial in enumerate(trials):
+        if not own.is_feasible(trial.hyperparameters):
+            return (
+                FieldError(
+                    field=f"trials.{place}.hyperparameters",
+                    message="is not a point of the space",
+                    fix="give every active hyperparameter a value within its bounds",
+                ),
+            )
+        if error := error_of_values(spec, trial.values):
+            return (error.model_copy(update={"field": f"trials.{place}.values"}),)
+    return ()
+
+
+def error_of_values(spec: StudySpec, values: tuple[float, ...] | None) -> FieldError | None:
+    num = 1 + len(spec.objectives)
+    if values is None or len(values) == num:
+        return None
+    names = ", ".join(metric.name for metric in (metric_of(spec), *spec.objectives))
+    return FieldError(
+        field="values", message=f"has {len(values)} entries", fix=f"write {num}: of {names}"
+    )
+
+
+def _is_safe(objectives: Objectives, value: float | None) -> bool:
+    return objectives.safety is None or objectives.safety.holds(value)

@@ -1,6 +1,8 @@
 """Builds the search service."""
 
+from services.hpo import clock
 from services.hpo.handlers import HANDLERS, REFUSALS
+from services.hpo.retention import RULES
 from services.hpo.settings import HpoSettings
 from services.runtime.service import Service
 
@@ -12,4 +14,6 @@ def build(settings: HpoSettings) -> Service:
         package="services.hpo",
         handlers=HANDLERS,
         refusals=REFUSALS,
+        tasks=(clock.watch,),
+        retention=RULES,
     )

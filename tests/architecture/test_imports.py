@@ -20,7 +20,7 @@ CALL_OTHERS = {
     ROOT / "services/runtime/s3_store.py",
     ROOT / "services/scheduler/launchers/kubernetes/api.py",
 }
-CORE_PACKAGES = {"drivetrain_schemas", "services", "numpy", "scipy"}
+CORE_PACKAGES = {"drivetrain_schemas", "services", "numpy", "scipy", "cmaes"}
 
 
 def python_files(folder: str) -> Iterator[Path]:

@@ -43,6 +43,10 @@ BOUNDED_BY = {
     "resource": "the calls of the launcher",
     "code": "the statuses of the API server",
     "why": "a closed list in code",
+    "sampler": "an enum of the contract",
+    "pruner": "the types of a union of the contract",
+    "verdict": "a closed list in code",
+    "command": "the types of commands",
     "result": "a closed list in code",
 }
 

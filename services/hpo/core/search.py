@@ -1,172 +1,480 @@
-"""What a study does next: its progress and the ends of its trials in, actions out.
+"""A search: events in, actions out.
 
-`decide` settles the trials that ended, proposes as many new ones as may run in parallel, and
-finishes the study when none is left. A study whose jobs are refused again and again proposes no
-more and fails; one that its owner cancelled proposes no more and ends when none of its trials runs.
-It keeps three invariants: a number is proposed once and in order, never more than
-`max_parallel_trials` run, and every proposed trial is settled once.
+`Search.on(event)` settles what the event tells and then uses the free places: it drops, promotes or
+forks trials where the pruner says so, proposes new ones, and ends the study when nothing is left.
+It depends only on the study's plan and the events so far: `Search.restored` continues from stored
+trials exactly as the search that lived all along.
+
+Held at all times: numbers are proposed once and in order; never more than `max_parallel_trials`
+run; every trial ends once, and so does the study.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+from services.hpo.core import inputs
+from services.hpo.core.actions import (
+    Action,
+    CancelTrial,
+    CompleteTrial,
+    DropTrial,
+    EndEarly,
+    EndedBy,
+    FailStudy,
+    FailTrial,
+    FinishCancel,
+    FinishStudy,
+    JudgeTrial,
+    PauseTrial,
+    PromoteTrial,
+    ProposeTrial,
+    Refuse,
+    ResumeJob,
+    SettlePaused,
+    SettleStopped,
+    StopTrial,
+)
+from services.hpo.core.limits import Crossed, Limits, crossed, without_improvement
+from services.hpo.core.objectives import pareto
+from services.hpo.core.pruners import PRUNERS
+from services.hpo.core.pruners.base import Base
 from services.hpo.core.ranking import Goal, Ranked, is_better
-from services.hpo.core.samplers import SAMPLERS, num_points
-from services.hpo.core.space import Point, Space
-from services.hpo.core.trials import Trials
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """The request; immutable."""
-
-    space: Space
-    sampler: str
-    seed: int
-    num_trials: int
-    max_parallel_trials: int
-    goal: Goal
-
+from services.hpo.core.samplers import SAMPLERS
+from services.hpo.core.space import Space
+from services.hpo.core.status import Numbers, Open, Phase, Status
+from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Verdict
+from services.hpo.core.trials import EarlierStudy, Measured, Trial, Trials, TrialState
 
 # After this many refusals in a row the next trial would be refused too: the spec is the cause.
 MAX_REFUSED_IN_ROW = 10
+# Their points do not depend on results, so nothing is gained by proposing them later.
+_NOT_LEARNING = frozenset({"random", "grid", "sobol"})
+MAX_PARETO = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of a study; stored with it."""
+class Plan:
+    """The request; immutable. `pruner` is its spec, `goals` of all objectives."""
 
-    num_proposed: int = 0
-    num_completed: int = 0
-    num_failed: int = 0
-    num_refused_in_row: int = 0
-    best: Ranked | None = None
-    is_cancelled: bool = False
+    space: Space
+    goals: tuple[Goal, ...]
+    sampler: str = "random"
+    seed: int = 0
+    pruner: Any = None
+    max_steps: int = 0
+    earlier: tuple[EarlierStudy, ...] = ()
+    is_external: bool = False
+
+
+class Search:
+    """One study. After `on`, `changed` are the numbers of the trials that it changed."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        status: Status,
+        trials: Iterable[Trial] = (),
+        opened: Mapping[int, Open] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.status = status
+        self.opened: dict[int, Open] = dict(opened or {})
+        self.changed: set[int] = set()
+        self._actions: list[Action] = []
+        self._make_strategies(trials)
+
+    def on(self, event: inputs.Input) -> tuple[Action, ...]:
+        """What follows from the event. One about a trial that has ended, or is unknown, is nothing.
+
+        A study that has ended only takes a change of its numbers.
+        """
+        self._actions, self.changed = [], set()
+        if self.status.is_finished and not isinstance(event, inputs.ChangeStudy):
+            return ()
+        self._take(event)
+        self._advance()
+        return tuple(self._actions)
+
+    # What an event tells.
+
+    def _take(self, event: inputs.Input) -> None:
+        match event:
+            case inputs.Ended():
+                self._on_ended(event)
+            case inputs.Stopped():
+                self._on_stopped(event)
+            case inputs.Paused():
+                self._on_paused(event.number)
+            case inputs.Resumed():
+                self._on_resumed(event.number)
+            case inputs.Granted() | inputs.Released():
+                if (opened := self.opened.get(event.number)) is not None:
+                    holds = isinstance(event, inputs.Granted)
+                    self._open(event.number, replace(opened, holds_devices=holds))
+            case inputs.MeasuredAt():
+                self._on_measured(event)
+            case inputs.Spent():
+                self._end_early(crossed(self.status.numbers.limits, event))
+            case inputs.PauseStudy():
+                self._on_pause(event.trials)
+            case inputs.ResumeStudy():
+                self._on_resume()
+            case inputs.StopStudy():
+                self._end_early(Crossed("stopped", event.reason or "its owner stopped it"))
+            case inputs.CancelStudy():
+                self._on_cancel()
+            case inputs.ChangeStudy():
+                self._on_change(event)
+            case inputs.Ask():
+                self._on_ask(event.request_id)
+            case inputs.Import():
+                self._on_import(event)
+            case inputs.Begin():
+                pass
+
+    def _on_ended(self, event: inputs.Ended) -> None:
+        if event.number not in self.opened:
+            return
+        status = self.status
+        if event.values is None:
+            in_row = status.num_refused_in_row + 1 if event.is_refused else 0
+            self.status = replace(
+                status, num_failed=status.num_failed + 1, num_refused_in_row=in_row
+            )
+            self._settle(event.number, TrialState.FAILED)
+            self._actions.append(FailTrial(event.number, event.detail))
+        else:
+            better = self._rank(event)
+            self._settle(event.number, TrialState.COMPLETED, event.values, event.is_safe)
+            self._actions.append(CompleteTrial(event.number, event.values, better, event.is_safe))
+        self._count_since_best()
+        self._check_failures()
+
+    def _rank(self, event: inputs.Ended) -> bool:
+        assert event.values is not None
+        status, goal = self.status, self.plan.goals[0]
+        ranked = Ranked(event.number, event.values[0])
+        better = event.is_safe and is_better(goal, ranked, status.best)
+        self.status = replace(
+            status,
+            num_completed=status.num_completed + 1,
+            num_refused_in_row=0,
+            best=ranked if better else status.best,
+        )
+        return better
+
+    def _on_stopped(self, event: inputs.Stopped) -> None:
+        opened = self.opened.get(event.number)
+        if opened is None:
+            return
+        self._settle(event.number, TrialState.STOPPED)
+        self.status = replace(
+            self.status, num_stopped=self.status.num_stopped + 1, num_refused_in_row=0
+        )
+        reason = opened.reason if opened.phase is Phase.STOPPING else event.reason
+        self._actions.append(SettleStopped(event.number, reason or "its job was stopped"))
+        self._count_since_best()
+
+    def _on_paused(self, number: int) -> None:
+        opened = self.opened.get(number)
+        if opened is None or opened.phase is Phase.STOPPING:
+            return
+        if opened.phase is Phase.PAUSING:
+            self._open(number, replace(opened, phase=Phase.PAUSED, holds_devices=False))
+            self._put(replace(self.trials[number], state=TrialState.PAUSED))
+        elif opened.phase in (Phase.RUNNING, Phase.HOLDING):
+            self._open(number, replace(opened, phase=Phase.HELD, holds_devices=False))
+        else:
+            return
+        self._actions.append(SettlePaused(number, opened.reason or "its job was paused"))
+
+    def _on_resumed(self, number: int) -> None:
+        """Somebody else resumed the job: our own resumes change the phase when they are sent."""
+        opened = self.opened.get(number)
+        if opened is None or opened.phase not in (Phase.PAUSED, Phase.HELD):
+            return
+        self._actions.append(PromoteTrial(number, "its job was resumed", is_resumed=True))
+        self._run(number)
+
+    def _on_measured(self, event: inputs.MeasuredAt) -> None:
+        opened = self.opened.get(event.number)
+        if opened is None or event.step not in self.rungs_of(event.number):
+            return
+        measured = Measured(event.step, event.value)
+        known = self.trials[event.number].measured + opened.late
+        if known and known[-1].step >= event.step:
+            return
+        if opened.phase in (Phase.PAUSING, Phase.PAUSED):
+            self._open(event.number, replace(opened, late=(*opened.late, measured)))
+        else:
+            self._judge(event.number, measured)
+
+    def _judge(self, number: int, measured: Measured) -> None:
+        trial = self.trials[number]
+        self._put(replace(trial, measured=(*trial.measured, measured)))
+        opened = self.opened[number]
+        if opened.phase is Phase.STOPPING:
+            return
+        judgement = self.pruner.judge(self.trials, number, measured.step)
+        self._actions.append(JudgeTrial(number, measured.step, measured.value, judgement))
+        if judgement.verdict is Verdict.STOP:
+            self._open(number, replace(opened, phase=Phase.STOPPING, reason=judgement.reason))
+            self._actions.append(StopTrial(number, judgement.reason))
+        elif judgement.verdict is Verdict.PAUSE:
+            self._open(number, replace(opened, phase=Phase.PAUSING, reason=judgement.reason))
+            self._actions.append(PauseTrial(number, judgement.reason))
+
+    def _on_pause(self, trials: inputs.TrialsOfPause) -> None:
+        self.status = replace(self.status, paused=trials)
+        if trials == "finish":
+            return
+        for number, opened in sorted(self.opened.items()):
+            if opened.phase is Phase.RUNNING:
+                self._open(number, replace(opened, phase=Phase.HOLDING, reason="with its study"))
+                self._actions.append(PauseTrial(number, "its study was paused"))
+
+    def _on_resume(self) -> None:
+        was = self.status.paused
+        self.status = replace(self.status, paused=None)
+        for number, opened in sorted(self.opened.items()):
+            if was == "pause" and opened.phase in (Phase.HOLDING, Phase.HELD):
+                self._actions.append(ResumeJob(number))
+                self._run(number)
+
+    def _on_cancel(self) -> None:
+        self.status = replace(self.status, is_cancelled=True)
+        self._actions += [CancelTrial(number) for number in sorted(self.opened)]
+
+    def _on_change(self, event: inputs.ChangeStudy) -> None:
+        limits = Limits(**event.limits)
+        numbers = Numbers(event.max_trials, event.max_parallel_trials, limits)
+        is_longer = event.max_trials != self.status.numbers.max_trials
+        self.status = replace(self.status, numbers=numbers)
+        if self.status.is_finished:
+            # What ended it may not hold any more; if it does, it ends it again.
+            self.status = replace(
+                self.status, is_finished=False, ending=None, failing=None, num_since_best=0
+            )
+        if is_longer:
+            self.status = replace(self.status, num_points=None)
+            self._make_strategies(list(self.trials))
+
+    def _on_ask(self, request_id: str) -> None:
+        most = self.status.numbers.max_parallel_trials
+        if self.num_active >= most:
+            detail = f"{self.num_active} trials run; max_parallel_trials is {most}"
+            self._actions.append(Refuse("too_many_running", detail))
+        elif not self._propose(request_id):
+            self._actions.append(Refuse("no_further_point", "the study starts no further trials"))
+
+    def _on_import(self, event: inputs.Import) -> None:
+        for point, values, is_safe in event.trials:
+            number = len(self.trials)
+            self._start(ProposeTrial(number, point, "from elsewhere", is_imported=True))
+            detail = "" if values else "it has no values"
+            self._on_ended(inputs.Ended(number, values, detail, is_safe=is_safe))
+
+    # What follows.
+
+    def _advance(self) -> None:
+        if not self.status.is_ending and self.status.paused is None:
+            self._use_places()
+        if not self.opened:
+            self._finish()
+
+    def _use_places(self) -> None:
+        while (better := self.pruner.next(self.trials)) is not None:
+            if isinstance(better, Drop):
+                self._drop(better.number, better.why)
+            elif not self._has_place():
+                return
+            elif isinstance(better, Promote):
+                self._actions.append(PromoteTrial(better.number, better.why))
+                self._run(better.number)
+            elif len(self.trials) >= self.status.num_trials:
+                break
+            else:
+                self._start(self._forked(better))
+        if self.plan.is_external:
+            return
+        while self._has_place() and self._propose():
+            pass
+        if self.num_active == 0 and self.opened:
+            for number in sorted(self.opened):
+                self._drop(number, "the study has no further trials")
+
+    def _propose(self, request_id: str | None = None) -> bool:
+        """Propose the next point; False when there is none, or none yet."""
+        number = len(self.trials)
+        if self.status.is_ending or self.status.paused or number >= self.status.num_trials:
+            return False
+        if not self.pruner.may_propose(self.trials):
+            return False
+        proposal = self.sampler.propose(self.trials, number)
+        if proposal is None:
+            self.status = replace(self.status, num_points=number)
+            self._make_strategies(list(self.trials))
+            return False
+        rungs = self.pruner.steps_of(number)
+        self._start(
+            ProposeTrial(number, proposal.point, proposal.why, rungs, request_id=request_id)
+        )
+        return True
+
+    def _forked(self, fork: Fork) -> ProposeTrial:
+        number = len(self.trials)
+        at = max((one.step for one in self.trials[fork.parent].measured), default=0)
+        rungs = tuple(step for step in self.pruner.steps_of(number) if step > at)
+        return ProposeTrial(number, fork.point, fork.why, rungs, parent=fork.parent)
+
+    def _has_place(self) -> bool:
+        if self.num_active >= self.status.numbers.max_parallel_trials:
+            return False
+        if self.plan.is_external or (
+            self.plan.sampler in _NOT_LEARNING and self.plan.pruner is None
+        ):
+            return True
+        # No more points are decided on than the pool has devices for: later ones know more.
+        running = [one for one in self.opened.values() if one.phase is Phase.RUNNING]
+        num_holding = sum(one.holds_devices for one in self.opened.values())
+        num_waiting = sum(not one.holds_devices for one in running)
+        return num_waiting < max(1, num_holding)
+
+    def _finish(self) -> None:
+        status = self.status
+        if status.is_finished:
+            return
+        if status.is_cancelled:
+            self._end(FinishCancel(status.best))
+        elif status.failing:
+            self._end(FailStudy(status.failing))
+        elif status.ending:
+            self._complete(status.ending)
+        elif not self.may_go_on:
+            is_short = status.num_points is not None
+            if status.num_failed and not status.num_completed + status.num_stopped:
+                self._end(FailStudy("all_trials_failed"))
+            else:
+                self._complete("space_exhausted" if is_short else "max_trials")
 
     @property
-    def num_running(self) -> int:
-        return self.num_proposed - self.num_completed - self.num_failed
+    def may_go_on(self) -> bool:
+        """Whether a study none of whose trials is open may still start one."""
+        if len(self.trials) >= self.status.num_trials:
+            return False
+        if self.plan.is_external or self.pruner.next(self.trials) is not None:
+            return True
+        return self.status.paused is not None and self.pruner.may_propose(self.trials)
+
+    def _complete(self, ended_by: EndedBy) -> None:
+        front = pareto(self.trials)[:MAX_PARETO] if len(self.plan.goals) > 1 else ()
+        self._end(FinishStudy(ended_by, self.status.best, front))
+
+    def _end(self, action: FinishStudy | FailStudy | FinishCancel) -> None:
+        self.status = replace(self.status, is_finished=True)
+        self._actions.append(action)
+
+    def _end_early(self, limit: Crossed | None) -> None:
+        if limit is None or self.status.is_ending:
+            return
+        self.status = replace(self.status, ending=limit.ended_by, paused=None)
+        self._actions.append(EndEarly(limit.ended_by, limit.reason))
+        self._stop_all(limit.reason)
+
+    def _stop_all(self, reason: str) -> None:
+        for number, opened in sorted(self.opened.items()):
+            if opened.phase is Phase.PAUSED:
+                self._drop(number, reason)
+            elif opened.phase is not Phase.STOPPING:
+                self._open(number, replace(opened, phase=Phase.STOPPING, reason=reason))
+                self._actions.append(StopTrial(number, reason))
+
+    def _check_failures(self) -> None:
+        status, most = self.status, self.status.numbers.limits.failed_trials
+        if status.is_ending:
+            return
+        if status.num_refused_in_row >= MAX_REFUSED_IN_ROW:
+            self.status = replace(status, failing="trials_refused")
+        elif most is not None and status.num_failed >= most:
+            self.status = replace(status, failing="failed_trials")
+            self._stop_all(f"{status.num_failed} trials of its study failed")
+
+    def _count_since_best(self) -> None:
+        status = self.status
+        best, counted = status.best, status.best_counted
+        if best is not None:
+            loss = self.trials.loss_of(best.value)
+            if counted is None or loss < counted - status.numbers.limits.min_change:
+                self.status = replace(status, best_counted=loss, num_since_best=0)
+                return
+        self.status = replace(status, num_since_best=status.num_since_best + 1)
+        self._end_early(without_improvement(status.numbers.limits, self.status.num_since_best))
+
+    # Trials.
 
     @property
-    def is_given_up(self) -> bool:
-        return self.num_refused_in_row >= MAX_REFUSED_IN_ROW
+    def num_active(self) -> int:
+        """Trials that run, or wait for devices; not those that the pruner has paused."""
+        return len(self.trials.in_state(TrialState.RUNNING))
 
+    def rungs_of(self, number: int) -> tuple[int, ...]:
+        return self.pruner.steps_of(number) if number < len(self.trials) else ()
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A running trial ended: with a value, or without one and a reason.
+    def _start(self, action: ProposeTrial) -> None:
+        self._put(Trial(action.number, action.point, parent=action.parent))
+        self._open(action.number, Open())
+        self._actions.append(action)
 
-    `is_refused`: the scheduler did not accept its job.
-    """
+    def _run(self, number: int) -> None:
+        """The trial goes on; what was measured while it was being paused is judged now."""
+        opened = self.opened[number]
+        self._open(number, Open(holds_devices=opened.holds_devices))
+        self._put(replace(self.trials[number], state=TrialState.RUNNING))
+        for place, measured in enumerate(opened.late):
+            self._judge(number, measured)
+            if (now := self.opened[number]).phase is not Phase.RUNNING:
+                self._open(number, replace(now, late=opened.late[place + 1 :]))
+                return
 
-    number: int
-    value: float | None
-    detail: str = ""
-    is_refused: bool = False
+    def _drop(self, number: int, reason: str) -> None:
+        """A trial that the pruner has paused ends."""
+        self._settle(number, TrialState.STOPPED)
+        self.status = replace(self.status, num_stopped=self.status.num_stopped + 1)
+        self._actions.append(DropTrial(number, reason))
 
+    def _settle(
+        self,
+        number: int,
+        state: TrialState,
+        values: tuple[float, ...] = (),
+        is_safe: bool = True,
+    ) -> None:
+        del self.opened[number]
+        self._put(replace(self.trials[number], state=state, values=values, is_safe=is_safe))
 
-@dataclass(frozen=True, slots=True)
-class CompleteTrial:
-    number: int
-    value: float
-    is_best: bool
+    def _open(self, number: int, opened: Open) -> None:
+        self.opened[number] = opened
+        self.changed.add(number)
 
+    def _put(self, trial: Trial) -> None:
+        self.trials.put(trial)
+        self.changed.add(trial.number)
 
-@dataclass(frozen=True, slots=True)
-class FailTrial:
-    number: int
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProposeTrial:
-    number: int
-    hyperparameters: Point
-
-
-@dataclass(frozen=True, slots=True)
-class FinishStudy:
-    num_completed: int
-    num_failed: int
-    best: Ranked | None
-
-
-@dataclass(frozen=True, slots=True)
-class FailStudy:
-    """The jobs of too many trials in a row were refused; `detail` is why the last one was."""
-
-    num_completed: int
-    num_failed: int
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class CancelStudy:
-    """The owner cancelled the study, and the last running trial has ended."""
-
-    num_completed: int
-    num_failed: int
-    best: Ranked | None
-
-
-Action = CompleteTrial | FailTrial | ProposeTrial | FinishStudy | FailStudy | CancelStudy
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    actions: tuple[Action, ...]
-    progress: Progress
-
-
-def num_trials(sampler: str, space: Space, max_trials: int) -> int:
-    """The number of trials: a grid may have fewer points than the trials allowed."""
-    return num_points(sampler, space, max_trials)
-
-
-def decide(search: Search, progress: Progress, ended: Sequence[Ended]) -> Decision:
-    """The next actions. `ended` are running trials, each once; deciding again yields nothing.
-
-    A study that has ended is not decided about again.
-    """
-    actions: list[Action] = []
-    for trial in sorted(ended, key=lambda trial: trial.number):
-        action, progress = _settle(search, progress, trial)
-        actions.append(action)
-    for number in range(progress.num_proposed, _proposed_after(search, progress)):
-        sampler = SAMPLERS[search.sampler](search.space, search.seed, search.num_trials)
-        proposal = sampler.propose(Trials(search.space, (search.goal,)), number)
-        assert proposal is not None, f"trial {number} lies outside the grid"
-        actions.append(ProposeTrial(number, proposal.point))
-        progress = replace(progress, num_proposed=number + 1)
-    if progress.is_cancelled and not progress.num_running:
-        actions.append(CancelStudy(progress.num_completed, progress.num_failed, progress.best))
-    elif ended and progress.is_given_up and not progress.num_running:
-        detail = max(ended, key=lambda trial: trial.number).detail
-        actions.append(FailStudy(progress.num_completed, progress.num_failed, detail))
-    elif ended and progress.num_completed + progress.num_failed == search.num_trials:
-        actions.append(FinishStudy(progress.num_completed, progress.num_failed, progress.best))
-    return Decision(tuple(actions), progress)
-
-
-def _settle(search: Search, progress: Progress, trial: Ended) -> tuple[Action, Progress]:
-    assert progress.num_running > 0, f"trial {trial.number} ended and none runs"
-    if trial.value is None:
-        in_row = progress.num_refused_in_row + 1 if trial.is_refused else 0
-        failed = replace(progress, num_failed=progress.num_failed + 1, num_refused_in_row=in_row)
-        return FailTrial(trial.number, trial.detail), failed
-    ranked = Ranked(trial.number, trial.value)
-    better = is_better(search.goal, ranked, progress.best)
-    completed = replace(
-        progress,
-        num_completed=progress.num_completed + 1,
-        num_refused_in_row=0,
-        best=ranked if better else progress.best,
-    )
-    return CompleteTrial(trial.number, trial.value, better), completed
-
-
-def _proposed_after(search: Search, progress: Progress) -> int:
-    if progress.is_given_up or progress.is_cancelled:
-        return progress.num_proposed
-    free = search.max_parallel_trials - progress.num_running
-    return min(search.num_trials, progress.num_proposed + max(free, 0))
+    def _make_strategies(self, trials: Iterable[Trial]) -> None:
+        """Sampler, pruner and index; again when the number of trials changes."""
+        plan, num_trials = self.plan, self.status.num_trials
+        self.sampler = SAMPLERS[plan.sampler](plan.space, plan.seed, num_trials)
+        self.pruner: Pruner = Base(())
+        if plan.pruner is not None:
+            make = PRUNERS[type(plan.pruner)]
+            self.pruner = make(plan.pruner, plan.max_steps, num_trials, plan.seed, plan.space)
+        self.trials = Trials(
+            plan.space,
+            plan.goals,
+            seed=plan.seed,
+            earlier=plan.earlier,
+            group_of=self.pruner.group_of,
+        )
+        for trial in trials:
+            self.trials.put(trial)

@@ -169,15 +169,20 @@ async def test_a_study_runs_to_its_end_and_names_the_best_trial(hpo: Database) -
     assert study.metric.name == "loss"
 
 
-async def test_a_study_without_a_value_ends_without_a_best(hpo: Database) -> None:
-    payloads = await handle(hpo, HANDLERS, make_request(max_trials=1))
-    [command] = of_type(payloads, JobSubmit)
-    no_value = succeeded(command, 0.0, result={"step": 3, "metrics": {"accuracy": 0.9}})
-    trial, study = await handle(hpo, HANDLERS, no_value)
+async def test_a_study_without_a_value_fails_with_the_commonest_cause(hpo: Database) -> None:
+    payloads = await handle(hpo, HANDLERS, make_request(max_trials=3, max_parallel_trials=3))
+    first, second, third = of_type(payloads, JobSubmit)
+    await handle(hpo, HANDLERS, failed(first, "exit code 1"))
+    no_value = succeeded(second, 0.0, result={"step": 3, "metrics": {"accuracy": 0.9}})
+    [trial] = await handle(hpo, HANDLERS, no_value)
     assert isinstance(trial, TrialFailed)
     assert trial.detail == "the job reported no value of loss"
-    assert isinstance(study, StudyCompleted)
-    assert (study.best_number, study.num_failed) == (None, 1)
+    trial, study = await handle(hpo, HANDLERS, failed(third, "exit code 1"))
+    assert isinstance(study, StudyFailed)
+    assert (study.reason, study.num_failed) == ("all_trials_failed", 3)
+    assert study.detail == (
+        "all 3 trials failed; the commonest cause, 2 of 3 times: the job failed: exit code 1"
+    )
 
 
 async def test_a_cancelled_job_fails_its_trial(hpo: Database) -> None:
@@ -303,7 +308,7 @@ async def test_a_request_that_crashed_half_way_is_handled_whole_the_next_time(
 ) -> None:
     request = make_request()
     with monkeypatch.context() as patch:
-        patch.setattr("services.hpo.store.save_progress", _crash)
+        patch.setattr("services.hpo.store.save_study", _crash)
         with pytest.raises(RuntimeError):
             await handle(hpo, HANDLERS, request)
     assert await everything(hpo) == []

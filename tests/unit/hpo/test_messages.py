@@ -8,12 +8,12 @@ import pytest
 from drivetrain_schemas.base import canonical_json
 from drivetrain_schemas.ids import study_id_for
 from drivetrain_schemas.jobs import FieldError, Result
-from drivetrain_schemas.specs import MAX_SPEC_BYTES, spec_bytes
+from drivetrain_schemas.specs import MAX_SPEC_BYTES, TrialOf, spec_bytes
 from drivetrain_schemas.studies import StudySpec, StudySubmit
 from services.hpo import messages
-from services.hpo.core.search import Ended
+from services.hpo.core.inputs import Ended
 from services.hpo.core.space import Choice, Integer, Uniform
-from services.hpo.store import EndedTrial
+from services.hpo.store import JobEnd
 from services.scheduler.core.admission import Offer, Request, refuse
 
 STUDY_ID = study_id_for("default", "study-1")
@@ -51,11 +51,11 @@ def test_a_long_name_leaves_room_for_the_number() -> None:
 
 def test_a_trials_command_names_the_study_and_the_number() -> None:
     job = messages.trial_job(make_spec(), 2, {})
-    command = messages.trial_command("default", STUDY_ID, 2, job)
+    command = messages.trial_command("default", TrialOf(study_id=STUDY_ID, number=2), job)
     assert command.request_id == f"{STUDY_ID}/2"
     assert command.trial is not None
     assert (command.trial.study_id, command.trial.number) == (STUDY_ID, 2)
-    assert command == messages.trial_command("default", STUDY_ID, 2, job)
+    assert command == messages.trial_command("default", TrialOf(study_id=STUDY_ID, number=2), job)
 
 
 def test_equal_requests_written_differently_are_one_request() -> None:
@@ -81,7 +81,7 @@ def test_the_space_is_translated() -> None:
             "a": {"type": "uniform", "low": 0.5, "high": 1.5},
         }
     )
-    assert messages.to_search(spec).space.parameters == (
+    assert messages.to_plan(spec).space.parameters == (
         ("a", Uniform(0.5, 1.5)),
         ("b", Integer(1, 9, num=3)),
         ("c", Choice(("x", 2))),
@@ -140,8 +140,8 @@ def test_a_request_near_the_size_limit_of_events_is_too_large() -> None:
     assert not messages.is_too_large(StudySubmit(request_id="r", spec=make_spec()))
 
 
-def ended_trial(result: Result) -> EndedTrial:
-    return EndedTrial(3, "job", "{}", result.model_dump_json(), "", is_refused=False)
+def ended_trial(result: Result) -> JobEnd:
+    return JobEnd(3, result.model_dump_json(), "", is_refused=False)
 
 
 def test_a_result_ranks_by_its_best_value() -> None:
@@ -153,18 +153,11 @@ def test_a_result_ranks_by_its_best_value() -> None:
         }
     )
     ended = messages.to_ended(ended_trial(result), make_spec())
-    assert ended == Ended(3, 0.25)
+    assert ended == Ended(3, (0.25,))
     last = result.model_copy(update={"best": None})
-    assert messages.to_ended(ended_trial(last), make_spec()) == Ended(3, 0.5)
+    assert messages.to_ended(ended_trial(last), make_spec()) == Ended(3, (0.5,))
     none = Result(step=9)
-    assert messages.to_ended(ended_trial(none), make_spec()).value is None
-
-
-def test_points_keep_their_types_in_rows() -> None:
-    point: dict[str, Any] = {"a": 1e300, "b": 1.0, "c": 1, "d": True, "e": "é"}
-    loaded = messages.load_point(messages.dump_point(point))
-    assert loaded == point
-    assert [type(value) for value in loaded.values()] == [float, float, int, bool, str]
+    assert messages.to_ended(ended_trial(none), make_spec()).values is None
 
 
 RATE = {"type": "uniform", "low": 0.0, "high": 1.0, "num": 2}
@@ -218,7 +211,7 @@ def test_groups_constants_and_conditions_are_translated() -> None:
     constant = {"type": "constant", "value": 32}
     group = {"type": "group", "parameters": {"kind": KIND, "momentum": member}}
     spec = make_spec(space={"optimizer": group, "batch": constant})
-    space = messages.to_search(spec).space
+    space = messages.to_plan(spec).space
     assert [name for name, _ in space] == ["batch", "optimizer__kind", "optimizer__momentum"]
     assert [each.name for each in space.dimensions] == ["optimizer__kind", "optimizer__momentum"]
     assert space.is_feasible({"batch": 32, "optimizer__kind": "adam"})

@@ -1,172 +1,497 @@
-"""A study run by `decide` alone: bounds hold, trials are settled once, order changes nothing."""
+"""A search alone: bounds hold, every trial is settled once, and what was stored continues the same.
 
-from dataclasses import replace
+`World` carries out the actions as the scheduler would, in any order.
+"""
 
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from services.hpo.core.ranking import Ranked
-from services.hpo.core.search import (
-    CancelStudy,
-    CompleteTrial,
-    Ended,
-    FailStudy,
-    FailTrial,
-    FinishStudy,
-    Progress,
-    ProposeTrial,
-    Search,
-    decide,
-    num_trials,
-)
+from drivetrain_schemas.pruners import Pruner
+from services.hpo import saved
+from services.hpo.core import actions, inputs
+from services.hpo.core.limits import Limits
+from services.hpo.core.search import Plan, Search
 from services.hpo.core.space import Choice, Uniform, make_space
+from services.hpo.core.status import Numbers, Phase, Status
+from services.hpo.core.trials import TrialState
+from services.hpo.store import StudyRow
 
 SPACE = make_space({"rate": Uniform(0.0, 1.0)})
+MAX_STEPS = 27
+PRUNERS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "median": {"type": "median", "every_steps": 9, "min_trials": 2},
+    "patience": {"type": "patience", "every_steps": 5, "rungs": 2},
+    "threshold": {"type": "threshold", "every_steps": 9, "upper": 0.8},
+    "halving": {"type": "halving", "min_steps": 3},
+    "hyperband": {"type": "hyperband", "min_steps": 3},
+    "asha": {"type": "asha", "min_steps": 3},
+    "asha, paused": {"type": "asha", "min_steps": 3, "mode": "pause"},
+    "pasha": {"type": "pasha", "min_steps": 3},
+    "population": {"type": "population", "every_steps": 9, "size": 3},
+}
 
 
-def make_search(num: int = 4, parallel: int = 2, **fields: object) -> Search:
-    search = Search(SPACE, "random", 0, num, parallel, "minimize")
-    return replace(search, **fields)
+def make_plan(pruner: str = "none", **fields: Any) -> Plan:
+    written = PRUNERS[pruner]
+    spec = None if written is None else TypeAdapter(Pruner).validate_python(written)
+    plan = Plan(SPACE, ("minimize",), pruner=spec, max_steps=MAX_STEPS)
+    return replace(plan, **fields)
 
 
-def run_study(search: Search, order: list[int], values: dict[int, float | None]) -> list[object]:
-    """Play a study to its end; `order` says which running trial ends next."""
-    decision = decide(search, Progress(), ())
-    actions: list[object] = list(decision.actions)
-    running = [action.number for action in decision.actions if isinstance(action, ProposeTrial)]
-    turns = iter(order)
-    while running:
-        assert len(running) <= search.max_parallel_trials
-        number = running.pop(next(turns) % len(running))
-        decision = decide(search, decision.progress, [Ended(number, values[number], "no value")])
-        actions += decision.actions
-        running += [one.number for one in decision.actions if isinstance(one, ProposeTrial)]
-    return actions
+def make_search(plan: Plan | None = None, num: int = 4, parallel: int = 2, **limits: Any) -> Search:
+    return Search(plan or make_plan(), Status(Numbers(num, parallel, Limits(**limits))))
 
 
-def refuse_all(search: Search, but: int | None = None) -> list[object]:
-    """Every trial's job is refused, except that the one of this number has a value."""
-    decision = decide(search, Progress(), ())
-    actions: list[object] = list(decision.actions)
-    while running := [one.number for one in decision.actions if isinstance(one, ProposeTrial)]:
-        ended = [
-            Ended(number, 0.5) if number == but else Ended(number, None, f"no {number}", True)
-            for number in running
-        ]
-        decision = decide(search, decision.progress, ended)
-        actions += decision.actions
-    return actions
+def restored(search: Search) -> Search:
+    """The search as a restart finds it: through rows."""
+    rows = [saved.trial_row(search, number, None) for number in range(len(search.trials))]
+    trials, opened = saved.load_trials(rows)
+    study = StudyRow("study", "default", "request", "{}", 1, saved.dump_status(search.status))
+    return Search(search.plan, saved.load_status(study, Numbers(1, 1)), trials, opened)
 
 
-def test_a_study_whose_trials_are_all_refused_fails_with_the_reason() -> None:
-    actions = refuse_all(make_search(num=100_000, parallel=1))
-    assert actions[-1] == FailStudy(0, 10, "no 9")
-    assert sum(isinstance(one, ProposeTrial) for one in actions) == 10
+def state_of(search: Search) -> object:
+    return search.status, search.opened, list(search.trials)
 
 
-def test_trials_beside_each_other_are_settled_before_the_study_fails() -> None:
-    actions = refuse_all(make_search(num=100_000, parallel=4))
-    assert actions[-1] == FailStudy(0, 12, "no 11")
-    assert sum(isinstance(one, FailTrial) for one in actions) == 12
+def of_type(found: Any, kind: type[Any]) -> list[Any]:
+    return [one for one in found if isinstance(one, kind)]
 
 
-def test_a_trial_that_runs_ends_the_row_of_refusals() -> None:
-    actions = refuse_all(make_search(num=100, parallel=1), but=8)
-    assert actions[-1] == FailStudy(1, 18, "no 18")
+@dataclass
+class World:
+    """Jobs as the scheduler has them: what each will tell next."""
+
+    search: Search
+    order: random.Random = field(default_factory=lambda: random.Random(0))
+    log: list[inputs.Input] = field(default_factory=list)
+    done: list[actions.Action] = field(default_factory=list)
+    rungs: dict[int, list[int]] = field(default_factory=dict)
+    wishes: dict[int, str] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    running: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)
+    fails: frozenset[int] = frozenset()
+    restarts: bool = False
+
+    def tell(self, given: inputs.Input) -> tuple[actions.Action, ...]:
+        if self.restarts:
+            self.search = restored(self.search)
+        self.log.append(inputs.load(inputs.dump(given)))
+        decided = self.search.on(given)
+        self.done += decided
+        for action in decided:
+            self._take(action)
+        if of_type(decided, actions.ProposeTrial | actions.PromoteTrial):
+            assert self.search.num_active <= self.search.status.numbers.max_parallel_trials
+        return decided
+
+    def _take(self, action: actions.Action) -> None:
+        match action:
+            case actions.ProposeTrial(number=number, rungs=rungs, is_imported=False):
+                self.rungs[number] = list(rungs)
+                self.waiting.add(number)
+            case actions.StopTrial(number=number) | actions.DropTrial(number=number):
+                self.wishes[number] = "stop"
+            case actions.PauseTrial(number=number):
+                self.wishes[number] = "pause"
+            case actions.CancelTrial(number=number):
+                self.wishes[number] = "cancel"
+            case actions.PromoteTrial(number=number) | actions.ResumeJob(number=number):
+                self.wishes.pop(number, None)
+                if number in self.paused:
+                    self.paused.remove(number)
+                    self.waiting.add(number)
+
+    def step(self) -> bool:
+        """One thing happens to one job; False when nothing can."""
+        alive = sorted((self.waiting | self.running | self.paused) - self._resting())
+        if not alive:
+            return False
+        number = self.order.choice(alive)
+        wish = self.wishes.get(number)
+        if wish and self.order.random() < 0.6:
+            self._obey(number, wish)
+        elif number in self.waiting:
+            self.waiting.remove(number)
+            self.running.add(number)
+            self.tell(inputs.Granted(number))
+        elif number in self.running and self.rungs[number]:
+            step = self.rungs[number].pop(0)
+            value = None if number % 7 == 6 else self.value_of(number, step)
+            self.tell(inputs.MeasuredAt(number, step, value))
+        elif number in self.running:
+            self._end(number)
+        return True
+
+    def _resting(self) -> set[int]:
+        return {number for number in self.paused if number not in self.wishes}
+
+    def _obey(self, number: int, wish: str) -> None:
+        del self.wishes[number]
+        for place in (self.waiting, self.running, self.paused):
+            place.discard(number)
+        if wish == "pause":
+            self.paused.add(number)
+            self.tell(inputs.Paused(number))
+        elif wish == "stop":
+            self.tell(inputs.Stopped(number))
+        else:
+            self.tell(inputs.Ended(number, None, "the job was cancelled"))
+
+    def _end(self, number: int) -> None:
+        self.running.remove(number)
+        self.wishes.pop(number, None)
+        if number in self.fails:
+            self.tell(inputs.Ended(number, None, "it crashed"))
+        else:
+            self.tell(inputs.Ended(number, (self.value_of(number, MAX_STEPS),)))
+
+    def value_of(self, number: int, step: int) -> float:
+        rate = float(self.search.trials[number].point["rate"])
+        return (rate - 0.3) ** 2 + 1 / step
+
+    def run(self) -> "World":
+        self.tell(inputs.Begin())
+        while self.step():
+            pass
+        return self
 
 
-def test_trials_that_fail_are_not_refused() -> None:
-    search = make_search(num=30, parallel=1)
-    actions = run_study(search, [0] * 30, dict.fromkeys(range(30)))
-    assert isinstance(actions[-1], FinishStudy)
+def outcome(search: Search) -> Any:
+    """How each trial ended."""
+    return [(one.number, one.point, one.state, one.values, one.measured) for one in search.trials]
 
 
-def test_a_study_starts_with_as_many_trials_as_may_run() -> None:
-    decision = decide(make_search(num=5, parallel=3), Progress(), ())
-    assert [action.number for action in decision.actions] == [0, 1, 2]
-    assert decision.progress.num_running == 3
+@pytest.mark.parametrize("pruner", PRUNERS)
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+@given(seed=st.integers(0, 1000), parallel=st.integers(1, 4))
+def test_whatever_the_order_a_study_ends_once_and_settles_every_trial_once(
+    pruner: str, sampler: str, seed: int, parallel: int
+) -> None:
+    plan = make_plan(pruner, sampler=sampler)
+    fails = frozenset({seed % 5})
+    world = World(make_search(plan, 9, parallel), random.Random(seed), fails=fails).run()
+
+    ends = of_type(world.done, actions.FinishStudy | actions.FailStudy)
+    assert len(ends) == 1
+    assert world.done[-1] is ends[0]
+    proposed = [one.number for one in of_type(world.done, actions.ProposeTrial)]
+    assert proposed == list(range(len(proposed)))
+    settled = [
+        one.number
+        for one in of_type(
+            world.done,
+            actions.CompleteTrial | actions.FailTrial | actions.SettleStopped | actions.DropTrial,
+        )
+    ]
+    assert sorted(settled) == proposed
+    assert not world.search.opened
+    assert world.search.on(inputs.Ended(0, (0.0,))) == ()
 
 
-def test_one_end_makes_room_for_one_trial() -> None:
-    search = make_search()
-    progress = decide(search, Progress(), ()).progress
-    decision = decide(search, progress, [Ended(1, 0.5)])
-    assert decision.actions[0] == CompleteTrial(1, 0.5, is_best=True)
-    assert isinstance(decision.actions[1], ProposeTrial)
-    assert decision.actions[1].number == 2
-    assert len(decision.actions) == 2
+@pytest.mark.parametrize("pruner", PRUNERS)
+@given(seed=st.integers(0, 1000))
+def test_a_restart_after_each_event_changes_nothing(pruner: str, seed: int) -> None:
+    plan = make_plan(pruner, sampler="tpe")
+    lived = World(make_search(plan, 9, 3), random.Random(seed)).run()
+    again = World(make_search(plan, 9, 3), random.Random(seed), restarts=True).run()
+    assert again.done == lived.done
+    assert state_of(again.search) == state_of(lived.search)
 
 
-def test_a_failed_trial_makes_room_too_and_is_never_best() -> None:
-    search = make_search(num=2, parallel=1)
-    progress = decide(search, Progress(), ()).progress
-    decision = decide(search, progress, [Ended(0, None, "out of memory")])
-    assert decision.actions[0] == FailTrial(0, "out of memory")
-    assert decision.progress.best is None
-    decision = decide(search, decision.progress, [Ended(1, 3.0)])
-    assert decision.actions[-1] == FinishStudy(1, 1, Ranked(1, 3.0))
+@pytest.mark.parametrize("pruner", PRUNERS)
+@given(seed=st.integers(0, 1000))
+def test_the_log_of_a_study_replays_it(pruner: str, seed: int) -> None:
+    plan = make_plan(pruner, sampler="tpe")
+    lived = World(make_search(plan, 9, 3), random.Random(seed)).run()
+    search = make_search(plan, 9, 3)
+    replayed = [action for given in lived.log for action in search.on(given)]
+    assert replayed == lived.done
+    assert state_of(search) == state_of(lived.search)
 
 
-def test_a_study_without_any_value_ends_without_a_best() -> None:
-    search = make_search(num=1)
-    progress = decide(search, Progress(), ()).progress
-    decision = decide(search, progress, [Ended(0, None, "lost")])
-    assert decision.actions == (FailTrial(0, "lost"), FinishStudy(0, 1, None))
-
-
-def test_deciding_again_does_nothing() -> None:
-    search = make_search(num=1)
-    first = decide(search, Progress(), ())
-    assert decide(search, first.progress, ()).actions == ()
-    last = decide(search, first.progress, [Ended(0, 1.0)])
-    assert decide(search, last.progress, ()).actions == ()
-
-
-def test_a_grid_spends_no_more_than_it_has() -> None:
-    space = make_space({"a": Choice((1, 2)), "b": Choice(("x", "y", "z"))})
-    assert num_trials("grid", space, 100) == 6
-    assert num_trials("grid", space, 4) == 4
-    assert num_trials("random", space, 100) == 100
+COMMANDS = [
+    inputs.PauseStudy("finish"),
+    inputs.PauseStudy("pause"),
+    inputs.ResumeStudy(),
+    inputs.StopStudy("enough"),
+    inputs.CancelStudy(),
+    inputs.ChangeStudy(9, 1, {}),
+    inputs.ChangeStudy(12, 3, {"no_improvement": 3}),
+    inputs.Spent(99.0, 0.0, 0.0),
+]
 
 
 @given(
-    num=st.integers(1, 12),
-    parallel=st.integers(1, 6),
-    order=st.lists(st.integers(0, 100), min_size=12, max_size=12),
-    values=st.lists(st.none() | st.floats(-1, 1), min_size=12, max_size=12),
+    pruner=st.sampled_from(sorted(PRUNERS)),
+    seed=st.integers(0, 1000),
+    places=st.lists(st.tuples(st.integers(0, 60), st.sampled_from(COMMANDS)), max_size=5),
 )
-def test_whatever_the_order_every_trial_is_proposed_and_settled_once(
-    num: int, parallel: int, order: list[int], values: list[float | None]
+def test_commands_at_any_time_leave_a_study_that_ends(
+    pruner: str, seed: int, places: list[tuple[int, Any]]
 ) -> None:
-    search = make_search(num, parallel)
-    known = dict(enumerate(values))
-    actions = run_study(search, order, known)
-    in_turn = run_study(search, [0] * 12, known)
+    """Pause, resume, stop, cancel and change, between any two events, with restarts."""
+    plan = make_plan(pruner, sampler="tpe")
+    world = World(make_search(plan, 9, 3, device_hours=50.0), random.Random(seed), restarts=True)
+    world.tell(inputs.Begin())
+    by_step = {}
+    for place, command in places:
+        by_step.setdefault(place, command)
+    count = 0
+    while world.step() or count <= 60:
+        if (command := by_step.get(count)) is not None and not world.search.status.is_finished:
+            world.tell(command)
+        count += 1
+        assert count < 2000, "it does not end"
+    if not world.search.status.is_finished:
+        assert world.search.status.paused is not None
+        world.tell(inputs.ResumeStudy())
+        while world.step():
+            pass
+    assert world.search.status.is_finished
+    assert not world.search.opened
+    settled = [one.state for one in world.search.trials]
+    assert all(state.is_final for state in settled)
+    counts = world.search.status
+    assert counts.num_completed + counts.num_failed + counts.num_stopped == len(settled)
 
-    proposed = [action for action in actions if isinstance(action, ProposeTrial)]
-    settled = [one.number for one in actions if isinstance(one, CompleteTrial | FailTrial)]
-    assert [action.number for action in proposed] == list(range(num))
-    assert sorted(settled) == list(range(num))
-    assert isinstance(actions[-1], FinishStudy)
-    # What is proposed and which trial wins is the same in any order.
-    assert proposed == [action for action in in_turn if isinstance(action, ProposeTrial)]
-    assert actions[-1] == in_turn[-1]
-    bests = [action for action in actions if isinstance(action, CompleteTrial) and action.is_best]
-    if actions[-1].best is not None:
-        assert actions[-1].best.number == bests[-1].number
+
+def finished(search: Search, *values: float | None) -> list[actions.Action]:
+    """Trials end one after the other, each before the next starts."""
+    found = list(search.on(inputs.Begin()))
+    for number, value in enumerate(values):
+        given = None if value is None else (value,)
+        found += search.on(inputs.Ended(number, given, "it crashed"))
+    return found
 
 
-@given(st.integers(0, 4), st.integers(1, 3))
-def test_a_cancelled_study_proposes_no_more_and_ends_once(num_ended: int, parallel: int) -> None:
-    search = make_search(6, parallel)
-    decision = decide(search, Progress(), ())
-    for number in range(num_ended):
-        decision = decide(search, decision.progress, [Ended(number, float(number))])
-    decision = decide(search, replace(decision.progress, is_cancelled=True), ())
-    actions: list[object] = list(decision.actions)
-    for number in range(num_ended, decision.progress.num_proposed):
-        assert actions == [], "it ends with its last trial"
-        decision = decide(search, decision.progress, [Ended(number, None, "cancelled")])
-        actions += [one for one in decision.actions if not isinstance(one, FailTrial)]
-    best = Ranked(0, 0.0) if num_ended else None
-    assert actions == [CancelStudy(num_ended, decision.progress.num_failed, best)]
+def test_a_study_of_which_every_trial_failed_has_failed() -> None:
+    assert finished(make_search(num=3, parallel=1), None, None, None)[-1] == actions.FailStudy(
+        "all_trials_failed"
+    )
+    ended = finished(make_search(num=3, parallel=1), None, 0.5, None)[-1]
+    assert ended.ended_by == "max_trials"
+    assert ended.best.number == 1
+
+
+def test_so_many_failed_trials_end_a_study_and_stop_the_others() -> None:
+    search = make_search(num=9, parallel=3, failed_trials=2)
+    search.on(inputs.Begin())
+    search.on(inputs.Ended(0, None, "it crashed"))
+    decided = search.on(inputs.Ended(1, None, "it crashed"))
+    assert [one.number for one in of_type(decided, actions.StopTrial)] == [2, 3]
+    search.on(inputs.Stopped(2))
+    assert search.on(inputs.Ended(3, (0.5,)))[-1] == actions.FailStudy("failed_trials")
+
+
+def test_trials_that_are_refused_again_and_again_fail_the_study() -> None:
+    search = make_search(num=100, parallel=1)
+    search.on(inputs.Begin())
+    for number in range(10):
+        decided = search.on(inputs.Ended(number, None, "no pool", is_refused=True))
+    assert decided[-1] == actions.FailStudy("trials_refused")
+
+
+def test_a_study_ends_when_nothing_improves() -> None:
+    search = make_search(num=100, parallel=1, no_improvement=3, min_change=0.1)
+    decided = finished(search, 1.0, 0.5, 0.45, 0.42, 0.41)
+    early = of_type(decided, actions.EndEarly)
+    assert [one.ended_by for one in early] == ["no_improvement"]
+    assert decided[-1].ended_by == "no_improvement"
+    assert decided[-1].best.number == 4, "a small change is still the best"
+    assert len(search.trials) == 5
+
+
+@pytest.mark.parametrize(
+    ("spent", "ended_by"),
+    [((1.0, 0, 0), "device_hours"), ((0, 2.0, 0), "cost"), ((0, 0, 3.0), "hours")],
+)
+def test_a_limit_stops_what_runs_and_completes_the_study(
+    spent: tuple[float, float, float], ended_by: str
+) -> None:
+    search = make_search(num=9, parallel=2, device_hours=1.0, cost_usd=2.0, hours=3.0)
+    search.on(inputs.Begin())
+    assert search.on(inputs.Spent(0.9, 1.9, 2.9)) == ()
+    decided = search.on(inputs.Spent(*spent))
+    assert [type(one) for one in decided] == [actions.EndEarly] + [actions.StopTrial] * 2
+    assert decided[0].ended_by == ended_by
+    search.on(inputs.Stopped(0))
+    assert search.on(inputs.Ended(1, (0.5,)))[-1].ended_by == ended_by
+
+
+def test_an_unsafe_trial_completes_and_does_not_win() -> None:
+    search = make_search(num=2, parallel=1)
+    search.on(inputs.Begin())
+    [completed, _] = search.on(inputs.Ended(0, (0.1,), is_safe=False))
+    assert (completed.is_best, completed.is_safe) == (False, False)
+    assert search.on(inputs.Ended(1, (0.9,)))[-1].best.number == 1
+
+
+def test_several_objectives_end_with_the_trials_that_none_surpasses() -> None:
+    plan = make_plan(goals=("minimize", "maximize"))
+    search = make_search(plan, num=4, parallel=1)
+    search.on(inputs.Begin())
+    for number, values in enumerate([(1.0, 1.0), (0.5, 0.5), (0.6, 0.4), (0.9, 2.0)]):
+        decided = search.on(inputs.Ended(number, values))
+    assert decided[-1].pareto == (1, 3)
+
+
+def test_a_learning_sampler_proposes_as_devices_come() -> None:
+    """Points decided on later know more, so none is proposed to wait behind others."""
+    search = make_search(make_plan(sampler="tpe"), num=20, parallel=8)
+
+    def proposed(given: inputs.Input) -> list[int]:
+        return [one.number for one in of_type(search.on(given), actions.ProposeTrial)]
+
+    assert proposed(inputs.Begin()) == [0]
+    assert proposed(inputs.Granted(0)) == [1]
+    assert proposed(inputs.Granted(1)) == [2, 3]
+    assert proposed(inputs.Released(0)) == [], "the pool shrank: more wait than hold devices"
+    assert proposed(inputs.Granted(0)) == []
+    assert proposed(inputs.Granted(2)) == [4, 5]
+
+
+def asha(num: int = 9, parallel: int = 3) -> World:
+    world = World(make_search(make_plan("asha, paused"), num, parallel))
+    world.tell(inputs.Begin())
+    return world
+
+
+def paused_world() -> World:
+    """Trial 0 was measured at its first rung and is being paused."""
+    world = asha()
+    world.tell(inputs.Granted(0))
+    decided = world.tell(inputs.MeasuredAt(0, 3, 0.9))
+    assert of_type(decided, actions.PauseTrial)
+    return world
+
+
+def test_what_is_measured_while_a_trial_is_being_paused_is_judged_when_it_goes_on() -> None:
+    world = paused_world()
+    assert world.tell(inputs.MeasuredAt(0, 9, 0.8)) == ()
+    world.tell(inputs.Paused(0))
+    assert world.search.trials[0].state is TrialState.PAUSED
+    assert [one.step for one in world.search.trials[0].measured] == [3]
+    world.search = restored(world.search)
+    decided = world.tell(inputs.Resumed(0))
+    assert [one.step for one in of_type(decided, actions.JudgeTrial)] == [9]
+
+
+def test_a_job_that_succeeds_before_its_pause_or_stop_counts() -> None:
+    world = paused_world()
+    [completed, *_] = world.tell(inputs.Ended(0, (0.25,)))
+    assert isinstance(completed, actions.CompleteTrial)
+    assert world.tell(inputs.Paused(0)) == ()
+    assert world.tell(inputs.Stopped(0)) == ()
+
+
+def test_what_is_measured_after_the_end_changes_nothing() -> None:
+    world = paused_world()
+    world.tell(inputs.Stopped(0))
+    before = state_of(world.search)
+    for late in (
+        inputs.MeasuredAt(0, 9, 0.1),
+        inputs.Paused(0),
+        inputs.Resumed(0),
+        inputs.Ended(0, (0.1,)),
+        inputs.Granted(0),
+        inputs.MeasuredAt(77, 3, 0.1),
+        inputs.Ended(77, (0.1,)),
+        inputs.MeasuredAt(1, 4, 0.1),
+    ):
+        assert world.tell(late) == ()
+    assert state_of(world.search) == before
+
+
+def test_a_study_that_is_cancelled_while_a_trial_is_being_paused_cancels_it() -> None:
+    world = paused_world()
+    decided = world.tell(inputs.CancelStudy())
+    assert 0 in [one.number for one in of_type(decided, actions.CancelTrial)]
+    world.tell(inputs.Paused(0))
+    while world.step():
+        pass
+    assert isinstance(world.done[-1], actions.FinishCancel)
+
+
+def test_a_study_that_is_paused_with_its_trials_resumes_them_and_only_them() -> None:
+    world = paused_world()
+    world.tell(inputs.Granted(1))
+    decided = world.tell(inputs.PauseStudy("pause"))
+    assert [one.number for one in of_type(decided, actions.PauseTrial)] == [1, 2]
+    for number in (0, 1):
+        world.tell(inputs.Paused(number))
+    phases = {number: one.phase for number, one in world.search.opened.items()}
+    assert phases == {0: Phase.PAUSED, 1: Phase.HELD, 2: Phase.HOLDING}
+    assert not of_type(world.tell(inputs.Paused(2)), actions.ProposeTrial)
+    decided = world.tell(inputs.ResumeStudy())
+    assert [one.number for one in of_type(decided, actions.ResumeJob)] == [1, 2]
+
+
+def test_a_paused_study_proposes_nothing_and_ends_when_all_is_done() -> None:
+    search = make_search(num=3, parallel=1)
+    search.on(inputs.Begin())
+    search.on(inputs.PauseStudy())
+    assert of_type(search.on(inputs.Ended(0, (0.5,))), actions.ProposeTrial) == []
+    assert of_type(search.on(inputs.ResumeStudy()), actions.ProposeTrial) != []
+
+
+def test_more_trials_revive_a_completed_study() -> None:
+    search = make_search(num=2, parallel=1)
+    finished(search, 0.5, 0.4)
+    assert search.status.is_finished
+    decided = search.on(inputs.ChangeStudy(3, 1, {}))
+    assert [one.number for one in of_type(decided, actions.ProposeTrial)] == [2]
+    longer = make_search(num=3, parallel=1)
+    finished(longer, 0.5, 0.4)
+    assert search.trials[2].point == longer.trials[2].point
+    assert search.on(inputs.Ended(2, (0.1,)))[-1].best.number == 2
+
+
+def test_a_grid_ends_with_its_last_point() -> None:
+    space = make_space({"a": Choice((1, 2)), "b": Choice(("x", "y", "z"))})
+    plan = replace(make_plan(), space=space, sampler="grid")
+    search = make_search(plan, num=100, parallel=100)
+    assert len(search.on(inputs.Begin())) == 6
+    for number in range(6):
+        decided = search.on(inputs.Ended(number, (0.5,)))
+    assert decided[-1].ended_by == "space_exhausted"
+
+
+def test_who_asks_gets_a_trial_or_a_reason() -> None:
+    search = make_search(make_plan(is_external=True), num=3, parallel=1)
+    assert search.on(inputs.Begin()) == ()
+    [proposed] = search.on(inputs.Ask("first"))
+    assert (proposed.number, proposed.request_id) == (0, "first")
+    [refused] = search.on(inputs.Ask("second"))
+    assert (refused.reason, len(search.trials)) == ("too_many_running", 1)
+    search.on(inputs.Ended(0, (0.5,)))
+    for number in (1, 2):
+        search.on(inputs.Ask(f"{number}"))
+        decided = search.on(inputs.Ended(number, (0.5,)))
+    assert isinstance(decided[-1], actions.FinishStudy)
+
+
+def test_trials_from_elsewhere_are_the_first_ones() -> None:
+    search = make_search(num=3, parallel=1)
+    trials = (({"rate": 0.5}, (0.4,), True), ({"rate": 0.25}, None, True))
+    decided = search.on(inputs.load(inputs.dump(inputs.Import(trials))))
+    assert [type(one) for one in decided] == [
+        actions.ProposeTrial,
+        actions.CompleteTrial,
+        actions.ProposeTrial,
+        actions.FailTrial,
+        actions.ProposeTrial,
+    ]
+    assert [one.is_imported for one in of_type(decided, actions.ProposeTrial)] == [
+        True,
+        True,
+        False,
+    ]

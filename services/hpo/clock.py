@@ -1,0 +1,44 @@
+"""Reads the clock for studies with limits of time, devices or money, and ends those that reach one.
+
+A search is told only when a limit is crossed, so its log does not grow while it runs.
+"""
+
+from services.hpo import searches, spending, store
+from services.hpo.core.limits import crossed
+from services.runtime import logs
+from services.runtime.clock import Clock
+from services.runtime.database import Database
+from services.runtime.errors import is_temporary
+from services.runtime.service import Platform
+
+log = logs.get()
+
+LOOK_SECONDS = 5.0
+
+
+async def watch(platform: Platform) -> None:
+    """Until cancelled."""
+    while True:
+        try:
+            await look(platform.database, platform.clock)
+        except Exception as error:
+            if not is_temporary(error):
+                raise
+            log.warning("limits of studies wait for Postgres", error=repr(error))
+        await platform.clock.sleep(LOOK_SECONDS)
+
+
+async def look(database: Database, clock: Clock) -> None:
+    """End each study that has reached a limit."""
+    async with database.connection() as connection:
+        study_ids = await spending.with_clocks(connection)
+    for study_id in study_ids:
+        async with database.transaction() as tx:
+            study = await store.lock_study(tx.connection, study_id)
+            if study is None or study.is_finished:
+                continue
+            _, search = await searches.read(tx.connection, study)
+            spent = await spending.spent(tx.connection, study_id, study.started_at, clock.now())
+            limits = search.status.numbers.limits
+            if not search.status.is_ending and crossed(limits, spent) is not None:
+                await searches.tell(tx, study, spent, None)

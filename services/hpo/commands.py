@@ -1,0 +1,310 @@
+"""Commands about studies that run: pause, resume, stop, change, cancel, ask, report and tell.
+
+Each is carried out, does nothing because it was before, or is refused with a reason.
+"""
+
+from dataclasses import asdict
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.envelope import Event, InvalidPayload
+from drivetrain_schemas.ids import StudyId
+from drivetrain_schemas.jobs import FieldError
+from drivetrain_schemas.studies import (
+    StudyAsk,
+    StudyCancel,
+    StudyCancelling,
+    StudyCancelRejected,
+    StudyChange,
+    StudyChanged,
+    StudyCommandRejected,
+    StudyPause,
+    StudyPaused,
+    StudyResume,
+    StudyResumed,
+    StudyStop,
+)
+from drivetrain_schemas.trials import TrialReport, TrialTell
+from services.hpo import instruments, messages, searches, spending, store
+from services.hpo.core import inputs
+from services.runtime import logs
+from services.runtime.transaction import Tx
+
+log = logs.get()
+
+MAX_DETAIL = 1024
+COMMANDS: tuple[type[Payload], ...] = (
+    StudyPause,
+    StudyResume,
+    StudyStop,
+    StudyChange,
+    StudyAsk,
+    TrialReport,
+    TrialTell,
+)
+_STUDY_ID: TypeAdapter[str] = TypeAdapter(StudyId)
+Command = (
+    Event[StudyPause]
+    | Event[StudyResume]
+    | Event[StudyStop]
+    | Event[StudyChange]
+    | Event[StudyAsk]
+    | Event[TrialReport]
+    | Event[TrialTell]
+)
+Reason = Literal[
+    "no_such_study",
+    "no_such_trial",
+    "already_finished",
+    "not_external",
+    "not_paused",
+    "too_many_running",
+    "no_further_point",
+    "invalid",
+]
+
+
+async def on_study_cancel(tx: Tx, event: Event[StudyCancel]) -> None:
+    """Cancel the jobs of the running trials; the study ends when the last of them has ended."""
+    command = event.payload
+    study = await store.lock_study(tx.connection, command.study_id)
+    if study is None or study.tenant_id != event.tenant_id:
+        await _reject_cancel(tx, event, "no_such_study", f"there is no study {command.study_id}")
+        return
+    if study.is_finished:
+        await _reject_cancel(tx, event, "already_finished", "the study has ended")
+        return
+    if study.cancel_reason is not None:
+        tx.after_commit(instruments.STUDY_CANCELS.labels("repeated").inc)
+        return
+    await store.cancel_study(tx.connection, study.study_id, command.reason)
+    cancelling = StudyCancelling(study_id=study.study_id, reason=command.reason)
+    await tx.emit(cancelling, tenant_id=event.tenant_id, cause=event)
+    tx.after_commit(instruments.STUDY_CANCELS.labels("accepted").inc)
+    log.info("study is being cancelled", study_id=study.study_id, reason=command.reason)
+    locked = await store.lock_study(tx.connection, command.study_id)
+    assert locked is not None
+    await searches.tell(tx, locked, inputs.CancelStudy(), event)
+
+
+async def on_study_pause(tx: Tx, event: Event[StudyPause]) -> None:
+    study = await _running(tx, event)
+    if study is None:
+        return
+    command = event.payload
+    paused = StudyPaused(study_id=study.study_id, reason=command.reason, trials=command.trials)
+    await _accept(tx, event, paused)
+    await searches.tell(tx, study, inputs.PauseStudy(command.trials), event)
+
+
+async def on_study_resume(tx: Tx, event: Event[StudyResume]) -> None:
+    study = await _running(tx, event)
+    if study is None:
+        return
+    _, search = await searches.read(tx.connection, study)
+    if search.status.paused is None:
+        await _reject(tx, event, "not_paused", "the study is not paused")
+        return
+    await _accept(tx, event, StudyResumed(study_id=study.study_id))
+    await searches.tell(tx, study, inputs.ResumeStudy(), event)
+
+
+async def on_study_stop(tx: Tx, event: Event[StudyStop]) -> None:
+    study = await _running(tx, event)
+    if study is not None:
+        _count(tx, event, "accepted")
+        await searches.tell(tx, study, inputs.StopStudy(event.payload.reason), event)
+
+
+async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
+    """A study that completed runs again when it is given more to do."""
+    study = await _known(tx, event)
+    if study is None:
+        return
+    command = event.payload
+    _, search = await searches.read(tx.connection, study)
+    status, now = search.status, search.status.numbers
+    if status.is_cancelled or status.failing:
+        await _reject(tx, event, "already_finished", "the study was cancelled, or has failed")
+        return
+    if error := _error_of_change(command, len(search.trials)):
+        await _reject(tx, event, "invalid", error.message, (error,))
+        return
+    limits = now.limits if command.limits is None else messages.to_limits(command.limits)
+    numbers = inputs.ChangeStudy(
+        max_trials=command.max_trials or now.max_trials,
+        max_parallel_trials=command.max_parallel_trials or now.max_parallel_trials,
+        limits=asdict(limits),
+    )
+    if status.is_finished and numbers.max_trials <= len(search.trials):
+        fix = f"write more than {len(search.trials)}"
+        message = "leaves nothing to do for a study that has ended"
+        error = FieldError(field="max_trials", message=message, fix=fix)
+        await _reject(tx, event, "invalid", error.message, (error,))
+        return
+    changed = StudyChanged(
+        study_id=study.study_id,
+        max_trials=numbers.max_trials,
+        max_parallel_trials=numbers.max_parallel_trials,
+        limits=messages.of_limits(limits),
+        is_revived=status.is_finished,
+    )
+    if status.is_finished:
+        await store.revive_study(tx.connection, study.study_id)
+    await spending.watch(tx.connection, study.study_id, limits)
+    await _accept(tx, event, changed)
+    await searches.tell(tx, study, numbers, event)
+
+
+async def on_study_ask(tx: Tx, event: Event[StudyAsk]) -> None:
+    study = await _external(tx, event)
+    if study is None:
+        return
+    request_id = event.payload.request_id
+    known = await store.trial_of_request(tx.connection, study.study_id, request_id)
+    if known is not None:
+        _count(tx, event, "repeated")
+        return
+    _, outcome = await searches.tell(tx, study, inputs.Ask(request_id), event)
+    if outcome.refused is not None:
+        await _reject(tx, event, outcome.refused.reason, outcome.refused.detail)
+    else:
+        _count(tx, event, "accepted")
+
+
+async def on_trial_report(tx: Tx, event: Event[TrialReport]) -> None:
+    study = await _external(tx, event)
+    if study is None or not await _has_trial(tx, event, study):
+        return
+    report = event.payload
+    given = inputs.MeasuredAt(report.number, report.step, report.value)
+    _count(tx, event, "accepted")
+    await searches.tell(tx, study, given, event)
+
+
+async def on_trial_tell(tx: Tx, event: Event[TrialTell]) -> None:
+    study = await _external(tx, event)
+    if study is None or not await _has_trial(tx, event, study):
+        return
+    command = event.payload
+    spec = messages.read_spec(study.spec)
+    if error := messages.error_of_values(spec, command.values):
+        await _reject(tx, event, "invalid", error.message, (error,))
+        return
+    _count(tx, event, "accepted")
+    await searches.tell(tx, study, messages.to_told(spec, command), event)
+
+
+async def on_invalid_command(tx: Tx, invalid: InvalidPayload) -> bool:
+    """Answer an invalid command; False without a study to answer about."""
+    data = invalid.data if isinstance(invalid.data, dict) else {}
+    try:
+        study_id = _STUDY_ID.validate_python(data.get("study_id"))
+    except ValidationError:
+        return False
+    rejected = StudyCommandRejected(
+        study_id=study_id,
+        command_event_id=invalid.attributes.event_id,
+        command=invalid.attributes.type,
+        reason="invalid",
+        detail=invalid.detail[:MAX_DETAIL],
+        errors=invalid.errors,
+    )
+    await tx.emit(rejected, tenant_id=invalid.attributes.tenant_id)
+    tx.after_commit(instruments.STUDY_COMMANDS.labels(invalid.attributes.type, "invalid").inc)
+    return True
+
+
+async def _known(tx: Tx, event: Command) -> store.StudyRow | None:
+    study_id = event.payload.study_id
+    study = await store.lock_study(tx.connection, study_id)
+    if study is None or study.tenant_id != event.tenant_id:
+        await _reject(tx, event, "no_such_study", f"there is no study {study_id}")
+        return None
+    return study
+
+
+async def _running(tx: Tx, event: Command) -> store.StudyRow | None:
+    study = await _known(tx, event)
+    if study is not None and study.is_finished:
+        await _reject(tx, event, "already_finished", "the study has ended")
+        return None
+    return study
+
+
+async def _external(tx: Tx, event: Command) -> store.StudyRow | None:
+    study = await _running(tx, event)
+    if study is not None and not messages.read_spec(study.spec).external:
+        detail = "the study runs its trials as jobs; only one with external: true takes this"
+        await _reject(tx, event, "not_external", detail)
+        return None
+    return study
+
+
+async def _has_trial(
+    tx: Tx, event: Event[TrialReport] | Event[TrialTell], study: store.StudyRow
+) -> bool:
+    number = event.payload.number
+    _, search = await searches.read(tx.connection, study)
+    if number in search.opened:
+        return True
+    if number < len(search.trials):
+        await _reject(tx, event, "already_finished", f"trial {number} has ended")
+    else:
+        await _reject(tx, event, "no_such_trial", f"the study has no trial {number}")
+    return False
+
+
+def _error_of_change(command: StudyChange, num_proposed: int) -> FieldError | None:
+    if not command.model_dump(exclude={"study_id"}, exclude_none=True):
+        return FieldError(field="max_trials", message="nothing changes", fix="write what changes")
+    if command.max_trials is not None and command.max_trials < num_proposed:
+        message = f"is below the number of trials proposed so far, {num_proposed}"
+        fix = f"write {num_proposed} or more, or stop the study"
+        return FieldError(field="max_trials", message=message, fix=fix)
+    return None
+
+
+async def _accept(tx: Tx, event: Command, answer: Payload) -> None:
+    await tx.emit(answer, tenant_id=event.tenant_id, cause=event)
+    _count(tx, event, "accepted")
+    log.info("study command", command=event.type, study_id=event.payload.study_id)
+
+
+async def _reject(
+    tx: Tx, event: Command, reason: Reason, detail: str, errors: tuple[FieldError, ...] = ()
+) -> None:
+    rejected = StudyCommandRejected(
+        study_id=event.payload.study_id,
+        command_event_id=event.event_id,
+        command=event.type,
+        reason=reason,
+        detail=detail,
+        errors=errors,
+    )
+    await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
+    _count(tx, event, reason)
+    log.info("study command rejected", study_id=rejected.study_id, reason=reason)
+
+
+async def _reject_cancel(
+    tx: Tx,
+    event: Event[StudyCancel],
+    reason: Literal["no_such_study", "already_finished"],
+    detail: str,
+) -> None:
+    rejected = StudyCancelRejected(
+        study_id=event.payload.study_id,
+        command_event_id=event.event_id,
+        reason=reason,
+        detail=detail,
+    )
+    await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
+    tx.after_commit(instruments.STUDY_CANCELS.labels(reason).inc)
+    log.info("study cancel rejected", study_id=rejected.study_id, reason=reason)
+
+
+def _count(tx: Tx, event: Command, answer: str) -> None:
+    tx.after_commit(instruments.STUDY_COMMANDS.labels(event.type, answer).inc)

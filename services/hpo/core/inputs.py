@@ -1,0 +1,167 @@
+"""What a search is told: one value per event, complete, so that a log of them replays the search.
+
+`dump` and `load` write and read one as JSON.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from services.hpo.core.space import Point
+
+TrialsOfPause = Literal["finish", "pause"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The study was accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A trial's job ended: with the values of all objectives, or without and a reason.
+
+    `is_refused`: the scheduler did not accept the job.
+    """
+
+    number: int
+    values: tuple[float, ...] | None
+    detail: str = ""
+    is_refused: bool = False
+    is_safe: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A trial's job ended early: as asked, or because somebody else stopped it."""
+
+    number: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A trial's job has a checkpoint and holds no devices."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A paused job waits for devices again."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A trial's job holds devices."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A trial's job holds no devices any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredAt:
+    """The judged metric of a trial at a rung; None: not logged, or no number."""
+
+    number: int
+    step: int
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the study has used so far."""
+
+    device_hours: float
+    cost_usd: float
+    hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class PauseStudy:
+    trials: TrialsOfPause = "finish"
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeStudy:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StopStudy:
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStudy:
+    """Its running jobs are cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStudy:
+    """The study's numbers from now on; `limits` are `Limits` as a mapping."""
+
+    max_trials: int
+    max_parallel_trials: int
+    limits: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Somebody wants to run the next trial."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Trials that ended elsewhere: point, values (None: failed) and whether they were safe."""
+
+    trials: tuple[tuple[Point, tuple[float, ...] | None, bool], ...]
+
+
+Input = (
+    Begin
+    | Ended
+    | Stopped
+    | Paused
+    | Resumed
+    | Granted
+    | Released
+    | MeasuredAt
+    | Spent
+    | PauseStudy
+    | ResumeStudy
+    | StopStudy
+    | CancelStudy
+    | ChangeStudy
+    | Ask
+    | Import
+)
+_BY_NAME: dict[str, type[Any]] = {kind.__name__: kind for kind in Input.__args__}
+
+
+def dump(given: Input) -> str:
+    return json.dumps([type(given).__name__, asdict(given)], ensure_ascii=False)
+
+
+def load(text: str) -> Input:
+    name, fields = json.loads(text)
+    if name == "Import":
+        trials = [
+            (point, None if values is None else tuple(values), is_safe)
+            for point, values, is_safe in fields["trials"]
+        ]
+        return Import(tuple(trials))
+    if fields.get("values") is not None:
+        fields["values"] = tuple(fields["values"])
+    given: Input = _BY_NAME[name](**fields)
+    return given

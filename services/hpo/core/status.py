@@ -1,0 +1,77 @@
+"""What a search knows beside its trials: numbers, the best, and how far its end has come."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from services.hpo.core.actions import EndedBy, FailedBy
+from services.hpo.core.inputs import TrialsOfPause
+from services.hpo.core.limits import Limits
+from services.hpo.core.ranking import Ranked
+from services.hpo.core.trials import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The part of a study that may change while it runs."""
+
+    max_trials: int
+    max_parallel_trials: int
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`best_counted` is the value from which `num_since_best` trials ended without a better one.
+
+    `num_points`: how many points there are, once the sampler has none left.
+    """
+
+    numbers: Numbers
+    num_completed: int = 0
+    num_failed: int = 0
+    num_stopped: int = 0
+    num_refused_in_row: int = 0
+    best: Ranked | None = None
+    best_counted: float | None = None
+    num_since_best: int = 0
+    num_points: int | None = None
+    paused: TrialsOfPause | None = None
+    ending: EndedBy | None = None
+    failing: FailedBy | None = None
+    is_cancelled: bool = False
+    is_finished: bool = False
+
+    @property
+    def num_trials(self) -> int:
+        """How many trials there will be."""
+        most = self.numbers.max_trials
+        return most if self.num_points is None else min(most, self.num_points)
+
+    @property
+    def is_ending(self) -> bool:
+        return bool(self.is_finished or self.is_cancelled or self.ending or self.failing)
+
+
+class Phase(StrEnum):
+    """What a trial that has not ended was asked to do, and has not done yet, or waits for.
+
+    RUNNING: nothing. STOPPING. PAUSING, PAUSED: by the pruner. HOLDING, HELD: with the whole study,
+    or by somebody else.
+    """
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    HOLDING = "holding"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A trial that has not ended. `late` was measured after it was asked to pause."""
+
+    phase: Phase = Phase.RUNNING
+    reason: str = ""
+    holds_devices: bool = False
+    late: tuple[Measured, ...] = field(default=())

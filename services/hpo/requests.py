@@ -1,0 +1,197 @@
+"""Requests for studies: accepted once, or refused with the fields and their fixes."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from drivetrain_schemas.base import canonical_json
+from drivetrain_schemas.envelope import Event, InvalidPayload
+from drivetrain_schemas.ids import RequestId, study_id_for
+from drivetrain_schemas.jobs import FieldError
+from drivetrain_schemas.studies import (
+    StudyImport,
+    StudyRequestRejected,
+    StudySpec,
+    StudyStarted,
+    StudySubmit,
+)
+from drivetrain_schemas.trials import FinishedTrial
+from services.hpo import instruments, messages, saved, searches, spaces, spending, store
+from services.hpo.core import inputs
+from services.hpo.core.samplers import num_points
+from services.hpo.core.status import Status
+from services.runtime import logs
+from services.runtime.transaction import Tx
+
+log = logs.get()
+
+MAX_DETAIL = 1024
+_REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
+Reason = Literal["invalid_spec", "id_conflict", "too_large"]
+
+
+async def on_study_submit(tx: Tx, event: Event[StudySubmit]) -> None:
+    await _start(tx, event, ())
+
+
+async def on_study_import(tx: Tx, event: Event[StudyImport]) -> None:
+    await _start(tx, event, event.payload.trials)
+
+
+async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
+    """Answer an invalid request; False without a request id to answer."""
+    data = invalid.data if isinstance(invalid.data, dict) else {}
+    try:
+        request_id = _REQUEST_ID.validate_python(data.get("request_id"))
+    except ValidationError:
+        return False
+    attributes = invalid.attributes
+    rejected = StudyRequestRejected(
+        study_id=study_id_for(attributes.tenant_id, request_id),
+        request_id=request_id,
+        command_event_id=attributes.event_id,
+        reason="invalid_spec",
+        detail=invalid.detail[:MAX_DETAIL],
+        errors=invalid.errors,
+    )
+    await tx.emit(rejected, tenant_id=attributes.tenant_id)
+    _note_rejection(tx, rejected)
+    return True
+
+
+async def _start(
+    tx: Tx, event: Event[StudySubmit] | Event[StudyImport], imported: Sequence[FinishedTrial]
+) -> None:
+    command = event.payload
+    spec = command.spec
+    study_id = study_id_for(event.tenant_id, command.request_id)
+    if (refusal := _refusal(command, study_id, imported)) is not None:
+        await _reject(tx, event, *refusal)
+        return
+    warm_start, errors = await _warm_start(tx, event.tenant_id, spec)
+    if errors:
+        await _reject(tx, event, "invalid_spec", errors[0].message, errors)
+        return
+    status = Status(numbers=messages.to_numbers(spec))
+    study = store.StudyRow(
+        study_id=study_id,
+        tenant_id=event.tenant_id,
+        request_id=command.request_id,
+        spec=canonical_json(spec),
+        num_trials=num_points(spec.sampler.value, spaces.to_space(spec), spec.max_trials),
+        status=saved.dump_status(status),
+        warm_start=json.dumps(warm_start),
+    )
+    started_at = await store.insert_study(tx.connection, study)
+    if started_at is None:
+        await _on_repeated_request(tx, event, study)
+        return
+    await spending.watch(tx.connection, study_id, status.numbers.limits)
+    started = StudyStarted(
+        study_id=study_id,
+        request_id=command.request_id,
+        spec=spec,
+        num_trials=study.num_trials,
+        started_at=started_at,
+    )
+    await tx.emit(started, tenant_id=event.tenant_id, cause=event)
+    _count_request(tx, "started")
+    log.info("study started", study_id=study_id, tenant_id=event.tenant_id)
+    begin = messages.to_import(spec, imported) if imported else inputs.Begin()
+    study, _ = await searches.tell(tx, study, begin, event)
+    await _tell_early_ends(tx, study, spec, event)
+
+
+async def _tell_early_ends(
+    tx: Tx, study: store.StudyRow, spec: StudySpec, event: Event[StudySubmit] | Event[StudyImport]
+) -> None:
+    """Ends of jobs that were read before their study, until none is of a trial that runs."""
+    waiting = await store.early_ends(tx.connection, study.study_id)
+    while waiting and not study.is_finished:
+        _, search = await searches.read(tx.connection, study)
+        known = [end for end in waiting if end.number in search.opened]
+        if not known:
+            return
+        for end in known:
+            study, _ = await searches.tell(tx, study, messages.to_ended(end, spec), event)
+        waiting = [end for end in waiting if end not in known]
+
+
+def _refusal(
+    command: StudySubmit | StudyImport, study_id: str, imported: Sequence[FinishedTrial]
+) -> tuple[Reason, str, tuple[FieldError, ...]] | None:
+    if command.study_id not in (None, study_id):
+        wrong = FieldError(
+            field="study_id",
+            message=f"the id that follows from tenant and request_id is {study_id}",
+            fix="leave it out",
+        )
+        return "invalid_spec", wrong.message, (wrong,)
+    if messages.is_too_large(command):
+        return "too_large", "the study is too large to be carried by events", ()
+    if errors := messages.errors_of_trials(command.spec):
+        return "invalid_spec", "the jobs of its trials would not be valid", errors
+    errors = messages.errors_of_search(command.spec)
+    errors = errors or messages.errors_of_imported(command.spec, imported)
+    return ("invalid_spec", errors[0].message, errors) if errors else None
+
+
+async def _warm_start(
+    tx: Tx, tenant_id: str, spec: StudySpec
+) -> tuple[list[tuple[str, int]], tuple[FieldError, ...]]:
+    """The earlier studies, and how many of their trials count; or what is wrong with one."""
+    found: list[tuple[str, int]] = []
+    for place, study_id in enumerate(spec.warm_start):
+        earlier = await store.get_study(tx.connection, study_id)
+        if earlier is None or earlier.tenant_id != tenant_id:
+            problem, fix = f"there is no study {study_id}", "name a study of this tenant"
+        elif not earlier.is_finished:
+            problem, fix = f"{study_id} has not ended", "wait for its end, or stop it"
+        else:
+            found.append((study_id, earlier.num_trials))
+            continue
+        return [], (FieldError(field=f"warm_start.{place}", message=problem, fix=fix),)
+    return found, ()
+
+
+async def _on_repeated_request(
+    tx: Tx, event: Event[StudySubmit] | Event[StudyImport], asked: store.StudyRow
+) -> None:
+    """The same request again is the same study; another one under its id is refused."""
+    known = await store.lock_study(tx.connection, asked.study_id)
+    assert known is not None
+    if canonical_json(messages.read_spec(known.spec)) == asked.spec:
+        _count_request(tx, "repeated")
+        return
+    detail = f"the request id {asked.request_id} belongs to another study"
+    await _reject(tx, event, "id_conflict", detail, ())
+
+
+async def _reject(
+    tx: Tx,
+    event: Event[StudySubmit] | Event[StudyImport],
+    reason: Reason,
+    detail: str,
+    errors: tuple[FieldError, ...],
+) -> None:
+    rejected = StudyRequestRejected(
+        study_id=study_id_for(event.tenant_id, event.payload.request_id),
+        request_id=event.payload.request_id,
+        command_event_id=event.event_id,
+        reason=reason,
+        detail=detail,
+        errors=errors,
+    )
+    await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
+    _note_rejection(tx, rejected)
+
+
+def _note_rejection(tx: Tx, rejected: StudyRequestRejected) -> None:
+    _count_request(tx, rejected.reason)
+    log.info("study request rejected", study_id=rejected.study_id, reason=rejected.reason)
+
+
+def _count_request(tx: Tx, answer: str) -> None:
+    tx.after_commit(instruments.STUDY_REQUESTS.labels(answer).inc)
