@@ -4,13 +4,14 @@ VENV_PYTHON := .venv/bin/python
 ARGS ?=
 FUZZ_RECORDS ?= 20000
 FUZZ_SEED ?= 1
+FAILOVERS ?= 20
 # Builds images: docker, podman or buildah; the first that is there.
 ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(if $(shell command -v $(name)),$(name))))
 IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services deploy tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults test-kubernetes kubernetes-tools fuzz check fmt gen bench charts lock images
+.PHONY: help environment run test unit test-faults failovers test-kubernetes kubernetes-tools fuzz check fmt gen bench charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +38,9 @@ test-kubernetes: kubernetes-tools ## a real Kubernetes API server: launcher, cha
 
 kubernetes-tools: environment ## build etcd, Kubernetes, kwok and helm with Go into ~/.cache, once (10-20 min)
 	@$(VENV_PYTHON) -m tests.kubernetes.tools
+
+failovers: environment ## kill -9 of brokers of a cluster of three: how long a consumer waits (FAILOVERS=n)
+	@$(VENV_PYTHON) -m benchmarks.broker_failover --failovers $(FAILOVERS) $(ARGS)
 
 fuzz: environment ## 20,000 malformed records while a job trains (FUZZ_RECORDS=n FUZZ_SEED=n)
 	@$(VENV_PYTHON) -m pytest tests/fuzz --fuzz-records $(FUZZ_RECORDS) --fuzz-seed $(FUZZ_SEED) $(ARGS)
