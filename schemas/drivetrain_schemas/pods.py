@@ -54,6 +54,15 @@ class KafkaAccess(Value):
     key: Annotated[str | None, Field(repr=False)] = None
 
 
+class PodTrace(Value):
+    """Where a pod exports its spans (the base address of OTLP over HTTP), and their parent."""
+
+    endpoint: str
+    traceparent: Annotated[
+        str, StringConstraints(pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    ]
+
+
 class PodSpec(Value):
     """`spec.json`: everything a shim needs. Written by the launcher, readable by the owner only.
 
@@ -62,6 +71,7 @@ class PodSpec(Value):
     besides the object store from which the job's code may be fetched. `run_token` proves in reports
     which run the pod belongs to. The ranks meet in `rendezvous_file` where the pods share one, else
     at `rendezvous_address` (of the pod that has rank 0; none: this machine) and `master_port`.
+    Without `trace` no spans are exported.
     """
 
     pod_id: PodId
@@ -88,6 +98,7 @@ class PodSpec(Value):
     devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
     code_urls: tuple[str, ...] = ()
     run_token: str | None = None
+    trace: PodTrace | None = None
 
 
 StopReason = Literal["cancel", "preempt", "gang", "shutdown", "stop", "pause"]

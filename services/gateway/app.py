@@ -33,6 +33,7 @@ from services.gateway.rest.gate import ASGIApp, Gate, Receive, Scope, Send
 from services.gateway.rest.problems import ProblemDocument
 from services.gateway.rest.requests import refuse_unknown_query
 from services.gateway.settings import GatewaySettings
+from services.runtime import tracing
 from services.runtime.disk import read_disk
 from services.runtime.service import Platform
 
@@ -63,7 +64,29 @@ def http_app(live: Live, model_age: ModelAge, runtime: Platform) -> ASGIApp:
             settings.read_token.get_secret_value() if settings.read_token else None,
         ),
     )
-    return gated(build_app(gateway), gateway)
+    return traced(gated(build_app(gateway), gateway))
+
+
+def traced(app: ASGIApp) -> ASGIApp:
+    """A span for each request that may change something; reads and streams have none."""
+    if tracing.endpoint() is None:
+        return app
+
+    async def with_span(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await app(scope, receive, send)
+            return
+        parent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1")
+        name = f"{scope['method']} {_route(scope['path'])}"
+        with tracing.span(name, "server", parent, {"url.path": scope["path"]}):
+            await app(scope, receive, send)
+
+    return with_span
+
+
+def _route(path: str) -> str:
+    """The path without ids, so that names are few."""
+    return "/".join("{id}" if "_" in part else part for part in path.split("/"))
 
 
 def gated(app: FastAPI, gateway: Gateway) -> ASGIApp:

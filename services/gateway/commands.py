@@ -21,6 +21,7 @@ from services.gateway import queries
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.problem import Problem
+from services.runtime import tracing
 from services.runtime.bus import OutRecord, PublishFailed
 
 SOURCE = "/drivetrain/gateway"
@@ -157,6 +158,7 @@ def as_record(
         payload=payload,
         seq=seq,
         correlation_id=event_id,
+        traceparent=tracing.sent(payload.kind.type),
         subject=payload.key,
     )
     headers, key, value = encode(event)

@@ -26,7 +26,7 @@ from drivetrain_schemas.envelope import (
     parse,
 )
 from drivetrain_schemas.topics import TOPICS, Topic
-from services.runtime import logs, sequence
+from services.runtime import logs, sequence, tracing
 from services.runtime.bus import Record
 from services.runtime.errors import PlatformError
 from services.runtime.instruments import (
@@ -208,10 +208,12 @@ class EventProcessor(_Parks):
 
     async def _handle(self, tx: Tx, events: Sequence[Event[Any]]) -> None:
         if self._handle_batch is not None:
-            await _timed(events, self._handle_batch(tx, events))
+            with tracing.handling(events):
+                await _timed(events, self._handle_batch(tx, events))
             return
         for event in events:
-            await _timed([event], self._handlers[type(event.payload)](tx, event))
+            with tracing.handling([event]):
+                await _timed([event], self._handlers[type(event.payload)](tx, event))
 
     async def _set_aside_or_refuse(self, tx: Tx, item: _Item) -> None:
         record, invalid = item.record, cast(_Unreadable, item).invalid

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drivetrain_schemas.topics import TOPICS, Topic
-from services.runtime import logs, postgres_tls
+from services.runtime import logs, postgres_tls, tracing
 from services.runtime.bus import Publisher
 from services.runtime.callers import ReadGuard
 from services.runtime.clock import Clock, SystemClock
@@ -170,6 +170,7 @@ async def run(service: Service) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     code = 0
+    tracing.start(service.name, os.environ)
     try:
         await Running(service, stopping).run()
     except* Stuck as stuck:
@@ -184,6 +185,7 @@ async def run(service: Service) -> int:
     except* Exception:
         log.exception("service failed, the process exits")
         code = EXIT_FAILED if code == EXIT_AT_RECORD else code or EXIT_FAILED
+    await tracing.stop()
     return code
 
 

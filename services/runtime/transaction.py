@@ -14,7 +14,7 @@ import asyncpg
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, Cause, Event, encode
-from services.runtime import outbox
+from services.runtime import outbox, tracing
 from services.runtime.bus import OutRecord
 from services.runtime.errors import EventTooLarge
 
@@ -56,7 +56,7 @@ class Tx:
             payload=payload,
             correlation_id=(cause.correlation_id or cause.event_id) if cause else None,
             causation_id=cause.event_id if cause else None,
-            traceparent=self._trace(cause),
+            traceparent=self._trace(cause, payload.kind.type),
             subject=payload.key,
         )
         headers, key, value = encode(event)
@@ -89,14 +89,15 @@ class Tx:
         for callback in self._callbacks:
             callback()
 
-    def _trace(self, cause: Event[Payload] | Cause | None) -> str:
+    def _trace(self, cause: Event[Payload] | Cause | None, event_type: str) -> str:
         """W3C trace context: the trace of the cause continues, each event is a span of its own."""
         # The events of a batch share a transaction and not a trace.
         cause_id = cause.event_id if cause else ""
         parent = (cause.traceparent if cause else None) or self._traceparents.get(cause_id)
         _, trace_id, _, flags = parent.split("-") if parent else ("", "", "", "01")
         trace_id = trace_id or secrets.token_hex(16)
-        traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
+        own = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
+        traceparent = tracing.sent(event_type, parent) or own
         # Later events without a cause belong to this trace.
         self._traceparents[cause_id] = self._traceparents[""] = traceparent
         return traceparent

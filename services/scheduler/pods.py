@@ -16,7 +16,7 @@ from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
 from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.run_tokens import RunTokens
-from services.scheduler import instruments
+from services.scheduler import instruments, traces
 from services.scheduler.core.pods import EndReason, RunView
 from services.scheduler.core.reconcile import Acts, Limits, acts
 from services.scheduler.launchers.base import (
@@ -286,6 +286,7 @@ def pod_spec(
         rendezvous_file=rendezvous.file,
         master_port=run.master_port,
         run_token=RunTokens(settings.run_token_key).of(run.run_id, run.fence),
+        trace=traces.of_pod(live.job, run),
     )
 
 

@@ -42,7 +42,7 @@ from drivetrain_schemas.runs import (
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, measures, store, store_runs, store_sightings
+from services.scheduler import instruments, measures, store, store_runs, store_sightings, traces
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import ForbiddenMove, move_job, move_run
 from services.scheduler.core.outcome import Outcome
@@ -277,6 +277,7 @@ async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
         await _emit_end(tx, ending, ended_at[live.run.run_id])
         await _emit_release(tx, live, released[live.run.run_id], seen_at)
         measures.note_release(tx, released[live.run.run_id], str(ending.outcome.state))
+        traces.note_end(tx, live.job, live.run, released[live.run.run_id], ending.outcome.state)
         if isinstance(then, JobState):
             await _emit_finished(tx, live.job, then, finished_at[live.job.job_id], ending)
         elif live.job.wish is Wish.PAUSE:
@@ -499,4 +500,5 @@ def _slot_refs(allocation: AllocationRow) -> tuple[SlotRef, ...]:
 
 async def _emit(tx: Tx, job: JobRow, *payloads: Payload) -> None:
     for payload in payloads:
-        await tx.emit(payload, tenant_id=job.tenant_id, cause=job.cause)
+        cause = traces.cause(job, getattr(payload, "attempt", None))
+        await tx.emit(payload, tenant_id=job.tenant_id, cause=cause)

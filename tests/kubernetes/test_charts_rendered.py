@@ -322,6 +322,26 @@ def test_policies_open_the_ports_of_the_addresses(helm: Helm) -> None:
     assert all({443, 9000} in each for each in ports)
 
 
+def test_spans_go_to_the_collector_where_one_is_named(helm: Helm) -> None:
+    """By services and by pods of jobs, through their policies; without one, by nobody."""
+    given = {"global": {"tracing": {"endpoint": "http://otel.monitoring:4318"}}}
+    for values, expected in ((given, {"http://otel.monitoring:4318"}), ({}, set())):
+        objects = helm.render("drivetrain", values)
+        containers = [
+            workload["spec"]["template"]["spec"]["containers"][0]
+            for workload in of_kind(objects, "Deployment", "StatefulSet")
+        ]
+        named = [{it["name"]: it.get("value") for it in each["env"]} for each in containers]
+        found = [variables.get("OTEL_EXPORTER_OTLP_ENDPOINT") for variables in named]
+        assert set(found) == (expected or {None})
+        rules = [
+            {each["port"] for rule in policy["spec"]["egress"] for each in rule.get("ports", ())}
+            for policy in of_kind(objects, "NetworkPolicy")
+            if "Egress" in policy["spec"]["policyTypes"]
+        ]
+        assert sum(4318 in ports for ports in rules) == (len(containers) + 1 if expected else 0)
+
+
 def test_a_monitor_that_the_policy_would_keep_out_is_refused(helm: Helm) -> None:
     given = {"podMonitor": {"enabled": True}}
     with pytest.raises(Refused, match=r"networkPolicy\.monitoring\.from is empty"):

@@ -67,7 +67,7 @@ class Pod:
         request_id = f"{os.getpid()} {options.pop('request', '')} {root}"
         job_id = job_id_for("default", request_id[-120:])
         kafka = options.pop("kafka", NO_KAFKA)
-        run_token = options.pop("run_token", None)
+        run_token, trace = options.pop("run_token", None), options.pop("trace", None)
         environment = {name: str(v) for name, v in options.pop("environment", {}).items()}
         job = JobSpec.model_validate(
             {
@@ -93,6 +93,7 @@ class Pod:
             job_id=job_id,
             run_id=run_id_for(job_id, attempt),
             run_token=run_token,
+            trace=trace,
             attempt=attempt,
             fence=100 + attempt,
             node_id="node-0",

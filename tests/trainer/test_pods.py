@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.jobs import Goal
-from drivetrain_schemas.pods import StopNotice
+from drivetrain_schemas.pods import PodTrace, StopNotice
 from tests.trainer.pods import Pod, wait_for
 from tests.trainer.ranks import SCRIPTS
 
 TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 MakePod = Callable[..., Pod]
 
 
@@ -51,6 +52,16 @@ def test_any_program_is_a_job(make_pod: MakePod) -> None:
     assert "rank 1 of 2" in pod.log
     assert pod.log.count(str(pod.work)) == 2
     pod.end_shim()
+
+
+def test_a_collector_that_does_not_answer_costs_the_pod_nothing(make_pod: MakePod) -> None:
+    trace = PodTrace(endpoint="http://127.0.0.1:1", traceparent=TRACEPARENT)
+    pod = make_pod(command=["true"], trace=trace)
+    pod.start_cold()
+    assert pod.wait_for_exit().outcome == "succeeded"
+    wait_for(lambda: "spans cannot be exported" in pod.launch_log, "it is told")
+    pod.end_shim()
+    assert pod.launch_log.count("spans cannot be exported") == 1
 
 
 MEET = """import os, socket, time

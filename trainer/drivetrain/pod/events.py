@@ -58,6 +58,8 @@ class Events:
         self._job_id = spec.job_id
         self._pod_id = spec.pod_id
         self._run_token = spec.run_token
+        # Of what is handled as an event of its own: heartbeats, samples and lines are too many.
+        self._traceparent = spec.trace.traceparent if spec.trace is not None else None
         self._run: dict[str, Any] = {
             "tenant_id": spec.tenant_id,
             "job_id": spec.job_id,
@@ -110,7 +112,7 @@ class Events:
 
     def checkpoint(self, message: CheckpointSaved) -> OutRecord:
         payload = CheckpointWritten(**self._run, **_fields(message))
-        return self._record(payload, message.manifest_key)
+        return self._record(payload, message.manifest_key, self._traceparent)
 
     def save_failed(self, message: SaveFailed) -> OutRecord:
         known = message.reason in set(SaveFailure)
@@ -145,11 +147,13 @@ class Events:
         )
         return self._record(payload, f"{self._pod_id}/{self._session}/{number}")
 
-    def _record(self, payload: Payload, event_id: str) -> OutRecord:
-        headers, key, value = encode(self._event(payload, event_id))
+    def _record(self, payload: Payload, event_id: str, traceparent: str | None = None) -> OutRecord:
+        headers, key, value = encode(self._event(payload, event_id, traceparent))
         return OutRecord(self._prefix + payload.kind.topic.name, key, value, headers)
 
-    def _event(self, payload: Payload, event_id: str) -> Event[Payload]:
+    def _event(
+        self, payload: Payload, event_id: str, traceparent: str | None = None
+    ) -> Event[Payload]:
         return Event(
             event_id=event_id,
             source=self._source,
@@ -158,6 +162,7 @@ class Events:
             payload=payload,
             correlation_id=self._job_id,
             run_token=self._run_token,
+            traceparent=traceparent,
         )
 
 

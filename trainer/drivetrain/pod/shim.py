@@ -167,6 +167,7 @@ def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
         files.start()
         await supervision.watch(notice.is_given(), files)
         end = _end_of(spec, directory, supervision)
+        supervision.spans.end(end)
         if container is None:
             await write_end_once_there_is_room(directory, end)
             await supervision.send_the_rest()

@@ -39,6 +39,7 @@ from drivetrain.pod.notices import TAKEN, Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
+from drivetrain.pod.tracing import PodSpans
 from drivetrain.pod.unsent import Unsent
 from drivetrain.pod.without_effect import without_effect
 from drivetrain.pod.working_directory import PodFiles
@@ -92,6 +93,7 @@ class Supervision:
         self._warnings: set[str] = set()
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
+        self.spans = PodSpans(spec)
         self._stop_signal = StopSignal()
         self._is_notified = asyncio.Event()
         self._unsent = Unsent(directory, spec.kafka)
@@ -155,6 +157,9 @@ class Supervision:
 
         Nothing waits for this shim any more; a stop notice ends the wait.
         """
+        await asyncio.gather(self._send_unsent(), self.spans.stop())
+
+    async def _send_unsent(self) -> None:
         if records := await self._telemetry.close():
             is_kept = self._unsent.keep(records)
             how = "is kept until Kafka is available" if is_kept else "is lost"
@@ -372,6 +377,7 @@ class Supervision:
         is_report = isinstance(message, Samples) and message.is_result
         if not is_report and not isinstance(message, StepProgress):
             self._uses_package = True
+        self.spans.take(message)
         if isinstance(message, Samples):
             self._take_samples(message, writer)
         elif isinstance(message, StepProgress):

@@ -48,4 +48,6 @@ runTokenKeySecret:
 readTokenSecret:
   name: drivetrain-read-token
   key: token
+tracing:
+  endpoint: ''
 {{- end -}}

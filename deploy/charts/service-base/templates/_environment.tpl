@@ -47,6 +47,10 @@
 {{- with $facts.environment }}
 {{ toYaml . }}
 {{- end }}
+{{- with $shared.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
 {{- range .Values.extraEnv }}
 - name: {{ .name }}
   value: {{ .value | quote }}

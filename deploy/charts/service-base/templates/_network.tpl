@@ -37,6 +37,9 @@ spec:
     {{- if ne $facts.workload "Job" }}
     # Postgres
     {{- include "service-base.peer" $policy.postgres | nindent 4 }}
+    {{- with include "service-base.collectorRule" . }}
+    {{- . | nindent 4 }}
+    {{- end }}
     {{- end }}
     {{- if $facts.objectStore }}
     # object store
@@ -96,10 +99,23 @@ spec:
 {{- $endpoint := (include "service-base.shared" . | fromYaml).objectStore.endpointUrl -}}
 {{- $ports := $policy.ports -}}
 {{- if $endpoint -}}
-{{- $named := regexFind ":[0-9]+" (regexReplaceAll "^[a-z]+://" $endpoint "") | trimPrefix ":" -}}
-{{- $ports = append $ports ($named | default (ternary "80" "443" (hasPrefix "http://" $endpoint))) -}}
+{{- $ports = append $ports (include "service-base.portOf" $endpoint) -}}
 {{- end -}}
 {{- include "service-base.peer" (dict "ports" $ports "to" $policy.to) -}}
+{{- end -}}
+
+{{/* The port of an address of HTTP. */}}
+{{- define "service-base.portOf" -}}
+{{- $named := regexFind "^[^/]*:[0-9]+" (regexReplaceAll "^[a-z]+://" . "") | regexFind "[0-9]+$" -}}
+{{- $named | default (ternary "80" "443" (hasPrefix "http://" .)) -}}
+{{- end -}}
+
+{{/* The collector of spans, where there is one. */}}
+{{- define "service-base.collectorRule" -}}
+{{- with (include "service-base.shared" . | fromYaml).tracing.endpoint -}}
+# collector of spans
+{{ include "service-base.peer" (dict "ports" (list (include "service-base.portOf" .))) }}
+{{- end -}}
 {{- end -}}
 
 {{- define "service-base.peer" -}}

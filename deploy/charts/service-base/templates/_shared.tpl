@@ -2,7 +2,7 @@
 {{- define "service-base.shared" -}}
 {{- $defaults := include "service-base.defaults" . | fromYaml -}}
 {{- $global := include "service-base.given" (.Values.global | default dict) | fromYaml -}}
-{{- $own := include "service-base.given" (pick .Values "image" "kafka" "postgres" "objectStore" "runTokenKeySecret" "readTokenSecret") | fromYaml -}}
+{{- $own := include "service-base.given" (pick .Values "image" "kafka" "postgres" "objectStore" "runTokenKeySecret" "readTokenSecret" "tracing") | fromYaml -}}
 {{- mergeOverwrite $defaults $global $own | toYaml -}}
 {{- end -}}
 
