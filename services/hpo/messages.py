@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from pydantic import ValidationError
 
 from drivetrain_schemas.envelope import MAX_EVENT_BYTES, encode_payload
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import FieldError, JobSpec, JobSubmit, Metric, Result, TrialOf
+from drivetrain_schemas.spaces import flat
 from drivetrain_schemas.specs import MAX_SPEC_BYTES, SPEC_BYTES_FIX, StartFrom, spec_bytes
 from drivetrain_schemas.studies import StudyImport, StudySpec, StudySubmit
 from drivetrain_schemas.study_specs import Limits, NoImprovement
@@ -21,6 +21,7 @@ from services.hpo.core.objectives import NoWorth, Objectives, Safety, worth
 from services.hpo.core.pruners import PRUNERS
 from services.hpo.core.status import Numbers
 from services.hpo.core.trials import EarlierStudy, Trial
+from services.hpo.core.warm_start import placed
 from services.hpo.store import JobEnd
 
 NAME_LENGTH = 63
@@ -179,21 +180,28 @@ def _reported(result: Result) -> ranking.Reported:
 
 
 def to_earlier(spec: StudySpec, earlier: StudySpec, trials: Sequence[Trial]) -> EarlierStudy:
-    """The trials of an earlier study whose points lie in this study's space.
-
-    Hyperparameters that this study does not search are left out.
-    """
-    own = spaces.to_space(spec)
-    names = {name for name, _ in own}
+    """The safe trials of an earlier study, as far as they have a place in this study's space."""
     sign = 1.0 if metric_of(earlier).goal.value == "minimize" else -1.0
-    units, losses = [], []
-    for trial in trials:
-        point = {name: value for name, value in trial.point.items() if name in names}
-        if trial.is_safe and own.is_feasible(point):
-            units.append(own.encode(point))
-            losses.append(sign * trial.values[0])
-    shape = (len(units), len(own.dimensions))
-    return EarlierStudy(np.array(units).reshape(shape), np.array(losses))
+    finished = ((trial.point, sign * trial.values[0]) for trial in trials if trial.is_safe)
+    return placed(spaces.to_space(spec), finished, earlier.job.hyperparameters)
+
+
+def error_of_earlier(spec: StudySpec, earlier: StudySpec) -> tuple[str, str] | None:
+    """Why its trials tell this study nothing, and the fix."""
+    own, other = metric_of(spec), metric_of(earlier)
+    if own != other:
+        words = f"its trials are ranked by {other.name} ({other.goal.value})"
+        return f"{words}, those of this study by {own.name} ({own.goal.value})", "leave it out"
+    known = {*dict(spaces.to_space(earlier)), *earlier.job.hyperparameters}
+    missing = [each.name for each in spaces.to_space(spec).dimensions if each.name not in known]
+    if missing and not all(_is_conditional(spec, name) for name in missing):
+        words = f"its trials have no value of {', '.join(missing):.300}"
+        return words, "leave it out, or the parameter"
+    return None
+
+
+def _is_conditional(spec: StudySpec, name: str) -> bool:
+    return bool(flat(spec.space)[name].conditions)
 
 
 def to_import(spec: StudySpec, trials: Sequence[FinishedTrial]) -> inputs.Import:

@@ -149,6 +149,8 @@ async def _warm_start(
             problem, fix = f"there is no study {study_id}", "name a study of this tenant"
         elif not earlier.is_finished:
             problem, fix = f"{study_id} has not ended", "wait for its end, or stop it"
+        elif unlike := messages.error_of_earlier(spec, messages.read_spec(earlier.spec)):
+            problem, fix = unlike
         else:
             found.append((study_id, earlier.num_trials))
             continue

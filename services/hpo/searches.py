@@ -19,7 +19,10 @@ from services.hpo import actions, instruments, messages, saved, store
 from services.hpo.core import inputs
 from services.hpo.core.search import Search
 from services.hpo.core.trials import EarlierStudy
+from services.runtime import logs
 from services.runtime.transaction import Tx
+
+log = logs.get()
 
 MAX_SEARCHES = 64
 
@@ -100,5 +103,7 @@ async def _earlier(
             continue
         rows = await store.completed_trials(connection, study_id, before)
         trials = [saved.load_trial(row) for row in rows]
-        found.append(messages.to_earlier(spec, messages.read_spec(earlier.spec), trials))
+        study = messages.to_earlier(spec, messages.read_spec(earlier.spec), trials)
+        log.info("earlier study read", study_id=study_id, read=len(rows), used=len(study.losses))
+        found.append(study)
     return tuple(found)

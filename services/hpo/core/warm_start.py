@@ -30,11 +30,6 @@ def placed(
     return EarlierStudy(np.array(units).reshape(shape), np.array(losses))
 
 
-def shared(space: Space, names: Iterable[str]) -> frozenset[str]:
-    """The dimensions of this space among the names."""
-    return frozenset(each.name for each in space.dimensions) & frozenset(names)
-
-
 def _own_point(
     space: Space, parameters: Mapping[str, Parameter], values: Mapping[str, Scalar]
 ) -> Point | None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from services.hpo.core.space import Choice, Condition, Integer, Uniform, make_space
-from services.hpo.core.warm_start import placed, shared
+from services.hpo.core.warm_start import placed
 
 SPACE = make_space(
     {
@@ -49,7 +49,3 @@ def test_trials_outside_this_space_are_left_out() -> None:
 def test_none_is_a_study_without_trials() -> None:
     found = placed(SPACE, [], {})
     assert (found.units.shape, found.losses.shape) == ((0, 3), (0,))
-
-
-def test_what_two_spaces_share_is_what_varies_in_this_one() -> None:
-    assert shared(SPACE, ["batch", "depth", "width"]) == {"depth"}
