@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -80,6 +81,17 @@ async def database(postgres_dsn: str) -> AsyncIterator[OpenDatabase]:
 async def _drop(dsn: str, schema: str) -> None:
     connection = await asyncpg.connect(dsn)
     await connection.execute(f'drop schema "{schema}" cascade')
+    await connection.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def own_database(postgres_dsn: str) -> AsyncIterator[str]:
+    """A database whose schemas have the names of the services."""
+    name = f"own_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(postgres_dsn)
+    await connection.execute(f"create database {name}")
+    yield urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl()
+    await connection.execute(f"drop database {name} with (force)")
     await connection.close()
 
 

@@ -61,3 +61,11 @@ def test_variables_are_declared_and_links_lead_to_the_pages(path: Path) -> None:
     assert links, "no panel leads to a page"
     for link in links:
         assert re.fullmatch(r"\$\{gateway\}/((jobs/\$\{job\})|nodes|studies|parked)?", link["url"])
+
+
+def test_what_to_watch_names_panels_that_exist() -> None:
+    guide = (ROOT / "docs/guides/what-to-watch.md").read_text()
+    named = re.findall(r"\| (\w+): \*\*(.+?)\*\* \|", guide)
+    assert len(named) == 10
+    titles = {(board, panel["title"]) for board, panel in ALL}
+    assert set(named) <= titles

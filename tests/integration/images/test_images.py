@@ -6,20 +6,16 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
-import pytest_asyncio
 
 from drivetrain_schemas.pods import MARKER, marker_of
 from drivetrain_schemas.topics import SERVICES
@@ -172,17 +168,6 @@ def _service(image: Container, name: str, variables: dict[str, str], log: Path) 
         image.command("-m", f"services.{name}"), image.environment | variables | ports, Path("/")
     )
     return ChildSpec(name, launch, log, lambda: answers_http(ops_port, "/readyz"))
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def own_database(postgres_dsn: str) -> AsyncIterator[str]:
-    """A database whose schemas have the names of the services."""
-    name = f"images_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(postgres_dsn)
-    await connection.execute(f"create database {name}")
-    yield urlsplit(postgres_dsn)._replace(path=f"/{name}").geturl()
-    await connection.execute(f"drop database {name} with (force)")
-    await connection.close()
 
 
 async def test_every_service_starts_as_a_user_who_owns_nothing(
