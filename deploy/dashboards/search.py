@@ -51,7 +51,49 @@ SEARCH = board(
                 link=_STUDIES,
             ),
         ],
+        "Pruning": [
+            line(
+                "Trials judged at a rung",
+                "By pruner and verdict.",
+                "ops",
+                (
+                    rate("drivetrain_hpo_rungs_measured_total", "pruner, verdict"),
+                    "{{pruner}} {{verdict}}",
+                ),
+                link=_STUDIES,
+            ),
+            line(
+                "Trials ended early",
+                "By the pruner that decided it.",
+                "ops",
+                (rate("drivetrain_hpo_trials_stopped_total", "pruner"), "{{pruner}}"),
+                link=_STUDIES,
+            ),
+            line(
+                "Paused trials that went on",
+                "Promoted to their next rung.",
+                "ops",
+                (rate("drivetrain_hpo_trials_promoted_total"), "promoted"),
+                link=_STUDIES,
+            ),
+        ],
         "Service": [
+            line(
+                "Time of a decision (95 %)",
+                "Proposals included, by sampler.",
+                "s",
+                (quantile(0.95, "drivetrain_hpo_decision_seconds", "sampler"), "{{sampler}}"),
+            ),
+            line(
+                "Commands about studies",
+                "Pause, resume, stop, change and others, by answer.",
+                "ops",
+                (
+                    rate("drivetrain_hpo_study_commands_total", "command, answer"),
+                    "{{command}} {{answer}}",
+                ),
+                link=_STUDIES,
+            ),
             line(
                 "Time to handle one event (95 %)",
                 "Of the search service, by type; it includes the proposal of the next trial.",

@@ -48,6 +48,7 @@ BOUNDED_BY = {
     "verdict": "a closed list in code",
     "command": "the types of commands",
     "result": "a closed list in code",
+    "has_value": "yes or no",
 }
 
 
