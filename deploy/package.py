@@ -12,7 +12,8 @@ from pathlib import Path
 
 from drivetrain_schemas.topics import SERVICES
 
-CHARTS = Path(__file__).resolve().parent / "charts"
+DEPLOY = Path(__file__).resolve().parent
+CHARTS = DEPLOY / "charts"
 ORDER = ("setup", *SERVICES, "drivetrain")
 
 
@@ -25,6 +26,10 @@ def package(directory: Path, helm: str, version: str | None = None) -> list[Path
         if version is not None:
             for path in charts.glob("*/Chart.yaml"):
                 path.write_text(path.read_text().replace("version: 0.1.0", f"version: {version}"))
+        monitoring = charts / "drivetrain" / "monitoring"
+        monitoring.mkdir()
+        for path in (*DEPLOY.glob("dashboards/json/*.json"), *DEPLOY.glob("alerts/*.yaml")):
+            shutil.copy(path, monitoring)
         packages = []
         for name in ORDER:
             chart = charts / name

@@ -74,7 +74,9 @@ def _of_umbrella(common: tuple[Value, ...]) -> dict[Path, str]:
     shared = tuple(value for value in common if value.is_global)
     names = ("setup", *SERVICES)
     tags = tuple(Value(name, default=True) for name in names)
+    own = values.read(UMBRELLA / "own.values.yaml")
     tree = (
+        *own,
         Value("tags", "Which charts to install.", children=tags),
         Value("global", "For all services; a value of one service counts before.", children=shared),
         *(Value(name, f"Values of the chart {name}.", {}) for name in names),
@@ -83,7 +85,7 @@ def _of_umbrella(common: tuple[Value, ...]) -> dict[Path, str]:
         value.name: values.json_schema(value, {}) for value in tree if value.children
     }
     properties |= {name: {"type": "object"} for name in names}
-    notice = _NOTICE.format(sources="../service-base/common.values.yaml")
+    notice = _NOTICE.format(sources="own.values.yaml and ../service-base/common.values.yaml")
     return {
         UMBRELLA / "values.yaml": notice + values.text(tree).rstrip() + "\n",
         UMBRELLA / "values.schema.json": _schema("Values of the chart drivetrain", properties),

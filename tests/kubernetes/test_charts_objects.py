@@ -16,7 +16,7 @@ from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.openapi import LOCATION, write_schemas
 
 # Kinds of operators, whose definitions are not in a bare cluster.
-OF_OPERATORS = {"ScaledObject", "TriggerAuthentication", "PodMonitor"}
+OF_OPERATORS = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "PrometheusRule"}
 KINDS = (
     *("ConfigMap", "Service", "ServiceAccount", "Deployment", "StatefulSet", "Job"),
     *("PodDisruptionBudget", "NetworkPolicy", "Ingress", "HorizontalPodAutoscaler"),

@@ -360,6 +360,33 @@ def test_monitors_set_the_labels_that_alerts_select_by(helm: Helm) -> None:
         assert labels == {"job": "drivetrain", "service": name}
 
 
+def test_dashboards_and_rules_come_with_the_chart_of_all(helm: Helm) -> None:
+    assert not of_kind(helm.render("drivetrain"), "PrometheusRule")
+    given = {
+        "monitoring": {
+            "dashboards": {"enabled": True},
+            "rules": {"enabled": True, "labels": {"release": "prometheus"}},
+        }
+    }
+    objects = helm.render("drivetrain", given)
+    boards = [
+        each
+        for each in of_kind(objects, "ConfigMap")
+        if each["metadata"]["labels"].get("grafana_dashboard") == "1"
+    ]
+    deploy = CHARTS.parent
+    assert [each["data"] for each in boards] == [
+        {f"drivetrain-{it.name}": it.read_text() for it in deploy.glob("dashboards/json/*.json")}
+    ]
+    (rules,) = of_kind(objects, "PrometheusRule")
+    assert rules["metadata"]["labels"]["release"] == "prometheus"
+    assert rules["spec"]["groups"] == [
+        group
+        for path in sorted(deploy.glob("alerts/*.yaml"))
+        for group in yaml.safe_load(path.read_text())["groups"]
+    ]
+
+
 def test_a_service_can_be_left_out(helm: Helm) -> None:
     objects = helm.render("drivetrain", {"tags": {"cost": False, "setup": False}})
     names = {each["metadata"]["name"] for each in of_kind(objects, *WORKLOADS)}
