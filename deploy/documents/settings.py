@@ -39,6 +39,7 @@ _OTHERS = frozenset(
         "cookie_secret",
         "metrics_url",
         "cost_url",
+        "hpo_url",
         "scheduler_url",
         "assets_directory",
         "data_directory",

@@ -59,6 +59,7 @@ def http_app(live: Live, model_age: ModelAge, runtime: Platform) -> ASGIApp:
             {
                 "metrics": settings.metrics_url,
                 "cost": settings.cost_url,
+                "hpo": settings.hpo_url,
                 "scheduler": settings.scheduler_url,
             },
             settings.read_token.get_secret_value() if settings.read_token else None,

@@ -1,5 +1,5 @@
-"""Reads that other services answer over their own tables: metrics (samples, logs), cost (spend)
-and scheduler (positions in the queue).
+"""Reads that other services answer over their own tables: metrics (samples, logs), cost (spend),
+hpo (what a search does next) and scheduler (positions in the queue).
 
 Two seconds and eight megabytes at most; a service that does not answer within them is reported as
 unavailable.

@@ -15,6 +15,7 @@ class GatewaySettings(Settings):
     )
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     cost_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
+    hpo_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     scheduler_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     assets_directory: Path | None = None
     data_directory: Path | None = Field(

@@ -265,6 +265,7 @@ def gateway_settings(plan: Plan) -> dict[str, str]:
     return {
         "DRIVETRAIN_METRICS_URL": f"http://127.0.0.1:{plan.ports['metrics.http']}",
         "DRIVETRAIN_COST_URL": f"http://127.0.0.1:{plan.ports['cost.http']}",
+        "DRIVETRAIN_HPO_URL": f"http://127.0.0.1:{plan.ports['hpo.http']}",
         "DRIVETRAIN_SCHEDULER_URL": f"http://127.0.0.1:{plan.ports['scheduler.http']}",
         "DRIVETRAIN_API_TOKEN": plan.credentials.api_token,
         "DRIVETRAIN_COOKIE_SECRET": plan.credentials.cookie_secret,

@@ -14,13 +14,13 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from drivetrain_schemas.ids import CheckpointId, JobId, StudyId
+from drivetrain_schemas.ids import CheckpointId, JobId
 from drivetrain_schemas.jobs import WaitingReason
 from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import failures, sessions
-from services.gateway.pages import compare, files, job_list, log_file, parked
+from services.gateway.pages import compare, files, job_list, log_file, parked, study
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import explanations, models, views
@@ -29,17 +29,12 @@ from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import TITLES
 from services.gateway.rest.requests import base_url
-from services.gateway.rest.studies import find_study
 
 router = APIRouter(include_in_schema=False)
 
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
-STUDY_TIMELINE_ROWS = 60
-# A page of a study has at most 300 kB: the more hyperparameters, the fewer trials.
-TRIAL_ROWS = 250
-TRIALS_BYTES = 200_000
 # The path that a browser without a session asked for, in the scope of the sign-in page.
 WANTED = "drivetrain.wanted"
 
@@ -60,6 +55,7 @@ def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(job_list.router)
     app.include_router(parked.router)
     app.include_router(log_file.router)
+    app.include_router(study.router)
     app.mount("/static", Static(directory=FOLDER / "static"))
     if assets_directory is not None:
         app.mount("/assets", Static(directory=assets_directory, check_dir=False))
@@ -168,38 +164,6 @@ async def studies(
         more=more,
         num_parked=num_parked,
     )
-
-
-@router.get("/studies/{study_id}")
-async def study(
-    study_id: StudyId, request: Request, gateway: GatewayDep, caller: CallerDep
-) -> HTMLResponse:
-    async with gateway.platform.database.connection() as connection:
-        stream = await queries.timeline.head(connection)
-        history = await queries.timeline.newest(
-            connection, "study_id", study_id, STUDY_TIMELINE_ROWS
-        )
-        num_parked = await parked_queries.count_open(connection)
-    found = await find_study(gateway, caller.tenant_id, study_id, base_url(request), TRIAL_ROWS)
-    row_bytes = 700 + 110 * max((len(one.hyperparameters) for one in found.trials), default=0)
-    return page(
-        request,
-        "study.html",
-        position=stream_position(stream),
-        study=found.model_copy(update={"trials": found.trials[: TRIALS_BYTES // row_bytes]}),
-        has_chart=gateway.settings.assets_directory is not None,
-        timeline=[views.timeline_item(row) for row in history],
-        num_parked=num_parked,
-    )
-
-
-@router.post("/studies/{study_id}/cancel")
-async def cancel_study(
-    study_id: StudyId, request: Request, gateway: GatewayDep, caller: CallerDep
-) -> Response:
-    await find_study(gateway, caller.tenant_id, study_id, base_url(request), 1)
-    await commands.cancel_study(gateway, caller.tenant_id, study_id, "", None)
-    return RedirectResponse(f"/studies/{study_id}", 303)
 
 
 @router.get("/login")

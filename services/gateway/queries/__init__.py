@@ -12,6 +12,7 @@ from services.gateway.queries import (
     names,
     nodes,
     rejections,
+    searches,
     studies,
     timeline,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "names",
     "nodes",
     "rejections",
+    "searches",
     "studies",
     "timeline",
 ]

@@ -8,6 +8,7 @@ from drivetrain_schemas.base import Strict
 from drivetrain_schemas.ids import RequestId, StudyId, study_id_for
 from drivetrain_schemas.studies import StudySpec
 from services.gateway import commands, queries
+from services.gateway.commands import read
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core.studies import STATES
 from services.gateway.problem import invalid, not_found
@@ -16,6 +17,7 @@ from services.gateway.rest.jobs import CancelJob, IdempotencyKey, Limit
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
+from services.gateway.study_insight import find_insight
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -114,6 +116,15 @@ async def list_trials(
         rows = await queries.studies.trials_by_number(connection, study_id, after, limit + 1)
     more = str(rows[limit - 1]["number"]) if len(rows) > limit else None
     return models.TrialList(trials=[views.judged_trial(row) for row in rows[:limit]], next=more)
+
+
+@router.get("/{study_id}/insight", responses=answers(404, 422))
+async def get_insight(study_id: StudyId, gateway: GatewayDep, caller: CallerDep) -> models.Insight:
+    """Rungs, importance, the Pareto front, and what the search does next and why."""
+    study = await read(gateway, queries.studies.find, caller.tenant_id, study_id)
+    if study is None:
+        raise not_found("study", study_id)
+    return (await find_insight(gateway, study)).insight
 
 
 @router.post("/{study_id}/cancel", status_code=202, responses=answers(400, 404, 409, 413, 415, 422))

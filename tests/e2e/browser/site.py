@@ -79,6 +79,13 @@ class Site:
             return {"job_id": given["job_id"], "attempts": self.times}
         if path == "/logs":
             return self._lines(given)
+        if path == "/next":
+            point = {"learning_rate": 0.0123, "width": 128, "optimizer": "adam"}
+            why = "the model expects most where learning_rate is near 0.01"
+            step = {"kind": "propose", "number": 300, "hyperparameters": point, "why": why}
+            spent, limits = {"device_hours": 3.25, "cost_usd": 1.5}, {"device_hours": 8.0}
+            sentence = "The next free slot gets trial 300"
+            return {"sentence": sentence, "next": step, "spent": spent, "limits": limits}
         return {"charged_micro_usd": 133, "accruing_micro_usd": 1_500_000 - 133,
                 "total_micro_usd": 1_500_000}  # fmt: skip
 

@@ -8,6 +8,7 @@ from playwright.async_api import Browser, Page, expect
 
 from drivetrain_schemas.jobs import JobFailed
 from tests.e2e.browser.site import Site
+from tests.handlers.gateway.searches import asha, population, two_objectives
 from tests.handlers.gateway.story import Story, recovery, search
 
 pytestmark = pytest.mark.browser
@@ -37,6 +38,7 @@ async def filled(site: Site) -> list[str]:
     story = Story()
     story.nodes("node-1", "node-2")
     study_id = search(story, 6)
+    searches = (asha(story, 40), population(story), two_objectives(story, 20))
     job = recovery(story)
     failed = story.job("fails", tags=["vision"])
     failed.starts()
@@ -53,6 +55,7 @@ async def filled(site: Site) -> list[str]:
         f"/compare?job={job.job_id}&job={failed.job_id}",
         "/studies",
         f"/studies/{study_id}",
+        *(f"/studies/{study.study_id}" for study in searches),
         "/nodes",
         "/parked",
         f"/parked/{parked_id}",

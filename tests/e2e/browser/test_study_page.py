@@ -5,6 +5,7 @@ from playwright.async_api import Browser, expect
 
 from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_pages import watch
+from tests.handlers.gateway.searches import asha, population, two_objectives
 from tests.handlers.gateway.story import Story, search
 
 pytestmark = pytest.mark.browser
@@ -71,4 +72,33 @@ async def test_a_study_fits_a_phone(site: Site, browser: Browser) -> None:
     assert box is not None
     assert box["x"] + box["width"] <= 390
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
+    await context.close()
+
+
+async def test_a_search_shows_its_rungs_its_front_and_its_lineage(
+    site: Site, browser: Browser
+) -> None:
+    story = Story()
+    stops, two, copies = asha(story, 60), two_objectives(story), population(story)
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/studies/{stops.study_id}")
+    await expect(page.get_by_text("The next free slot gets trial 300")).to_be_visible()
+    await expect(page.get_by_role("row", name="10 60")).to_be_visible()
+    curves = page.get_by_role("img", name="and the threshold of 3 rungs")
+    await expect(curves).to_be_visible()
+    rates = page.get_by_role("progressbar", name="Importance of learning_rate")
+    assert float(await rates.get_attribute("value") or 0) > 0.2
+
+    stops.proposes(60, stops.points[0])
+    stops.judges(60, 10, 0.5, "stop")
+    await site.model.tell(*story.events[-2:])
+    await expect(page.get_by_role("row", name="10 61")).to_be_visible()
+
+    await page.goto(f"{site.url}/studies/{two.study_id}")
+    await expect(page.get_by_role("img", name="are on the front")).to_be_visible()
+    await page.goto(f"{site.url}/studies/{copies.study_id}")
+    await expect(page.get_by_role("img", name="8 trials that continue from")).to_be_visible()
+    assert complaints == []
     await context.close()

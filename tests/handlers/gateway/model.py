@@ -143,7 +143,7 @@ class StubBackends(Backends):
     """Answers from a function in the place of the metrics and cost services."""
 
     def __init__(self, forward: Forward | None) -> None:
-        super().__init__({"metrics": None, "cost": None, "scheduler": None}, None)
+        super().__init__({"metrics": None, "cost": None, "hpo": None, "scheduler": None}, None)
         self._forward = forward
 
     async def get(self, part: str, path: str, parameters: Any = None) -> Any:

@@ -30,6 +30,8 @@ ID = "translate(lpad({}::text, 26, '0'), '0189', 'abcd')"
 JOB, STUDY = f"'job_' || {ID.format('n')}", f"'study_' || {ID.format('n')}"
 DAY = "timestamptz '2026-01-01' + n * interval '1 minute'"
 
+LONG_STUDY = "study_" + "q" * 26
+
 HISTORY = f"""
 create temp table numbers as select n from generate_series(1, {NUM_JOBS}) as n;
 insert into jobs (job_id, tenant_id, state, state_seq, queued_at, attempt, cancel_requested,
@@ -70,8 +72,23 @@ from numbers where n <= 20000;
 insert into studies (study_id, tenant_id, state, started_at, refused_seq)
 select {STUDY}, 'default', 'completed', {DAY}, -1 from numbers where n <= 20000;
 insert into trial_counts select {STUDY}, 5, 5, 0, 0.1, 1, 0.9, 2 from numbers where n <= 20000;
-insert into trials select {STUDY}, number, {JOB}, '{{}}', 'completed', 1, 0.5, null
+insert into trials (study_id, number, job_id, hyperparameters, state, state_seq, value)
+select {STUDY}, number, {JOB}, '{{}}', 'completed', 1, 0.5
 from numbers, generate_series(0, 4) as number where n <= 20000;
+insert into studies (study_id, tenant_id, state, started_at, refused_seq)
+values ('{LONG_STUDY}', 'default', 'running', now(), -1);
+insert into trial_counts values ('{LONG_STUDY}', 20000, 5000, 0, 0.1, 1, 0.9, 2);
+insert into trials (study_id, number, job_id, hyperparameters, state, state_seq, value, rung,
+    measured, was_best, parent)
+select '{LONG_STUDY}', n, {JOB}, '{{"rate": 0.5}}',
+    case when n % 4 = 0 then 'completed' when n > 19900 then 'proposed' else 'stopped' end, 1,
+    case when n % 4 = 0 then 1.0 / n end, 10, 0.5, n % 4 = 0, n / 2
+from numbers where n <= 20000;
+insert into trial_rungs
+select '{LONG_STUDY}', n, step, 1, 0.5, 'continue', null, null, null, ''
+from numbers, unnest(array[10, 30]) as step where n <= 20000;
+insert into rung_counts select '{LONG_STUDY}', n, 20000, 1, 2, 3, 0.5, 1
+from generate_series(1, 64) as n;
 insert into rejections select n, {JOB}, 1, 'no_such_pool', '', '[]' from numbers;
 insert into tenant_counts values ('default', '{{"succeeded": 180000}}', 200000, 1000000);
 insert into timeline (cursor, source, event_id, type, tenant_id, job_id, study_id, occurred_at, seq,
@@ -92,6 +109,12 @@ PATHS = (
     f"/jobs/{JOB_ID}",
     "/studies",
     f"/studies/{STUDY_ID}",
+    f"/studies/{LONG_STUDY}",
+    f"/studies/{LONG_STUDY}?after=200:0.00125:800",
+    f"/v1/studies/{LONG_STUDY}?max_trials=300",
+    f"/v1/studies/{LONG_STUDY}/insight",
+    f"/v1/studies/{LONG_STUDY}/trials?after=9000&limit=100",
+    f"/v1/studies/{LONG_STUDY}/trials/700/should-stop",
     "/nodes",
     "/v1/jobs",
     "/v1/jobs?state=running&limit=100",

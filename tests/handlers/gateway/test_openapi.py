@@ -29,6 +29,7 @@ ROUTES = {
     "/v1/studies": {"get", "post"},
     "/v1/studies/{study_id}": {"get"},
     "/v1/studies/{study_id}/trials": {"get"},
+    "/v1/studies/{study_id}/insight": {"get"},
     "/v1/studies/{study_id}/trials/{number}": {"get"},
     "/v1/studies/{study_id}/trials/{number}/should-stop": {"get"},
     "/v1/studies/{study_id}/trials/{number}/report": {"post"},

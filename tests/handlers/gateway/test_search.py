@@ -1,7 +1,14 @@
 """What is shown of a search: its trials by number, and in which order their page has them."""
 
-from drivetrain_schemas.studies import StudyChanged
+import re
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.studies import StudyChange, StudyChanged, StudyPause, StudyStop
 from drivetrain_schemas.study_specs import Limits
+from services.gateway import commands
+from services.gateway.pages import study as study_page
 from tests.conftest import OpenDatabase
 from tests.handlers.gateway.model import Model, serving
 from tests.handlers.gateway.searches import SearchStory, asha, population, two_objectives
@@ -125,3 +132,87 @@ async def test_a_completed_study_that_is_extended_runs_again(model: Model) -> No
     assert (runs["state"], runs["ended_by"], runs["finished_at"]) == ("running", None, None)
     assert (runs["num_trials"], runs["max_parallel_trials"]) == (900, 3)
     assert runs["limits"] == {"cost_usd": 50.0}
+
+
+async def forward(part: str, path: str, parameters: Any) -> Any:
+    """The search's word on what it does next."""
+    assert (part, path) == ("hpo", "/next")
+    step = {"kind": "propose", "number": 40, "why": "the model expects most here"}
+    return {"sentence": "Trial 40 is next", "next": step, "limits": {"hours": 2}, "unknown": 1}
+
+
+async def test_a_study_says_what_it_has_learned_and_what_it_does_next(model: Model) -> None:
+    story = Story()
+    study = asha(story, 120)
+    two = two_objectives(story, 30)
+    await model.tell(*story.events)
+    path = f"/v1/studies/{study.study_id}"
+    async with serving(model, forward=forward) as server:
+        found = (await server.client.get(f"{path}/insight")).json()
+        page = (await server.client.get(path[3:])).text
+        both = (await server.client.get(f"/v1/studies/{two.study_id}/insight")).json()
+    assert found["rungs"][0]["num_judged"] == 120
+    assert found["importances"][0]["name"] == "learning_rate"
+    assert found["importances"][0]["share"] > 0.3
+    assert found["next"]["next"]["why"] == "the model expects most here"
+    assert "Trial 40 is next" in page
+    assert found["pareto"] == []
+    unsafe = {number for number in range(30) if number % 10 == 3}
+    assert len(both["pareto"]) > 1
+    assert not unsafe & set(both["pareto"])
+
+
+async def test_a_page_without_the_searchs_answer_leaves_its_next_step_out(model: Model) -> None:
+    story = Story()
+    study = asha(story, 12)
+    await model.tell(*story.events)
+    async with serving(model) as server:
+        answer = await server.client.get(f"/studies/{study.study_id}")
+        insight = (await server.client.get(f"/v1/studies/{study.study_id}/insight")).json()
+    assert (answer.status_code, insight["next"]) == (200, None)
+
+
+async def test_trials_with_a_rank_go_on_page_after_page(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_page, "TRIAL_ROWS", 4)
+    story = Story()
+    study = two_objectives(story, 11)
+    await model.tell(*story.events)
+    path = f"/studies/{study.study_id}"
+    ranks = []
+    async with serving(model) as server:
+        for _ in range(3):
+            page = (await server.client.get(path)).text
+            ranks += [int(rank) for rank in re.findall(r'data-rank="(\d+)"', page)]
+            more = re.search(r'href="([^"]+)#trials-title"', page)
+            path = more[1] if more else ""
+        wrong = await server.client.get(f"/studies/{study.study_id}?after=1")
+    assert ranks == list(range(1, 11))
+    assert path == ""
+    assert wrong.status_code == 422
+
+
+async def test_the_buttons_of_a_study_send_commands(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "CONFIRM_SECONDS", 0.05)
+    story = Story()
+    study = asha(story, 3)
+    await model.tell(*story.events)
+    path = f"/studies/{study.study_id}"
+    async with serving(model) as server:
+        page = (await server.client.get(path)).text
+        assert re.findall(rf'action="{path}/(\w+)', page) == ["extend", "pause", "stop", "cancel"]
+        for verb in ("pause", "stop"):
+            answer = await server.client.post(f"{path}/{verb}")
+            assert (answer.status_code, answer.headers["location"]) == (303, path)
+        await server.client.post(f"{path}/extend?max_trials=800")
+        wrong = await server.client.post(f"{path}/extend?max_trials=0")
+        sent = [command.payload for command in server.bus.commands("commands.studies")]
+    assert wrong.status_code == 422
+    assert sent == [
+        StudyPause(study_id=study.study_id),
+        StudyStop(study_id=study.study_id),
+        StudyChange(study_id=study.study_id, max_trials=800),
+    ]

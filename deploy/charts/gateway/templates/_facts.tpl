@@ -4,7 +4,7 @@ http: true
 reports: true
 readToken: true
 objectStore: true
-calls: [metrics, cost, scheduler]
+calls: [metrics, cost, hpo, scheduler]
 drainSeconds: 5
 consumes:
   gateway: [events.jobs, events.nodes, events.checkpoints, events.studies, events.charges, events.alerts]
@@ -23,6 +23,8 @@ environment:
     value: {{ .Values.metricsUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "metrics"))) }}
   - name: DRIVETRAIN_COST_URL
     value: {{ .Values.costUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "cost"))) }}
+  - name: DRIVETRAIN_HPO_URL
+    value: {{ .Values.hpoUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "hpo"))) }}
   - name: DRIVETRAIN_SCHEDULER_URL
     value: {{ .Values.schedulerUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "scheduler"))) }}
 secrets:

@@ -1,5 +1,7 @@
 {{- define "hpo.facts" -}}
 workload: StatefulSet
+http: true
+readToken: true
 consumes:
   hpo: [commands.studies, events.jobs]
 {{- end -}}

@@ -12,6 +12,13 @@ from services.gateway.rest.models.cost import (
     Unpriced,
 )
 from services.gateway.rest.models.files import Code, File, JobFiles
+from services.gateway.rest.models.insight import (
+    ImportanceOf,
+    Insight,
+    NextOf,
+    NextStep,
+    RungSummary,
+)
 from services.gateway.rest.models.jobs import (
     Alert,
     Best,
@@ -89,6 +96,8 @@ __all__ = [
     "Header",
     "Holder",
     "IdList",
+    "ImportanceOf",
+    "Insight",
     "Job",
     "JobCost",
     "JobFiles",
@@ -99,6 +108,8 @@ __all__ = [
     "LogPage",
     "LoginLink",
     "MetricValue",
+    "NextOf",
+    "NextStep",
     "Node",
     "NodeList",
     "ParkedDecision",
@@ -112,6 +123,7 @@ __all__ = [
     "Reported",
     "Run",
     "Rung",
+    "RungSummary",
     "Samples",
     "SavedBest",
     "Series",
