@@ -19,6 +19,8 @@ from services.scheduler.store_runs import AllocationRow
 
 UNKNOWN_POOL = "unknown"
 NO_REASON = "none"
+# Also where there are none, so that a chart shows 0 instead of nothing.
+_ALWAYS_TOLD = (("free", "none"), ("held", "job"), ("held", "trial"))
 DeviceLabels = tuple[str, str, str, str]  # pool, device type, state, holder
 
 
@@ -57,6 +59,8 @@ def devices(occupancy: Occupancy, jobs: Mapping[str, JobRow]) -> Mapping[DeviceL
     for node in occupancy.nodes:
         if node.is_removed:
             continue
+        for kind in _ALWAYS_TOLD:
+            counts[node.pool, node.device_type, *kind] += 0
         idle = ("free" if node.is_schedulable else "closed", "none")
         for number in range(node.num_slots):
             state, holder = held.get(Slot(node.node_id, number), idle)

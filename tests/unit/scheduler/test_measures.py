@@ -46,7 +46,8 @@ def test_every_device_is_in_one_state_with_what_holds_it() -> None:
         holdings=[make_holding("a", ("n1", 0), ("n1", 1)), make_holding("t", ("n1", 2)), away],
     )
     jobs = {it.job_id: it for it in (row("a"), row("t", trial), row("away"))}
-    assert devices(snapshot.occupancy, jobs) == {
+    found = devices(snapshot.occupancy, jobs)
+    assert {labels: number for labels, number in found.items() if number} == {
         ("gpus", "h100", "held", "job"): 2,
         ("gpus", "h100", "held", "trial"): 1,
         ("gpus", "h100", "free", "none"): 1,
@@ -90,3 +91,12 @@ def test_what_no_longer_waits_or_is_held_is_no_longer_told() -> None:
     assert value("waiting_jobs", pool="gpus", reason="gang_incomplete") == 0
     assert value("devices", pool="gpus", device_type="h100", state="held", holder="job") == 0
     assert value("devices", pool="gpus", device_type="h100", state="free", holder="none") == 4
+
+
+def test_what_there_is_none_of_is_told_as_none() -> None:
+    full = make_snapshot(NODES[:1], [], [make_holding("a", *(("n1", it) for it in range(4)))])
+    assert devices(full.occupancy, {}) == {
+        ("gpus", "h100", "held", "job"): 4,
+        ("gpus", "h100", "held", "trial"): 0,
+        ("gpus", "h100", "free", "none"): 0,
+    }
