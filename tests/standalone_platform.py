@@ -107,6 +107,8 @@ class StandalonePlatform:
     def admin(self) -> dict[str, Any]:
         """Like `connection`, as the administrator of Kafka and Postgres, whom nothing is denied."""
         secrets = json.loads((self.home / "credentials.json").read_text())
+        if "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" in self._outside:
+            secrets |= {f"kafka_{name}": text for name, text in self.connection["kafka"].items()}
         kafka = {
             **self.connection["kafka"],
             "username": secrets["kafka_username"],

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,15 @@ class RunningCluster:
 
 @asynccontextmanager
 async def running_kafka_cluster(
-    directory: Path, password: str | None = None, cache: Path | None = None
+    directory: Path,
+    password: str | None = None,
+    cache: Path | None = None,
+    advertised: Sequence[int] = (),
 ) -> AsyncIterator[RunningCluster]:
-    """Three real brokers in this directory, all ready."""
+    """Three real brokers in this directory, all ready.
+
+    `advertised`: for tests with a proxy, the port at which each is reached instead of its own.
+    """
     ports: list[int] = []
     while len(ports) < 2 * kafka_cluster.CLUSTER_SIZE:
         ports.append(free_port(ports))
@@ -80,6 +86,11 @@ async def running_kafka_cluster(
     brokers = kafka_cluster.cluster(
         directory, pairs, "drivetrain", password or secrets.token_urlsafe(24), {}
     )
+    if advertised:
+        pairs_of = zip(brokers.all, advertised, strict=True)
+        brokers = kafka_cluster.Brokers(
+            tuple(replace(broker, advertised_port=port) for broker, port in pairs_of)
+        )
     locked = jars.locked_jars("kafka")
     paths = await asyncio.to_thread(jars.fetch_jars, locked, cache or jars.default_cache())
     specs = [kafka.spec(it, paths, directory / f"{it.name}.log") for it in brokers.all]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
+import asyncpg
 import httpx
 
 from tests.faults import evidence
@@ -18,6 +19,15 @@ from tests.waiting import wait_until
 NUM_JOBS = 50
 BROKERS = ("kafka", "kafka-2", "kafka-3")
 SHORT = {"name": "short", "command": "true", "resources": {"devices": 1}}
+
+
+# One of each for every job, whatever was delivered twice.
+EFFECTS = (
+    "select count(*) from scheduler.jobs where job_id = any($1) and state = 'succeeded'",
+    "select count(*) from scheduler.runs where job_id = any($1)",
+    "select count(*) from cost.charges where job_id = any($1)",
+    "select count(*) from gateway.runs where job_id = any($1) and state = 'succeeded'",
+)
 
 
 @contextmanager
@@ -83,9 +93,19 @@ def check_everything(
         assert mine.count("allocation.granted") == 1
     evidence.check_slots(events, training.job_id)
     evidence.check_nothing_left(training)
+    counted = asyncio.run(_count_rows(str(platform.admin["postgres_dsn"]), jobs))
+    assert counted == {statement: len(jobs) for statement in EFFECTS}
 
 
 def _when_charged(platform: StandalonePlatform, jobs: list[str]) -> list[evidence.RawEvent] | None:
     events = asyncio.run(evidence.read_raw(platform))
     charged = {event.data["job_id"] for event in events if event.type == "charge.recorded"}
     return events if charged.issuperset(jobs) else None
+
+
+async def _count_rows(dsn: str, jobs: list[str]) -> dict[str, int]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return {each: int(await connection.fetchval(each, jobs)) for each in EFFECTS}
+    finally:
+        await connection.close()
