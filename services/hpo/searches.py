@@ -36,11 +36,11 @@ async def tell(
     spec, search = await _search_of(tx.connection, study)
     # Whoever finds it half way must load it again.
     _loaded.pop(study.study_id, None)
-    number_before = len(search.trials)
+    number_before, status_before = len(search.trials), search.status
     started = monotonic()
     decided = search.on(given)
     instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
-    if not decided and not search.changed:
+    if not decided and not search.changed and search.status == status_before:
         _keep(study, spec, search)
         return study, actions.Outcome()
     after = saved.study_row(study, search, secrets.token_hex(8))
@@ -67,8 +67,13 @@ async def tell(
 
 
 async def read(connection: asyncpg.Connection, study: store.StudyRow) -> tuple[StudySpec, Search]:
-    """The study's search, not to be told anything."""
-    return await _search_of(connection, study)
+    """The study's search, not to be told anything.
+
+    In a transaction that has locked the study, or sees one state of the tables.
+    """
+    spec, search = await _search_of(connection, study)
+    _keep(study, spec, search)
+    return spec, search
 
 
 def _keep(study: store.StudyRow, spec: StudySpec, search: Search) -> None:

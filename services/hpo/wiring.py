@@ -1,6 +1,7 @@
 """Builds the search service."""
 
 from services.hpo import clock
+from services.hpo.api import read_api
 from services.hpo.handlers import HANDLERS, REFUSALS
 from services.hpo.retention import RULES
 from services.hpo.settings import HpoSettings
@@ -15,5 +16,6 @@ def build(settings: HpoSettings) -> Service:
         handlers=HANDLERS,
         refusals=REFUSALS,
         tasks=(clock.watch,),
+        http=read_api,
         retention=RULES,
     )

@@ -7,7 +7,7 @@ trials alone, so one that is built again from stored rows is equal to one that l
 import math
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -149,6 +149,11 @@ class Trials:
     def rung(self, step: int, group: int = 0) -> Rung:
         """The trials of the group that were measured at this step."""
         return self._rungs.get((group, step)) or Rung()
+
+    @property
+    def rungs(self) -> Mapping[tuple[int, int], Rung]:
+        """Every rung at which a trial was measured, by group and step."""
+        return self._rungs
 
     @property
     def open_groups(self) -> Set[int]:

@@ -3,5 +3,5 @@ workload: StatefulSet
 http: true
 readToken: true
 consumes:
-  hpo: [commands.studies, events.jobs]
+  hpo: [commands.studies, events.alerts, events.charges, events.jobs]
 {{- end -}}

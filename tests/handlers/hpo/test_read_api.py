@@ -1,0 +1,66 @@
+"""What the search service tells the gateway: what comes next, and what a study would use."""
+
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from services.hpo.api import read_api
+from services.hpo.handlers import HANDLERS
+from services.runtime.clock import Clock, SystemClock
+from services.runtime.database import Database
+from tests.events import emitted, handle
+from tests.handlers.hpo.test_searches import ASHA, hpo, search_request, with_poor_trial
+from tests.handlers.hpo.test_studies import STUDY_ID, make_spec
+
+__all__ = ["hpo"]
+
+
+@dataclass
+class Parts:
+    """The part of a platform that the read API uses."""
+
+    database: Database
+    clock: Clock
+
+
+@pytest.fixture
+async def client(hpo: Database) -> httpx.AsyncClient:
+    app = read_api(Parts(hpo, SystemClock()))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://hpo")
+
+
+async def test_what_comes_next_is_what_then_happens(
+    hpo: Database, client: httpx.AsyncClient
+) -> None:
+    await with_poor_trial(hpo)
+    before = len(await emitted(hpo))
+    found = (await client.get("/next", params={"study_id": STUDY_ID})).json()
+    assert len(await emitted(hpo)) == before, "it only reads"
+    assert found["state"] == "running"
+    assert (found["pruner"], found["num_proposed"], found["num_active"]) == ("asha", 3, 3)
+    [rung] = found["rungs"]
+    assert (rung["step"], rung["num_measured"]) == (3, 3)
+    assert (rung["best"], rung["median"]) == (0.0, 1.0)
+    assert rung["threshold"] is not None
+    assert (found["next"]["kind"], found["next"]["number"]) == ("propose", 3)
+    assert "trial 3" in found["sentence"]
+
+
+async def test_a_study_that_is_not_there_is_not_found(client: httpx.AsyncClient) -> None:
+    missing = "study_" + "a" * 26
+    assert (await client.get("/next", params={"study_id": missing})).status_code == 404
+
+
+async def test_a_preview_starts_nothing_and_names_what_is_wrong(
+    hpo: Database, client: httpx.AsyncClient
+) -> None:
+    request = search_request(pruner=ASHA)
+    answer = await client.post("/preview", content=request.payload.spec.model_dump_json())
+    assert answer.status_code == 200
+    assert await emitted(hpo) == []
+    broken = make_spec().model_dump(mode="json") | {"max_trials": 0}
+    refused = await client.post("/preview", json=broken)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "max_trials"
+    assert await handle(hpo, HANDLERS) == []

@@ -1,0 +1,476 @@
+"""Searches that prune, pause, change and take trials from elsewhere, on a real Postgres.
+
+A service that dies at any statement of any event loses and doubles nothing, and a study's stored
+events replay it.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.charges import ChargeRecorded
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.ids import allocation_id_for, run_id_for, study_id_for
+from drivetrain_schemas.jobs import (
+    JobPause,
+    JobPaused,
+    JobResume,
+    JobStop,
+    JobStopped,
+    JobSubmit,
+)
+from drivetrain_schemas.metrics import TrialMeasured
+from drivetrain_schemas.studies import (
+    StudyAsk,
+    StudyChange,
+    StudyChanged,
+    StudyCommandRejected,
+    StudyCompleted,
+    StudyImport,
+    StudyPause,
+    StudyPaused,
+    StudyRequestRejected,
+    StudyResume,
+    StudyResumed,
+    StudyStop,
+    StudyStopping,
+)
+from drivetrain_schemas.trials import (
+    TrialCompleted,
+    TrialFailed,
+    TrialJudged,
+    TrialPaused,
+    TrialPromoted,
+    TrialProposed,
+    TrialReport,
+    TrialStopped,
+    TrialStopping,
+    TrialTell,
+)
+from services.hpo import clock, messages, searches, store
+from services.hpo.core import inputs
+from services.hpo.core.search import Search
+from services.hpo.core.status import Status
+from services.hpo.handlers import HANDLERS
+from services.runtime.clock import SystemClock
+from services.runtime.database import Database
+from tests.conftest import OpenDatabase
+from tests.events import emitted, handle, make_event
+from tests.handlers.hpo.test_studies import (
+    FINISHED_AT,
+    STUDY_ID,
+    make_request,
+    make_spec,
+    of_type,
+    succeeded,
+)
+
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+JOB = {
+    "name": "digits",
+    "command": "python -m train",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "max_steps": 27,
+}
+ASHA = {"type": "asha", "min_steps": 3, "reduction_factor": 3}
+PAUSING = {**ASHA, "mode": "pause"}
+
+
+@pytest.fixture
+async def hpo(database: OpenDatabase) -> Database:
+    return await database("hpo")
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> None:
+    searches._loaded.clear()
+
+
+def search_request(**fields: Any) -> Event[Any]:
+    return make_request(**{"job": JOB, "max_trials": 9, "max_parallel_trials": 3, **fields})
+
+
+def measured(command: JobSubmit, step: int, value: float | None) -> Event[TrialMeasured]:
+    assert command.trial is not None
+    assert command.job_id is not None
+    return make_event(
+        TrialMeasured(
+            study_id=command.trial.study_id,
+            number=command.trial.number,
+            job_id=command.job_id,
+            run_id=run_id_for(command.job_id, 1),
+            attempt=1,
+            step=step,
+            value=value,
+        )
+    )
+
+
+def stopped(command: JobSubmit) -> Event[JobStopped]:
+    document = {
+        "job_id": command.job_id,
+        "reason": "by command",
+        "finished_at": FINISHED_AT,
+        "trial": command.trial,
+    }
+    return make_event(JobStopped.model_validate(document))
+
+
+def paused(command: JobSubmit) -> Event[JobPaused]:
+    document = {
+        "job_id": command.job_id,
+        "reason": "by command",
+        "attempt": 1,
+        "step": 3,
+        "paused_at": FINISHED_AT,
+        "trial": command.trial,
+    }
+    return make_event(JobPaused.model_validate(document))
+
+
+def allocation(command: JobSubmit, num_slots: int = 2) -> dict[str, Any]:
+    job_id = str(command.job_id)
+    return {
+        "job_id": job_id,
+        "run_id": run_id_for(job_id, 1),
+        "attempt": 1,
+        "fence": 1,
+        "allocation_id": allocation_id_for(job_id, 1),
+        "tenant_id": "default",
+        "pool": "default",
+        "device_type": "cpu",
+        "slots": [{"node_id": "node-1", "slot": slot} for slot in range(num_slots)],
+        "granted_at": STARTED,
+    }
+
+
+def granted(command: JobSubmit, **fields: Any) -> Event[AllocationGranted]:
+    return make_event(AllocationGranted.model_validate(allocation(command) | fields))
+
+
+async def start(hpo: Database, **fields: Any) -> list[JobSubmit]:
+    return of_type(await handle(hpo, HANDLERS, search_request(**fields)), JobSubmit)
+
+
+async def with_poor_trial(hpo: Database) -> tuple[list[JobSubmit], list[Payload]]:
+    """Three trials at their first rung; the last one is the worst and is stopped."""
+    commands = await start(hpo, pruner=ASHA)
+    for _ in range(2):
+        payloads = await handle(hpo, HANDLERS, granted(commands[-1]))
+        commands += of_type(payloads, JobSubmit)
+    commands = commands[:3]
+    for value, command in enumerate(commands):
+        payloads = await handle(hpo, HANDLERS, measured(command, 3, float(value)))
+    return commands, payloads
+
+
+async def test_a_trial_that_is_stopped_early_tells_why_and_is_not_ranked(hpo: Database) -> None:
+    commands, payloads = await with_poor_trial(hpo)
+    assert commands[0].trial is not None
+    assert commands[0].trial.rungs == (3, 9)
+    [judged] = of_type(payloads, TrialJudged)
+    assert (judged.number, judged.step, judged.value, judged.verdict) == (2, 3, 2.0, "stop")
+    assert judged.rank == 3
+    [stopping] = of_type(payloads, TrialStopping)
+    [stop] = of_type(payloads, JobStop)
+    assert (stop.job_id, stop.checkpoint) == (commands[2].job_id, False)
+    assert stopping.reason == judged.reason == stop.reason
+    settled, *rest = await handle(hpo, HANDLERS, stopped(commands[2]))
+    assert isinstance(settled, TrialStopped)
+    assert (settled.step, settled.value, settled.reason) == (3, 2.0, judged.reason)
+    assert of_type(rest, TrialProposed), "its place is used"
+    late = [succeeded(commands[2], 0.0), measured(commands[2], 9, 0.0), stopped(commands[2])]
+    assert await handle(hpo, HANDLERS, *late) == []
+
+
+async def test_a_trial_waits_without_devices_and_goes_on_when_it_is_among_the_best(
+    hpo: Database,
+) -> None:
+    waiting, told = await start(hpo, pruner=PAUSING), list[Payload]()
+    for _ in range(3):
+        trial = waiting.pop(0)
+        assert trial.trial is not None
+        value = trial.trial.number / 10
+        for given in (granted(trial), measured(trial, 3, value), paused(trial)):
+            payloads = await handle(hpo, HANDLERS, given)
+            waiting += of_type(payloads, JobSubmit)
+            told += payloads
+    assert [one.number for one in of_type(told, TrialPaused)] == [0, 1, 2]
+    assert len(of_type(told, JobPause)) == 3
+    # The place is free once no trial waits for devices.
+    for trial in waiting:
+        told += await handle(hpo, HANDLERS, granted(trial))
+    [promoted] = of_type(told, TrialPromoted)
+    [resume] = of_type(told, JobResume)
+    assert promoted.number == 0, "the best of the first three"
+    assert resume.job_id == promoted.job_id
+
+
+async def test_a_study_pauses_resumes_stops_and_is_extended(hpo: Database) -> None:
+    commands = await start(hpo, max_parallel_trials=2)
+    assert [type(one) for one in await handle(hpo, HANDLERS, command(StudyPause))] == [StudyPaused]
+    assert of_type(await handle(hpo, HANDLERS, succeeded(commands[0], 0.5)), JobSubmit) == []
+    resumed, *rest = await handle(hpo, HANDLERS, command(StudyResume))
+    assert isinstance(resumed, StudyResumed)
+    [third] = of_type(rest, JobSubmit)
+    payloads = await handle(hpo, HANDLERS, command(StudyStop, reason="good enough"))
+    assert [type(one) for one in payloads] == [StudyStopping] + [TrialStopping, JobStop] * 2
+    await handle(hpo, HANDLERS, stopped(commands[1]))
+    _, completed = await handle(hpo, HANDLERS, stopped(third))
+    assert isinstance(completed, StudyCompleted)
+    assert (completed.ended_by, completed.num_stopped) == ("stopped", 2)
+    assert completed.best_number == 0
+    changed, *rest = await handle(
+        hpo, HANDLERS, command(StudyChange, max_trials=4, max_parallel_trials=1)
+    )
+    assert isinstance(changed, StudyChanged)
+    assert (changed.is_revived, changed.max_trials) == (True, 4)
+    [last] = of_type(rest, JobSubmit)
+    _, completed = await handle(hpo, HANDLERS, succeeded(last, 0.25))
+    assert (completed.ended_by, completed.best_number) == ("max_trials", 3)
+
+
+def command(kind: type[Payload], tenant_id: str = "default", **fields: Any) -> Event[Any]:
+    return make_event(kind.model_validate({"study_id": STUDY_ID, **fields}), tenant_id=tenant_id)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (command(StudyPause, tenant_id="other"), "no_such_study"),
+        (command(StudyResume), "not_paused"),
+        (command(StudyChange), "invalid"),
+        (command(StudyChange, max_trials=1), "invalid"),
+        (command(StudyAsk, request_id="ask"), "not_external"),
+        (command(TrialTell, number=0, values=[0.5]), "not_external"),
+    ],
+)
+async def test_a_command_that_does_not_fit_is_refused_and_changes_nothing(
+    hpo: Database, given: Event[Any], reason: str
+) -> None:
+    await start(hpo)
+    [refused] = await handle(hpo, HANDLERS, given)
+    assert isinstance(refused, StudyCommandRejected)
+    assert (refused.reason, refused.command_event_id) == (reason, given.event_id)
+
+
+EXTERNAL = {"job": {**JOB, "command": ["external"]}, "external": True}
+
+
+async def test_trials_elsewhere_are_asked_for_judged_and_told_about(hpo: Database) -> None:
+    assert await start(hpo, **EXTERNAL, pruner=ASHA, max_trials=3) == []
+    numbers = []
+    for place in range(3):
+        ask = command(StudyAsk, request_id=f"ask-{place}")
+        [proposed] = await handle(hpo, HANDLERS, ask)
+        assert isinstance(proposed, TrialProposed)
+        assert (proposed.request_id, proposed.rungs) == (f"ask-{place}", (3, 9))
+        assert proposed.is_external
+        numbers.append(proposed.number)
+        again = command(StudyAsk, request_id=f"ask-{place}")
+        assert await handle(hpo, HANDLERS, again) == [], "the same request is the same trial"
+    assert numbers == [0, 1, 2]
+    [refused] = await handle(hpo, HANDLERS, command(StudyAsk, request_id="more"))
+    assert refused.reason == "too_many_running"
+    for number in numbers:
+        report = command(TrialReport, number=number, step=3, value=float(number))
+        payloads = await handle(hpo, HANDLERS, report)
+    assert [type(one) for one in payloads] == [TrialJudged, TrialStopping], "and no command"
+    [settled] = await handle(hpo, HANDLERS, command(TrialTell, number=2, is_stopped=True))
+    assert isinstance(settled, TrialStopped)
+    [refused] = await handle(hpo, HANDLERS, command(TrialTell, number=1, values=[0.5, 0.5]))
+    assert (refused.reason, refused.errors[0].field) == ("invalid", "values")
+    [refused] = await handle(hpo, HANDLERS, command(TrialTell, number=9, values=[0.5]))
+    assert refused.reason == "no_such_trial"
+    [refused] = await handle(hpo, HANDLERS, command(TrialTell, number=2, values=[0.5]))
+    assert refused.reason == "already_finished"
+    [failed] = await handle(hpo, HANDLERS, command(TrialTell, number=0))
+    assert isinstance(failed, TrialFailed)
+    completed, study = await handle(hpo, HANDLERS, command(TrialTell, number=1, values=[0.5]))
+    assert isinstance(completed, TrialCompleted)
+    assert (study.best_number, study.num_failed, study.num_stopped) == (1, 1, 1)
+
+
+async def test_finished_trials_from_elsewhere_are_the_first_of_a_study(hpo: Database) -> None:
+    point = {"hyperparameters": {"learning_rate": 0.01}, "values": [0.5]}
+    fields = {"request_id": "study-1", "spec": make_spec().model_dump(), "trials": [point, point]}
+    payloads = await handle(
+        hpo, HANDLERS, make_event(StudyImport.model_validate({**fields, "study_id": STUDY_ID}))
+    )
+    assert len(of_type(payloads, TrialCompleted)) == 2
+    [submit] = of_type(payloads, JobSubmit)
+    _, study = await handle(hpo, HANDLERS, succeeded(submit, 0.75))
+    assert (study.best_number, study.num_completed) == (0, 3)
+    wrong = {**fields, "request_id": "two", "study_id": study_id_for("default", "two")}
+    wrong["trials"] = [{"hyperparameters": {"learning_rate": 7.0}, "values": [0.5]}]
+    [refused] = await handle(hpo, HANDLERS, make_event(StudyImport.model_validate(wrong)))
+    assert isinstance(refused, StudyRequestRejected)
+    assert refused.errors[0].field == "trials.0.hyperparameters"
+
+
+class Later(SystemClock):
+    """The time after this many hours."""
+
+    def __init__(self, hours: float) -> None:
+        super().__init__()
+        self._hours = hours
+
+    def now(self) -> datetime:
+        return STARTED + timedelta(hours=self._hours)
+
+
+@pytest.mark.parametrize(
+    ("limits", "ended_by"),
+    [
+        ({"device_hours": 9.0}, "device_hours"),
+        ({"cost_usd": 2.9}, "cost"),
+    ],
+)
+async def test_devices_held_and_paid_for_end_a_study_at_its_limit(
+    hpo: Database, limits: dict[str, float], ended_by: str
+) -> None:
+    """One trial held 2 slots for 1 hour, which cost 0.60 USD; another has held 2 since."""
+    first, second, _ = await start(hpo, limits=limits)
+    released = allocation(first) | {"released_at": STARTED + timedelta(hours=1)}
+    charge = {
+        **{name: released[name] for name in ("tenant_id", "job_id", "run_id", "attempt")},
+        **{name: released[name] for name in ("allocation_id", "pool", "device_type")},
+        "charge_id": "charge_" + "a" * 26,
+        "num_slots": 2,
+        "starts_at": STARTED,
+        "ends_at": STARTED + timedelta(hours=1),
+        "price_id": "p1",
+        "price_micro_usd_per_slot_hour": 300_000,
+        "amount_micro_usd": 600_000,
+    }
+    await handle(
+        hpo,
+        HANDLERS,
+        granted(first),
+        make_event(AllocationReleased.model_validate(released)),
+        make_event(ChargeRecorded.model_validate(charge)),
+        granted(second, granted_at=STARTED + timedelta(hours=1)),
+    )
+    before = len(await emitted(hpo))
+    await clock.look(hpo, Later(4.4))
+    assert len(await emitted(hpo)) == before, "8.8 hours, 2.64 USD"
+    await clock.look(hpo, Later(5.0))
+    found = [event.payload for event in (await emitted(hpo))[before:]]
+    [stopping] = of_type(found, StudyStopping)
+    assert stopping.ended_by == ended_by
+    assert len(of_type(found, JobStop)) == 3
+    after = len(await emitted(hpo))
+    await clock.look(hpo, Later(6.0))
+    assert len(await emitted(hpo)) == after, "once"
+
+
+class Died(Exception):
+    """The process ended."""
+
+
+STATEMENTS = [
+    name for name in dir(store) if name.startswith(("insert_", "save_", "finish_", "revive_"))
+]
+
+
+async def scripted(hpo: Database, given: list[Event[Any]]) -> list[Any]:
+    """What is emitted for these events, without what differs by chance."""
+    for event in given:
+        await handle(hpo, HANDLERS, event)
+    return [
+        event.payload.model_dump(exclude={"finished_at", "started_at"})
+        for event in await emitted(hpo)
+    ]
+
+
+@pytest.mark.parametrize("dies_in", STATEMENTS)
+async def test_a_death_at_any_statement_of_any_event_loses_and_doubles_nothing(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    undisturbed = await database("hpo")
+    commands, _ = await with_poor_trial(undisturbed)
+    given = [
+        search_request(pruner=ASHA, max_trials=4),
+        *(granted(command) for command in commands),
+        *(measured(command, 3, float(place)) for place, command in enumerate(commands)),
+        stopped(commands[2]),
+        succeeded(commands[1], 0.5),
+        command(StudyStop),
+        succeeded(commands[0], 0.25),
+    ]
+    hpo = await database("hpo")
+    wanted = await scripted(hpo, given)
+    disturbed = await database("hpo")
+    whole = getattr(store, dies_in)
+    for event in given:
+        deaths = 0
+
+        async def die(*arguments: Any, **options: Any) -> Any:
+            nonlocal deaths
+            deaths += 1
+            await whole(*arguments, **options)
+            raise Died
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, dies_in, die)
+            try:
+                await handle(disturbed, HANDLERS, event)
+            except Died:
+                assert deaths == 1
+        await handle(disturbed, HANDLERS, event)
+    assert await scripted(disturbed, []) == wanted
+    assert await state(disturbed) == await state(hpo)
+
+
+async def state(hpo: Database) -> Any:
+    async with hpo.connection() as connection:
+        trials = await store.load_trials(connection, STUDY_ID)
+        study = await store.get_study(connection, STUDY_ID)
+        events = await store.events_of(connection, STUDY_ID)
+    assert study is not None
+    return trials, study.status, study.revision, events
+
+
+async def test_the_stored_events_of_a_study_replay_it(hpo: Database) -> None:
+    commands, _ = await with_poor_trial(hpo)
+    given = [stopped(commands[2]), succeeded(commands[0], 0.5), command(StudyChange, max_trials=8)]
+    await handle(hpo, HANDLERS, *given)
+    async with hpo.connection() as connection:
+        study = await store.get_study(connection, STUDY_ID)
+        log = await store.events_of(connection, STUDY_ID)
+        assert study is not None
+        _, stored = await searches.read(connection, study)
+    spec = messages.read_spec(study.spec)
+    replayed = Search(messages.to_plan(spec), Status(messages.to_numbers(spec)))
+    for text in log:
+        replayed.on(inputs.load(text))
+    assert list(replayed.trials) == list(stored.trials)
+    assert (replayed.status, replayed.opened) == (stored.status, stored.opened)
+
+
+def renamed(request: Event[Any], request_id: str) -> Event[Any]:
+    ids = {"request_id": request_id, "study_id": study_id_for("default", request_id)}
+    return make_event(request.payload.model_copy(update=ids))
+
+
+async def test_a_warm_start_takes_the_trials_that_were_there_and_a_study_that_ended(
+    hpo: Database,
+) -> None:
+    [only] = await start(hpo, max_trials=1)
+    later = make_request("default", warm_start=[STUDY_ID], job=JOB)
+    later = renamed(later, "two")
+    [refused] = await handle(hpo, HANDLERS, later)
+    assert refused.errors[0].field == "warm_start.0"
+    await handle(hpo, HANDLERS, succeeded(only, 0.5))
+    again = renamed(later, "three")
+    started, *_ = await handle(hpo, HANDLERS, again)
+    async with hpo.connection() as connection:
+        study = await store.get_study(connection, started.study_id)
+        assert study is not None
+        _, search = await searches.read(connection, study)
+    [earlier] = search.trials.earlier
+    assert earlier.losses.tolist() == [0.5]
+    assert earlier.units.shape == (1, 1)
