@@ -45,6 +45,7 @@ class Manifest(Value):
     shards: Annotated[tuple[Shard, ...], Field(min_length=1)]
     metrics: LastValues = {}
     files: FilesSummary | None = None  # of the job's files, which `files.json` lists
+    blocked_seconds: Seconds | None = None  # for how long this save stopped training
     written_at: UtcTime
 
 
@@ -86,6 +87,7 @@ class CheckpointCommitted(_OfCheckpoint):
     """Complete and verified: training can be resumed from it. `manifest_key` is in the store.
 
     `verified_by`: its bytes were read, or so far only the size of each shard was compared.
+    `blocked_seconds`: for how long the save stopped training, as its run says.
     """
 
     manifest_key: Key
@@ -96,6 +98,7 @@ class CheckpointCommitted(_OfCheckpoint):
     is_latest: bool
     is_best: bool
     files: FilesSummary | None = None
+    blocked_seconds: Seconds | None = None
     verified_by: Literal["read", "size"] = "read"
 
 

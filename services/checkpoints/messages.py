@@ -75,6 +75,7 @@ def committed(
         is_latest=is_latest,
         is_best=is_best,
         files=manifest.files,
+        blocked_seconds=manifest.blocked_seconds,
         verified_by="read" if row.is_read else "size",
     )
 

@@ -4,7 +4,7 @@ Only the gateway calls it. Spend = what is charged + what the open allocations w
 by the same code.
 """
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Query
@@ -14,11 +14,15 @@ from drivetrain_schemas.ids import JobId, TenantId
 from services.cost import store, store_budgets
 from services.cost.core.budgets import period_end, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
+from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
+from services.cost.pools import report
 from services.cost.spent import as_budget, recent, spent
 from services.cost.store_budgets import BudgetRow
 from services.runtime.operations import ASGIApp
 from services.runtime.service import Platform
+
+MAX_DAYS = 92
 
 
 class Unpriced(BaseModel):
@@ -64,6 +68,27 @@ class Budgets(BaseModel):
     budgets: tuple[BudgetState, ...]
 
 
+class Share(BaseModel):
+    """What a tenant, the platform or nobody (`idle`) had of a pool on a day (UTC).
+
+    `kind`: productive, checkpointing, lost, starting; platform; idle.
+    """
+
+    day: date
+    pool: str
+    device_type: str
+    kind: str
+    tenant_id: str | None
+    slot_seconds: float
+    micro_usd: int
+
+
+class PoolReport(BaseModel):
+    """The shares of a pool's day add up to what its nodes offered."""
+
+    shares: list[Share]
+
+
 def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     app = FastAPI(title="Drivetrain cost", docs_url=None, redoc_url=None)
     database = platform.database
@@ -97,6 +122,15 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
                 found.append(_state(row, micro_usd, of_week, now))
         return Budgets(budgets=tuple(found))
 
+    @app.get("/pools")
+    async def shares_of_pools(first: date, last: date) -> PoolReport:
+        if not timedelta() <= last - first < timedelta(days=MAX_DAYS):
+            raise HTTPException(422, f"last: write a day from first to {MAX_DAYS - 1} days later")
+        async with database.connection() as connection, store.one_moment(connection):
+            now = await store.now(connection)
+            found = await report(connection, book, first, last, now)
+        return PoolReport(shares=[_share(row) for row in found])
+
     @app.get("/estimate")
     async def estimate(
         device_type: str,
@@ -126,6 +160,18 @@ def _state(row: BudgetRow, micro_usd: int, of_week: int, now: datetime) -> Budge
         spent_micro_usd=micro_usd,
         used_up_at=used_up_at(budget, micro_usd, of_week, now),
         period_ends_at=period_end(budget.period, now),
+    )
+
+
+def _share(row: Row) -> Share:
+    return Share(
+        day=row.of.day,
+        pool=row.of.pool,
+        device_type=row.of.device_type,
+        kind=row.kind,
+        tenant_id=row.tenant_id or None,
+        slot_seconds=row.slot_microseconds / 1_000_000,
+        micro_usd=row.micro_usd,
     )
 
 

@@ -12,7 +12,7 @@ from drivetrain_schemas.budgets import BudgetRemove, BudgetSet
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobQueued
-from services.cost import store, store_budgets
+from services.cost import pools, store, store_budgets
 from services.cost.budgets import BudgetCommands
 from services.cost.core.charges import Charge, Usage, charges
 from services.cost.core.corrections import platform_fields
@@ -33,7 +33,7 @@ def handlers(book: PriceBook) -> HandlerTable:
         await handle_batch(tx, [event])
 
     kinds = (AllocationGranted, AllocationReleased, JobQueued, BudgetSet, BudgetRemove)
-    return dict.fromkeys(kinds, handle)
+    return dict.fromkeys((*kinds, *pools.KINDS), handle)
 
 
 def batch_handler(book: PriceBook) -> EventBatchHandler:
@@ -56,6 +56,8 @@ def batch_handler(book: PriceBook) -> EventBatchHandler:
         for event in events:
             if type(event.payload) in commands:
                 await commands[type(event.payload)](tx, event)
+            elif isinstance(event.payload, pools.KINDS):
+                await pools.handle(tx, event)
 
     return handle
 

@@ -29,6 +29,10 @@ UNPRICED_CHARGES = Counter(
     "Charges for usage that no price covers.",
     ["pool", "device_type"],
 )
+SHARED = Counter(
+    "drivetrain_cost_allocations_shared_total",
+    "Released allocations that were added to the shares of their pool's days.",
+)
 BUDGET_REQUESTS = Counter(
     "drivetrain_cost_budget_requests_total",
     "Commands about budgets by answer: set, removed, repeated, or the reason of the refusal.",

@@ -2,11 +2,15 @@
 
 | table | a row is deleted |
 |---|---|
-| `allocations` | once released, after as long as an inbox row of its events and a margin |
+| `allocations` | once shared out, after as long as an inbox row of its events and a margin |
+| `run_facts` | when the run's allocation is shared out; without one, after the same time |
+| `node_offers` | once ended, after three years |
 
 Until then a grant that is delivered again finds its release, and opens nothing. An open allocation
 is never deleted. `charges` and the totals are kept.
 """
+
+from datetime import timedelta
 
 from drivetrain_schemas.topics import EVENTS_JOBS
 from services.runtime.retention import MARGIN, Rule, inbox_keep
@@ -17,6 +21,21 @@ RULES = (
         inbox_keep(EVENTS_JOBS) + MARGIN,
         """delete from allocations where ctid = any(array(
             select ctid from allocations
-            where released_at < clock_timestamp() - $1::interval order by released_at limit $2))""",
+            where released_at < clock_timestamp() - $1::interval and is_shared
+            order by released_at limit $2))""",
+    ),
+    Rule(
+        "run_facts",
+        inbox_keep(EVENTS_JOBS) + MARGIN,
+        """delete from run_facts where ctid = any(array(
+            select ctid from run_facts
+            where noted_at < clock_timestamp() - $1::interval order by noted_at limit $2))""",
+    ),
+    Rule(
+        "node_offers",
+        timedelta(days=3 * 365),
+        """delete from node_offers where ctid = any(array(
+            select ctid from node_offers
+            where ends_at < clock_timestamp() - $1::interval order by ends_at limit $2))""",
     ),
 )

@@ -16,11 +16,13 @@ from services.cost.core.prices import UNPRICED
 
 _PUT_ALLOCATIONS = """
 insert into allocations
-    (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at)
+    (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
+     paid_ends_at, run_id)
 select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
-    $7::timestamptz[], $8::timestamptz[])
+    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[])
 on conflict (allocation_id) do update set
-    released_at = coalesce(excluded.released_at, allocations.released_at)
+    released_at = coalesce(excluded.released_at, allocations.released_at),
+    paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at)
 """
 # The same statement updates the totals: a charge counts once, or not at all.
 _INSERT_CHARGES = """
@@ -128,6 +130,8 @@ async def put_allocations(
                 len(one.slots),
                 one.granted_at,
                 one.released_at if isinstance(one, AllocationReleased) else None,
+                one.paid_ends_at if isinstance(one, AllocationReleased) else None,
+                one.run_id,
             )
     await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
 

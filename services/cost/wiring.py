@@ -5,6 +5,7 @@ from services.cost.budget_watch import BudgetWatch
 from services.cost.budgets import REFUSALS
 from services.cost.corrections import Corrections
 from services.cost.handlers import batch_handler, handlers
+from services.cost.pools import Sharing
 from services.cost.price_file import read_price_book
 from services.cost.retention import RULES
 from services.cost.settings import CostSettings
@@ -24,6 +25,7 @@ def build(settings: CostSettings) -> Service:
         tasks=(
             Corrections(book).run,
             BudgetWatch(book).run,
+            Sharing(book).run,
             SpendingTask(book, settings.tenant_classes).run,
         ),
         retention=RULES,

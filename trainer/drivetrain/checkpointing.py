@@ -274,6 +274,7 @@ class Checkpointer:
             shards=tuple(shards),
             metrics=staged.metrics,
             files=None if stored is None else stored.summary,
+            blocked_seconds=staged.blocked_seconds,
             written_at=datetime.now(UTC),
         )
         key = f"{staged.directory}/{MANIFEST}"

@@ -1,7 +1,7 @@
 """Routes about the platform as a whole: nodes, checkpoints, money, sign-in."""
 
 import secrets
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -114,6 +114,39 @@ async def cost(
     return models.CostReport(
         by=by, items=items, num_jobs=num_jobs, charged_micro_usd=total, spend=spend
     )
+
+
+@router.get("/cost/pools", responses=answers(422))
+async def pools(
+    gateway: GatewayDep,
+    caller: CallerDep,
+    first: date | None = None,
+    last: date | None = None,
+) -> models.PoolReport:
+    """Who had what of each pool, by day (UTC): by default the last seven. At most 92 days."""
+    last = last or gateway.platform.clock.now().date()
+    first = first or last - timedelta(days=6)
+    answer = await gateway.backends.get(
+        "cost", "/pools", {"first": first.isoformat(), "last": last.isoformat()}
+    )
+    return models.PoolReport(shares=_of_caller(answer["shares"], caller.tenant_id))
+
+
+def _of_caller(shares: list[dict[str, Any]], tenant_id: str) -> list[models.PoolShare]:
+    """What other tenants had is shown as one share: their names are not the caller's business."""
+    sums: dict[tuple[Any, ...], models.PoolShare] = {}
+    for share in shares:
+        owner = share["tenant_id"]
+        shown = owner if owner in (None, tenant_id) else "others"
+        each = models.PoolShare.model_validate({**share, "tenant_id": shown})
+        key = (each.day, each.pool, each.device_type, each.kind, shown)
+        known = sums.get(key)
+        if known is None:
+            sums[key] = each
+        else:
+            known.slot_seconds += each.slot_seconds
+            known.micro_usd += each.micro_usd
+    return list(sums.values())
 
 
 @router.post("/login-links", status_code=201, responses=answers(400, 413, 415, 422))

@@ -11,15 +11,15 @@ HOUR = timedelta(hours=1)
 
 
 async def test_old_released_allocations_go_and_open_ones_stay(database: OpenDatabase) -> None:
-    (rule,) = RULES
+    rule = next(rule for rule in RULES if rule.table == "allocations")
     assert rule.keep > KEEP  # a grant that is delivered again must find its release
     db = await database("cost")
     async with db.connection() as connection:
         await connection.execute(
             """insert into allocations (allocation_id, tenant_id, job_id, pool, device_type,
-                num_slots, granted_at, released_at)
+                num_slots, granted_at, released_at, is_shared)
             select name, 'default', 'job', 'default', 'cpu', 1,
-                clock_timestamp() - interval '1 year', clock_timestamp() - age
+                clock_timestamp() - interval '1 year', clock_timestamp() - age, true
             from unnest($1::text[], $2::interval[]) as given (name, age)""",
             ["old", "lately", "open"],
             [rule.keep + HOUR, rule.keep - HOUR, None],

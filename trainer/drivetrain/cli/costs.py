@@ -1,4 +1,4 @@
-"""`drivetrain cost`: show."""
+"""`drivetrain cost`: show, pools."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -25,11 +25,6 @@ COST_COLUMNS = (
     field_column("NAME", "name"),
     Column("CHARGED", lambda item: amounts.money(item["charged_micro_usd"]), is_number=True),
 )
-
-
-@app.callback()
-def cost() -> None:
-    """Keeps `show` a subcommand, although it is the only one so far."""
 
 
 @app.command(epilog=example("drivetrain cost show digits"))
@@ -68,6 +63,41 @@ def show(
         write_line(f"accruing {amounts.money(report['spend']['accruing_micro_usd'])}")
         for label, text in _unpriced(report["spend"]):
             write_line(f"{label} {text}")
+
+
+POOL_COLUMNS = (
+    field_column("DAY", "day"),
+    field_column("POOL", "pool"),
+    field_column("DEVICE", "device_type"),
+    field_column("KIND", "kind"),
+    Column("TENANT", lambda share: share["tenant_id"] or "-"),
+    Column("SLOT HOURS", lambda share: f"{share['slot_seconds'] / 3600:,.2f}", is_number=True),
+    Column("COST", lambda share: amounts.money(share["micro_usd"]), is_number=True),
+)
+
+
+@app.command(epilog=example("drivetrain cost pools --first 2026-02-01 --last 2026-02-28"))
+def pools(
+    first: Annotated[
+        str | None, typer.Option("--first", metavar="DAY", help="Default: six days before --last.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show who had what of each pool: productive, checkpointing, lost, starting, idle.
+
+    The rows of a pool's day add up to what its nodes offered.
+    """
+    query = {name: day for name, day in (("first", first), ("last", last)) if day is not None}
+    with session.connect() as gateway:
+        answer = gateway.get("/v1/cost/pools", query)
+    write_list(answer["shares"], POOL_COLUMNS, output, "no nodes in these days")
+    if output is Format.TABLE and answer["shares"]:
+        total = sum(share["micro_usd"] for share in answer["shares"])
+        idle = sum(share["micro_usd"] for share in answer["shares"] if share["kind"] == "idle")
+        write_line(f"{amounts.money(total)} in total, {amounts.money(idle)} of it idle")
 
 
 def _platform(spend: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ from services.gateway.rest.models.cost import (
     CostReport,
     Estimate,
     JobCost,
+    PoolReport,
+    PoolShare,
     Spend,
     Unpriced,
 )
@@ -118,6 +120,8 @@ __all__ = [
     "ParkedList",
     "ParkedRecord",
     "ParkedSummary",
+    "PoolReport",
+    "PoolShare",
     "Progress",
     "Refusal",
     "Reported",

@@ -1,5 +1,6 @@
 """Money: what was charged, what accrues, what a job would cost."""
 
+from datetime import date
 from typing import Literal
 
 from pydantic import BaseModel
@@ -48,6 +49,28 @@ class CostReport(BaseModel):
     num_jobs: int
     charged_micro_usd: int
     spend: Spend | None
+
+
+class PoolShare(BaseModel):
+    """What somebody had of a pool on a day (UTC).
+
+    `kind`: productive, checkpointing, lost, starting: of a tenant; platform: held after the pods
+    had ended; idle. `tenant_id`: the caller's, `others`, or None where nobody pays.
+    """
+
+    day: date
+    pool: str
+    device_type: str
+    kind: str
+    tenant_id: str | None
+    slot_seconds: float
+    micro_usd: int
+
+
+class PoolReport(BaseModel):
+    """The shares of a pool's day add up to what its nodes offered."""
+
+    shares: list[PoolShare]
 
 
 class Estimate(BaseModel):

@@ -1,0 +1,231 @@
+"""The statements about what nodes offered and what runs did with it; no rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import asyncpg
+
+from drivetrain_schemas.nodes import NodeRegistered
+from services.cost.core.charges import Usage
+from services.cost.core.phases import RunFacts
+from services.cost.core.pools import Offer, PoolDay, Row
+
+_TO_SHARE = """
+select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds
+from allocations left join run_facts using (run_id)
+where not is_shared and {condition}
+order by released_at, allocation_id limit $2
+"""
+_ADD_SHARES = """
+insert into pool_shares
+    select day, pool, device_type, tenant_id, kind, sum(slot_time), sum(amount)
+    from unnest($1::date[], $2::text[], $3::text[], $4::text[], $5::text[], $6::numeric[],
+        $7::numeric[]) as share (day, pool, device_type, tenant_id, kind, slot_time, amount)
+    group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5
+on conflict (day, pool, device_type, tenant_id, kind) do update set
+    slot_microseconds = pool_shares.slot_microseconds + excluded.slot_microseconds,
+    micro_usd = pool_shares.micro_usd + excluded.micro_usd
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUsage:
+    """An allocation with what is known of its run."""
+
+    allocation_id: str
+    tenant_id: str
+    usage: Usage
+    run: RunFacts
+
+
+async def end_offer(connection: asyncpg.Connection, node_id: str, at: datetime) -> None:
+    """What begins later is not ended by this; an offer of no time is removed."""
+    await connection.execute(
+        "delete from node_offers where node_id = $1 and ends_at is null and starts_at = $2",
+        node_id,
+        at,
+    )
+    await connection.execute(
+        """
+        update node_offers set ends_at = $2
+        where node_id = $1 and ends_at is null and starts_at < $2
+        """,
+        node_id,
+        at,
+    )
+
+
+async def begin_offer(connection: asyncpg.Connection, node: NodeRegistered, at: datetime) -> None:
+    """From now on the node offers these slots; nothing changes where it did already."""
+    same = await connection.fetchval(
+        """
+        select true from node_offers
+        where node_id = $1 and ends_at is null and (pool, device_type, num_slots) = ($2, $3, $4)
+        """,
+        node.node_id,
+        node.pool,
+        node.device_type,
+        node.num_slots,
+    )
+    if same:
+        return
+    await end_offer(connection, node.node_id, at)
+    await connection.execute(
+        """
+        insert into node_offers (node_id, pool, device_type, num_slots, starts_at)
+        values ($1, $2, $3, $4, $5) on conflict do nothing
+        """,
+        node.node_id,
+        node.pool,
+        node.device_type,
+        node.num_slots,
+        at,
+    )
+
+
+async def note_started(connection: asyncpg.Connection, run_id: str, started_at: datetime) -> None:
+    await connection.execute(
+        """
+        insert into run_facts (run_id, started_at) values ($1, $2)
+        on conflict (run_id) do update set started_at = excluded.started_at
+        """,
+        run_id,
+        started_at,
+    )
+
+
+async def note_lost(connection: asyncpg.Connection, run_id: str) -> None:
+    await connection.execute(
+        """
+        insert into run_facts (run_id, has_lost) values ($1, true)
+        on conflict (run_id) do update set has_lost = true
+        """,
+        run_id,
+    )
+
+
+async def note_checkpoint(
+    connection: asyncpg.Connection, run_id: str, at: datetime, blocked_seconds: float
+) -> None:
+    await connection.execute(
+        """
+        insert into run_facts (run_id, last_checkpoint_at, blocked_seconds) values ($1, $2, $3)
+        on conflict (run_id) do update set
+            last_checkpoint_at =
+                greatest(run_facts.last_checkpoint_at, excluded.last_checkpoint_at),
+            blocked_seconds = run_facts.blocked_seconds + excluded.blocked_seconds
+        """,
+        run_id,
+        at,
+        blocked_seconds,
+    )
+
+
+async def to_share(
+    connection: asyncpg.Connection, age: timedelta, limit: int
+) -> Sequence[HeldUsage]:
+    """Released longer ago than `age` and not shared out, locked."""
+    statement = _TO_SHARE.format(condition="released_at < clock_timestamp() - $1::interval")
+    rows = await connection.fetch(statement + " for update of allocations", age, limit)
+    return [_held(row, row["released_at"]) for row in rows]
+
+
+async def unshared(
+    connection: asyncpg.Connection, limit: int, now: datetime
+) -> Sequence[HeldUsage]:
+    """Everything that is held now, or was released and is not shared out."""
+    statement = _TO_SHARE.format(condition="granted_at < $1")
+    rows = await connection.fetch(statement, now, limit)
+    return [_held(row, row["released_at"] or max(now, row["granted_at"])) for row in rows]
+
+
+async def add_shares(
+    connection: asyncpg.Connection, rows: Sequence[Row], allocation_ids: Sequence[str]
+) -> None:
+    """Add them to the days, and mark the allocations they are of."""
+    if rows:
+        columns = [
+            [row.of.day for row in rows],
+            [row.of.pool for row in rows],
+            [row.of.device_type for row in rows],
+            [row.tenant_id for row in rows],
+            [row.kind for row in rows],
+            [row.slot_microseconds for row in rows],
+            [row.micro_usd for row in rows],
+        ]
+        await connection.execute(_ADD_SHARES, *columns)
+    await connection.execute(
+        """
+        with shared as (
+            update allocations set is_shared = true where allocation_id = any($1) returning run_id)
+        delete from run_facts where run_id in (select run_id from shared)
+        """,
+        list(allocation_ids),
+    )
+
+
+async def shares(connection: asyncpg.Connection, first: date, last: date) -> Sequence[Row]:
+    rows = await connection.fetch(
+        "select * from pool_shares where day between $1 and $2", first, last
+    )
+    return [
+        Row(
+            PoolDay(row["day"], row["pool"], row["device_type"]),
+            row["kind"],
+            row["tenant_id"],
+            int(row["slot_microseconds"]),
+            int(row["micro_usd"]),
+        )
+        for row in rows
+    ]
+
+
+async def offers(
+    connection: asyncpg.Connection, starts_at: datetime, ends_at: datetime
+) -> Sequence[Offer]:
+    """What nodes offered in this time."""
+    rows = await connection.fetch(
+        """
+        select * from node_offers
+        where starts_at < $2 and (ends_at is null or ends_at > $1) order by node_id, starts_at
+        """,
+        starts_at,
+        ends_at,
+    )
+    return [
+        Offer(
+            row["pool"],
+            row["device_type"],
+            row["num_slots"],
+            max(row["starts_at"], starts_at),
+            ends_at if row["ends_at"] is None else min(row["ends_at"], ends_at),
+        )
+        for row in rows
+    ]
+
+
+def _held(row: Any, ends_at: datetime) -> HeldUsage:
+    usage = Usage(
+        allocation_id=row["allocation_id"],
+        pool=row["pool"],
+        device_type=row["device_type"],
+        num_slots=row["num_slots"],
+        starts_at=row["granted_at"],
+        paid_ends_at=row["paid_ends_at"] or ends_at,
+        ends_at=ends_at,
+    )
+    return HeldUsage(row["allocation_id"], row["tenant_id"], usage, _facts(row))
+
+
+def _facts(row: Any) -> RunFacts:
+    """What is saved is not lost; without a checkpoint all since the start is.
+
+    Of an allocation of an earlier version only its time is known.
+    """
+    if row["run_id"] is None:
+        return RunFacts(started_at=row["granted_at"])
+    kept = (row["last_checkpoint_at"] or row["started_at"]) if row["has_lost"] else None
+    blocked = timedelta(seconds=row["blocked_seconds"] or 0.0)
+    return RunFacts(row["started_at"], kept, blocked)

@@ -1,0 +1,47 @@
+"""The shares of a pool's day add up to what its nodes offered."""
+
+from datetime import UTC, date, datetime, timedelta
+
+from services.cost.core.phases import Amount
+from services.cost.core.pools import Offer, PoolDay, Row, offered, rows
+from services.cost.core.prices import Price, PriceBook
+
+DAY = date(2026, 2, 1)
+KEY = PoolDay(DAY, "default", "gpu")
+MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)
+BOOK = PriceBook((Price("p", "gpu", MIDNIGHT - timedelta(days=30), 2_500_001),))
+
+
+def test_an_offer_is_cut_at_midnight_and_adds_up() -> None:
+    offer = Offer("default", "gpu", 3, MIDNIGHT - timedelta(hours=1), MIDNIGHT + timedelta(hours=2))
+    found = offered(offer, BOOK)
+    assert [key.day for key in found] == [date(2026, 1, 31), DAY]
+    assert sum(amount.slot_microseconds for amount in found.values()) == 3 * 3 * 3_600_000_000
+    assert sum(amount.micro_usd for amount in found.values()) == 3 * 3 * 2_500_001
+
+
+def test_the_rest_is_idle_and_the_sum_is_exact() -> None:
+    held = [Row(KEY, "productive", "vision", 60, 601), Row(KEY, "lost", "speech", 30, 299)]
+    found = rows({KEY: Amount(100, 1_000)}, held)
+    assert [(row.kind, row.tenant_id) for row in found] == [
+        ("lost", "speech"),
+        ("productive", "vision"),
+        ("idle", ""),
+    ]
+    assert sum(row.slot_microseconds for row in found) == 100
+    assert sum(row.micro_usd for row in found) == 1_000
+
+
+def test_a_day_without_runs_is_idle() -> None:
+    (row,) = rows({KEY: Amount(100, 1_000)}, [])
+    assert (row.kind, row.slot_microseconds, row.micro_usd) == ("idle", 100, 1_000)
+
+
+def test_a_full_day_has_no_idle_row() -> None:
+    held = [Row(KEY, "productive", "vision", 100, 1_000)]
+    assert rows({KEY: Amount(100, 1_000)}, held) == tuple(held)
+
+
+def test_a_node_that_lost_slots_offers_what_is_held() -> None:
+    held = [Row(KEY, "productive", "vision", 120, 1_200)]
+    assert rows({KEY: Amount(100, 1_000)}, held) == tuple(held)
