@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from drivetrain_schemas.ids import CheckpointId, JobId
-from drivetrain_schemas.jobs import WaitingReason
+from drivetrain_schemas.jobs import JobPause, JobResume, WaitingReason
 from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
@@ -24,6 +24,7 @@ from services.gateway.pages import compare, files, job_list, log_file, parked, s
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import explanations, models, views
+from services.gateway.rest.job_commands import change_job
 from services.gateway.rest.jobs import find_job, with_queue_position
 from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.positions import position_text, read_position
@@ -113,6 +114,22 @@ async def cancel(
 ) -> Response:
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     await commands.cancel_job(gateway, caller.tenant_id, job_id, "", None)
+    return RedirectResponse(f"/jobs/{job_id}", 303)
+
+
+@router.post("/jobs/{job_id}/pause")
+async def pause(
+    job_id: JobId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> Response:
+    await change_job(gateway, caller, request, JobPause(job_id=job_id))
+    return RedirectResponse(f"/jobs/{job_id}", 303)
+
+
+@router.post("/jobs/{job_id}/resume")
+async def resume(
+    job_id: JobId, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> Response:
+    await change_job(gateway, caller, request, JobResume(job_id=job_id))
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
 

@@ -173,6 +173,28 @@ def test_a_job_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
     assert platform.bodies(f"/v1/jobs/{JOB_ID}/cancel") == [{"reason": "enough"}]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "verb", "body", "done"),
+    [
+        (("stop", "--reason", "poor"), "stop", {"reason": "poor", "checkpoint": True}, "stopped"),
+        (("stop", "--no-checkpoint"), "stop", {"reason": "", "checkpoint": False}, "stopped"),
+        (("pause", "--reason", "later"), "pause", {"reason": "later"}, "paused"),
+    ],
+)
+def test_a_job_is_stopped_and_paused(
+    cli: RunCli, platform: FakePlatform, arguments: tuple[str, ...], verb: str, body: Any, done: str
+) -> None:
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/{verb}", {"is_confirmed": True})
+    ran = cli("job", arguments[0], JOB_ID, *arguments[1:])
+    assert (ran.code, ran.out) == (0, f"{JOB_ID} is being {done}\n")
+    assert platform.bodies(f"/v1/jobs/{JOB_ID}/{verb}") == [body]
+
+
+def test_a_job_is_resumed(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/resume", {"is_confirmed": True})
+    assert cli("job", "resume", JOB_ID).out == f"{JOB_ID} is resumed\n"
+
+
 def test_a_study_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("POST", f"/v1/studies/{STUDY_ID}/cancel", {"is_confirmed": True})
     ran = cli("study", "cancel", STUDY_ID, "--reason", "enough")

@@ -1,4 +1,4 @@
-"""`drivetrain job`: submit, list, show, logs, metrics, explain, cancel, estimate."""
+"""`drivetrain job`: submit, list, show, logs, metrics, explain, cancel, estimate, and more."""
 
 import json
 import uuid
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drivetrain.cli import amounts, completing, session, waiting
+from drivetrain.cli import amounts, completing, job_commands, session, waiting
 from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
@@ -263,3 +263,6 @@ def _refusal(refusal: Item) -> Refused:
     return Refused(
         f"{refusal['reason']}: {refusal['detail']}", problems=field_problems(refusal["errors"])
     )
+
+
+job_commands.register(app)

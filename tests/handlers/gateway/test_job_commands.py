@@ -1,0 +1,94 @@
+"""Stop, pause and resume over REST and on the page: sent, confirmed, refused."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.jobs import (
+    JobPause,
+    JobPaused,
+    JobPausing,
+    JobResume,
+    JobResumed,
+    JobStop,
+    JobStopped,
+    JobStopping,
+    RejectionReason,
+)
+from tests.handlers.gateway.model import Model, serving
+from tests.handlers.gateway.story import START
+from tests.handlers.gateway.test_api import SPEC, accept, as_event, refuse
+
+CHANGED = ("state", "is_stopping", "is_pausing")
+
+
+def carry_out(command: Event[Any]) -> Sequence[Event[Any]]:
+    """The scheduler accepts it, and nothing has happened yet."""
+    about = command.payload
+    match about:
+        case JobStop():
+            return [as_event(JobStopping(job_id=about.job_id, reason=about.reason), 10)]
+        case JobPause():
+            return [as_event(JobPausing(job_id=about.job_id, reason=about.reason), 10)]
+        case JobResume():
+            return [as_event(JobResumed(job_id=about.job_id, queued_at=START), 30)]
+    return accept(command)
+
+
+async def test_a_job_is_stopped(model: Model) -> None:
+    async with serving(model, answer=carry_out) as server:
+        job_id = (await server.client.post("/v1/jobs", json={"spec": SPEC})).json()["job_id"]
+        path = f"/v1/jobs/{job_id}"
+        body = {"reason": "poor", "checkpoint": False}
+        answer = await server.client.post(f"{path}/stop", json=body)
+        assert (answer.status_code, answer.json()) == (202, {"is_confirmed": True})
+        assert server.bus.commands()[-1].payload == JobStop(job_id=job_id, **body)
+        job = (await server.client.get(path)).json()
+        assert [job[name] for name in CHANGED] == ["queued", True, False]
+        await model.tell(as_event(JobStopped(job_id=job_id, reason="poor", finished_at=START), 20))
+        job = (await server.client.get(path)).json()
+        assert [job[name] for name in CHANGED] == ["stopped", False, False]
+        explained = (await server.client.get(f"{path}/explain")).json()
+        assert explained["text"] == "Stopped early: poor"
+        listed = (await server.client.get("/v1/jobs", params={"state": "stopped"})).json()
+        assert [one["job_id"] for one in listed["jobs"]] == [job_id]
+
+
+async def test_a_job_is_paused_and_resumed(model: Model) -> None:
+    async with serving(model, answer=carry_out) as server:
+        job_id = (await server.client.post("/v1/jobs", json={"spec": SPEC})).json()["job_id"]
+        path = f"/v1/jobs/{job_id}"
+        page = (await server.client.get(f"/jobs/{job_id}")).text
+        assert f'action="/jobs/{job_id}/pause"' in page
+        answer = await server.client.post(f"{path}/pause", json={"reason": "later"})
+        assert (answer.status_code, answer.json()) == (202, {"is_confirmed": True})
+        job = (await server.client.get(path)).json()
+        assert [job[name] for name in CHANGED] == ["queued", False, True]
+        paused = JobPaused(job_id=job_id, reason="later", attempt=1, paused_at=START)
+        await model.tell(as_event(paused, 20))
+        job = (await server.client.get(path)).json()
+        assert [job[name] for name in CHANGED] == ["paused", False, False]
+        page = (await server.client.get(f"/jobs/{job_id}")).text
+        assert f'action="/jobs/{job_id}/resume"' in page
+        assert "Paused; it holds no slots" in page
+
+        answer = await server.client.post(f"/jobs/{job_id}/resume")
+        assert answer.status_code == 303
+        assert server.bus.commands()[-1].payload == JobResume(job_id=job_id)
+        job = (await server.client.get(path)).json()
+        assert [job[name] for name in CHANGED] == ["queued", False, False]
+
+
+@pytest.mark.parametrize("verb", ["stop", "pause", "resume"])
+async def test_a_refusal_and_an_unknown_job(model: Model, verb: str) -> None:
+
+    async with serving(model, answer=accept) as server:
+        job_id = (await server.client.post("/v1/jobs", json={"spec": SPEC})).json()["job_id"]
+        missing = await server.client.post(f"/v1/jobs/job_{'a' * 26}/{verb}")
+        assert missing.status_code == 404
+    async with serving(model, answer=refuse(RejectionReason.ALREADY_FINISHED)) as server:
+        answer = await server.client.post(f"/v1/jobs/{job_id}/{verb}")
+        assert answer.status_code == 409
+        assert "already_finished" in answer.text

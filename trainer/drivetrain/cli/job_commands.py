@@ -1,0 +1,51 @@
+"""`drivetrain job stop | pause | resume`: what changes a job that exists."""
+
+from typing import Annotated, Any
+
+import typer
+
+from drivetrain.cli import session
+from drivetrain.cli.accepted import write_accepted
+from drivetrain.cli.names import find_job
+from drivetrain.cli.output import Format
+from drivetrain.cli.session import JobArgument, OutputOption, example, segment
+
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; shown with the job.")]
+
+
+def stop(
+    job: JobArgument,
+    reason: ReasonOption = "",
+    checkpoint: Annotated[
+        bool,
+        typer.Option(help="Save a last checkpoint, or end without saving anything."),
+    ] = True,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """End a job early; it counts as stopped, not as failed. Its checkpoints are kept."""
+    body = {"reason": reason, "checkpoint": checkpoint}
+    _change(job, "stop", body, "is being stopped", output)
+
+
+def pause(job: JobArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE) -> None:
+    """Save a checkpoint and give up the job's slots, until it is resumed."""
+    _change(job, "pause", {"reason": reason}, "is being paused", output)
+
+
+def resume(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
+    """Queue a paused job again; it continues from its newest checkpoint."""
+    _change(job, "resume", {}, "is resumed", output)
+
+
+def _change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
+    with session.connect() as gateway:
+        job_id = find_job(gateway, name, to_change=True)
+        answer = gateway.post(f"/v1/jobs/{segment(job_id)}/{verb}", body)
+    write_accepted(answer, job_id, done, output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs to `drivetrain job`."""
+    app.command(epilog=example("drivetrain job stop digits --reason 'good enough'"))(stop)
+    app.command(epilog=example("drivetrain job pause digits"))(pause)
+    app.command(epilog=example("drivetrain job resume digits"))(resume)
