@@ -15,7 +15,7 @@ WARNINGS = Counter("drivetrain_metrics_warnings_total", "Warnings of misuse emit
 RUNGS = Counter(
     "drivetrain_metrics_rungs_total",
     "Rungs of trials announced, by whether the judged metric had a value.",
-    ["has_value"],
+    ["outcome"],
 )
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
 READS_REFUSED = Counter(

@@ -105,8 +105,8 @@ async def _announce(tx: Tx, trial: Trial, run_id: str, attempt: int, rungs: Sequ
             value_step=None if found is None else found.step,
         )
         await tx.emit(event, tenant_id=trial.tenant_id)
-        has_value = "yes" if event.value is not None else "no"
-        tx.after_commit(RUNGS.labels(has_value).inc)
+        outcome = "no_value" if event.value is None else "value"
+        tx.after_commit(RUNGS.labels(outcome).inc)
         log.info("trial measured", job_id=trial.job_id, step=rung, value=event.value)
     if rungs:
         await store_trials.add_measured(tx.connection, trial.job_id, len(rungs))
