@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from drivetrain_schemas.jobs import FieldError
 from services.gateway.instruments import PARTS_UNAVAILABLE
 from services.runtime import logs
 
@@ -32,12 +33,13 @@ class PartUnavailable(Exception):
 
 
 class PartRefused(Exception):
-    """The service refused the request; `detail` is its reason."""
+    """The service refused the request; `detail` is its reason, `errors` name the fields."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.errors = tuple(errors)
 
 
 class Backends:
@@ -62,12 +64,19 @@ class Backends:
 
     async def get(self, part: str, path: str, parameters: Parameters | None = None) -> Any:
         """The JSON answer. Raises PartUnavailable or PartRefused."""
+        given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        return await self._answer(part, "GET", path, params=given)
+
+    async def ask(self, part: str, path: str, question: Mapping[str, Any]) -> Any:
+        """The JSON answer to a question that is too long for an address; nothing is changed."""
+        return await self._answer(part, "POST", path, json=dict(question))
+
+    async def _answer(self, part: str, method: str, path: str, **content: Any) -> Any:
         base = self._urls[part]
         if base is None:
             raise PartUnavailable(part)
-        given = {name: value for name, value in (parameters or {}).items() if value is not None}
         try:
-            response = await self._client.get(base.rstrip("/") + path, params=given)
+            response = await self._client.request(method, base.rstrip("/") + path, **content)
             is_useless = response.status_code >= 500 or response.status_code in _MISCONFIGURED
             if len(response.content) > MAX_BYTES or is_useless:
                 raise ValueError(f"status {response.status_code}, {len(response.content)} bytes")
@@ -77,8 +86,10 @@ class Backends:
             log.warning("part unavailable", part=part, path=path, error=repr(error))
             raise PartUnavailable(part) from error
         if response.is_error:
-            detail = answer.get("detail") if isinstance(answer, dict) else None
-            raise PartRefused(response.status_code, str(detail or "the request was refused"))
+            known = answer if isinstance(answer, dict) else {}
+            detail = str(known.get("detail") or "the request was refused")
+            errors = [FieldError.model_validate(error) for error in known.get("errors") or ()]
+            raise PartRefused(response.status_code, detail, errors)
         return answer
 
     async def close(self) -> None:

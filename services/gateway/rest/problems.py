@@ -166,7 +166,7 @@ async def _on_part_unavailable(request: Request, error: Exception) -> Response:
 async def _on_part_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartRefused)
     status = error.status if error.status in TITLES else 422
-    return _answer(request, Problem(status, "invalid_request", error.detail))
+    return _answer(request, Problem(status, "invalid_request", error.detail, error.errors))
 
 
 async def _on_temporary(request: Request, error: Exception) -> Response:

@@ -1,6 +1,6 @@
-"""Routes that change a study: pause, resume, stop, change, import."""
+"""Routes that change a study: pause, resume, stop, change, import; and what one would use."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -52,6 +52,12 @@ class ImportStudy(Strict):
     request_id: RequestId | None = None
     spec: StudySpec
     trials: Annotated[list[FinishedTrial], Field(min_length=1, max_length=1000)]
+
+
+class PreviewStudy(Strict):
+    """A study that is not submitted yet."""
+
+    spec: StudySpec
 
 
 @router.post("/{study_id}/pause", status_code=202, responses=_REFUSALS)
@@ -134,6 +140,13 @@ async def import_study(
     study_id = study_id_for(tenant_id, request_id)
     response.headers["Location"] = f"/v1/studies/{study_id}"
     return await find_study(gateway, tenant_id, study_id, base_url(request))
+
+
+@router.post("/preview", response_model=models.Preview, responses=answers(400, 413, 415, 422))
+async def preview(body: PreviewStudy, gateway: GatewayDep) -> Any:
+    """What a study would use, before it starts; nothing is started."""
+    spec = body.spec.model_dump(mode="json", exclude_none=True)
+    return await gateway.backends.ask("hpo", "/preview", spec)
 
 
 async def _change(

@@ -151,6 +151,11 @@ class StubBackends(Backends):
             return await super().get(part, path, parameters)
         return await self._forward(part, path, parameters)
 
+    async def ask(self, part: str, path: str, question: Any) -> Any:
+        if self._forward is None:
+            return await super().ask(part, path, question)
+        return await self._forward(part, path, question)
+
 
 @dataclass(slots=True)
 class Server:

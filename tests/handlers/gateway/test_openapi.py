@@ -44,6 +44,7 @@ ROUTES = {
     "/v1/studies/{study_id}/stop": {"post"},
     "/v1/studies/{study_id}/change": {"post"},
     "/v1/studies/import": {"post"},
+    "/v1/studies/preview": {"post"},
     "/v1/checkpoints/{checkpoint_id}/pin": {"post"},
     "/v1/checkpoints/{checkpoint_id}/shards": {"get"},
     "/v1/checkpoints/{checkpoint_id}/shards/content": {"get"},

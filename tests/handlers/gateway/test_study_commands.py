@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.jobs import FieldError
 from drivetrain_schemas.studies import (
     StudyChange,
     StudyChanged,
@@ -19,6 +20,7 @@ from drivetrain_schemas.studies import (
 )
 from drivetrain_schemas.study_specs import Limits
 from services.gateway import commands
+from services.gateway.backends import PartRefused
 from tests.handlers.gateway.model import Model, serving
 from tests.handlers.gateway.searches import SearchStory
 from tests.handlers.gateway.story import Story
@@ -220,3 +222,28 @@ async def test_trials_from_elsewhere_begin_a_study(model: Model) -> None:
     assert (made.status_code, made.json()["state"]) == (201, "running")
     assert [trial.values for trial in command.payload.trials] == [(0.8,), None]
     assert none.status_code == 422
+
+
+async def test_a_preview_is_the_searchs_answer_and_so_is_its_refusal(model: Model) -> None:
+    spec = SearchStory(Story(), "search").spec.model_dump(mode="json", exclude_none=True)
+    span = {"low": 1.0, "likely": 2.0, "high": 3.0}
+
+    async def forward(part: str, path: str, question: Any) -> Any:
+        assert (part, path, question["name"]) == ("hpo", "/preview", "search")
+        if question["seed"] == 1:
+            error = FieldError(field="space.width", message="is empty", fix="widen it")
+            raise PartRefused(422, "space.width: is empty", [error])
+        unknown = dict.fromkeys(("device_hours", "cost_usd", "hours"))
+        rungs = [{"step": 10, "num_trials": span}]
+        known = {"num_trials": 5, "rungs": rungs, "steps": span, "steps_without_pruner": 9}
+        return known | unknown | {"reached_limits": [], "unknown": ["price"]}
+
+    async with serving(model, forward=forward) as server:
+        found = await server.client.post("/v1/studies/preview", json={"spec": spec})
+        refused = await server.client.post(
+            "/v1/studies/preview", json={"spec": {**spec, "seed": 1}}
+        )
+        assert not server.bus.commands("commands.studies")
+    assert (found.status_code, found.json()["steps"]) == (200, span)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["fix"] == "widen it"

@@ -9,8 +9,11 @@ import optuna
 import pytest
 
 from drivetrain.cli.optuna_storage import address
+from tests.unit.cli import test_submit
 from tests.unit.cli.conftest import FakePlatform, RunCli
 from tests.unit.cli.test_submit import STUDY_ID, make_study
+
+STUDY = test_submit.STUDY.replace("  code: .\n", "").replace("train.py", "-m train")
 
 SPACE = {
     "rate": {"type": "uniform", "low": 0.001, "high": 0.1, "log": True},
@@ -150,3 +153,47 @@ def test_studies_are_compared_by_the_best_of_as_many_trials(
 def test_a_watch_needs_a_terminal(cli: RunCli) -> None:
     ran = cli("study", "show", STUDY_ID, "--watch")
     assert (ran.code, "--watch needs a terminal" in ran.err) == (2, True)
+
+
+def test_an_exported_study_is_imported_with_its_finished_trials(
+    cli: RunCli, platform: FakePlatform, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    studied(make_trial(0, "completed", 0.5), make_trial(1, "failed"), make_trial(2, "proposed"))
+    storage, file = tmp_path / "search.db", tmp_path / "study.yaml"
+    assert cli("study", "export", STUDY_ID, "--optuna", str(storage)).code == 0
+    file.write_text(STUDY)
+    platform.on("POST", "/v1/studies/import", make_study("running"))
+    ran = cli("study", "import", str(storage), str(file))
+    assert (ran.code, ran.out.split()[0]) == (0, STUDY_ID)
+    assert "not imported: 1 trials" in ran.err
+    (body,) = platform.bodies("/v1/studies/import")
+    assert body["spec"]["name"] == "search"
+    done, failed = body["trials"]
+    assert done["values"] == [0.5]
+    assert done["hyperparameters"] == make_trial(0, "completed")["hyperparameters"]
+    assert "values" not in failed
+
+
+def test_a_file_that_is_no_storage_is_refused(cli: RunCli, tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    assert cli("study", "import", str(tmp_path / "none.db"), str(file)).code == 2
+    ran = cli("study", "import", str(file), str(file))
+    assert (ran.code, "is no Optuna storage" in ran.err) == (2, True)
+
+
+def test_a_preview_says_what_a_study_would_use(
+    cli: RunCli, platform: FakePlatform, tmp_path: Path
+) -> None:
+    span = {"low": 10.0, "likely": 20.0, "high": 30.0}
+    unknown = dict.fromkeys(("device_hours", "cost_usd", "hours"))
+    found = {"num_trials": 60, "rungs": [{"step": 100, "num_trials": span}], "steps": span}
+    found |= {"steps_without_pruner": 90, "reached_limits": ["cost_usd"], "unknown": ["price"]}
+    platform.on("POST", "/v1/studies/preview", found | unknown)
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    ran = cli("study", "preview", str(file))
+    assert ran.code == 0
+    assert "10 to 30, likely 20; 90 without a pruner" in ran.out
+    assert "not known  price" in ran.out
+    assert platform.bodies("/v1/studies/preview")[0]["spec"]["name"] == "search"

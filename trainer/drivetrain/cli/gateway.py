@@ -100,9 +100,9 @@ class Gateway:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._answer(self._client.build_request("POST", path, json=dict(body or {})), TRIES)
 
-    def submit(self, path: str, request_id: str, spec: Mapping[str, Any]) -> Any:
+    def submit(self, path: str, request_id: str, spec: Mapping[str, Any], **more: Any) -> Any:
         """Post a job or a study, with the same request id until there is a reply or time is up."""
-        body = {"request_id": request_id, "spec": spec}
+        body = {"request_id": request_id, "spec": spec, **more}
         until = time.monotonic() + SUBMIT_SECONDS
         may_be_received = False
         while True:

@@ -1,7 +1,8 @@
-"""A study as an Optuna storage: a SQLite file that Optuna's own tools open.
+"""A study as an Optuna storage, a SQLite file that Optuna's own tools open, and back.
 
-In: a study and its trials as the platform shows them. Out: the file. A conditional parameter is in
-the trials that have it, as Optuna expects of a space that is defined by running it.
+In: a study and its trials as the platform shows them. Out: the file; of a file, its finished
+trials. A conditional parameter is in the trials that have it, as Optuna expects of a space that is
+defined by running it.
 """
 
 import math
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Item = Mapping[str, Any]
 
+MAX_IMPORTED = 1000
 # What Optuna has no field for; each is an attribute of the trial where it is known.
 _ATTRIBUTES = ("number", "job_id", "why", "parent", "detail", "charged_micro_usd")
 _SAFETY = "safety"
@@ -62,6 +64,35 @@ def write_storage(file: Path, study: Item, trials: Iterable[Item]) -> int:
         storage.remove_session()
         storage.engine.dispose()
     return num
+
+
+def read_finished(file: Path, name: str | None) -> tuple[list[dict[str, Any]], int]:
+    """The finished trials of a storage, and how many others it has. Raises InvalidInput."""
+    import optuna
+
+    if not file.is_file():
+        raise InvalidInput(f"cannot read {file}: there is no such file")
+    try:
+        names = optuna.get_all_study_names(address(file))
+    except Exception as error:  # whatever its database raises for a file that is none of it
+        raise InvalidInput(f"{file} is no Optuna storage (SQLite)") from error
+    if name is None and len(names) == 1:
+        (name,) = names
+    if name not in names:
+        shown = ", ".join(names) or "none"
+        raise InvalidInput(f"{file} has the studies: {shown}", fix="choose one with --study-name")
+    trials = optuna.load_study(study_name=name, storage=address(file)).trials
+    found = [_finished(trial) for trial in trials if trial.state.name in ("COMPLETE", "FAIL")]
+    if not found:
+        raise InvalidInput(f"the study {name} of {file} has no finished trial")
+    if len(found) > MAX_IMPORTED:
+        raise InvalidInput(f"{file} has {len(found):,} finished trials (at most {MAX_IMPORTED:,})")
+    return found, len(trials) - len(found)
+
+
+def _finished(trial: "FrozenTrial") -> dict[str, Any]:
+    values = {"values": list(trial.values)} if trial.state.name == "COMPLETE" else {}
+    return {"hyperparameters": dict(trial.params), **values}
 
 
 def distributions(space: Item, prefix: str = "") -> dict[str, "BaseDistribution"]:

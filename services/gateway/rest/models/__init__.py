@@ -50,6 +50,7 @@ from services.gateway.rest.models.parked import (
     ParkedSummary,
     ShownBytes,
 )
+from services.gateway.rest.models.previews import Preview, PreviewRung, Span
 from services.gateway.rest.models.series import (
     AttemptTimes,
     Chart,
@@ -122,6 +123,8 @@ __all__ = [
     "ParkedSummary",
     "PoolReport",
     "PoolShare",
+    "Preview",
+    "PreviewRung",
     "Progress",
     "Refusal",
     "Reported",
@@ -138,6 +141,7 @@ __all__ = [
     "ShouldStop",
     "ShownBytes",
     "Slot",
+    "Span",
     "Spend",
     "Study",
     "StudyList",
