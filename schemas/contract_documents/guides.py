@@ -83,7 +83,8 @@ STUDY_FIELDS: Mapping[str, str] = {
     "limits.failed_trials": "fail the study when this many trials ended without a value",
     "warm_start": "ids of earlier studies to learn from",
     "checkpoint_stopped": "whether a trial that is stopped early saves a last checkpoint",
-    "external": "trials run elsewhere: no jobs are started, see `study ask` and `study tell`",
+    "external": "trials run elsewhere: no jobs are started, see "
+    "[search](search.md#trials-that-run-elsewhere)",
 }
 
 

@@ -17,9 +17,16 @@ ROOT = Path(__file__).parents[3]
 # What a part of a study in a guide leaves out.
 STUDY: dict[str, Any] = {
     "name": "search",
-    "job": {"name": "j", "command": "true", "metric": {"name": "loss", "goal": "minimize"}},
-    "max_trials": 1,
+    "job": {
+        "name": "j",
+        "command": "true",
+        "max_steps": 2700,
+        "metric": {"name": "loss", "goal": "minimize"},
+    },
+    "max_trials": 60,
 }
+SPACE = {name: {"type": "integer", "low": 1, "high": 64} for name in ("width", "depth")}
+CODE = {"uri": "file:///x", "sha256": "0" * 64}
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 
 
@@ -31,10 +38,11 @@ def blocks(path: Path, language: str) -> list[str]:
 def test_the_job_files_of_a_guide_are_jobs(path: Path) -> None:
     for text in blocks(path, "yaml"):
         job = read_document(text, path.name).value
-        if "space" in job:
-            StudySpec.model_validate({**STUDY, **job})
+        if "space" in job or job.keys() <= StudySpec.model_fields.keys() - {"name"}:
+            study = {"space": SPACE, **STUDY, **job}
+            StudySpec.model_validate({**study, "job": {**study["job"], "code": CODE}})
             continue
-        JobSpec.model_validate({**job, "code": {"uri": "file:///x", "sha256": "0" * 64}})
+        JobSpec.model_validate({**job, "code": CODE})
 
 
 @pytest.mark.parametrize("path", [*GUIDES, ROOT / "README.md"], ids=lambda path: path.name)
