@@ -3,6 +3,7 @@
 Only the gateway calls it. Nothing is changed; a decision is made once for each state of a study.
 """
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import StudyId
 from drivetrain_schemas.studies import StudySpec
-from services.hpo import messages, searches, spending, store
+from services.hpo import messages, rates, searches, spending, store
 from services.hpo.core import outlook
 from services.hpo.core.preview import Known
 from services.hpo.core.search import Search
@@ -52,7 +53,8 @@ def read_api(platform: Platform) -> ASGIApp:
         return known[1] | {"spent": asdict(spent)}
 
     @app.post("/preview")
-    async def preview(request: Request) -> JSONResponse:
+    async def preview(request: Request, tenant_id: str | None = None) -> JSONResponse:
+        """Without a tenant, nothing is known of the seconds and the price of its trials."""
         body = await request.body()
         if len(body) > MAX_BODY_BYTES:
             raise HTTPException(413, f"at most {MAX_BODY_BYTES} bytes")
@@ -62,7 +64,11 @@ def read_api(platform: Platform) -> ASGIApp:
             return _invalid(field_errors(error, contract=StudySpec))
         if errors := messages.errors_of_trials(spec) or messages.errors_of_search(spec):
             return _invalid(errors)
-        return JSONResponse(preview_of(spec, Known()))
+        known = Known()
+        if tenant_id is not None:
+            async with platform.database.connection() as connection:
+                known = await rates.known(connection, tenant_id, spec)
+        return JSONResponse(await asyncio.to_thread(preview_of, spec, known))
 
     return app
 
