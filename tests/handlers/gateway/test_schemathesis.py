@@ -49,12 +49,14 @@ PARTS = {
         "series": {},
     },
     "/times": {"job_id": "", "attempts": []},
+    "/budgets/default": {"budgets": []},
+    "/pools": {"shares": []},
     "/logs": {"job_id": "", "lines": [], "next": 0, "num_lines": 0, "num_dropped_bytes": 0},
 }
 
 
 async def forward(part: str, path: str, parameters: Any) -> Any:
-    """The metrics and cost services, which know little and answer always."""
+    """The services behind the gateway, which know little and answer always."""
     return PARTS.get(path, SPEND)
 
 

@@ -407,7 +407,7 @@ async def test_live_pods_get_a_stop_notice_and_are_killed_after_the_deadline(
     assert await stop_pods(tmp_path, deadline_s=0.5, grace_s=0.5) == 3
     assert await asyncio.gather(*reaping) == [75, 75, -signal.SIGKILL]
     notice = json.loads((tmp_path / "job" / "1" / "pod_good" / "seen.json").read_text())
-    assert notice == {"reason": "shutdown", "deadline_seconds": 0.5}
+    assert notice == {"reason": "shutdown", "deadline_seconds": 0.5, "checkpoint": True}
     assert not (over / "stop.json").exists()
     assert marked_processes(marker_of(tmp_path / "job" / "1" / "pod_stubborn")) == ()
 
