@@ -9,6 +9,7 @@ from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import (
     JobCancelled,
     JobFailed,
@@ -74,25 +75,26 @@ async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> N
 
 async def on_job_stopped(tx: Tx, event: Event[JobStopped]) -> None:
     job = event.payload
-    if (place := await _place(tx, job.job_id, job.trial)) is not None:
+    if (place := _place(event, job.job_id, job.trial)) is not None:
         await _tell(tx, event, place, inputs.Stopped(place[1], job.reason[:MAX_DETAIL]))
 
 
 async def on_job_paused(tx: Tx, event: Event[JobPaused]) -> None:
     job = event.payload
-    if (place := await _place(tx, job.job_id, job.trial)) is not None:
+    if (place := _place(event, job.job_id, job.trial)) is not None:
         await _tell(tx, event, place, inputs.Paused(place[1]))
 
 
 async def on_job_resumed(tx: Tx, event: Event[JobResumed]) -> None:
     job = event.payload
-    if (place := await _place(tx, job.job_id, job.trial)) is not None:
+    if (place := _place(event, job.job_id, job.trial)) is not None:
         await _tell(tx, event, place, inputs.Resumed(place[1]))
 
 
 async def on_trial_measured(tx: Tx, event: Event[TrialMeasured]) -> None:
     job = event.payload
-    if (place := await store.trial_of_job(tx.connection, job.job_id)) is not None:
+    trial = TrialOf(study_id=job.study_id, number=job.number)
+    if (place := _place(event, job.job_id, trial)) is not None:
         await _tell(tx, event, place, inputs.MeasuredAt(place[1], job.step, job.value))
 
 
@@ -132,17 +134,19 @@ async def _on_job_end(
     if study is None:
         await store.insert_job_end(tx.connection, job_id, trial.study_id, end)
         return
-    if await _place(tx, job_id, trial) is None:
+    if _place(event, job_id, trial) is None:
         return
     spec = messages.read_spec(study.spec)
     await searches.tell(tx, study, messages.to_ended(end, spec), event)
 
 
-async def _place(tx: Tx, job_id: str, trial: TrialOf | None) -> tuple[str, int] | None:
+def _place(event: Event[Payload], job_id: str, trial: TrialOf | None) -> tuple[str, int] | None:
     """The trial whose job this is; None for a job that only claims to be one's."""
-    place = None if trial is None else await store.trial_of_job(tx.connection, job_id)
-    claimed = None if trial is None else (trial.study_id, trial.number)
-    return place if place == claimed else None
+    if trial is None:
+        return None
+    request_id = messages.request_id_of(trial.study_id, trial.number)
+    is_its_job = job_id == job_id_for(event.tenant_id, request_id)
+    return (trial.study_id, trial.number) if is_its_job else None
 
 
 async def _tell(tx: Tx, event: Event[Payload], place: tuple[str, int], given: inputs.Input) -> None:

@@ -59,8 +59,7 @@ async def tell(
         await store.insert_trials(tx.connection, study.study_id, new)
     if known:
         await store.save_trials(tx.connection, study.study_id, known)
-    await store.insert_event(tx.connection, study.study_id, after.revision, inputs.dump(given))
-    await store.save_study(tx.connection, after, len(search.trials))
+    await store.save_study(tx.connection, after, len(search.trials), inputs.dump(given))
     await actions.finish(carried, decided)
     _keep(after, spec, search)
     return after, outcome

@@ -114,10 +114,14 @@ from studies
 """
 
 
-async def save_study(connection: asyncpg.Connection, study: StudyRow, num_proposed: int) -> None:
-    """The state of the search after one event."""
+async def save_study(
+    connection: asyncpg.Connection, study: StudyRow, num_proposed: int, event: str
+) -> None:
+    """The state of the search after one event, and the event."""
     await connection.execute(
         """
+        with logged as (
+            insert into search_events (study_id, revision, event) values ($1, $4, $13))
         update studies
         set status = $2, stamp = $3, revision = $4, num_trials = $5, num_proposed = $6,
             num_completed = $7, num_failed = $8, num_stopped = $9, best_number = $10,
@@ -136,16 +140,6 @@ async def save_study(connection: asyncpg.Connection, study: StudyRow, num_propos
         study.best_number,
         study.best_value,
         study.num_refused_in_row,
-    )
-
-
-async def insert_event(
-    connection: asyncpg.Connection, study_id: str, revision: int, event: str
-) -> None:
-    await connection.execute(
-        "insert into search_events (study_id, revision, event) values ($1, $2, $3)",
-        study_id,
-        revision,
         event,
     )
 

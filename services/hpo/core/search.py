@@ -199,13 +199,16 @@ class Search:
 
     def _on_measured(self, event: inputs.MeasuredAt) -> None:
         opened = self.opened.get(event.number)
-        if opened is None or event.step not in self.rungs_of(event.number):
+        # A trial that is being stopped takes no place in a rung at which it is not judged.
+        if opened is None or opened.phase is Phase.STOPPING:
+            return
+        if event.step not in self.rungs_of(event.number):
             return
         measured = Measured(event.step, event.value)
         known = self.trials[event.number].measured + opened.late
         if known and known[-1].step >= event.step:
             return
-        if opened.phase in (Phase.PAUSING, Phase.PAUSED):
+        if opened.phase in (Phase.PAUSING, Phase.PAUSED, Phase.HELD):
             self._open(event.number, replace(opened, late=(*opened.late, measured)))
         else:
             self._judge(event.number, measured)
@@ -214,8 +217,6 @@ class Search:
         trial = self.trials[number]
         self._put(replace(trial, measured=(*trial.measured, measured)))
         opened = self.opened[number]
-        if opened.phase is Phase.STOPPING:
-            return
         judgement = self.pruner.judge(self.trials, number, measured.step)
         self._actions.append(JudgeTrial(number, measured.step, measured.value, judgement))
         if judgement.verdict is Verdict.STOP:

@@ -411,6 +411,26 @@ def test_what_is_measured_after_the_end_changes_nothing() -> None:
     assert state_of(world.search) == before
 
 
+def test_what_is_measured_of_a_trial_that_is_being_stopped_takes_no_place_in_a_rung() -> None:
+    world = asha()
+    world.tell(inputs.StopStudy())
+    assert world.tell(inputs.MeasuredAt(0, 3, 0.1)) == ()
+    assert world.search.trials[0].measured == ()
+
+
+def test_what_is_measured_of_a_trial_that_is_paused_with_its_study_is_judged_later() -> None:
+    """Judged at once, it would be asked to pause a second time, and never tell that it has."""
+    world = asha()
+    world.tell(inputs.Granted(0))
+    world.tell(inputs.PauseStudy("pause"))
+    world.tell(inputs.Paused(0))
+    assert world.tell(inputs.MeasuredAt(0, 3, 0.9)) == ()
+    assert of_type(world.tell(inputs.ResumeStudy()), actions.JudgeTrial)
+    assert world.search.opened[0].phase is Phase.PAUSING
+    world.tell(inputs.Paused(0))
+    assert world.search.trials[0].state is TrialState.PAUSED
+
+
 def test_a_study_that_is_cancelled_while_a_trial_is_being_paused_cancels_it() -> None:
     world = paused_world()
     decided = world.tell(inputs.CancelStudy())
