@@ -1,0 +1,139 @@
+"""Ask and durable tell at 1,000 trials: `python -m benchmarks.search_ask_durable`.
+
+An external study: each ask and each tell is a command through the real handlers, in a transaction
+of its own on an embedded Postgres (inbox, search, rows, event log, outbox). The peer is Optuna's
+TPE on SQLite, in the same run: `ask` with all suggestions, and `tell`.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution
+
+from benchmarks.report import Row, options, publish
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.ids import study_id_for
+from drivetrain_schemas.studies import StudyAsk, StudyImport
+from drivetrain_schemas.trials import TrialTell
+from services.hpo.handlers import HANDLERS
+from services.runtime import logs
+from services.runtime.database import Database
+from services.runtime.processing import EventProcessor
+from services.runtime.transaction import Origin
+from services.standalone.embedded import running_postgres
+from tests.events import make_event, make_record
+
+NAMES = "abcdef"
+STUDY_ID = study_id_for("default", "ask")
+KNOWN = 1000
+
+
+def loss_of(point: dict[str, Any]) -> float:
+    return sum((float(point[name]) - 0.3) ** 2 for name in NAMES)
+
+
+def known_points() -> list[dict[str, float]]:
+    drawn = np.random.default_rng(7).random((KNOWN, len(NAMES)))
+    return [dict(zip(NAMES, map(float, row), strict=True)) for row in drawn]
+
+
+async def ours(dsn: str, num: int, sampler: str) -> list[float]:
+    """Seconds of each ask and tell."""
+    database = Database(dsn, "hpo", Origin("/drivetrain/hpo", "drivetrain."))
+    await database.open(["services.hpo"])
+    processor = EventProcessor("hpo", "drivetrain.", HANDLERS, {})
+    offset = 0
+
+    async def handle(event: Event[Any]) -> None:
+        nonlocal offset
+        offset += 1
+        async with database.transaction() as tx:
+            work = processor.plan([make_record(event, offset=offset)])
+            assert work is not None
+            await work(tx)
+
+    spec = {
+        "name": "ask",
+        "external": True,
+        "metric": {"name": "loss", "goal": "minimize"},
+        "space": {name: {"type": "uniform", "low": 0.0, "high": 1.0} for name in NAMES},
+        "sampler": sampler,
+        "max_trials": KNOWN + num,
+    }
+    trials = [{"hyperparameters": point, "values": [loss_of(point)]} for point in known_points()]
+    fields = {"request_id": "ask", "study_id": STUDY_ID, "spec": spec, "trials": trials}
+    await handle(make_event(StudyImport.model_validate(fields)))
+    seconds = []
+    for place in range(num):
+        ask = make_event(StudyAsk(study_id=STUDY_ID, request_id=f"ask-{place}"))
+        tell = make_event(TrialTell(study_id=STUDY_ID, number=KNOWN + place, values=(0.5,)))
+        started = time.perf_counter()
+        await handle(ask)
+        await handle(tell)
+        seconds.append(time.perf_counter() - started)
+    async with database.connection() as connection:
+        done = await connection.fetchval("select count(*) from trials where state = 'completed'")
+    assert done == KNOWN + num
+    await database.close()
+    return seconds
+
+
+def optunas(directory: Path, num: int) -> list[float]:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        storage=f"sqlite:///{directory}/optuna.db", sampler=optuna.samplers.TPESampler(seed=7)
+    )
+    space: dict[str, BaseDistribution] = {name: FloatDistribution(0.0, 1.0) for name in NAMES}
+    study.add_trials(
+        [
+            optuna.trial.create_trial(params=point, distributions=space, value=loss_of(point))
+            for point in known_points()
+        ]
+    )
+    seconds = []
+    for _ in range(num):
+        started = time.perf_counter()
+        trial = study.ask(dict(space))
+        study.tell(trial, 0.5)
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def _row(sampler: str, own: Sequence[float], peer: Sequence[float]) -> Row:
+    def text(seconds: Sequence[float]) -> str:
+        median, worst = np.percentile(seconds, [50, 99]) * 1000
+        return f"{median:.1f} ms, p99 {worst:.1f} ms"
+
+    p99, of_peer = float(np.percentile(own, 99)), float(np.percentile(peer, 99))
+    return Row(
+        "search_ask_durable",
+        f"ask + durable tell at {KNOWN:,} trials, {sampler}: median, p99",
+        text(own),
+        f"{text(peer)} (Optuna TPE, SQLite)",
+        p99 / of_peer,
+        "p99 at most 5 ms",
+        p99 <= 0.005,
+    )
+
+
+async def main() -> None:
+    given = options(__doc__ or "")
+    logs.configure("hpo", "info")
+    num = 100 if given.quick else 500
+    rows = []
+    for sampler in ("auto", "tpe"):
+        with tempfile.TemporaryDirectory() as name:
+            peer = optunas(Path(name), num)
+            async with running_postgres(Path(name) / "postgres") as postgres:
+                rows.append(_row(sampler, await ours(postgres.dsn, num, sampler), peer))
+    publish(rows, given.json, ("optuna", "asyncpg"))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
