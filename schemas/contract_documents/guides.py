@@ -47,7 +47,8 @@ JOB_FIELDS: Mapping[str, str] = {
     "checkpoint.keep_best": "the best checkpoints by `metric` that are kept as well",
     "start_from.job_id": "with `start_from.checkpoint`: continue from a checkpoint of this job "
     "(`drivetrain job fork` writes both)",
-    "start_from.checkpoint": "the name of its directory in the object store",
+    "start_from.checkpoint": "the name of its directory in the object store, or `newest`: the "
+    "newest when the job starts",
     "retries.limit": "how often a failed run is started again; failures that would repeat are not "
     "retried",
     "retries.backoff_seconds": "the wait before the first retry; each further one is twice as long",

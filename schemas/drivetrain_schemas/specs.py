@@ -166,15 +166,24 @@ class Retries(Strict):
     backoff_limit_seconds: Annotated[Real, Field(ge=0, le=86_400)] = 300.0
 
 
+NEWEST = "newest"
+
+
 class StartFrom(Strict):
     """A checkpoint of another job of the same tenant, by the name of its directory.
 
-    Training continues from its state and its files; the job saves checkpoints of its own.
+    Training continues from its state and its files; the job saves checkpoints of its own. `newest`:
+    the newest one that is undamaged when a run starts and has no checkpoint of its own yet.
     """
 
     job_id: JobId
     checkpoint: Annotated[
-        str, form("f[0-9]{12}-s[0-9]{12}-[0-9a-f]{8}", "the name of a checkpoint's directory")
+        str,
+        form(
+            "(f[0-9]{12}-s[0-9]{12}-[0-9a-f]{8}|newest)",
+            "the name of a checkpoint's directory, or newest",
+            was="f[0-9]{12}-s[0-9]{12}-[0-9a-f]{8}",
+        ),
     ]
 
 

@@ -120,8 +120,7 @@ def request_id_of(study_id: str, number: int) -> str:
 def errors_of_search(spec: StudySpec) -> tuple[FieldError, ...]:
     """What is valid by itself and not together."""
     pruner = spec.pruner
-    # A trial cannot yet start from the newest checkpoint of another one.
-    if pruner is not None and (type(pruner) not in PRUNERS or pruner.type == "population"):
+    if pruner is not None and type(pruner) not in PRUNERS:
         message = f"is {pruner.type}, which is not supported yet"
         return (FieldError(field="pruner.type", message=message, fix="write another one"),)
     pauses = pruner is not None and (

@@ -248,6 +248,11 @@ def test_a_fork_continues_from_another_jobs_checkpoint(make_pod: MakePod, templa
     steps = {int(path.parent.name[15:27]) for path in fork.checkpoints.glob("*/manifest.json")}
     assert 30 in steps
     assert 10 not in steps
+    newest = {"job_id": source.spec.job_id, "checkpoint": "newest"}
+    last = make_pod(request="last", command=command, start_from=newest)
+    last.start_warm(template)
+    assert last.wait_for_exit().outcome == "succeeded", last.log
+    assert "resumed at step 30" in last.log
     # What it saves is its own: the source may be deleted now.
     named = {part for file in lists(fork)[0].files for part in file.parts}
     assert named <= {path.name for path in fork.files.glob("blobs/*")}

@@ -7,7 +7,7 @@ hashed as they pass, and each tensor is filled in place.
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from drivetrain import manifests, tensor_files
 from drivetrain.errors import CheckpointMismatch, StorageError
@@ -16,8 +16,10 @@ from drivetrain.held_state import Stored
 from drivetrain.storage import Storage
 from drivetrain_schemas.checkpoint_names import MANIFEST
 from drivetrain_schemas.checkpoints import Manifest
+from drivetrain_schemas.specs import NEWEST
 
 _STORE_WAIT_SECONDS = 60.0
+_NUM_LOOKS = 3
 _logger = logging.getLogger("drivetrain")
 
 
@@ -70,11 +72,24 @@ def choose_start(storage: Storage, name: str) -> Choice:
 
     Raises CheckpointMismatch if it cannot be used: to train from the beginning is not meant.
     """
+    if name == NEWEST:
+        return _choose_newest_start(storage)
     manifest = manifests.read_manifest(storage.get(f"{name}/{MANIFEST}"))
     flaw = manifests.first_flaw(manifest, lambda key: storage.get_pieces(f"{name}/{key}"))
     if flaw is not None:
         raise CheckpointMismatch(f"start_from: the checkpoint {name} cannot be used: {flaw}")
     return Choice(name, manifest, (), is_start=True)
+
+
+def _choose_newest_start(storage: Storage) -> Choice:
+    """Raises StorageError where there is none: its job may save one later, so a retry may help."""
+    # That job may also delete what was just listed: there are others the next time.
+    for _ in range(_NUM_LOOKS):
+        choice = choose(storage)
+        if choice.manifest is not None:
+            return replace(choice, is_start=True)
+    flaws = "; ".join(choice.rejected)[:500] or "it has none"
+    raise StorageError(f"start_from: no checkpoint of that job can be used: {flaws}")
 
 
 def read_rank(storage: Storage, directory: str, manifest: Manifest, rank: int) -> Stored:

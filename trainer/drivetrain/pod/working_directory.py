@@ -22,9 +22,11 @@ from drivetrain.files.record import read_record
 from drivetrain.files.saving import FileSaver, Saved, encoded
 from drivetrain.storage import Storage, open_storage
 from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory
+from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import pod_id_for
 from drivetrain_schemas.job_files import MAX_EXAMPLES, FileList, files_directory, list_key
 from drivetrain_schemas.pods import PodSpec
+from drivetrain_schemas.specs import NEWEST
 
 DEFAULT_MINUTES = 3.0
 LAST_SECONDS = 120.0
@@ -84,17 +86,31 @@ def _files_of_start(spec: PodSpec, own: Storage) -> tuple[layout.Source, Storage
     if start is None:
         return None
     checkpoints = _open(spec, job_directory(spec.tenant_id, start.job_id))
-    manifest = manifests.read_manifest(checkpoints.get(f"{start.checkpoint}/{MANIFEST}"))
+    name, manifest = _find_start(checkpoints, start.checkpoint)
     if manifest is None:
         if manifests.newest_first(own.list()):
             return None  # it goes on from one of its own
+        if start.checkpoint == NEWEST:  # the other job may save one yet: look again
+            raise StorageError(f"start_from: {start.job_id} has no checkpoint")
         text = f"start_from: the checkpoint {start.checkpoint} of {start.job_id} is not stored"
         raise CheckpointMismatch(text)
-    source = choosing.of_checkpoint(checkpoints, start.checkpoint, manifest)
+    source = choosing.of_checkpoint(checkpoints, name, manifest)
     if source is None:
         return None
     files = _open(spec, files_directory(spec.tenant_id, start.job_id))
     return replace(source, is_own=False), files
+
+
+def _find_start(checkpoints: Storage, name: str) -> tuple[str, Manifest | None]:
+    """The checkpoint of this name; the newest one may be deleted between list and read."""
+    names = [name]
+    if name == NEWEST:
+        names = [one.name for one in manifests.newest_first(checkpoints.list())]
+    for each in names:
+        manifest = manifests.read_manifest(checkpoints.get(f"{each}/{MANIFEST}"))
+        if manifest is not None:
+            return each, manifest
+    return name, None
 
 
 def _open(spec: PodSpec, directory: str) -> Storage:
