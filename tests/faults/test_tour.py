@@ -8,6 +8,8 @@ import pytest
 from tests.faults import strikes
 from tests.faults.conftest import CheckAll, Submit
 from tests.standalone_platform import StandalonePlatform
+from tests.training_job import TrainingJob
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -41,3 +43,41 @@ def test_everything_is_killed_at_once(
     job.wait_for_strike()
     strikes.kill_everything(platform, job)
     check_all(job, attempts=2)
+
+
+def test_a_paused_job_leaves_its_slots_to_another_and_goes_on_as_if_undisturbed(
+    platform: StandalonePlatform, submit: Submit, check_all: CheckAll
+) -> None:
+    job = submit()
+    job.wait_for_strike()
+    _change(job, "pause")
+    wait_until(lambda: job.state()["state"] == "paused", "the job is paused", seconds=60)
+    assert job.ranks() == []
+    paused_at = job.events("job.paused")[0]["step"]
+    other = submit(max_steps=3)
+    assert other.wait_final()["state"] == "succeeded"
+    assert job.state()["state"] == "paused"
+    _change(job, "resume")
+    check_all(job, attempts=2)
+    assert [event["step"] for event in job.events("checkpoint.restored")] == [paused_at]
+    assert job.events("job.retrying") == []
+
+
+def test_a_job_that_is_stopped_without_a_checkpoint_leaves_none_of_its_last_step(
+    submit: Submit,
+) -> None:
+    job = submit()
+    job.wait_for_strike()
+    _change(job, "stop", reason="poor", checkpoint=False)
+    wait_until(lambda: job.state()["finished_at"], "the job ends", seconds=60)
+    state = job.state()
+    assert (state["state"], state["detail"]) == ("stopped", "poor")
+    assert state["result"]["step"] > 0
+    saved = [event["step"] for event in job.events("checkpoint.committed")]
+    assert all(step % 40 == 0 for step in saved)
+
+
+def _change(job: TrainingJob, verb: str, **body: object) -> None:
+    with job.platform.client() as client:
+        answer = client.post(f"/v1/jobs/{job.job_id}/{verb}", json=body or None)
+    assert answer.status_code == 202, answer.text
