@@ -3,6 +3,8 @@
 The tests are independent and run in any order.
 """
 
+from typing import Any
+
 import pytest
 
 from tests.faults import strikes
@@ -75,6 +77,38 @@ def test_a_job_that_is_stopped_without_a_checkpoint_leaves_none_of_its_last_step
     assert state["result"]["step"] > 0
     saved = [event["step"] for event in job.events("checkpoint.committed")]
     assert all(step % 40 == 0 for step in saved)
+
+
+def test_a_search_hears_of_each_rung_once_and_pauses_and_promotes_its_trials(
+    platform: StandalonePlatform,
+) -> None:
+    metric = {"name": "loss", "goal": "minimize"}
+    few = {"max_steps": 60, "resources": {"devices": 1}, "checkpoint": {"every_steps": 10}}
+    spec = {
+        "name": "asha",
+        "job": TrainingJob.spec(platform, "asha", metric=metric, **few),
+        "space": {"pause_seconds": {"type": "uniform", "low": 0.03, "high": 0.08}},
+        "max_trials": 4,
+        "max_parallel_trials": 2,
+        "pruner": {"type": "asha", "min_steps": 10, "reduction_factor": 2, "mode": "pause"},
+    }
+    with platform.client() as client:
+        study_id = client.post("/v1/studies", json={"spec": spec}).json()["study_id"]
+
+    def ended() -> dict[str, Any] | None:
+        study = platform.get(f"/v1/studies/{study_id}")
+        return study if study["finished_at"] else None
+
+    study = wait_until(ended, "the study ends", seconds=180, every=0.5)
+    assert study["state"] == "completed"
+    jobs = [TrainingJob(platform, trial["job_id"]) for trial in study["trials"]]
+    rungs = [[event["step"] for event in job.events("trial.measured")] for job in jobs]
+    assert len(rungs) == 4
+    assert all(found == [10, 20, 40][: len(found)] for found in rungs)
+    assert all(found for found in rungs)
+    promoted = [job for job in jobs if job.events("job.resumed")]
+    assert promoted, "a trial was paused, and goes on from its checkpoint"
+    assert all(job.events("checkpoint.restored") for job in promoted)
 
 
 def _change(job: TrainingJob, verb: str, **body: object) -> None:
