@@ -1,6 +1,7 @@
 """Routes that change a study: pause, resume, stop, change, import; and what one would use."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -143,10 +144,11 @@ async def import_study(
 
 
 @router.post("/preview", response_model=models.Preview, responses=answers(400, 413, 415, 422))
-async def preview(body: PreviewStudy, gateway: GatewayDep) -> Any:
+async def preview(body: PreviewStudy, gateway: GatewayDep, caller: CallerDep) -> Any:
     """What a study would use, before it starts; nothing is started."""
     spec = body.spec.model_dump(mode="json", exclude_none=True)
-    return await gateway.backends.ask("hpo", "/preview", spec)
+    path = f"/preview?tenant_id={quote(caller.tenant_id, safe='')}"
+    return await gateway.backends.ask("hpo", path, spec)
 
 
 async def _change(

@@ -23,7 +23,7 @@ from services.gateway import commands
 from services.gateway.backends import PartRefused
 from tests.handlers.gateway.model import Model, serving
 from tests.handlers.gateway.searches import SearchStory
-from tests.handlers.gateway.story import Story
+from tests.handlers.gateway.story import TENANT, Story
 
 POINT = {"learning_rate": 0.01, "width": 64, "optimizer": "adam"}
 
@@ -229,7 +229,7 @@ async def test_a_preview_is_the_searchs_answer_and_so_is_its_refusal(model: Mode
     span = {"low": 1.0, "likely": 2.0, "high": 3.0}
 
     async def forward(part: str, path: str, question: Any) -> Any:
-        assert (part, path, question["name"]) == ("hpo", "/preview", "search")
+        assert (part, path, question["name"]) == ("hpo", f"/preview?tenant_id={TENANT}", "search")
         if question["seed"] == 1:
             error = FieldError(field="space.width", message="is empty", fix="widen it")
             raise PartRefused(422, "space.width: is empty", [error])
