@@ -227,9 +227,11 @@ class Search:
             self._actions.append(PauseTrial(number, judgement.reason))
 
     def _on_pause(self, trials: inputs.TrialsOfPause) -> None:
-        self.status = replace(self.status, paused=trials)
         if trials == "finish":
+            # Trials that were paused with the study stay so: a resume has to know of them.
+            self.status = replace(self.status, paused=self.status.paused or trials)
             return
+        self.status = replace(self.status, paused=trials)
         for number, opened in sorted(self.opened.items()):
             if opened.phase is Phase.RUNNING:
                 self._open(number, replace(opened, phase=Phase.HOLDING, reason="with its study"))
@@ -245,7 +247,9 @@ class Search:
 
     def _on_cancel(self) -> None:
         self.status = replace(self.status, is_cancelled=True)
-        self._actions += [CancelTrial(number) for number in sorted(self.opened)]
+        for number, opened in sorted(self.opened.items()):
+            self._open(number, replace(opened, phase=Phase.STOPPING, reason="with its study"))
+            self._actions.append(CancelTrial(number))
 
     def _on_change(self, event: inputs.ChangeStudy) -> None:
         limits = Limits(**event.limits)
@@ -279,7 +283,9 @@ class Search:
     # What follows.
 
     def _advance(self) -> None:
-        if not self.status.is_ending and self.status.paused is None:
+        if self.status.is_ending:
+            self._drop_paused()
+        elif self.status.paused is None:
             self._use_places()
         if not self.opened:
             self._finish()
@@ -304,6 +310,12 @@ class Search:
         if self.num_active == 0 and self.opened:
             for number in sorted(self.opened):
                 self._drop(number, "the study has no further trials")
+
+    def _drop_paused(self) -> None:
+        """Nothing promotes a trial of a study that ends."""
+        for number, opened in sorted(self.opened.items()):
+            if opened.phase is Phase.PAUSED:
+                self._drop(number, "its study ends")
 
     def _propose(self, request_id: str | None = None) -> bool:
         """Propose the next point; False when there is none, or none yet."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -235,6 +235,12 @@ COMMANDS = [
     seed=st.integers(0, 1000),
     places=st.lists(st.tuples(st.integers(0, 60), st.sampled_from(COMMANDS)), max_size=5),
 )
+@example(
+    "asha",
+    0,
+    [(0, inputs.PauseStudy(trials="pause")), (1, inputs.PauseStudy(trials="finish"))],
+)
+@example("asha, paused", 0, [(1, inputs.CancelStudy())])
 def test_commands_at_any_time_leave_a_study_that_ends(
     pruner: str, seed: int, places: list[tuple[int, Any]]
 ) -> None:
@@ -290,6 +296,24 @@ def test_so_many_failed_trials_end_a_study_and_stop_the_others() -> None:
     assert [one.number for one in of_type(decided, actions.StopTrial)] == [2, 3]
     search.on(inputs.Stopped(2))
     assert search.on(inputs.Ended(3, (0.5,)))[-1] == actions.FailStudy("failed_trials")
+
+
+def test_a_paused_trial_does_not_keep_a_study_that_fails_from_ending() -> None:
+    """Ten refusals in a row end it while one trial is paused and another is being paused."""
+    search = make_search(make_plan("asha, paused", sampler="random"), num=40, parallel=12)
+    search.on(inputs.Begin())
+    for number in (0, 1):
+        search.on(inputs.Granted(number))
+        while len(search.trials) < 12 and number == 0:
+            search.on(inputs.Granted(len(search.trials) - 1))
+        search.on(inputs.MeasuredAt(number, search.rungs_of(number)[0], 1.0 + number))
+        assert search.opened[number].phase is Phase.PAUSING
+    search.on(inputs.Paused(0))
+    for number in range(2, 12):
+        search.on(inputs.Ended(number, None, "it was refused", is_refused=True))
+    assert search.trials[0].state is TrialState.STOPPED
+    assert not search.status.is_finished
+    assert search.on(inputs.Paused(1))[-1] == actions.FailStudy("trials_refused")
 
 
 def test_trials_that_are_refused_again_and_again_fail_the_study() -> None:
