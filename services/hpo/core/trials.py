@@ -113,6 +113,7 @@ class Trials:
         self._rungs: dict[tuple[int, int], Rung] = {}
         self._num_open: Counter[int] = Counter()
         self._objectives = np.empty((0, len(self.goals)))
+        self._curves = np.empty((0, 3))
         self._units = np.empty((0, 0))
         self._num_encoded = 0
 
@@ -132,6 +133,8 @@ class Trials:
         self._enter(trial)
         self._objectives = _with_room(self._objectives, trial.number, len(self.goals))
         self._objectives[trial.number] = self._losses_of(trial)
+        self._curves = _with_room(self._curves, trial.number, 3)
+        self._curves[trial.number] = self._curve_of(trial)
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -178,6 +181,11 @@ class Trials:
     def objectives(self) -> Array:
         """(n, k) losses: of completed safe trials; +inf of failed and unsafe ones; else NaN."""
         return _view(self._objectives, len(self))
+
+    @property
+    def curves(self) -> Array:
+        """(n, 3): the loss at the first rung with a value; step and loss at the last; else NaN."""
+        return _view(self._curves, len(self))
 
     @property
     def losses(self) -> Array:
@@ -233,6 +241,12 @@ class Trials:
     def _place_of(self, trial: Trial) -> tuple[float, int]:
         value = trial.measured[-1].value
         return (math.inf if value is None else self.loss_of(value), trial.number)
+
+    def _curve_of(self, trial: Trial) -> list[float]:
+        known = [
+            (one.step, self.loss_of(one.value)) for one in trial.measured if one.value is not None
+        ]
+        return [known[0][1], *known[-1]] if known else [math.nan] * 3
 
     def _losses_of(self, trial: Trial) -> list[float]:
         if trial.state is TrialState.FAILED or not trial.is_safe:

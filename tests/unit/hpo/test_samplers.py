@@ -21,7 +21,7 @@ from services.hpo.core.space import (
     Uniform,
     make_space,
 )
-from services.hpo.core.trials import Trial, Trials, TrialState
+from services.hpo.core.trials import EarlierStudy, Measured, Trial, Trials, TrialState
 
 SPACE = make_space(
     {
@@ -236,6 +236,41 @@ def test_two_objectives_are_both_improved(name: str) -> None:
     places = [float(trial.point["x"]) for trial in near]
     assert min(places) < 0.1
     assert max(places) > 0.4
+
+
+def test_after_earlier_studies_the_first_points_are_the_ones_that_were_good_there() -> None:
+    rng = np.random.default_rng(0)
+    earlier = []
+    for bottom in (0.2, 0.2, 0.8):
+        units = rng.random((40, 2))
+        earlier.append(EarlierStudy(units, ((units - bottom) ** 2).sum(axis=1)))
+    trials = Trials(PLANE, ("minimize",), earlier=earlier)
+    sampler = SAMPLERS["auto"](PLANE, 0, 100)
+    places = []
+    for number in range(2):
+        proposal = sampler.propose(trials, number)
+        assert "earlier" in proposal.why
+        places.append(PLANE.encode(proposal.point).mean())
+        trials.put(Trial(number, proposal.point))
+    assert places == pytest.approx([0.2, 0.8], abs=0.15)
+
+
+def test_auto_learns_from_trials_that_were_stopped_at_a_rung() -> None:
+    trials = Trials(PLANE, ("minimize",), seed=7)
+    sampler = SAMPLERS["auto"](PLANE, 7, 100)
+    for number in range(40):
+        point = sampler.propose(trials, number).point
+        if number % 8 == 7:
+            again = SAMPLERS["auto"](PLANE, 7, 100).propose(rebuilt(trials), number)
+            assert again.point == point
+        early = (Measured(5, bowl(point) + 1.0),)
+        if number % 10 == 0:
+            ended = Trial(number, point, TrialState.COMPLETED, (bowl(point),), measured=early)
+        else:
+            ended = Trial(number, point, TrialState.STOPPED, measured=early)
+        trials.put(ended)
+    late = [bowl(trial.point) for trial in trials][20:]
+    assert np.median(late) < 0.02
 
 
 def test_points_differ_by_seed_and_by_number() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from drivetrain_schemas.pruners import (
     AshaPruner,
+    AutoPruner,
     HalvingPruner,
     HyperbandPruner,
     MedianPruner,
@@ -19,6 +20,7 @@ from drivetrain_schemas.pruners import (
     ThresholdPruner,
 )
 from services.hpo.core.pruners.asha import AshaPause, AshaStop
+from services.hpo.core.pruners.auto import Auto, steps_of_auto
 from services.hpo.core.pruners.base import equal_steps, growing_steps
 from services.hpo.core.pruners.halving import halving
 from services.hpo.core.pruners.hyperband import hyperband
@@ -85,6 +87,10 @@ def _population(
     return Population(steps, spec.size, spec.quantile, explore, max_trials, seed, space)
 
 
+def _auto(spec: AutoPruner, max_steps: int, *_: object) -> Pruner:
+    return Auto(steps_of_auto(max_steps))
+
+
 PRUNERS: Mapping[type, Build] = {
     MedianPruner: _median,
     PercentilePruner: _percentile,
@@ -93,6 +99,7 @@ PRUNERS: Mapping[type, Build] = {
     HalvingPruner: _halving,
     HyperbandPruner: _hyperband,
     AshaPruner: _asha,
+    AutoPruner: _auto,
     PashaPruner: _pasha,
     PopulationPruner: _population,
 }

@@ -7,17 +7,20 @@ to trial and is fitted anew each time, as the sampler `gp` does.
 
 import numpy as np
 
+from services.hpo.core.final_losses import with_expected
 from services.hpo.core.gaussian_process import Features
 from services.hpo.core.samplers.following_fit import FollowingFit
 from services.hpo.core.samplers.gp import Gp
 from services.hpo.core.samplers.improvement import Improvement, known
-from services.hpo.core.samplers.proposing import at_random, generator
+from services.hpo.core.samplers.portfolio import portfolio
+from services.hpo.core.samplers.proposing import at_random, first_new, generator
 from services.hpo.core.samplers.sobol import Sobol
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Proposal
-from services.hpo.core.trials import Trials
+from services.hpo.core.trials import Array, Trials
 
 _NUM_FIRST = 8
+_NUM_FROM_EARLIER = 8
 _MAX_USED = 112
 _NUM_CANDIDATES = (64, 128, 96, 96)
 
@@ -25,7 +28,8 @@ _NUM_CANDIDATES = (64, 128, 96, 96)
 class Auto:
     def __init__(self, space: Space, seed: int, max_trials: int) -> None:
         self._space, self._seed = space, seed
-        features = Features.of(space)
+        self._earlier: Array | None = None
+        self._features = features = Features.of(space)
         self._fit = FollowingFit(features)
         self._improvement = Improvement(space, features, _NUM_CANDIDATES)
         self._first = Sobol(space, seed, max_trials)
@@ -35,10 +39,26 @@ class Auto:
         if len(trials.goals) > 1:
             return self._several.propose(trials, number)
         losses = trials.losses
+        if number < len(first := self._portfolio(trials)):
+            point = first_new(self._space, trials.units, first[number:])
+            if point is not None:
+                return Proposal(point, f"among the best in {len(trials.earlier)} earlier studies")
+        early = trials.curves[:, 0]
+        if not np.isnan(early).all():
+            # All trials have a loss at the first rung: it shows soonest what matters.
+            early = np.where(np.isinf(losses) & np.isnan(early), losses, early)
+            losses, shape = with_expected(trials, losses), early
+        else:
+            shape = losses
         if number < _NUM_FIRST or np.isfinite(losses).sum() < 2 or not self._space.dimensions:
             return self._first.propose(trials, number)
-        parameters = self._fit.parameters(trials, losses)
+        parameters = self._fit.parameters(trials, shape)
         rng = generator("auto", self._seed, number)
         learned = known(losses, _MAX_USED)
         proposal = self._improvement.propose(trials, learned, parameters, rng)
         return proposal or at_random(self._space, self._seed, number)
+
+    def _portfolio(self, trials: Trials) -> Array:
+        if self._earlier is None:
+            self._earlier = portfolio(self._features, trials.earlier, _NUM_FROM_EARLIER)
+        return self._earlier

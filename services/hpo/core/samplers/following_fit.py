@@ -49,7 +49,8 @@ class FollowingFit:
         self._seen = np.empty(0)
 
     def parameters(self, trials: Trials, losses: Array) -> Array:
-        until = _settled(trials)
+        """`losses` (n,): any that describe how alike the trials' places are; NaN: not known."""
+        until = _settled(trials, losses)
         self._forget(losses, until)
         step = self._steps[-1] if self._steps else self._first
         for number in range(max(step.until + 1, FIRST), until + 1):
@@ -86,9 +87,9 @@ class FollowingFit:
         return _Step(number, moved, lengths, slopes)
 
 
-def _settled(trials: Trials) -> int:
-    """The number of the first trial that still runs; one that runs far too long is passed over."""
-    running = trials.in_state(TrialState.RUNNING)
+def _settled(trials: Trials, losses: Array) -> int:
+    """The first trial whose loss is still to come; one that runs far too long is passed over."""
+    running = (each for each in trials.in_state(TrialState.RUNNING) if np.isnan(losses[each]))
     return min((each for each in running if each > len(trials) - _MAX_LAG), default=len(trials))
 
 

@@ -52,7 +52,8 @@ class Improvement:
     ) -> Proposal | None:
         """None where each candidate was tried before or breaks a constraint."""
         units = trials.units
-        running = sorted(trials.in_state(TrialState.RUNNING))[-_MAX_RUNNING:]
+        running = sorted(trials.in_state(TrialState.RUNNING) - set(known.used.tolist()))
+        running = running[-_MAX_RUNNING:]
         posterior = Posterior(
             self._features,
             parameters,

@@ -1,0 +1,79 @@
+"""What a trial's value at a rung says about its final loss, by the trials that are complete.
+
+A straight line from losses at the rung to final losses. While few trials are complete the line is
+drawn towards the slope 1, and its error towards half the spread of the losses at the rung.
+"""
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from services.hpo.core.trials import Array, Trials, TrialState
+
+# Of the complete trials the last ones: enough for a line, and a bound on the time.
+_MAX_PAIRS = 128
+# How many complete trials the assumptions above are worth.
+_PRIOR_PAIRS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A final loss is about `final + slope * (loss at the rung - middle)`, give or take `error`."""
+
+    slope: float
+    middle: float
+    final: float
+    error: float
+    num_pairs: int
+
+    def expected(self, losses: Array) -> Array:
+        """Final losses, of losses at the rung."""
+        return self.final + self.slope * (losses - self.middle)
+
+    def chance(self, loss: float, best: float) -> float:
+        """How likely it is that a trial with this loss at the rung ends below `best`."""
+        expected = self.final + self.slope * (loss - self.middle)
+        if self.error == 0.0:
+            return 1.0 if expected < best else 0.0
+        return float(ndtr((best - expected) / self.error))
+
+
+def line(trials: Trials, step: int) -> Line:
+    pairs = _pairs(trials, step)
+    ranked = [loss for loss, _ in trials.rung(step).ranked]
+    # The better half: bad losses at a rung may be far away.
+    spread = float(np.std(ranked[: max(2, len(ranked) // 2)])) if ranked else 0.0
+    if not len(pairs):
+        return Line(1.0, 0.0, 0.0, spread / 2.0, 0)
+    middle, final = pairs.mean(axis=0)
+    at_rung, at_end = (pairs - (middle, final)).T
+    weight = _PRIOR_PAIRS * spread**2
+    total = at_rung @ at_rung + weight
+    slope = max(float((at_rung @ at_end + weight) / total), 0.0) if total > 0.0 else 1.0
+    squares = float(((at_end - slope * at_rung) ** 2).sum()) + weight / 4.0
+    error = math.sqrt(squares / (len(pairs) + _PRIOR_PAIRS))
+    return Line(slope, float(middle), float(final), error, len(pairs))
+
+
+def with_expected(trials: Trials, losses: Array) -> Array:
+    """The losses, and what is expected of trials that were measured and are not complete."""
+    curves = trials.curves
+    open_ones = np.isnan(losses) & ~np.isnan(curves[:, 1])
+    filled = losses.copy()
+    for step in np.unique(curves[open_ones, 1]):
+        there = open_ones & (curves[:, 1] == step)
+        filled[there] = line(trials, int(step)).expected(curves[there, 2])
+    return filled
+
+
+def _pairs(trials: Trials, step: int) -> Array:
+    """(n, 2): the loss at the rung and the final one, of complete trials."""
+    pairs = []
+    for number in heapq.nlargest(_MAX_PAIRS, trials.in_state(TrialState.COMPLETED)):
+        measured, loss = trials[number].at(step), trials.losses[number]
+        if measured is not None and measured.value is not None and np.isfinite(loss):
+            pairs.append((trials.loss_of(measured.value), float(loss)))
+    return np.array(pairs).reshape(-1, 2)

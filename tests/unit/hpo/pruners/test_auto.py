@@ -1,0 +1,66 @@
+"""The default pruner: who may still become the best goes on."""
+
+import pytest
+
+from services.hpo.core.trials import Measured, Trial, TrialState
+from tests.unit.hpo.pruners.tables import POINT, Table, make_pruner
+
+
+def make_table(**fields: int) -> Table:
+    return Table(make_pruner(max_steps=90, type="auto", **fields))
+
+
+def complete(table: Table, number: int, early: float, middle: float, final: float) -> None:
+    assert table.judge(number, 10, early).verdict == "continue"
+    assert table.judge(number, 30, middle).verdict == "continue"
+    table.end(number, TrialState.COMPLETED, final)
+
+
+def test_it_judges_at_a_ninth_and_a_third_of_the_steps() -> None:
+    assert make_pruner(max_steps=52, type="auto").steps_of(0) == (5, 17)
+    assert make_pruner(max_steps=5, type="auto").steps_of(0) == (1,)
+    assert make_pruner(max_steps=2, type="auto").steps_of(0) == ()
+
+
+def test_before_a_trial_is_complete_the_best_one_in_four_goes_on() -> None:
+    values = {0: 5.0, 1: 6.0, 2: 4.0, 3: 7.0, 4: 8.0, 5: 9.0, 6: 10.0, 7: 4.5}
+    assert make_table().verdicts(10, values) == {
+        0: "continue",
+        1: "stop",
+        2: "continue",
+        3: "stop",
+        4: "stop",
+        5: "stop",
+        6: "stop",
+        7: "continue",
+    }
+
+
+def test_a_trial_goes_on_only_while_it_may_become_the_best() -> None:
+    table = make_table()
+    complete(table, 0, early=10.0, middle=5.0, final=2.0)
+    table.begin(3)
+    assert table.judge(1, 10, 20.0).verdict == "stop"
+    assert table.judge(2, 10, 9.0).verdict == "continue"
+    judgement = table.judge(3, 10, 30.0)
+    assert (judgement.verdict, judgement.rank, judgement.num_ranked) == ("stop", 4, 4)
+    assert "0%" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("finals", "verdict"),
+    [
+        ((10.0, 11.0, 12.0, 13.0, 14.0, 15.0), "stop"),
+        ((3.0, 3.05, 3.1, 3.05, 3.02, 3.1), "continue"),
+    ],
+    ids=["values at the rung tell the final ones", "values at the rung tell nothing"],
+)
+def test_a_value_in_the_middle_goes_on_where_it_may_still_win(
+    finals: tuple[float, ...], verdict: str
+) -> None:
+    table = make_table()
+    table.begin(len(finals))
+    for number, final in enumerate(finals):
+        early = Measured(10, 10.0 + number)
+        table.trials.put(Trial(number, POINT, TrialState.COMPLETED, (final,), measured=(early,)))
+    assert table.judge(len(finals), 10, 12.0).verdict == verdict
