@@ -31,7 +31,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "max_dropout": Uniform(0.0, 1.0),
 }
 _PACKAGES = ("onnxruntime==1.32.0", "flatbuffers==25.12.19", "protobuf==7.36.2")
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "drivetrain" / "search"
+CACHE = Path(os.environ.get("XDGCACHE_HOME", Path.home() / ".cache")) / "drivetrain" / "search"
 _NUM_RANDOM = 40_000
 
 
@@ -70,7 +70,7 @@ class Surrogate:
 
     def scale(self, task: str) -> tuple[float, float]:
         """The best accuracy known, of 40,000 random points, then polished; and their median."""
-        path = _CACHE / "scale" / f"{task}.json"
+        path = CACHE / "scale" / f"{task}.json"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(self._measure_scale(task)))
@@ -123,7 +123,7 @@ def surrogate() -> Surrogate:
 
 
 def _onnxruntime() -> Any:
-    folder = _CACHE / "onnxruntime"
+    folder = CACHE / "onnxruntime"
     if not folder.exists():
         command: Sequence[str] = (sys.executable, "-m", "uv", "pip", "install", "--quiet")
         subprocess.run([*command, "--no-deps", "--target", str(folder), *_PACKAGES], check=True)

@@ -13,20 +13,25 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 SAMPLERS: Mapping[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-    "optuna random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
-    "optuna TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
-    "optuna CMA-ES": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
-    "optuna GP": lambda seed: optuna.samplers.GPSampler(seed=seed),
+    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
+    "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
+    "CMA-ES": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
+    "GP": lambda seed: optuna.samplers.GPSampler(seed=seed),
 }
 
 
 class OptunaSearcher:
+    rungs: tuple[int, ...] = ()
+
     def __init__(self, sampler: str, seed: int) -> None:
         self._study = optuna.create_study(direction="maximize", sampler=SAMPLERS[sampler](seed))
 
     def ask(self) -> tuple[object, Mapping[str, Scalar]]:
         trial = self._study.ask(_distributions())
         return trial, trial.params
+
+    def goes_on(self, key: object, epoch: int, accuracy: float) -> bool:
+        return True
 
     def tell(self, key: object, accuracy: float) -> None:
         assert isinstance(key, optuna.Trial)

@@ -1,52 +1,133 @@
 """A search with asynchronous workers in simulated time: whoever asks, the same conditions.
 
-A new trial is asked for when one ends; a trial takes as long as the surrogate says its training
-takes. Everything is counted in finished trials, in the order in which they end.
+A worker that becomes free gets a new trial, or goes on with its own one; an epoch takes as long as
+the surrogate says. Trials are counted when they are finished at full length, in the order in which
+they end; epochs of stopped trials count as spent.
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchmarks.lcbench import Surrogate
-from services.hpo.core.space import Scalar
+from benchmarks.lcbench import EPOCHS, FLOATS, PARAMETERS, Surrogate
+from services.hpo.core.pruners.auto import Auto as AutoPruner
+from services.hpo.core.pruners.auto import steps_of_auto
+from services.hpo.core.samplers import SAMPLERS
+from services.hpo.core.space import Point, Scalar, make_space
+from services.hpo.core.strategies import Verdict
+from services.hpo.core.trials import EarlierStudy, Measured, Trial, Trials, TrialState
 
 NUM_WORKERS = 8
+SPACE = make_space(PARAMETERS)
 
 
 class Searcher(Protocol):
+    """`rungs`: the epochs after which `goes_on` is asked."""
+
+    rungs: tuple[int, ...]
+
     def ask(self) -> tuple[object, Mapping[str, Scalar]]:
         """A key of the trial, and its hyperparameters."""
+
+    def goes_on(self, key: object, epoch: int, accuracy: float) -> bool: ...
 
     def tell(self, key: object, accuracy: float) -> None: ...
 
 
+class Ours:
+    """A sampler of the service, and where asked the pruner `auto`."""
+
+    def __init__(
+        self,
+        sampler: str,
+        seed: int,
+        *,
+        is_pruned: bool = False,
+        earlier: tuple[EarlierStudy, ...] = (),
+    ) -> None:
+        self.rungs = steps_of_auto(EPOCHS) if is_pruned else ()
+        self._pruner = AutoPruner(self.rungs)
+        self._sampler = SAMPLERS[sampler](SPACE, seed, 10_000)
+        self.trials = Trials(SPACE, ("maximize",), seed=seed, earlier=earlier)
+
+    def ask(self) -> tuple[object, Mapping[str, Scalar]]:
+        number = len(self.trials)
+        proposal = self._sampler.propose(self.trials, number)
+        assert proposal is not None
+        self.trials.put(Trial(number, proposal.point))
+        return number, proposal.point
+
+    def goes_on(self, key: object, epoch: int, accuracy: float) -> bool:
+        trial = self._trial(key)
+        measured = (*trial.measured, Measured(epoch, accuracy))
+        self.trials.put(Trial(trial.number, trial.point, measured=measured))
+        judgement = self._pruner.judge(self.trials, trial.number, epoch)
+        if judgement.verdict is Verdict.CONTINUE:
+            return True
+        state = TrialState.STOPPED
+        self.trials.put(Trial(trial.number, trial.point, state, measured=measured))
+        return False
+
+    def tell(self, key: object, accuracy: float) -> None:
+        trial = self._trial(key)
+        state, values = TrialState.COMPLETED, (accuracy,)
+        self.trials.put(Trial(trial.number, trial.point, state, values, measured=trial.measured))
+
+    def study(self) -> EarlierStudy:
+        return EarlierStudy(self.trials.units.copy(), self.trials.losses.copy())
+
+    def _trial(self, key: object) -> Trial:
+        assert isinstance(key, int)
+        return self.trials[key]
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
+    """A trial at full length; `epochs` are those spent by all trials until then."""
+
     accuracy: float
-    seconds: float
-    point: Mapping[str, Scalar]
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    key: object
+    point: Point
+    accuracies: FLOATS
+    seconds: FLOATS
 
 
 def search(
-    surrogate: Surrogate, task: str, searcher: Searcher, num_trials: int
+    surrogate: Surrogate, task: str, searcher: Searcher, num_epochs: int
 ) -> tuple[Finished, ...]:
-    """The finished trials, in the order in which they ended; full length each."""
-    running: list[tuple[float, int, object, Finished]] = []
+    """The finished trials until so many epochs are spent, in the order in which they ended."""
+    ends = (*searcher.rungs, EPOCHS)
+    running: list[tuple[float, int, int, _Running]] = []  # end, order, rung, trial
     finished: list[Finished] = []
-    num_asked, now = 0, 0.0
-    while len(finished) < num_trials:
-        while len(running) < NUM_WORKERS and num_asked < num_trials:
+    count, asked, spent, now = 0, 0, 0, 0.0
+
+    def go_on(trial: _Running, rung: int) -> None:
+        nonlocal count, asked
+        before = trial.seconds[ends[rung - 1] - 1] if rung else 0.0
+        asked += ends[rung] - (ends[rung - 1] if rung else 0)
+        end = now + float(trial.seconds[ends[rung] - 1] - before)
+        heapq.heappush(running, (end, count, rung, trial))
+        count += 1
+
+    while True:
+        while len(running) < NUM_WORKERS and asked < num_epochs:
             key, point = searcher.ask()
-            accuracies, seconds = surrogate.curve(task, point)
-            trial = Finished(float(accuracies[-1]), float(seconds[-1]), point)
-            heapq.heappush(running, (now + trial.seconds, num_asked, key, trial))
-            num_asked += 1
-        now, _, key, trial = heapq.heappop(running)
-        searcher.tell(key, trial.accuracy)
-        finished.append(trial)
-    return tuple(finished)
-
-
-MakeSearcher = Callable[[str, int], Searcher]
+            go_on(_Running(key, dict(point), *surrogate.curve(task, point)), 0)
+        if not running:
+            return tuple(finished)
+        now, _, rung, trial = heapq.heappop(running)
+        spent += ends[rung] - (ends[rung - 1] if rung else 0)
+        if spent > num_epochs:
+            return tuple(finished)
+        accuracy = float(trial.accuracies[ends[rung] - 1])
+        if ends[rung] == EPOCHS:
+            searcher.tell(trial.key, accuracy)
+            finished.append(Finished(accuracy, spent))
+        elif searcher.goes_on(trial.key, ends[rung], accuracy):
+            go_on(trial, rung + 1)

@@ -21,8 +21,11 @@ from services.hpo.core.trials import Array, Trials
 
 _NUM_FIRST = 8
 _NUM_FROM_EARLIER = 8
-_MAX_USED = 112
-_NUM_CANDIDATES = (64, 128, 96, 96)
+# Trials that the model uses and candidates that it looks at: thorough while trials are few, and
+# in a long study within the time that a proposal may take.
+_LONG = 128
+_MAX_USED, _NUM_CANDIDATES = 112, (64, 128, 96, 96)
+_MAX_USED_LONG, _NUM_CANDIDATES_LONG = 64, (32, 64, 48, 48)
 
 
 class Auto:
@@ -31,34 +34,44 @@ class Auto:
         self._earlier: Array | None = None
         self._features = features = Features.of(space)
         self._fit = FollowingFit(features)
-        self._improvement = Improvement(space, features, _NUM_CANDIDATES)
+        self._thorough = Improvement(space, features, _NUM_CANDIDATES)
+        self._quick = Improvement(space, features, _NUM_CANDIDATES_LONG)
         self._first = Sobol(space, seed, max_trials)
         self._several = Gp(space, seed, max_trials)
 
     def propose(self, trials: Trials, number: int) -> Proposal:
         if len(trials.goals) > 1:
             return self._several.propose(trials, number)
-        losses = trials.losses
         if number < len(first := self._portfolio(trials)):
             point = first_new(self._space, trials.units, first[number:])
             if point is not None:
                 return Proposal(point, f"among the best in {len(trials.earlier)} earlier studies")
-        early = trials.curves[:, 0]
-        if not np.isnan(early).all():
-            # All trials have a loss at the first rung: it shows soonest what matters.
-            early = np.where(np.isinf(losses) & np.isnan(early), losses, early)
-            losses, shape = with_expected(trials, losses), early
-        else:
-            shape = losses
+        losses, shape = _learned(trials)
         if number < _NUM_FIRST or np.isfinite(losses).sum() < 2 or not self._space.dimensions:
             return self._first.propose(trials, number)
         parameters = self._fit.parameters(trials, shape)
         rng = generator("auto", self._seed, number)
-        learned = known(losses, _MAX_USED)
-        proposal = self._improvement.propose(trials, learned, parameters, rng)
+        if number < _LONG:
+            learned = known(losses, _MAX_USED)
+            proposal = self._thorough.propose(trials, learned, parameters, rng)
+        else:
+            learned = known(losses, _MAX_USED_LONG)
+            proposal = self._quick.propose(trials, learned, parameters, rng)
         return proposal or at_random(self._space, self._seed, number)
 
     def _portfolio(self, trials: Trials) -> Array:
         if self._earlier is None:
             self._earlier = portfolio(self._features, trials.earlier, _NUM_FROM_EARLIER)
         return self._earlier
+
+
+def _learned(trials: Trials) -> tuple[Array, Array]:
+    """The losses known or expected, and losses that show how alike the trials' places are.
+
+    In a study with rungs the latter are those at the first rung: all trials have them soon.
+    """
+    losses, early = trials.losses, trials.curves[:, 0]
+    if np.isnan(early).all():
+        return losses, losses
+    early = np.where(np.isinf(losses) & np.isnan(early), losses, early)
+    return with_expected(trials, losses), early

@@ -20,7 +20,7 @@ from services.hpo.core.samplers.improvement import known
 from services.hpo.core.trials import Array, Trials, TrialState
 
 FIRST = 6
-_MAX_USED = 96
+_MAX_USED, _MAX_USED_LONG, _LONG = 96, 64, 128
 _MAX_LAG = 64
 _FASTER, _SLOWER = 1.3, 0.5
 _LONGEST, _SHORTEST, _FIRST_LENGTH = 0.8, 1e-3, 0.25
@@ -76,7 +76,7 @@ class FollowingFit:
     def _step(self, step: _Step, trials: Trials, losses: Array, number: int) -> _Step:
         if np.isfinite(losses).sum() < FIRST - 2:
             return _Step(number, step.parameters, step.lengths, step.slopes)
-        learned = known(losses, _MAX_USED)
+        learned = known(losses, _MAX_USED if number <= _LONG else _MAX_USED_LONG)
         squares = self._features.squares(self._features.of_units(trials.units[learned.used]))
         _, slopes = negative_log_posterior(step.parameters, squares, learned.values, self._prior)
         agrees = slopes * step.slopes
@@ -99,4 +99,4 @@ def _num_steps(number: int) -> int:
         return 4
     if number <= 64:
         return 2
-    return 1 if number <= 128 or number % 8 == 0 else 0
+    return 1 if number <= _LONG or number % 8 == 0 else 0
