@@ -305,9 +305,13 @@ class Search:
                 self._start(self._forked(better))
         if self.plan.is_external:
             return
+        num_points = self.status.num_points
         while self._has_place() and self._propose():
             pass
-        if self.num_active == 0 and self.opened:
+        if self.status.num_points != num_points:
+            # The pruner knows now that no further trials come, and may promote paused ones.
+            self._use_places()
+        elif self.num_active == 0 and self.opened:
             for number in sorted(self.opened):
                 self._drop(number, "the study has no further trials")
 

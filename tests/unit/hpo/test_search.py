@@ -539,3 +539,13 @@ def test_trials_from_elsewhere_are_the_first_ones() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize("pruner", ["halving", "hyperband", "asha, paused", "pasha"])
+def test_a_space_with_fewer_points_than_trials_still_has_a_best(pruner: str) -> None:
+    """The last trial pauses before it is known that there are no further points."""
+    space = make_space({"rate": Choice((0.1, 0.2, 0.3, 0.5, 0.9))})
+    plan = make_plan(pruner, sampler="grid", space=space)
+    world = World(make_search(plan, num=9, parallel=1)).run()
+    assert world.done[-1].ended_by == "space_exhausted"
+    assert world.search.status.best is not None
