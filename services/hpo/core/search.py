@@ -353,9 +353,10 @@ class Search:
         ):
             return True
         # No more points are decided on than the pool has devices for: later ones know more.
-        running = [one for one in self.opened.values() if one.phase is Phase.RUNNING]
-        num_holding = sum(one.holds_devices for one in self.opened.values())
-        num_waiting = sum(not one.holds_devices for one in running)
+        # Paused trials hold none, and there may be thousands of them.
+        active = [self.opened[number] for number in self.trials.in_state(TrialState.RUNNING)]
+        num_holding = sum(one.holds_devices for one in active)
+        num_waiting = sum(one.phase is Phase.RUNNING and not one.holds_devices for one in active)
         return num_waiting < max(1, num_holding)
 
     def _finish(self) -> None:
