@@ -114,6 +114,8 @@ async def on_allocation_released(tx: Tx, event: Event[AllocationReleased]) -> No
 
 async def on_charge_recorded(tx: Tx, event: Event[ChargeRecorded]) -> None:
     """The search is told when the clock is read the next time: see `clock`."""
+    if event.payload.reverses_charge_id is None:
+        await spending.note_price(tx.connection, event.payload)
     place = await store.trial_of_job(tx.connection, event.payload.job_id)
     if place is not None:
         await spending.charge(tx.connection, place[0], event.payload)

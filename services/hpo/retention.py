@@ -5,7 +5,8 @@
 | `search_events` | 90 days after its study has ended: until then the search can be replayed |
 
 `studies`, `trials`, `spending` and `job_ends` hold what people and later searches read, and are
-kept; a row of `trial_allocations` goes when its devices are released.
+kept, as are `device_prices`, one per kind of device; a row of `trial_allocations` goes when its
+devices are released.
 """
 
 from datetime import timedelta

@@ -1,7 +1,8 @@
 """What the trials of each study have used and cost: rows of its allocations and charges.
 
 Slots that are held now, or are released and not charged yet, cost what the last charge of the study
-says, so a limit is not crossed by the charges that are still to come.
+says, so a limit is not crossed by the charges that are still to come. A study is charged when its
+first slots are released; until then they cost what anybody last paid for such devices.
 """
 
 from dataclasses import dataclass
@@ -28,14 +29,17 @@ class Held:
 async def grant(connection: asyncpg.Connection, held: Held, granted: AllocationGranted) -> None:
     await connection.execute(
         """
-        insert into trial_allocations (allocation_id, study_id, number, num_slots, granted_at)
-        values ($1, $2, $3, $4, $5) on conflict do nothing
+        insert into trial_allocations
+            (allocation_id, study_id, number, num_slots, granted_at, pool, device_type)
+        values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing
         """,
         granted.allocation_id,
         held.study_id,
         held.number,
         len(granted.slots),
         granted.granted_at,
+        granted.pool,
+        granted.device_type,
     )
 
 
@@ -51,6 +55,23 @@ async def release(connection: asyncpg.Connection, held: Held, released: Allocati
         held.study_id,
         released.allocation_id,
         seconds * len(released.slots),
+    )
+
+
+async def note_price(connection: asyncpg.Connection, charged: ChargeRecorded) -> None:
+    """What devices of this kind cost now; a row is written, and locked, only when that changes."""
+    await connection.execute(
+        """
+        insert into device_prices as p (pool, device_type, price_micro_usd_per_slot_hour)
+        select $1, $2, $3 where not exists (
+            select from device_prices where pool = $1 and device_type = $2
+                and price_micro_usd_per_slot_hour = $3)
+        on conflict (pool, device_type) do update
+            set price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
+        """,
+        charged.pool,
+        charged.device_type,
+        charged.price_micro_usd_per_slot_hour,
     )
 
 
@@ -83,7 +104,12 @@ async def spent(
         select coalesce(max(slot_seconds), 0) as released,
                coalesce(max(charged_slot_seconds), 0) as charged,
                coalesce(max(micro_usd), 0) as micro_usd,
-               coalesce(max(price_micro_usd_per_slot_hour), 0) as price,
+               coalesce(
+                   nullif(max(price_micro_usd_per_slot_hour), 0),
+                   (select max(p.price_micro_usd_per_slot_hour)
+                    from trial_allocations join device_prices as p using (pool, device_type)
+                    where study_id = $1),
+                   0) as price,
                (select coalesce(sum(num_slots
                     * greatest(extract(epoch from $2::timestamptz - granted_at), 0)), 0)
                 from trial_allocations where study_id = $1)::double precision as held

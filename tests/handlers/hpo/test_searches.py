@@ -367,6 +367,32 @@ async def test_devices_held_and_paid_for_end_a_study_at_its_limit(
     assert len(await emitted(hpo)) == after, "once"
 
 
+async def test_devices_cost_what_others_paid_before_the_study_is_charged(hpo: Database) -> None:
+    """The first charge comes when the first trial ends, which may be far beyond the limit."""
+    first, *_ = await start(hpo, limits={"cost_usd": 2.9})
+    fields = allocation(first)
+    names = ("tenant_id", "run_id", "attempt", "pool", "device_type")
+    charge = {
+        **{name: fields[name] for name in names},
+        "job_id": "job_" + "a" * 26,
+        "allocation_id": "alloc_" + "a" * 26 + "_1",
+        "charge_id": "charge_" + "a" * 26,
+        "num_slots": 1,
+        "starts_at": STARTED,
+        "ends_at": STARTED + timedelta(hours=1),
+        "price_id": "p1",
+        "price_micro_usd_per_slot_hour": 300_000,
+        "amount_micro_usd": 300_000,
+    }
+    await handle(hpo, HANDLERS, make_event(ChargeRecorded.model_validate(charge)), granted(first))
+    before = len(await emitted(hpo))
+    await clock.look(hpo, Later(4.8))
+    assert len(await emitted(hpo)) == before, "2 slots for 4.8 hours: 2.88 USD"
+    await clock.look(hpo, Later(4.9))
+    found = [event.payload for event in (await emitted(hpo))[before:]]
+    assert [one.ended_by for one in of_type(found, StudyStopping)] == ["cost"]
+
+
 class Died(Exception):
     """The process ended."""
 
