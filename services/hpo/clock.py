@@ -3,7 +3,7 @@
 A search is told only when a limit is crossed, so its log does not grow while it runs.
 """
 
-from services.hpo import searches, spending, store
+from services.hpo import messages, saved, searches, spending, store
 from services.hpo.core.limits import crossed
 from services.runtime import logs
 from services.runtime.clock import Clock
@@ -37,8 +37,8 @@ async def look(database: Database, clock: Clock) -> None:
             study = await store.lock_study(tx.connection, study_id)
             if study is None or study.is_finished:
                 continue
-            _, search = await searches.read(tx.connection, study)
+            # From the row: the searches of all these studies may not fit into memory.
+            status = saved.load_status(study, messages.to_numbers(messages.read_spec(study.spec)))
             spent = await spending.spent(tx.connection, study_id, study.started_at, clock.now())
-            limits = search.status.numbers.limits
-            if not search.status.is_ending and crossed(limits, spent) is not None:
+            if not status.is_ending and crossed(status.numbers.limits, spent) is not None:
                 await searches.tell(tx, study, spent, None)
