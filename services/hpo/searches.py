@@ -16,6 +16,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import StudySpec
 from services.hpo import actions, instruments, messages, saved, store
+from services.hpo.core import actions as core
 from services.hpo.core import inputs
 from services.hpo.core.search import Search
 from services.hpo.core.trials import EarlierStudy
@@ -40,9 +41,11 @@ async def tell(
     started = monotonic()
     decided = search.on(given)
     instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
-    if not decided and not search.changed and search.status == status_before:
+    if not search.changed and search.status == status_before:
+        # A refusal alone is no part of the log, however often somebody asks.
         _keep(study, spec, search)
-        return study, actions.Outcome()
+        refused = next((one for one in decided if isinstance(one, core.Refuse)), None)
+        return study, actions.Outcome(refused=refused)
     after = saved.study_row(study, search, secrets.token_hex(8))
     carried = actions.Carried(tx, after, spec, search, cause)
     outcome = await actions.carry_out(carried, decided)

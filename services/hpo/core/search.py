@@ -247,6 +247,10 @@ class Search:
 
     def _on_cancel(self) -> None:
         self.status = replace(self.status, is_cancelled=True)
+        if self.plan.is_external:
+            # There are no jobs to cancel, and whoever runs the trials may be gone.
+            for number in sorted(self.opened):
+                self._on_ended(inputs.Ended(number, None, "its study was cancelled"))
         for number, opened in sorted(self.opened.items()):
             self._open(number, replace(opened, phase=Phase.STOPPING, reason="with its study"))
             self._actions.append(CancelTrial(number))

@@ -25,6 +25,8 @@ from drivetrain_schemas.jobs import (
 from drivetrain_schemas.metrics import TrialMeasured
 from drivetrain_schemas.studies import (
     StudyAsk,
+    StudyCancel,
+    StudyCancelled,
     StudyChange,
     StudyChanged,
     StudyCommandRejected,
@@ -292,6 +294,31 @@ async def test_trials_elsewhere_are_asked_for_judged_and_told_about(hpo: Databas
     completed, study = await handle(hpo, HANDLERS, command(TrialTell, number=1, values=[0.5]))
     assert isinstance(completed, TrialCompleted)
     assert (study.best_number, study.num_failed, study.num_stopped) == (1, 1, 1)
+
+
+async def test_refused_asks_are_not_kept_and_a_cancel_waits_for_nobody(hpo: Database) -> None:
+    """Whoever asked may ask again every second, or be gone."""
+    await start(hpo, **EXTERNAL, max_trials=9)
+    for place in range(3):
+        await handle(hpo, HANDLERS, command(StudyAsk, request_id=f"ask-{place}"))
+    async with hpo.connection() as connection:
+        before = await store.events_of(connection, STUDY_ID)
+        [refused] = await handle(hpo, HANDLERS, command(StudyAsk, request_id="more"))
+        assert refused.reason == "too_many_running"
+        assert await store.events_of(connection, STUDY_ID) == before
+    payloads = await handle(hpo, HANDLERS, command(StudyCancel, reason="over"))
+    assert [one.number for one in of_type(payloads, TrialFailed)] == [0, 1, 2]
+    assert isinstance(payloads[-1], StudyCancelled)
+    [refused] = await handle(hpo, HANDLERS, command(TrialTell, number=0, values=[0.5]))
+    assert refused.reason == "already_finished"
+
+
+async def test_reading_the_clock_loads_no_trials(hpo: Database) -> None:
+    """It is read every few seconds for every study with a limit, however many there are."""
+    await start(hpo, limits={"hours": 1_000.0})
+    searches._loaded.clear()
+    await clock.look(hpo, SystemClock())
+    assert not searches._loaded
 
 
 async def test_finished_trials_from_elsewhere_are_the_first_of_a_study(hpo: Database) -> None:
