@@ -74,7 +74,7 @@ class StudySpec(Strict):
     name: Name
     job: JobSpec
     space: WrittenSpace
-    sampler: SamplerName = SamplerName.RANDOM
+    sampler: SamplerName = SamplerName.AUTO
     seed: Annotated[Count, Field(ge=0, le=2**31 - 1)] = 0
     max_trials: NumTrials
     max_parallel_trials: NumParallelTrials = 1

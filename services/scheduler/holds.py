@@ -45,9 +45,8 @@ async def read(connection: asyncpg.Connection) -> tuple[Hold, ...]:
 
 
 async def _put(connection: asyncpg.Connection, reached: BudgetReached) -> None:
-    spent = reached.spent_micro_usd / 1_000_000
-    limit = reached.spec.limit_micro_usd / 1_000_000
-    detail = f"the budget {reached.name} is used up: ${spent:,.2f} of ${limit:,.2f} are spent"
+    spent, limit = _dollars(reached.spent_micro_usd), _dollars(reached.spec.limit_micro_usd)
+    detail = f"the budget {reached.name} is used up: {spent} of {limit} are spent"
     await connection.execute(
         """
         insert into budget_holds (tenant_id, name, study_id, job_id, detail)
@@ -61,3 +60,10 @@ async def _put(connection: asyncpg.Connection, reached: BudgetReached) -> None:
         reached.spec.job_id,
         detail,
     )
+
+
+def _dollars(micro_usd: int) -> str:
+    """To the cent, and further where that would hide something."""
+    dollars, micros = divmod(micro_usd, 1_000_000)
+    digits = f"{micros:06d}"
+    return f"${dollars:,}.{digits[:2]}{digits[2:].rstrip('0')}"

@@ -61,6 +61,7 @@ def make_spec(**fields: Any) -> StudySpec:
             "metric": {"name": "loss", "goal": "minimize"},
         },
         "space": {"learning_rate": {"type": "uniform", "low": 0.001, "high": 0.1, "log": True}},
+        "sampler": "random",
         "max_trials": 3,
         "max_parallel_trials": 2,
     }
