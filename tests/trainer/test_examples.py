@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from drivetrain.cli.gateway import Gateway
 from drivetrain.cli.specs import load_job, load_study
 from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.pruners import AshaPruner
 from drivetrain_schemas.studies import StudySpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -72,3 +75,20 @@ def test_the_study_has_twelve_trials_and_fits_its_script(trained, gateway: Gatew
     assert study.space.keys() <= hyperparameters.keys()
     assert study.job.metric is not None
     assert study.job.metric.name in metrics
+
+
+def test_the_trials_are_judged_at_steps_that_log_the_metric(gateway: Gateway) -> None:
+    file = EXAMPLES / "02-study" / "study.yaml"
+    study = StudySpec.model_validate(load_study(str(file), [], gateway))
+    assert isinstance(study.pruner, AshaPruner)
+    [every] = re.findall(r"^EVALUATE_EVERY = (\d+)$", SCRIPT.read_text(), re.MULTILINE)
+    assert study.pruner.min_steps % int(every) == 0
+    assert study.job.max_steps == study.pruner.min_steps * study.pruner.reduction_factor**2
+
+
+def test_the_saving_compares_stopped_trials_with_the_mean_of_complete_ones() -> None:
+    saving = runpy.run_path(str(EXAMPLES / "02-study" / "saving.py"))["saving"]
+    assert saving([("completed", 30.0), ("completed", 50.0), ("stopped", 10.0)]) == (
+        "90 device-seconds, 1 of 3 trials stopped early; all to the end: 120 (25% saved)"
+    )
+    assert "no trial stopped early" in saving([("completed", 30.0), ("failed", 1.0)])
