@@ -136,6 +136,11 @@ class Search:
     def _on_ended(self, event: inputs.Ended) -> None:
         if event.number not in self.opened:
             return
+        self._record_end(event)
+        self._count_since_best()
+        self._check_failures()
+
+    def _record_end(self, event: inputs.Ended) -> None:
         status = self.status
         if event.values is None:
             in_row = status.num_refused_in_row + 1 if event.is_refused else 0
@@ -148,8 +153,6 @@ class Search:
             better = self._rank(event)
             self._settle(event.number, TrialState.COMPLETED, event.values, event.is_safe)
             self._actions.append(CompleteTrial(event.number, event.values, better, event.is_safe))
-        self._count_since_best()
-        self._check_failures()
 
     def _rank(self, event: inputs.Ended) -> bool:
         assert event.values is not None
@@ -282,7 +285,11 @@ class Search:
             number = len(self.trials)
             self._start(ProposeTrial(number, point, "from elsewhere", is_imported=True))
             detail = "" if values else "it has no values"
-            self._on_ended(inputs.Ended(number, values, detail, is_safe=is_safe))
+            self._record_end(inputs.Ended(number, values, detail, is_safe=is_safe))
+        # The study's own trials are to improve on these; theirs do not count as without one.
+        if (best := self.status.best) is not None:
+            self.status = replace(self.status, best_counted=self.trials.loss_of(best.value))
+        self._check_failures()
 
     # What follows.
 

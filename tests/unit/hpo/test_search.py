@@ -549,3 +549,15 @@ def test_a_space_with_fewer_points_than_trials_still_has_a_best(pruner: str) -> 
     world = World(make_search(plan, num=9, parallel=1)).run()
     assert world.done[-1].ended_by == "space_exhausted"
     assert world.search.status.best is not None
+
+
+def test_imported_trials_without_improvement_do_not_end_a_study() -> None:
+    search = make_search(num=9, parallel=1, no_improvement=2)
+    point = {"rate": 0.5}
+    tried = [(point, (0.5,), True)] * 4 + [(point, None, True)] * 2
+    decided = search.on(inputs.Import(tuple(tried)))
+    assert isinstance(decided[-1], actions.ProposeTrial)
+    assert search.status.best is not None
+    search.on(inputs.Ended(6, (0.6,)))
+    assert not search.status.is_ending
+    assert search.on(inputs.Ended(7, (0.6,)))[-1].ended_by == "no_improvement"
