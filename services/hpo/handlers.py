@@ -134,6 +134,10 @@ async def _on_job_end(
     end = store.JobEnd(trial.number, result, detail[:MAX_DETAIL], is_refused=False)
     study = await store.lock_study(tx.connection, trial.study_id)
     if study is None:
+        # A job that only claims to be a trial's has another id.
+        request_id = messages.request_id_of(trial.study_id, trial.number)
+        if job_id != job_id_for(event.tenant_id, request_id):
+            return
         await store.insert_job_end(tx.connection, job_id, trial.study_id, end)
         return
     if _place(event, job_id, trial) is None:

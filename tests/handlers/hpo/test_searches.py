@@ -21,6 +21,7 @@ from drivetrain_schemas.jobs import (
     JobStop,
     JobStopped,
     JobSubmit,
+    TrialOf,
 )
 from drivetrain_schemas.metrics import TrialMeasured
 from drivetrain_schemas.studies import (
@@ -39,6 +40,7 @@ from drivetrain_schemas.studies import (
     StudyResumed,
     StudyStop,
     StudyStopping,
+    StudySubmit,
 )
 from drivetrain_schemas.trials import (
     TrialCompleted,
@@ -527,3 +529,13 @@ async def test_a_warm_start_takes_the_trials_that_were_there_and_a_study_that_en
     [earlier] = search.trials.earlier
     assert earlier.losses.tolist() == [0.5]
     assert earlier.units.shape == (1, 1)
+
+
+async def test_a_job_that_claims_a_trial_of_a_later_study_does_not_end_it(hpo: Database) -> None:
+    first, *_ = await start(hpo, max_trials=1)
+    later = study_id_for("default", "later")
+    end = succeeded(first, 0.0).payload
+    claimed = end.model_copy(update={"trial": TrialOf(study_id=later, number=0)})
+    assert await handle(hpo, HANDLERS, make_event(claimed)) == []
+    submit = StudySubmit(request_id="later", study_id=later, spec=make_spec(job=JOB, max_trials=2))
+    assert of_type(await handle(hpo, HANDLERS, make_event(submit)), TrialCompleted) == []
