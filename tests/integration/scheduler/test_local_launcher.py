@@ -211,7 +211,7 @@ async def test_a_stop_notice_reaches_the_pod(any_launcher, tmp_path):
     ended = await seen(any_launcher, spec, Sight.ENDED)
 
     notice = json.loads((PodDirectory(tmp_path, ref_of(spec)).path / "stop.json").read_text())
-    assert notice == {"reason": "cancel", "deadline_seconds": 7.0}
+    assert notice == {"reason": "cancel", "deadline_seconds": 7.0, "checkpoint": True}
     assert ended.exit.outcome == "interrupted"
 
 

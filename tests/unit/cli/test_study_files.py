@@ -174,6 +174,37 @@ def test_an_exported_study_is_imported_with_its_finished_trials(
     assert "values" not in failed
 
 
+def test_an_unsafe_trial_is_imported_as_failed(
+    cli: RunCli, platform: FakePlatform, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    """In a study without a safety metric it could win."""
+    studied(make_trial(0, "completed", 0.5), make_trial(1, "completed", 0.1, is_safe=False))
+    storage, file = tmp_path / "search.db", tmp_path / "study.yaml"
+    assert cli("study", "export", STUDY_ID, "--optuna", str(storage)).code == 0
+    file.write_text(STUDY)
+    platform.on("POST", "/v1/studies/import", make_study("running"))
+    assert cli("study", "import", str(storage), str(file)).code == 0
+    (body,) = platform.bodies("/v1/studies/import")
+    assert ["values" in trial for trial in body["trials"]] == [True, False]
+
+
+def test_trials_that_would_be_ranked_otherwise_are_refused(
+    cli: RunCli, platform: FakePlatform, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    studied(make_trial(0, "completed", 0.5))
+    storage, file = tmp_path / "search.db", tmp_path / "study.yaml"
+    assert cli("study", "export", STUDY_ID, "--optuna", str(storage)).code == 0
+    for change, words in (
+        ("job.metric.goal=maximize", "are to minimize, the study's to maximize"),
+        ("safety={metric: memory, max: 4}", "no values of the safety metric"),
+    ):
+        file.write_text(STUDY)
+        ran = cli("study", "import", str(storage), str(file), "--set", change)
+        assert ran.code == 2, ran
+        assert words in " ".join(ran.err.split())
+    assert platform.bodies("/v1/studies/import") == []
+
+
 def test_a_file_that_is_no_storage_is_refused(cli: RunCli, tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(STUDY)

@@ -7,6 +7,7 @@ defined by running it.
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,17 @@ def write_storage(file: Path, study: Item, trials: Iterable[Item]) -> int:
     return num
 
 
-def read_finished(file: Path, name: str | None) -> tuple[list[dict[str, Any]], int]:
-    """The finished trials of a storage, and how many others it has. Raises InvalidInput."""
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Of a storage: each objective's goal, the finished trials, and how many others it has."""
+
+    goals: tuple[str, ...]
+    trials: list[dict[str, Any]]
+    num_left_out: int
+
+
+def read_finished(file: Path, name: str | None) -> Finished:
+    """The finished trials of a storage. Raises InvalidInput."""
     import optuna
 
     if not file.is_file():
@@ -81,17 +91,40 @@ def read_finished(file: Path, name: str | None) -> tuple[list[dict[str, Any]], i
     if name not in names:
         shown = ", ".join(names) or "none"
         raise InvalidInput(f"{file} has the studies: {shown}", fix="choose one with --study-name")
-    trials = optuna.load_study(study_name=name, storage=address(file)).trials
+    study = optuna.load_study(study_name=name, storage=address(file))
+    trials = study.trials
     found = [_finished(trial) for trial in trials if trial.state.name in ("COMPLETE", "FAIL")]
     if not found:
         raise InvalidInput(f"the study {name} of {file} has no finished trial")
     if len(found) > MAX_IMPORTED:
         raise InvalidInput(f"{file} has {len(found):,} finished trials (at most {MAX_IMPORTED:,})")
-    return found, len(trials) - len(found)
+    goals = tuple(direction.name.lower() for direction in study.directions)
+    return Finished(goals, found, len(trials) - len(found))
+
+
+def check_fits(finished: Finished, spec: Item) -> None:
+    """Refuse a study that would rank these trials otherwise than Optuna did."""
+    metric = (spec.get("job") or spec).get("metric") or {}
+    metrics = [metric, *(spec.get("objectives") or ())]
+    goals = tuple(each.get("goal") for each in metrics)
+    if goals != finished.goals:
+        raise InvalidInput(
+            f"the storage's objectives are to {' and '.join(finished.goals)}, "
+            f"the study's to {' and '.join(map(str, goals))}",
+            fix="give the study the goals of the storage, in their order",
+        )
+    if spec.get("safety") is not None:
+        raise InvalidInput(
+            "a storage has no values of the safety metric, so none of its trials would be safe",
+            fix="leave safety out: trials that Optuna calls infeasible are imported as failed",
+        )
 
 
 def _finished(trial: "FrozenTrial") -> dict[str, Any]:
-    values = {"values": list(trial.values)} if trial.state.name == "COMPLETE" else {}
+    """Infeasible ones have no values here: they must not win."""
+    is_feasible = all(each <= 0 for each in trial.constraints.values())
+    has_values = trial.state.name == "COMPLETE" and is_feasible
+    values = {"values": list(trial.values)} if has_values else {}
     return {"hyperparameters": dict(trial.params), **values}
 
 

@@ -85,13 +85,15 @@ def import_study(
     from drivetrain.cli.specs import load_study
 
     optuna_storage.need_optuna()
-    trials, num_left_out = optuna_storage.read_finished(storage, study_name)
-    if num_left_out:
-        write_note(f"not imported: {num_left_out} trials that did not end with or without a value")
+    finished = optuna_storage.read_finished(storage, study_name)
+    if finished.num_left_out:
+        num = finished.num_left_out
+        write_note(f"not imported: {num} trials that did not end with or without a value")
     with session.connect() as gateway:
         spec = load_study(file, settings or [], gateway)
+        optuna_storage.check_fits(finished, spec)
         chosen = request_id or uuid.uuid4().hex
-        study = gateway.submit("/v1/studies/import", chosen, spec, trials=trials)
+        study = gateway.submit("/v1/studies/import", chosen, spec, trials=finished.trials)
         if output is Format.TABLE:
             write_line(study["study_id"])
             write_line(page_link(gateway, study["study_url"]))
