@@ -53,6 +53,7 @@ job:
 space:
   learning_rate: {type: uniform, low: 1e-4, high: 1e-1, log: true}
   width: {type: integer, low: 8, high: 64}
+sampler: random
 max_trials: 12
 max_parallel_trials: 3
 seed: 7
