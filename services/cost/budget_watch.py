@@ -6,6 +6,7 @@ about which there is news, or whose jobs still run although it stops them.
 
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 
 from drivetrain_schemas.budgets import AtLimit
 from drivetrain_schemas.jobs import JobStop
@@ -32,6 +33,7 @@ class Due:
 
     row: BudgetRow
     spent: Spent
+    now: datetime  # of this spend: a later one may be in another period
 
 
 class BudgetWatch:
@@ -69,7 +71,7 @@ class BudgetWatch:
             ):
                 held[each.tenant_id].append(each)
             found = [
-                Due(row, await spent(connection, row, held[row.tenant_id], self._book, now))
+                Due(row, await spent(connection, row, held[row.tenant_id], self._book, now), now)
                 for row in rows
             ]
         return [
@@ -83,7 +85,7 @@ class BudgetWatch:
         row = await store_budgets.lock_budget(tx.connection, due.row.tenant_id, due.row.name)
         if row != due.row:
             return  # changed meanwhile: the next look sees it
-        await tell(tx, row, due.spent.micro_usd, await store.now(tx.connection))
+        await tell(tx, row, due.spent.micro_usd, due.now)
         row = await store_budgets.lock_budget(tx.connection, row.tenant_id, row.name)
         assert row is not None
         if not _stops(row):

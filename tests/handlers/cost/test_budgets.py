@@ -21,6 +21,7 @@ from drivetrain_schemas.budgets import (
 )
 from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for, study_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSpec, JobStop, TrialOf
+from services.cost import store
 from services.cost.budget_watch import BudgetWatch
 from services.cost.budgets import REFUSALS
 from services.cost.core.prices import Price, PriceBook
@@ -295,3 +296,23 @@ async def test_two_processes_tell_a_crossing_once(database: OpenDatabase) -> Non
             await watch._take(tx, dues[0])
     kinds = [type(event.payload) for event in (await emitted(db))[before:]]
     assert kinds == [BudgetReached, JobStop]
+
+
+async def test_the_spend_of_a_day_is_not_told_of_the_next(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Midnight passes between the reading and the transaction."""
+    db = await database("cost")
+    await deliver(db, budget(15, at_limit="stop", period="day"), granted("one", 2 * TEN_SECONDS))
+    clock = store.now
+    moments = []
+
+    async def now(connection: asyncpg.Connection) -> datetime:
+        noon = (await clock(connection) - 2 * TEN_SECONDS).replace(hour=12)
+        moments.append(noon + timedelta(days=len(moments)))
+        return moments[-1]
+
+    monkeypatch.setattr(store, "now", now)
+    reached, _ = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.period_starts_at == moments[0].replace(hour=0, minute=0, second=0, microsecond=0)
