@@ -77,4 +77,7 @@ async def _spent(gateway: Gateway, tenant_id: str) -> dict[str, Any]:
 def _budget(row: dict[str, Any], spent: dict[str, Any]) -> models.Budget:
     known = models.Budget.model_fields.keys() - {"spent_micro_usd"}
     facts = {name: row[name] for name in known & row.keys()}
+    if row["reached_seq"] < row["changed_seq"]:
+        # It was told of an earlier spec, or of a removed budget of this name.
+        facts |= {"reached_percent": 0, "reached_at": None}
     return models.Budget.model_validate({**facts, **spent.get(row["name"], {})})

@@ -130,3 +130,15 @@ async def test_a_wrong_spec_is_refused_before_it_is_sent(server: Server) -> None
         answer = await server.client.post("/v1/budgets", json={"name": "b", "spec": spec})
         assert answer.status_code == 422, spec
         assert field in answer.json()["errors"][0]["field"]
+
+
+async def test_what_an_earlier_spec_had_reached_is_not_shown(model: Model) -> None:
+    larger = SPEC.model_copy(update={"limit_micro_usd": 10**12})
+    await model.tell(changed(), reached(80), changed(2, larger))
+    async with serving(model) as server:
+        (budget,) = await listed(server)
+    assert (budget["reached_percent"], budget["reached_at"]) == (0, None)
+    await model.tell(reached(100))
+    async with serving(model) as server:
+        (budget,) = await listed(server)
+    assert budget["reached_percent"] == 100
