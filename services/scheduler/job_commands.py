@@ -24,7 +24,7 @@ from drivetrain_schemas.jobs import (
 )
 from drivetrain_schemas.runs import RunState
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, store, store_runs, transitions
+from services.scheduler import endings, instruments, store, store_runs, transitions
 from services.scheduler.answers import reject
 from services.scheduler.core.admission import Refusal
 from services.scheduler.core.wishes import Accepted, Refused, Verb, Wish, answer
@@ -108,7 +108,7 @@ async def _accept(tx: Tx, command: JobCommand, accepted: Accepted) -> None:
     elif accepted.state is JobState.PAUSED:
         await transitions.pause(tx, job, job.tries)
     else:
-        await transitions.end_without_run(tx, job, accepted.state)
+        await endings.end_without_run(tx, job, accepted.state)
     tx.after_commit(instruments.REQUESTS.labels(_DONE[command.verb]).inc)
 
 

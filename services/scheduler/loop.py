@@ -21,7 +21,15 @@ from services.runtime import logs
 from services.runtime.errors import TemporaryError, is_temporary, unavailable_part
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-from services.scheduler import holds, instruments, store, store_runs, store_sightings, transitions
+from services.scheduler import (
+    endings,
+    holds,
+    instruments,
+    store,
+    store_runs,
+    store_sightings,
+    transitions,
+)
 from services.scheduler.core.cycle import Decision, decide
 from services.scheduler.core.invariants import check
 from services.scheduler.core.model import Node
@@ -278,25 +286,25 @@ class Loop:
             await store_sightings.put(tx.connection, ages)
         started = await transitions.start(tx, [live for live, each in proven if each.is_started])
         touched = {live.job.job_id for live in started.values()}
-        endings: list[transitions.Ending] = []
+        ended: list[endings.Ending] = []
         for live, each in proven:
             now = started.get(live.run.run_id, live)
             if each.is_finished:
-                endings.append(self._ending(now))
+                ended.append(self._ending(now))
                 touched.add(live.job.job_id)
                 continue
             has_lease_news = live.run.run_id in seen.lease_news
             is_moved = await self._move_one(tx, now, each, has_lease_news)
             if await self._note_unreachable(tx, now) or is_moved:
                 touched.add(live.job.job_id)
-        await transitions.finish(tx, endings)
+        await endings.finish(tx, ended)
         return touched
 
-    def _ending(self, live: LiveRun) -> transitions.Ending:
+    def _ending(self, live: LiveRun) -> endings.Ending:
         """The outcome of the run from its pods' ends; pod 0 has the result."""
         end = live.pods[0].exit
         result = None if end is None else end.result
-        return transitions.Ending(live, conclude(self._pods.view(live)), result)
+        return endings.Ending(live, conclude(self._pods.view(live)), result)
 
     async def _move_one(self, tx: Tx, live: LiveRun, proven: Moves, has_lease_news: bool) -> bool:
         """True when the run was changed."""

@@ -2,62 +2,46 @@
 
 Called inside a transaction that holds the writer lock, so a job's events and its rows agree and
 come in one order: granted, starting, started, (suspected, heard,) the run's outcome, released, and
-the job's next state.
+the job's next state. What ends runs and jobs is in `endings`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased, SlotRef
+from drivetrain_schemas.allocations import AllocationGranted, SlotRef
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import allocation_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import (
     Holder,
-    JobCancelled,
-    JobFailed,
     JobPaused,
     JobResumed,
-    JobRetrying,
     JobState,
-    JobStopped,
-    JobSucceeded,
     JobWaiting,
-    Result,
 )
 from drivetrain_schemas.runs import (
-    RunCancelled,
-    RunFailed,
     RunHeard,
-    RunInterrupted,
-    RunLost,
     RunStarted,
     RunStarting,
     RunState,
-    RunStopped,
-    RunSucceeded,
     RunSuspected,
     RunUnreachable,
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, measures, store, store_runs, store_sightings, traces
+from services.scheduler import instruments, measures, store, store_runs, traces
 from services.scheduler.core.cycle import Grant
-from services.scheduler.core.lifecycle import ForbiddenMove, move_job, move_run
-from services.scheduler.core.outcome import Outcome
-from services.scheduler.core.paid_time import PodTime, paid_ends_at
-from services.scheduler.core.pods import Exit
+from services.scheduler.core.lifecycle import move_job, move_run
+from services.scheduler.core.outcome import MAX_DETAIL
 from services.scheduler.core.reasons import HolderOf, Waiting
-from services.scheduler.core.retries import Next, Tries, after
-from services.scheduler.core.wishes import Wish
+from services.scheduler.core.retries import Tries
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
 from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
 
 log = logs.get()
 
-MAX_DETAIL = 1000
 MAX_NODES = 1024  # in one event
 
 
@@ -118,7 +102,7 @@ def _plan(
 async def _emit_granted(
     tx: Tx, job: JobRow, run: RunRow, allocation: AllocationRow, num_pods: int
 ) -> None:
-    await _emit(
+    await emit(
         tx,
         job,
         AllocationGranted(
@@ -127,7 +111,7 @@ async def _emit_granted(
             tenant_id=job.tenant_id,
             pool=allocation.pool,
             device_type=allocation.device_type,
-            slots=_slot_refs(allocation),
+            slots=slot_refs(allocation),
             granted_at=allocation.granted_at,
         ),
         RunStarting(
@@ -165,7 +149,7 @@ async def wait(
         queue_position=position,
         holders=tuple(map(holder, holders)),
     )
-    await _emit(tx, job, event)
+    await emit(tx, job, event)
 
 
 def holder(found: HolderOf) -> Holder:
@@ -189,7 +173,7 @@ async def start(tx: Tx, live_runs: Sequence[LiveRun]) -> dict[str, LiveRun]:
             **identity(run),
             started_at=started_at[run.run_id],
         )
-        await _emit(tx, live.job, event)
+        await emit(tx, live.job, event)
         log.info("run started", run_id=run.run_id)
     return {
         live.run.run_id: replace(
@@ -216,7 +200,7 @@ async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
         **identity(run),
         last_heard_at=await store_runs.last_heartbeat_at(tx.connection, run.run_id),
     )
-    await _emit(tx, job, event)
+    await emit(tx, job, event)
     instruments.SUSPECTS.inc()
     log.warning("run suspected", run_id=run.run_id)
 
@@ -226,7 +210,7 @@ async def recover(tx: Tx, job: JobRow, run: RunRow) -> None:
     state = move_run(run.state, RunState.RUNNING)
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunHeard(**identity(run))
-    await _emit(tx, job, event)
+    await emit(tx, job, event)
     log.info("run heard", run_id=run.run_id)
 
 
@@ -237,73 +221,8 @@ async def note_unreachable(tx: Tx, live: LiveRun, nodes: Mapping[str, str]) -> N
     await store_runs.set_unreachable(tx.connection, run.run_id, node_ids)
     detail = "; ".join(dict.fromkeys(nodes[node_id] for node_id in node_ids))[:MAX_DETAIL]
     event = RunUnreachable(**identity(run), node_ids=node_ids[:MAX_NODES], detail=detail)
-    await _emit(tx, live.job, event)
+    await emit(tx, live.job, event)
     log.warning("nodes of a run do not answer", run_id=run.run_id, nodes=node_ids[:20])
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """A run whose pods are all proven gone."""
-
-    live: LiveRun
-    outcome: Outcome
-    result: Result | None = None
-
-
-async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
-    """For each run, emit the outcome, the release, and the job's next state, in this order. Uses as
-    many statements as for one run; only a retry takes one of its own."""
-    if not endings:
-        return
-    connection = tx.connection
-    runs = {
-        ending.live.run.run_id: move_run(ending.live.run.state, ending.outcome.state)
-        for ending in endings
-    }
-    ended_at = await store_runs.end_runs(connection, runs)
-    await store_runs.delete_heartbeats(connection, list(runs))
-    released = await store_runs.release(connection, list(runs))
-    pods = [pod.pod_id for ending in endings for pod in ending.live.pods]
-    seen_at = await store_sightings.take(connection, pods)
-    next_steps = [(ending, _after(ending)) for ending in endings]
-    finished = {
-        ending.live.job.job_id: move_job(ending.live.job.state, then)
-        for ending, then in next_steps
-        if isinstance(then, JobState)
-    }
-    finished_at = await store.finish_jobs(connection, finished) if finished else {}
-    for ending, then in next_steps:
-        live = ending.live
-        await _emit_end(tx, ending, ended_at[live.run.run_id])
-        await _emit_release(tx, live, released[live.run.run_id], seen_at)
-        measures.note_release(tx, released[live.run.run_id], str(ending.outcome.state))
-        traces.note_end(tx, live.job, live.run, released[live.run.run_id], ending.outcome.state)
-        if isinstance(then, JobState):
-            await _emit_finished(tx, live.job, then, finished_at[live.job.job_id], ending)
-        elif live.job.wish is Wish.PAUSE:
-            await pause(tx, live.job, then.tries, ending.result.step if ending.result else None)
-        else:
-            await _retry(tx, live, then)
-
-
-def _after(ending: Ending) -> JobState | Next:
-    """The job's final state, or its next try."""
-    if ending.outcome.state is RunState.SUCCEEDED:
-        return JobState.SUCCEEDED
-    if ending.outcome.state is RunState.CANCELLED:
-        return JobState.CANCELLED
-    if ending.outcome.state is RunState.STOPPED:
-        return JobState.STOPPED
-    then = after(ending.outcome, ending.live.job.tries)
-    return JobState.FAILED if then.backoff_seconds is None else then
-
-
-async def end_without_run(tx: Tx, job: JobRow, state: JobState) -> None:
-    """A job without slots is cancelled or stopped immediately."""
-    state = move_job(job.state, state)
-    finished_at = await store.finish_jobs(tx.connection, {job.job_id: state})
-    result = await store_runs.last_result(tx.connection, job.job_id) if job.num_runs else None
-    await _emit_finished(tx, job, state, finished_at[job.job_id], result=result)
 
 
 async def pause(tx: Tx, job: JobRow, tries: Tries, step: int | None = None) -> None:
@@ -318,7 +237,7 @@ async def pause(tx: Tx, job: JobRow, tries: Tries, step: int | None = None) -> N
         paused_at=paused_at,
         trial=job.trial,
     )
-    await _emit(tx, job, event)
+    await emit(tx, job, event)
     instruments.PAUSES.inc()
     log.info("job paused", job_id=job.job_id, attempt=job.num_runs, step=step)
 
@@ -330,158 +249,8 @@ async def resume(tx: Tx, job: JobRow) -> None:
         state = move_job(job.state, JobState.QUEUED)
         await store.set_job_states(tx.connection, {job.job_id: state})
         queued_at = await store.now(tx.connection)
-    await _emit(tx, job, JobResumed(job_id=job.job_id, queued_at=queued_at, trial=job.trial))
+    await emit(tx, job, JobResumed(job_id=job.job_id, queued_at=queued_at, trial=job.trial))
     log.info("job resumed", job_id=job.job_id, is_queued=queued_at is not None)
-
-
-async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
-    job, run, outcome = ending.live.job, ending.live.run, ending.outcome
-    facts = {
-        **identity(run),
-        "ended_at": ended_at,
-    }
-    cause = outcome.cause
-    event: Payload
-    match outcome.state:
-        case RunState.SUCCEEDED:
-            event = RunSucceeded(**facts, result=ending.result)
-        case RunState.CANCELLED:
-            event = RunCancelled(**facts)
-        case RunState.STOPPED:
-            event = RunStopped(**facts)
-        case RunState.INTERRUPTED:
-            event = RunInterrupted(**facts, detail=explain(outcome) or None)
-        case RunState.LOST:
-            event = RunLost(**facts, detail=explain(outcome))
-        case RunState.FAILED:
-            assert cause is not None
-            event = RunFailed(**facts, **_failure_facts(cause.exit), detail=explain(outcome))
-        case _:
-            raise ForbiddenMove(f"a run cannot end {outcome.state}")
-    await _emit(tx, job, event)
-    instruments.RUNS.labels(str(outcome.state)).inc()
-    log.info("run ended", run_id=run.run_id, outcome=str(outcome.state), detail=explain(outcome))
-
-
-async def _emit_release(
-    tx: Tx, live: LiveRun, allocation: AllocationRow, seen_at: Mapping[str, datetime]
-) -> None:
-    run = live.run
-    assert allocation.released_at is not None
-    times = [
-        PodTime(None if pod.exit is None else pod.exit.ended_at, seen_at.get(pod.pod_id))
-        for pod in live.pods
-    ]
-    event = AllocationReleased(
-        **identity(run),
-        allocation_id=allocation.allocation_id,
-        tenant_id=live.job.tenant_id,
-        pool=allocation.pool,
-        device_type=allocation.device_type,
-        slots=_slot_refs(allocation),
-        granted_at=allocation.granted_at,
-        released_at=allocation.released_at,
-        paid_ends_at=paid_ends_at(allocation.granted_at, allocation.released_at, times),
-    )
-    await _emit(tx, live.job, event)
-
-
-async def _retry(tx: Tx, live: LiveRun, then: Next) -> None:
-    job = live.job
-    assert then.backoff_seconds is not None
-    move_job(job.state, JobState.QUEUED)
-    not_before_at = await store.requeue_job(
-        tx.connection, job.job_id, then.tries, then.backoff_seconds
-    )
-    event = JobRetrying(
-        job_id=job.job_id,
-        next_attempt=live.run.attempt + 1,
-        backoff_seconds=then.backoff_seconds,
-        not_before_at=not_before_at,
-        retries_left=then.tries.num_left,
-    )
-    await _emit(tx, job, event)
-
-
-async def _emit_finished(
-    tx: Tx,
-    job: JobRow,
-    state: JobState,
-    finished_at: datetime,
-    ending: Ending | None = None,
-    result: Result | None = None,
-) -> None:
-    job_id, trial = job.job_id, job.trial
-    event: Payload
-    match state:
-        case JobState.SUCCEEDED:
-            event = JobSucceeded(
-                job_id=job_id,
-                attempts=job.num_runs,
-                result=ending.result if ending else None,
-                finished_at=finished_at,
-                trial=trial,
-            )
-        case JobState.CANCELLED:
-            event = JobCancelled(
-                job_id=job_id, reason=job.wish_reason, finished_at=finished_at, trial=trial
-            )
-        case JobState.STOPPED:
-            event = JobStopped(
-                job_id=job_id,
-                reason=job.wish_reason,
-                result=ending.result if ending else result,
-                finished_at=finished_at,
-                trial=trial,
-            )
-        case JobState.FAILED:
-            event = JobFailed(
-                job_id=job_id,
-                attempts=job.num_runs,
-                detail=_explain_end(ending) if ending else "",
-                finished_at=finished_at,
-                trial=trial,
-            )
-        case _:
-            raise ForbiddenMove(f"a job cannot end {state}")
-    await _emit(tx, job, event)
-    instruments.JOBS.labels(str(state)).inc()
-    log.info("job finished", job_id=job_id, state=str(state))
-
-
-def explain(outcome: Outcome) -> str:
-    """One sentence on why the run did not succeed."""
-    cause = outcome.cause
-    if cause is None:
-        return ""
-    if cause.reason is not None:
-        return cause.reason.detail[:MAX_DETAIL]
-    if cause.exit is None:
-        was = "ended without writing exit.json" if cause.was_alive else "never started"
-        return f"the shim of pod {cause.index} {was}; its remaining processes were killed"
-    end = cause.exit
-    if end.detail:
-        return end.detail[:MAX_DETAIL]
-    how = f"by signal {end.signal}" if end.signal else f"with code {end.exit_code}"
-    return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
-
-
-def _failure_facts(end: Exit | None) -> dict[str, Any]:
-    """How the program ended; nothing of it is known where no `exit.json` was written."""
-    if end is None:
-        return {"last_log": ""}
-    return {
-        "exit_code": end.exit_code,
-        "signal": end.signal,
-        "rank": end.rank,
-        "last_log": end.last_log,
-    }
-
-
-def _explain_end(ending: Ending) -> str:
-    """Why the job failed, and why a retry that was left is not used."""
-    why_not = after(ending.outcome, ending.live.job.tries).why_not
-    return explain(ending.outcome) + (f" (not tried again: {why_not})" if why_not else "")
 
 
 def identity(run: RunRow) -> dict[str, Any]:
@@ -494,11 +263,11 @@ def identity(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _slot_refs(allocation: AllocationRow) -> tuple[SlotRef, ...]:
+def slot_refs(allocation: AllocationRow) -> tuple[SlotRef, ...]:
     return tuple(SlotRef(node_id=slot.node_id, slot=slot.number) for slot in allocation.slots)
 
 
-async def _emit(tx: Tx, job: JobRow, *payloads: Payload) -> None:
+async def emit(tx: Tx, job: JobRow, *payloads: Payload) -> None:
     for payload in payloads:
         cause = traces.cause(job, getattr(payload, "attempt", None))
         await tx.emit(payload, tenant_id=job.tenant_id, cause=cause)

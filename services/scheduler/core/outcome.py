@@ -15,6 +15,7 @@ from drivetrain_schemas.runs import RunState
 from services.scheduler.core.pods import EndKind, PodView, RunView
 from services.scheduler.core.wishes import Wish
 
+MAX_DETAIL = 1000
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -53,6 +54,23 @@ def conclude(run: RunView) -> Outcome:
     cause = min(broken, key=_first)
     is_lost = cause.exit is None and cause.reason is None
     return Outcome(RunState.LOST if is_lost else RunState.FAILED, cause)
+
+
+def explain(outcome: Outcome) -> str:
+    """One sentence on why the run did not succeed."""
+    cause = outcome.cause
+    if cause is None:
+        return ""
+    if cause.reason is not None:
+        return cause.reason.detail[:MAX_DETAIL]
+    if cause.exit is None:
+        was = "ended without writing exit.json" if cause.was_alive else "never started"
+        return f"the shim of pod {cause.index} {was}; its remaining processes were killed"
+    end = cause.exit
+    if end.detail:
+        return end.detail[:MAX_DETAIL]
+    how = f"by signal {end.signal}" if end.signal else f"with code {end.exit_code}"
+    return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
 
 
 def _is_disrupted(pod: PodView) -> bool:

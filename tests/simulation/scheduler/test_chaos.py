@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from drivetrain_schemas.jobs import JobState
-from services.scheduler import loop, store, store_runs, transitions
+from services.scheduler import endings, loop, store, store_runs, transitions
 from services.scheduler.core.pods import PodState, PodView, Sight
 from services.scheduler.state import refresh
 from tests.conftest import OpenDatabase
@@ -47,7 +47,7 @@ def plant_cancel_that_forgets_the_run(monkeypatch):
     async def stop(tx, run, reason):
         await original(tx, run, reason)
         job = await store.job(tx.connection, run.job_id)
-        await transitions.end_without_run(tx, job, JobState.CANCELLED)
+        await endings.end_without_run(tx, job, JobState.CANCELLED)
 
     monkeypatch.setattr(transitions, "stop", stop)
 
