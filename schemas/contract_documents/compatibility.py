@@ -3,8 +3,8 @@
 `violations` compares the current schema with the released one and names every other change: both
 wider and narrower types, since old readers read new events and new readers read old ones. The value
 of a default may change too: every writer includes default values, so no stored record depends on
-one. An enum of a command may gain values, and a union of a command's values, told apart by their
-`type`, may gain members, there and in the events that repeat the request (all:
+one. An enum of a command may gain values, and a union of a command's values that `type`
+distinguishes may gain members, there and in the events that repeat the request (all:
 docs/decisions/0009-defaults.md). A pattern may accept more where `form` names the earlier one.
 The relation is transitive, so a comparison with the last release covers all earlier ones.
 """
@@ -55,7 +55,7 @@ def _lists_of_words(node: Any) -> set[Words]:
 
 
 def _members(node: Schema) -> dict[str, Schema]:
-    """The members of a union by their `type`; empty where they are not told apart by it."""
+    """The members of a union by their `type`; empty where it does not distinguish them."""
     by_type = {
         branch.get("properties", {}).get("type", {}).get("const"): branch
         for branch in node.get("oneOf", ())

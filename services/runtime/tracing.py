@@ -3,8 +3,8 @@
 Off unless OTEL_EXPORTER_OTLP_ENDPOINT is set when the process starts: nothing here does anything
 then, and the SDK is not imported. The SDK's other variables (headers, sampler) count as usual.
 Spans wait in a bounded queue and are sent by a thread: a collector that does not answer holds
-nothing up, costs the spans that do not fit, and is told once. Events carry the context, so a span's
-parent is the span that emitted the event.
+nothing up; spans that do not fit are dropped, and the log says so once. Events carry the context,
+so a span's parent is the span that emitted the event.
 """
 
 import asyncio

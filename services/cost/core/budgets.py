@@ -1,7 +1,7 @@
 """Budgets: when one has reached a level, when it is released, when it will be used up.
 
-Levels are the warnings of a budget and 100, in percent of its limit. A level is told once in a
-period, the highest one only where several are reached at once.
+Levels are the warnings of a budget and 100, in percent of its limit. Each level is announced
+once in a period; of several reached at once, only the highest.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ Action = Literal["warn", "hold", "stop"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`reached_percent`: the highest level told in the period that began at `period_starts_at`."""
+    """`reached_percent`: the highest level announced since `period_starts_at`."""
 
     limit_micro_usd: int
     period: Period
@@ -84,7 +84,7 @@ def judge(budget: Budget, spent_micro_usd: int, now: datetime) -> Judged:
         news.append(Released("corrected"))
     if now_at > budget.reached_percent:
         news.append(Reached(now_at, budget.at_limit if now_at == LIMIT else "warn"))
-    # A correction may take spend back below a warning; that is told again when it is reached again.
+    # A correction may take spend back below a warning, which is announced again when reached.
     return Judged(replace(budget, reached_percent=now_at), tuple(news))
 
 
