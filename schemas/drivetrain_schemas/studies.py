@@ -105,13 +105,16 @@ class StudyStop(Payload):
 class StudyChange(Payload):
     """Replace these numbers of the study; what is left out stays.
 
-    A completed study goes on when there is more to do: `max_trials` extends it.
+    `limits` replaces all limits; of `changed_limits` those that are given, so that two changes at
+    the same time both count. A completed study goes on when there is more to do: `max_trials`
+    extends it.
     """
 
     study_id: StudyId
     max_trials: NumTrials | None = None
     max_parallel_trials: NumParallelTrials | None = None
     limits: Limits | None = None
+    changed_limits: Limits | None = None
 
 
 @event("study.ask", topic=COMMANDS_STUDIES, producer="any")

@@ -29,6 +29,7 @@ from drivetrain_schemas.studies import (
 from drivetrain_schemas.trials import TrialReport, TrialTell
 from services.hpo import instruments, messages, searches, spending, store
 from services.hpo.core import inputs
+from services.hpo.core.limits import changed
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
@@ -133,6 +134,8 @@ async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
         await _reject(tx, event, "invalid", error.message, (error,))
         return
     limits = now.limits if command.limits is None else messages.to_limits(command.limits)
+    if command.changed_limits is not None:
+        limits = changed(limits, messages.to_limits(command.changed_limits))
     numbers = inputs.ChangeStudy(
         max_trials=command.max_trials or now.max_trials,
         max_parallel_trials=command.max_parallel_trials or now.max_parallel_trials,
@@ -144,7 +147,7 @@ async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
         error = FieldError(field="max_trials", message=message, fix=fix)
         await _reject(tx, event, "invalid", error.message, (error,))
         return
-    changed = StudyChanged(
+    announced = StudyChanged(
         study_id=study.study_id,
         max_trials=numbers.max_trials,
         max_parallel_trials=numbers.max_parallel_trials,
@@ -154,7 +157,7 @@ async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
     if status.is_finished:
         await store.revive_study(tx.connection, study.study_id)
     await spending.watch(tx.connection, study.study_id, limits)
-    await _accept(tx, event, changed)
+    await _accept(tx, event, announced)
     await searches.tell(tx, study, numbers, event)
 
 

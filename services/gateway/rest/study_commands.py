@@ -40,11 +40,12 @@ class PauseStudy(Strict):
 
 
 class ChangeStudy(Strict):
-    """What is left out stays. `limits` replaces all of them."""
+    """What is left out stays. `limits` replaces all of them, `changed_limits` those given."""
 
     max_trials: NumTrials | None = None
     max_parallel_trials: NumParallelTrials | None = None
     limits: Limits | None = None
+    changed_limits: Limits | None = None
 
 
 class ImportStudy(Strict):

@@ -1,6 +1,6 @@
 """When a study ends before its last trial."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from services.hpo.core.actions import EndedBy
 from services.hpo.core.inputs import Spent
@@ -26,6 +26,14 @@ class Limits:
 class Crossed:
     ended_by: EndedBy
     reason: str
+
+
+def changed(limits: Limits, given: Limits) -> Limits:
+    """`limits` with those replaced that are given."""
+    replaced = {name: value for name, value in asdict(given).items() if value is not None}
+    if given.no_improvement is None:
+        del replaced["min_change"]
+    return replace(limits, **replaced)
 
 
 def crossed(limits: Limits, spent: Spent) -> Crossed | None:

@@ -237,6 +237,23 @@ async def test_a_study_pauses_resumes_stops_and_is_extended(hpo: Database) -> No
     assert (completed.ended_by, completed.best_number) == ("max_trials", 3)
 
 
+async def test_two_changes_of_different_limits_both_count(hpo: Database) -> None:
+    """Each names only what it changes, as two people do at the same time."""
+    await start(hpo, limits={"hours": 24.0, "no_improvement": {"trials": 9, "min_change": 0.1}})
+    await handle(hpo, HANDLERS, command(StudyChange, changed_limits={"cost_usd": 20.0}))
+    [changed] = await handle(
+        hpo, HANDLERS, command(StudyChange, changed_limits={"hours": 48.0, "failed_trials": 3})
+    )
+    assert isinstance(changed, StudyChanged)
+    assert changed.limits.model_dump() == {
+        "device_hours": None,
+        "cost_usd": 20.0,
+        "hours": 48.0,
+        "no_improvement": {"trials": 9, "min_change": 0.1},
+        "failed_trials": 3,
+    }
+
+
 def command(kind: type[Payload], tenant_id: str = "default", **fields: Any) -> Event[Any]:
     return make_event(kind.model_validate({"study_id": STUDY_ID, **fields}), tenant_id=tenant_id)
 

@@ -27,7 +27,13 @@ PATH = f"/v1/studies/{STUDY_ID}"
         (
             ("extend", "--cost-usd", "20"),
             "change",
-            {"limits": {"hours": 3.0, "cost_usd": 20.0}},
+            {"changed_limits": {"cost_usd": 20.0}},
+            "is changed",
+        ),
+        (
+            ("extend", "--no-improvement", "30", "--failed-trials", "4"),
+            "change",
+            {"changed_limits": {"no_improvement": {"trials": 30}, "failed_trials": 4}},
             "is changed",
         ),
     ],
@@ -40,7 +46,7 @@ def test_a_study_is_changed(
     body: dict[str, Any],
     said: str,
 ) -> None:
-    platform.on("GET", PATH, make_study("running", limits={"hours": 3.0, "cost_usd": 5.0}))
+    platform.on("GET", PATH, make_study("running"))
     platform.on("POST", f"{PATH}/{verb}", {"is_confirmed": True})
     ran = cli("study", words[0], STUDY_ID, *words[1:])
     assert (ran.code, platform.bodies(f"{PATH}/{verb}")) == (0, [body])

@@ -56,38 +56,46 @@ def extend(
     hours: Annotated[
         float | None, typer.Option("--hours", min=0, help="End it after so many hours.")
     ] = None,
+    no_improvement: Annotated[
+        int | None,
+        typer.Option("--no-improvement", min=1, help="End it after so many trials in a row."),
+    ] = None,
+    failed_trials: Annotated[
+        int | None, typer.Option("--failed-trials", min=1, help="End it when so many have failed.")
+    ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Change a study's numbers of trials or its limits. A completed study goes on by more trials.
 
     Limits that are not given stay.
     """
-    named = {"device_hours": device_hours, "cost_usd": cost_usd, "hours": hours}
-    limits = {name: value for name, value in named.items() if value is not None}
-    numbers = {"max_trials": max_trials, "max_parallel_trials": max_parallel_trials}
-    change: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
-    if not change and not limits:
+    limits = _given(
+        device_hours=device_hours,
+        cost_usd=cost_usd,
+        hours=hours,
+        no_improvement=None if no_improvement is None else {"trials": no_improvement},
+        failed_trials=failed_trials,
+    )
+    change = _given(
+        max_trials=max_trials,
+        max_parallel_trials=max_parallel_trials,
+        changed_limits=limits or None,
+    )
+    if not change:
         raise InvalidInput(
             "nothing is to be changed", fix="give --max-trials, or another option: see --help"
         )
-    _change(study, "change", change, "is changed", output, limits)
+    _change(study, "change", change, "is changed", output)
 
 
-def _change(
-    name: str,
-    verb: str,
-    body: dict[str, Any],
-    done: str,
-    output: Format,
-    limits: dict[str, float] | None = None,
-) -> None:
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
     with session.connect() as gateway:
         study_id = find_study(gateway, name, to_change=True)
-        path = f"/v1/studies/{segment(study_id)}"
-        if limits:
-            known = gateway.get(path, {"max_trials": 1})["limits"] or {}
-            body = {**body, "limits": {**known, **limits}}
-        answer = gateway.post(f"{path}/{verb}", body)
+        answer = gateway.post(f"/v1/studies/{segment(study_id)}/{verb}", body)
     write_accepted(answer, study_id, done, output)
 
 
