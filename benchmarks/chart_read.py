@@ -30,6 +30,7 @@ from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
+from services.runtime.testing import InMemoryObjectStore
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_postgres
 from tests.events import handle_batch, make_event
@@ -125,7 +126,7 @@ async def measure(quick: bool) -> list[Row]:
 
 
 async def _rows(database: Database, num_steps: int, rounds: int) -> list[Row]:
-    transport = httpx.ASGITransport(app=read_api(database, SETTINGS))
+    transport = httpx.ASGITransport(app=read_api(database, InMemoryObjectStore(), SETTINGS))
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
 
         async def chart(**query: str | int) -> httpx.Response:

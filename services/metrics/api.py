@@ -23,6 +23,7 @@ from services.metrics.instruments import READS_REFUSED
 from services.metrics.queries import ChartQuery, LogsQuery, Query, SamplesQuery, SeriesQuery
 from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
+from services.runtime.object_store import ObjectStore
 
 # Reads share the pool of connections with the consumers, which must not wait for them.
 MAX_READS = 3
@@ -71,7 +72,7 @@ class Reads:
             self._num_waiting -= 1
 
 
-def read_api(database: Database, settings: MetricsSettings) -> Starlette:
+def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
     """GET /series, /samples, /chart, /times and /logs."""
     reads = Reads(database)
 

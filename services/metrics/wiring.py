@@ -17,7 +17,7 @@ from services.runtime.service import Platform, Service
 
 def build(settings: MetricsSettings) -> Service:
     def http(platform: Platform) -> Starlette:
-        return read_api(platform.database, settings)
+        return read_api(platform.database, platform.object_store, settings)
 
     tokens = RunTokens(settings.run_token_key)
     return Service(

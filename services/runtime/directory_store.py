@@ -46,6 +46,11 @@ class DirectoryStore:
         with self._as_store_error(path, missing=key):
             return await asyncio.to_thread(_read, path)
 
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        path = self._path(key)
+        with self._as_store_error(path, missing=key):
+            return await asyncio.to_thread(_read_range, path, start, end)
+
     async def stream(self, key: str) -> AsyncIterator[bytes]:
         path = self._path(key)
         with self._as_store_error(path, missing=key):
@@ -153,6 +158,12 @@ class DirectoryStore:
 def _read(path: Path) -> bytes:
     with _open_regular(path) as file:
         return file.read()
+
+
+def _read_range(path: Path, start: int, end: int) -> bytes:
+    with _open_regular(path) as file:
+        file.seek(start)
+        return file.read(end - start)
 
 
 def _open_regular(path: Path) -> BinaryIO:

@@ -42,6 +42,14 @@ class MarkedStore:
             await self._check(is_absent=True)
             raise
 
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        await self._check()
+        try:
+            return await self._inner.get_range(key, start, end)
+        except NoSuchObject:
+            await self._check(is_absent=True)
+            raise
+
     async def stream(self, key: str) -> AsyncIterator[bytes]:
         await self._check()
         try:

@@ -39,6 +39,12 @@ class ObjectStore(Protocol):
     async def get(self, key: str) -> bytes:
         """Raises NoSuchObject."""
 
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        """The bytes from `start` to before `end`, fewer where the object ends before.
+
+        There is at least one such byte. Raises NoSuchObject.
+        """
+
     def stream(self, key: str) -> AsyncIterator[bytes]:
         """The content in pieces of at most 1 MiB. Raises NoSuchObject."""
 

@@ -44,8 +44,15 @@ class S3Store:
     async def get(self, key: str) -> bytes:
         return b"".join([piece async for piece in self.stream(key)])
 
-    async def stream(self, key: str) -> AsyncIterator[bytes]:
-        answer = await self._call("get_object", Key=self._prefix + key, allow=_MISSING)
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        span = f"bytes={start}-{end - 1}"
+        return b"".join([piece async for piece in self._pieces(key, Range=span)])
+
+    def stream(self, key: str) -> AsyncIterator[bytes]:
+        return self._pieces(key)
+
+    async def _pieces(self, key: str, **arguments: str) -> AsyncIterator[bytes]:
+        answer = await self._call("get_object", Key=self._prefix + key, allow=_MISSING, **arguments)
         if answer is None:
             raise NoSuchObject(key)
         try:

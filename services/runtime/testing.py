@@ -198,6 +198,9 @@ class InMemoryObjectStore:
             raise NoSuchObject(key)
         return self._objects[key]
 
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        return (await self.get(key))[start:end]
+
     async def stream(self, key: str) -> AsyncIterator[bytes]:
         content = await self.get(key)
         for start in range(0, len(content), CHUNK_BYTES):

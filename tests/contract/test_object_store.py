@@ -145,6 +145,16 @@ async def test_a_large_object_comes_in_pieces(store: ObjectStore) -> None:
     assert b"".join(pieces) == content
 
 
+async def test_a_range_of_an_object_is_read_alone(store: ObjectStore) -> None:
+    content = secrets.token_bytes(CHUNK_BYTES + 17)
+    await store.put("a/large", content)
+    assert await store.get_range("a/large", 0, 4) == content[:4]
+    assert await store.get_range("a/large", 100, 3000) == content[100:3000]
+    assert await store.get_range("a/large", CHUNK_BYTES, CHUNK_BYTES * 2) == content[CHUNK_BYTES:]
+    with pytest.raises(NoSuchObject):
+        await store.get_range("a/nothing", 0, 4)
+
+
 @pytest.mark.parametrize("key", ["../outside", "a/../../outside", "/etc/passwd"])
 async def test_no_key_leads_out_of_the_directory(tmp_path: Path, key: str) -> None:
     store = DirectoryStore(tmp_path / "objects")

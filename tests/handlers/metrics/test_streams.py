@@ -16,6 +16,7 @@ from services.metrics.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
+from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event, make_record
 from tests.handlers.metrics.builders import JOB, make_logs, make_samples
@@ -35,7 +36,7 @@ async def metrics(database: OpenDatabase) -> Database:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(metrics: Database) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=read_api(metrics, SETTINGS))
+    transport = httpx.ASGITransport(app=read_api(metrics, InMemoryObjectStore(), SETTINGS))
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
         yield client
 

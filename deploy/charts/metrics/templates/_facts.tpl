@@ -3,6 +3,7 @@ workload: StatefulSet
 http: true
 reports: true
 readToken: true
+objectStore: true
 consumes:
   metrics: [events.jobs]
   metrics.streams: [metrics, logs, reports]
