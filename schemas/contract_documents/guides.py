@@ -58,7 +58,8 @@ JOB_FIELDS: Mapping[str, str] = {
 }
 STUDY_FIELDS: Mapping[str, str] = {
     "name": "how lists and pages show it",
-    "job": "what each trial runs: every field of a job; `metric` is required",
+    "job": "what each trial runs: every field of a job; `metric` is required. With `external` "
+    "there may be `metric` and `max_steps` instead",
     "space": "the hyperparameters to search: `{type: uniform, low, high, log}`, "
     "`{type: integer, low, high, log}`, `{type: choice, values}`, `{type: constant, value}`, or "
     "`{type: group, parameters}` of them (see [below](#the-space-of-a-study)); on a grid a range "
@@ -82,7 +83,7 @@ STUDY_FIELDS: Mapping[str, str] = {
     "limits.no_improvement": "end the study when `trials` ended in a row without a best value that "
     "is better by `min_change`",
     "limits.failed_trials": "fail the study when this many trials ended without a value",
-    "warm_start": "ids of earlier studies to learn from",
+    "warm_start": "earlier studies to learn from: ids; in a file also names, or `latest`",
     "checkpoint_stopped": "whether a trial that is stopped early saves a last checkpoint",
     "external": "trials run elsewhere: no jobs are started, see "
     "[search](search.md#trials-that-run-elsewhere)",

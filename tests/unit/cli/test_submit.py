@@ -426,3 +426,17 @@ def test_waiting_ends_when_the_study_was_cancelled(
     ran = cli("study", "submit", str(job_file), "--wait")
     assert ran.code == 1
     assert "running: trial 0/2, being cancelled\nerror: the study was cancelled" in ran.err
+
+
+def test_a_study_learns_from_earlier_ones_by_their_names(
+    cli: RunCli, platform: FakePlatform, job_file: Path
+) -> None:
+    earlier = "study_" + "b" * 26
+    job_file.write_text(f"{STUDY}warm_start: [digits, {earlier}]\n")
+    found = {"id": STUDY_ID, "name": "digits", "state": "completed", "is_name": True}
+    platform.on("GET", "/v1/ids", {"ids": [found]})
+    platform.on("POST", "/v1/code", UPLOADED)
+    platform.on("POST", "/v1/studies", make_study("running"))
+    assert cli("study", "submit", str(job_file)).code == 0
+    [body] = platform.bodies("/v1/studies")
+    assert body["spec"]["warm_start"] == [STUDY_ID, earlier]

@@ -17,6 +17,7 @@ from drivetrain.cli.documents import MAX_BYTES, Document, read_document
 from drivetrain.cli.errors import FieldProblem, InvalidInput
 from drivetrain.cli.gateway import Gateway
 from drivetrain.cli.ignoring import ENVIRONMENT, GIT_IGNORE_FILE, IGNORE_FILE, RUNS, SECRETS
+from drivetrain.cli.names import find_study
 from drivetrain.cli.output import write_note
 from drivetrain.cli.packing import LeftOut, pack
 from drivetrain_schemas import launching
@@ -63,11 +64,14 @@ def load_job(
 
 
 def load_study(file: str, settings: Sequence[str], gateway: Gateway) -> dict[str, Any]:
-    """A study's spec, ready to be sent; its `job` may name a directory of code as well."""
+    """A study's spec, ready to be sent; its `job` may name a directory of code as well, and
+    `warm_start` studies by their names."""
     document = _read(file)
     spec = _mapping(document)
     assigned = _assign(spec, settings)
-    job = spec.get("job")
+    earlier, job = spec.get("warm_start"), spec.get("job")
+    if isinstance(earlier, list) and all(isinstance(each, str) for each in earlier):
+        spec["warm_start"] = [find_study(gateway, each) for each in earlier]
     code = _take_code(job) if isinstance(job, dict) else None
     _check(spec, StudySpec, document, assigned)
     if code is not None and isinstance(job, dict):
