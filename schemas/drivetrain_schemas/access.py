@@ -63,7 +63,7 @@ ACCESS: dict[str, Access] = {
     "metrics": _service("metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS), (EVENTS_ALERTS,)),
     "cost": _service(
         "cost",
-        (COMMANDS_BUDGETS, EVENTS_CHECKPOINTS, EVENTS_JOBS, EVENTS_NODES),
+        (COMMANDS_BUDGETS, EVENTS_CHECKPOINTS, EVENTS_JOBS, EVENTS_NODES, EVENTS_STUDIES),
         (COMMANDS_JOBS, EVENTS_BUDGETS, EVENTS_CHARGES),
     ),
     "hpo": _service(

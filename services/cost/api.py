@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
 from services.cost import store, store_budgets
-from services.cost.core.budgets import period_end, used_up_at
+from services.cost.core.budgets import period_end, reached_percent, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
@@ -56,9 +56,11 @@ class Estimate(BaseModel):
 
 
 class BudgetState(BaseModel):
-    """`used_up_at`: if spending goes on as in the last seven days; None: not in this period."""
+    """`used_up_at`: if spending goes on as in the last seven days; None: not in this period.
+    `reached_percent`: the highest level told in this period, 0 for none."""
 
     name: str
+    reached_percent: int
     spent_micro_usd: int
     used_up_at: datetime | None
     period_ends_at: datetime | None
@@ -115,11 +117,12 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
             now = await store.now(connection)
             rows = await store_budgets.budgets(connection, tenant_id)
             held = await store_budgets.open_usages(connection, [tenant_id])
-            found = []
-            for row in rows:
-                micro_usd = (await spent(connection, row, held, book, now)).micro_usd
-                of_week = await recent(connection, row, held, book, now)
-                found.append(_state(row, micro_usd, of_week, now))
+            amounts = await spent(connection, rows, held, book, now)
+            of_week = await recent(connection, rows, held, book, now)
+        found = [
+            _state(row, amount.micro_usd, week.micro_usd, now)
+            for row, amount, week in zip(rows, amounts, of_week, strict=True)
+        ]
         return Budgets(budgets=tuple(found))
 
     @app.get("/pools")
@@ -157,6 +160,7 @@ def _state(row: BudgetRow, micro_usd: int, of_week: int, now: datetime) -> Budge
     budget = as_budget(row)
     return BudgetState(
         name=row.name,
+        reached_percent=reached_percent(budget, now),
         spent_micro_usd=micro_usd,
         used_up_at=used_up_at(budget, micro_usd, of_week, now),
         period_ends_at=period_end(budget.period, now),

@@ -4,7 +4,6 @@ One reading of budgets, open allocations and sums at one moment; a transaction o
 about which there is news, or whose jobs still run although it stops them.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +15,7 @@ from services.cost.core import budgets as core
 from services.cost.core.prices import PriceBook
 from services.cost.instruments import BUDGET_STOPS, BUDGET_WATCH_SECONDS
 from services.cost.spent import Spent, as_budget, spent
-from services.cost.store_budgets import BudgetRow, OpenUsage
+from services.cost.store_budgets import BudgetRow
 from services.runtime import logs
 from services.runtime.errors import is_temporary
 from services.runtime.service import Platform
@@ -65,15 +64,10 @@ class BudgetWatch:
             if not rows:
                 return []
             now = await store.now(connection)
-            held: dict[str, list[OpenUsage]] = defaultdict(list)
-            for each in await store_budgets.open_usages(
-                connection, sorted({row.tenant_id for row in rows})
-            ):
-                held[each.tenant_id].append(each)
-            found = [
-                Due(row, await spent(connection, row, held[row.tenant_id], self._book, now), now)
-                for row in rows
-            ]
+            tenants = sorted({row.tenant_id for row in rows})
+            held = await store_budgets.open_usages(connection, tenants)
+            amounts = await spent(connection, rows, held, self._book, now)
+        found = [Due(row, amount, now) for row, amount in zip(rows, amounts, strict=True)]
         return [
             due
             for due in found

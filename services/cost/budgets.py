@@ -21,6 +21,7 @@ from drivetrain_schemas.budgets import (
     BudgetRemoved,
     BudgetRequestRejected,
     BudgetSet,
+    BudgetSpec,
 )
 from drivetrain_schemas.envelope import Event, InvalidPayload
 from drivetrain_schemas.ids import TenantId
@@ -67,19 +68,19 @@ class BudgetCommands:
             await _reject(tx, event, command.name, "too_many", detail, "name", "remove one first")
             return
         now = await store.now(tx.connection)
-        row = await store_budgets.put_budget(
-            tx.connection, event.tenant_id, command.name, command.spec
-        )
         held = await store_budgets.open_usages(tx.connection, [event.tenant_id])
-        micro_usd = (await spent(tx.connection, row, held, self._book, now)).micro_usd
-        is_lower = before is None or command.spec.limit_micro_usd != before.spec.limit_micro_usd
-        if is_lower and micro_usd >= command.spec.limit_micro_usd:
-            await _restore(tx, row, before)
+        wanted = BudgetRow(event.tenant_id, command.name, 0, command.spec)
+        (found,) = await spent(tx.connection, [wanted], held, self._book, now)
+        micro_usd = found.micro_usd
+        if _counts_anew(before, command.spec) and micro_usd >= command.spec.limit_micro_usd:
             detail = f"{micro_usd} micro-dollars are spent in this period already"
             fix = f"write more than {micro_usd}; to stop spending now, cancel the jobs"
             field = "spec.limit_micro_usd"
             await _reject(tx, event, command.name, "already_spent", detail, field, fix)
             return
+        row = await store_budgets.put_budget(
+            tx.connection, event.tenant_id, command.name, command.spec
+        )
         await self._change(tx, event, row, before, micro_usd, now)
 
     async def _change(
@@ -178,14 +179,11 @@ async def refuse_invalid(tx: Tx, invalid: InvalidPayload) -> bool:
     return True
 
 
-async def _restore(tx: Tx, row: BudgetRow, before: BudgetRow | None) -> None:
-    """Undo `put_budget`."""
-    if before is None:
-        await store_budgets.delete_budget(tx.connection, row.tenant_id, row.name)
-        return
-    await store_budgets.put_budget(tx.connection, row.tenant_id, row.name, before.spec)
-    await store_budgets.set_reached(
-        tx.connection, row, before.reached_percent, before.period_starts_at
+def _counts_anew(before: BudgetRow | None, spec: BudgetSpec) -> bool:
+    """Is something else compared than before: another limit, subject or period?"""
+    unchanged = {"at_limit", "warn_percents"}
+    return before is None or before.spec.model_dump(exclude=unchanged) != spec.model_dump(
+        exclude=unchanged
     )
 
 

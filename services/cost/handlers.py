@@ -11,13 +11,13 @@ from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.budgets import BudgetRemove, BudgetSet
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.jobs import JobQueued
-from services.cost import pools, store, store_budgets
+from services.cost import pools, store
 from services.cost.budgets import BudgetCommands
 from services.cost.core.charges import Charge, Usage, charges
 from services.cost.core.corrections import platform_fields
 from services.cost.core.prices import UNPRICED, PriceBook
 from services.cost.instruments import CHARGED, PLATFORM_COST, UNPRICED_CHARGES
+from services.cost.jobs import JOB_KINDS, put_jobs
 from services.runtime import logs
 from services.runtime.processing import EventBatchHandler, HandlerTable
 from services.runtime.transaction import Tx
@@ -32,7 +32,7 @@ def handlers(book: PriceBook) -> HandlerTable:
     async def handle(tx: Tx, event: Event[Any]) -> None:
         await handle_batch(tx, [event])
 
-    kinds = (AllocationGranted, AllocationReleased, JobQueued, BudgetSet, BudgetRemove)
+    kinds = (AllocationGranted, AllocationReleased, *JOB_KINDS, BudgetSet, BudgetRemove)
     return dict.fromkeys((*kinds, *pools.KINDS), handle)
 
 
@@ -42,13 +42,7 @@ def batch_handler(book: PriceBook) -> EventBatchHandler:
     handle_allocations = _allocations_handler(book)
 
     async def handle(tx: Tx, events: Sequence[Event[Any]]) -> None:
-        trials = [
-            (queued.job_id, queued.trial.study_id)
-            for queued in (event.payload for event in events)
-            if isinstance(queued, JobQueued) and queued.trial is not None
-        ]
-        if trials:
-            await store_budgets.put_trials(tx.connection, trials)
+        await put_jobs(tx, events)
         kinds = (AllocationGranted, AllocationReleased)
         allocations = [event for event in events if isinstance(event.payload, kinds)]
         if allocations:

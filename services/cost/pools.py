@@ -14,7 +14,15 @@ import asyncpg
 from drivetrain_schemas.checkpoints import CheckpointCommitted
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
-from drivetrain_schemas.runs import RunFailed, RunInterrupted, RunLost, RunStarted
+from drivetrain_schemas.runs import (
+    RunCancelled,
+    RunFailed,
+    RunInterrupted,
+    RunLost,
+    RunStarted,
+    RunStopped,
+    RunSucceeded,
+)
 from services.cost import store_pools
 from services.cost.core.phases import Amount, Phase, by_day_and_phase
 from services.cost.core.pools import PoolDay, Row, offered, rows
@@ -41,6 +49,9 @@ KINDS = (
     RunFailed,
     RunLost,
     RunInterrupted,
+    RunSucceeded,
+    RunStopped,
+    RunCancelled,
     CheckpointCommitted,
 )
 
@@ -55,7 +66,9 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
         case RunStarted(run_id=run_id, started_at=started_at):
             await store_pools.note_started(tx.connection, run_id, started_at)
         case RunFailed() | RunLost() | RunInterrupted() as ended:
-            await store_pools.note_lost(tx.connection, ended.run_id)
+            await store_pools.note_ended(tx.connection, ended.run_id, ended.ended_at, True)
+        case RunSucceeded() | RunStopped() | RunCancelled() as ended:
+            await store_pools.note_ended(tx.connection, ended.run_id, ended.ended_at, False)
         case CheckpointCommitted() as saved:
             await store_pools.note_checkpoint(
                 tx.connection, saved.run_id, event.occurred_at, saved.blocked_seconds or 0.0

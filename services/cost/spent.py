@@ -1,16 +1,22 @@
-"""What is spent of a budget: charged for the time of its period, and accruing now."""
+"""What is spent of budgets: charged for the time of their periods, and accruing now.
 
-from collections.abc import Sequence
+The charges of all budgets are read by one statement, and what a subject accrues is worked out once,
+however many budgets it has.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import asyncpg
 
-from services.cost import store_budgets
+from services.cost import store_spend
 from services.cost.core import budgets as core
 from services.cost.core.charges import Usage, total_micro_usd
 from services.cost.core.prices import PriceBook
 from services.cost.store_budgets import BudgetRow, OpenUsage
+from services.cost.store_spend import Asked, subject_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,40 +41,60 @@ def as_budget(row: BudgetRow) -> core.Budget:
 
 async def spent(
     connection: asyncpg.Connection,
-    row: BudgetRow,
+    rows: Sequence[BudgetRow],
     held: Sequence[OpenUsage],
     book: PriceBook,
     now: datetime,
-) -> Spent:
-    """In the period of `now`. `held` are the open usages of the tenant, read with `now`."""
-    starts_at = core.period_start(row.spec.period.value, now)
-    own = [each for each in held if _is_of(row, each)]
-    charged = await store_budgets.charged_since(connection, row, starts_at)
-    accruing = total_micro_usd(tuple(_since(each.usage, starts_at) for each in own), book)
-    return Spent(charged + accruing, tuple(sorted({each.job_id for each in own})))
+) -> list[Spent]:
+    """Of each budget, in the period of `now`. `held` are the open usages of their tenants, read
+    with `now`."""
+
+    def since(row: BudgetRow) -> datetime | None:
+        return core.period_start(row.spec.period.value, now)
+
+    return await _spent_since(connection, rows, held, book, since)
 
 
 async def recent(
     connection: asyncpg.Connection,
-    row: BudgetRow,
+    rows: Sequence[BudgetRow],
     held: Sequence[OpenUsage],
     book: PriceBook,
     now: datetime,
-) -> int:
-    """The spend of the days of the last week, for a forecast."""
+) -> list[Spent]:
+    """The spend of the days of the last week, for forecasts."""
     starts_at = core.period_start("day", now - core.LOOK_BACK)
-    charged = await store_budgets.charged_since(connection, row, starts_at)
-    own = tuple(_since(each.usage, starts_at) for each in held if _is_of(row, each))
-    return charged + total_micro_usd(own, book)
+    return await _spent_since(connection, rows, held, book, lambda _: starts_at)
 
 
-def _is_of(row: BudgetRow, held: OpenUsage) -> bool:
-    spec = row.spec
-    return (
-        held.tenant_id == row.tenant_id
-        and spec.job_id in (None, held.job_id)
-        and spec.study_id in (None, held.study_id)
-    )
+async def _spent_since(
+    connection: asyncpg.Connection,
+    rows: Sequence[BudgetRow],
+    held: Sequence[OpenUsage],
+    book: PriceBook,
+    since: Callable[[BudgetRow], datetime | None],
+) -> list[Spent]:
+    of_subject: dict[tuple[str, str], list[OpenUsage]] = defaultdict(list)
+    for each in held:
+        for subject in each.subjects:
+            of_subject[each.tenant_id, subject].append(each)
+    asked = [_asked(row, since(row)) for row in rows]
+    charged = await store_spend.charged(connection, set(asked))
+    accruing: dict[Asked, int] = {}
+    found = []
+    for row, question in zip(rows, asked, strict=True):
+        own = of_subject[question.tenant_id, question.subject]
+        if question not in accruing:
+            usages = tuple(_since(each.usage, since(row)) for each in own)
+            accruing[question] = total_micro_usd(usages, book)
+        jobs = tuple(sorted({each.job_id for each in own}))
+        found.append(Spent(charged[question] + accruing[question], jobs))
+    return found
+
+
+def _asked(row: BudgetRow, starts_at: datetime | None) -> Asked:
+    since = None if starts_at is None else starts_at.date()
+    return Asked(row.tenant_id, subject_of(row.spec), since)
 
 
 def _since(usage: Usage, starts_at: datetime | None) -> Usage:

@@ -10,7 +10,6 @@ import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
-from services.cost import store_budgets
 from services.cost.core.charges import Usage
 from services.cost.core.prices import UNPRICED
 
@@ -173,9 +172,7 @@ async def insert_charges(
     ]
     found = await connection.fetch(_INSERT_CHARGES, *_columns(rows), UNPRICED)
     ids = {row["charge_id"] for row in found}
-    new = [charge for charge in charges if charge.charge_id in ids]
-    await store_budgets.add_spend(connection, new)
-    return new
+    return [charge for charge in charges if charge.charge_id in ids]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

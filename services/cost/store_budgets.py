@@ -1,46 +1,22 @@
-"""The statements about budgets and the spend they are compared with; no rules."""
+"""The statements about budgets and what their subjects hold; no rules."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 import asyncpg
 
 from drivetrain_schemas.budgets import BudgetSpec
-from drivetrain_schemas.charges import ChargeRecorded
 from services.cost.core.charges import Usage
-from services.cost.core.days import by_day
-from services.cost.core.prices import Period
+from services.cost.store_spend import TENANT
 
-ALL = ""  # the study_id of rows that are of the whole tenant
-
-_ADD_SPEND = """
-insert into daily_spend
-    select tenant_id, study_id, day, sum(amount)::bigint from (
-        select tenant_id, study_id, day, amount
-        from unnest($1::text[], $2::text[], $3::date[], $4::bigint[])
-            as part(tenant_id, job_id, day, amount)
-        join trial_jobs using (job_id)
-        union all
-        select tenant_id, '', day, amount
-        from unnest($1::text[], $2::text[], $3::date[], $4::bigint[])
-            as part(tenant_id, job_id, day, amount)
-    ) as parts
-    group by tenant_id, study_id, day order by tenant_id, study_id, day
-on conflict (tenant_id, study_id, day) do update set
-    charged_micro_usd = daily_spend.charged_micro_usd + excluded.charged_micro_usd
-"""
 _BUDGETS = "select * from budgets where $1::text is null or tenant_id = $1 order by tenant_id, name"
+# Nobody pays for the time after the run's end; the release will say it exactly.
 _OPEN = """
-select allocations.*, study_id, clock_timestamp() as now
-from allocations left join trial_jobs using (job_id)
+select allocations.*, study_id, project, least(clock_timestamp(), ended_at) as now
+from allocations left join jobs using (job_id) left join run_facts using (run_id)
 where released_at is null and tenant_id = any($1::text[]) order by allocation_id
-"""
-_SPENT = """
-select coalesce(sum(charged_micro_usd), 0)::bigint from daily_spend
-where tenant_id = $1 and study_id = $2 and ($3::date is null or day >= $3)
 """
 
 
@@ -56,39 +32,12 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenUsage:
-    """What a job holds now, from its grant to this moment."""
+    """What a job holds now, from its grant to this moment. `subjects`: whose budgets count it."""
 
     tenant_id: str
     job_id: str
-    study_id: str | None
+    subjects: tuple[str, ...]
     usage: Usage
-
-
-async def put_trials(connection: asyncpg.Connection, trials: Sequence[tuple[str, str]]) -> None:
-    """The studies of these jobs: (job id, study id)."""
-    await connection.executemany(
-        "insert into trial_jobs (job_id, study_id) values ($1, $2) on conflict do nothing", trials
-    )
-
-
-async def add_spend(connection: asyncpg.Connection, charges: Sequence[ChargeRecorded]) -> None:
-    """Add new charges to the days in which their time was."""
-    rows = [
-        (charge.tenant_id, charge.job_id, day, amount)
-        for charge in charges
-        for day, amount in days_of(charge)
-    ]
-    if rows:
-        await connection.execute(_ADD_SPEND, *map(list, zip(*rows, strict=True)))
-
-
-def days_of(charge: ChargeRecorded) -> list[tuple[date, int]]:
-    """What a charge costs on each day; a reversal takes off what its charge had added."""
-    period = Period(
-        charge.starts_at, charge.ends_at, charge.price_id, charge.price_micro_usd_per_slot_hour
-    )
-    sign = -1 if charge.reverses_charge_id else 1
-    return [(day, sign * amount) for day, amount in by_day(charge.num_slots, period)]
 
 
 async def budgets(
@@ -183,31 +132,6 @@ async def open_usages(
     return [_open(row) for row in await connection.fetch(_OPEN, list(tenant_ids))]
 
 
-async def charged_since(
-    connection: asyncpg.Connection, row: BudgetRow, starts_at: datetime | None
-) -> int:
-    """What was charged to the budget's subject for the time since `starts_at`, a midnight."""
-    since = None if starts_at is None else starts_at.date()
-    if row.spec.job_id is None:
-        charged: int = await connection.fetchval(
-            _SPENT, row.tenant_id, row.spec.study_id or ALL, since
-        )
-        return charged
-    total: Counter[date] = Counter()
-    for each in await connection.fetch(
-        "select * from charges where job_id = $1 and tenant_id = $2",
-        row.spec.job_id,
-        row.tenant_id,
-    ):
-        period = Period(
-            each["starts_at"], each["ends_at"], "", each["price_micro_usd_per_slot_hour"]
-        )
-        sign = -1 if each["reverses_charge_id"] else 1
-        for day, amount in by_day(each["num_slots"], period):
-            total[day] += sign * amount
-    return sum(amount for day, amount in total.items() if since is None or day >= since)
-
-
 def _budget(row: Any) -> BudgetRow:
     return BudgetRow(
         tenant_id=row["tenant_id"],
@@ -230,4 +154,6 @@ def _open(row: Any) -> OpenUsage:
         paid_ends_at=now,
         ends_at=now,
     )
-    return OpenUsage(row["tenant_id"], row["job_id"], row["study_id"], usage)
+    project = row["project"] and f"project/{row['project']}"
+    subjects = (TENANT, row["job_id"], *filter(None, (row["study_id"], project)))
+    return OpenUsage(row["tenant_id"], row["job_id"], subjects, usage)

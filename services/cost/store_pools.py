@@ -96,13 +96,19 @@ async def note_started(connection: asyncpg.Connection, run_id: str, started_at: 
     )
 
 
-async def note_lost(connection: asyncpg.Connection, run_id: str) -> None:
+async def note_ended(
+    connection: asyncpg.Connection, run_id: str, ended_at: datetime, has_lost: bool
+) -> None:
+    """`has_lost`: what it had not saved must be done again."""
     await connection.execute(
         """
-        insert into run_facts (run_id, has_lost) values ($1, true)
-        on conflict (run_id) do update set has_lost = true
+        insert into run_facts (run_id, has_lost, ended_at) values ($1, $2, $3)
+        on conflict (run_id) do update set
+            has_lost = excluded.has_lost, ended_at = excluded.ended_at
         """,
         run_id,
+        has_lost,
+        ended_at,
     )
 
 

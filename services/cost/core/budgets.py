@@ -71,6 +71,12 @@ def level(budget: Budget, spent_micro_usd: int) -> int:
     return max(reached, default=0)
 
 
+def reached_percent(budget: Budget, now: datetime) -> int:
+    """The level told in the period of `now`; what was told in an earlier one is over."""
+    is_of_now = period_start(budget.period, now) == budget.period_starts_at
+    return budget.reached_percent if is_of_now else 0
+
+
 def judge(budget: Budget, spent_micro_usd: int, now: datetime) -> Judged:
     """Compare the spend of the period of `now` with the budget. Judging again tells nothing."""
     news: list[News] = []

@@ -84,7 +84,12 @@ def amount_micro_usd(num_slots: int, period: Period) -> int:
 
 def total_micro_usd(usages: tuple[Usage, ...], book: PriceBook) -> int:
     """The sum of what these would be charged."""
-    return sum(charge.amount_micro_usd for usage in usages for charge in charges(usage, book))
+    return sum(
+        amount_micro_usd(usage.num_slots, replace(period, ends_at=ends_at))
+        for usage in usages
+        for period in book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
+        if (ends_at := min(usage.paid_ends_at, period.ends_at)) > period.starts_at
+    )
 
 
 def unpriced_kinds(usages: tuple[Usage, ...], book: PriceBook) -> set[tuple[str, str]]:

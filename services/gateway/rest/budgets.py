@@ -10,7 +10,7 @@ from drivetrain_schemas.jobs import Name
 from services.gateway import budget_commands, queries
 from services.gateway.backends import PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
-from services.gateway.problem import not_found
+from services.gateway.problem import Problem, invalid, not_found
 from services.gateway.rest import models
 from services.gateway.rest.jobs import IdempotencyKey
 from services.gateway.rest.problems import answers
@@ -42,6 +42,7 @@ async def set_budget(
     idempotency_key: IdempotencyKey = None,
 ) -> models.Accepted:
     """Set the budget, and wait up to two seconds for the answer."""
+    await _check_subject(gateway, caller.tenant_id, body.spec)
     is_confirmed = await budget_commands.set_budget(
         gateway, caller.tenant_id, body.name, body.spec, idempotency_key
     )
@@ -80,4 +81,28 @@ def _budget(row: dict[str, Any], spent: dict[str, Any]) -> models.Budget:
     if row["reached_seq"] < row["changed_seq"]:
         # It was told of an earlier spec, or of a removed budget of this name.
         facts |= {"reached_percent": 0, "reached_at": None}
-    return models.Budget.model_validate({**facts, **spent.get(row["name"], {})})
+    facts |= spent.get(row["name"], {})
+    if not facts["reached_percent"]:
+        facts["reached_at"] = None  # it was in an earlier period
+    return models.Budget.model_validate(facts)
+
+
+async def _check_subject(gateway: Gateway, tenant_id: str, spec: BudgetSpec) -> None:
+    """Refuse a budget of a job or study that does not exist: nothing would ever count for it."""
+    async with gateway.platform.database.connection() as connection:
+        if spec.job_id is not None and not await queries.jobs.find(
+            connection, tenant_id, spec.job_id
+        ):
+            raise _unknown("job", spec.job_id)
+        if spec.study_id is not None and not await queries.studies.find(
+            connection, tenant_id, spec.study_id
+        ):
+            raise _unknown("study", spec.study_id)
+
+
+def _unknown(noun: str, subject_id: str) -> Problem:
+    return invalid(
+        f"spec.{noun}_id",
+        f"there is no {noun} {subject_id}",
+        "submit it first, or correct the id",
+    )

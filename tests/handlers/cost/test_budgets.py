@@ -21,7 +21,9 @@ from drivetrain_schemas.budgets import (
 )
 from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for, study_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSpec, JobStop, TrialOf
-from services.cost import store
+from drivetrain_schemas.runs import RunSucceeded
+from drivetrain_schemas.trials import TrialProposed
+from services.cost import store, store_spend
 from services.cost.budget_watch import BudgetWatch
 from services.cost.budgets import REFUSALS
 from services.cost.core.prices import Price, PriceBook
@@ -222,7 +224,8 @@ async def test_only_the_part_in_the_period_counts(database: OpenDatabase) -> Non
     await deliver(db, AllocationReleased(**held, released_at=midnight + timedelta(microseconds=1)))
     async with db.connection() as connection:
         rows = await connection.fetch(
-            "select day, charged_micro_usd from daily_spend where study_id = '' order by day"
+            "select day, charged_micro_usd from spend "
+            "where subject = '' and isfinite(day) order by day"
         )
     assert len(rows) == 4
     assert sum(row["charged_micro_usd"] for row in rows) == of_three_days * 1_000_000 + 1
@@ -316,3 +319,92 @@ async def test_the_spend_of_a_day_is_not_told_of_the_next(
     reached, _ = await look(db)
     assert isinstance(reached, BudgetReached)
     assert reached.period_starts_at == moments[0].replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def test_a_refused_change_uses_up_no_version(database: OpenDatabase) -> None:
+    """What is told afterwards is told of the version that is known."""
+    db = await database("cost")
+    (changed,) = await deliver(db, budget(15, warn_percents=[50]))
+    await deliver(db, released("one", HOUR), budget(5))
+    (reached,) = await look(db)
+    assert isinstance(changed, BudgetChanged)
+    assert isinstance(reached, BudgetReached)
+    assert reached.version == changed.version
+
+
+async def test_another_subject_that_has_spent_more_is_refused(database: OpenDatabase) -> None:
+    db = await database("cost")
+    stops = budget(15, study_id=STUDY, at_limit="stop")
+    await deliver(db, stops, released("one", HOUR), released("three", HOUR), granted("two", HOUR))
+    (refused,) = await deliver(db, budget(15, at_limit="stop"))
+    assert isinstance(refused, BudgetRequestRejected)
+    assert refused.reason == "already_spent"
+    assert await look(db) == []
+
+
+async def test_a_trial_of_before_the_upgrade_counts_for_its_study(database: OpenDatabase) -> None:
+    """Its job was charged before its study was known."""
+    db = await database("cost")
+    await deliver(db, budget(5, study_id=STUDY), released("one", HOUR))
+    assert await look(db) == []
+    job_id = job_id_for("default", "one")
+    proposed = TrialProposed(study_id=STUDY, number=0, job_id=job_id, hyperparameters={})
+    await deliver(db, proposed, proposed, trial("one"))
+    (reached,) = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.spent_micro_usd == 10_000_000
+    await deliver(db, AllocationReleased(**{**_second("one"), "released_at": datetime.now(UTC)}))
+    async with db.connection() as connection:
+        studied, tenants = [
+            await connection.fetchval(
+                "select charged_micro_usd from spend where subject = $1 and not isfinite(day)", each
+            )
+            for each in (STUDY, "")
+        ]
+    assert studied == tenants > 10_000_000
+
+
+def _second(job: str) -> dict[str, Any]:
+    job_id = job_id_for("default", job)
+    held = facts(job, TEN_SECONDS, "default")
+    return {**held, "run_id": run_id_for(job_id, 2), "allocation_id": allocation_id_for(job_id, 2)}
+
+
+async def test_nothing_accrues_after_the_run_s_end(database: OpenDatabase) -> None:
+    """The slots are not released yet, but nobody will pay for them."""
+    db = await database("cost")
+    held = granted("one", 2 * TEN_SECONDS)
+    ended = RunSucceeded(
+        job_id=held.job_id,
+        run_id=held.run_id,
+        attempt=1,
+        fence=1,
+        ended_at=held.granted_at + timedelta(seconds=1),
+    )
+    await deliver(db, budget(15, at_limit="stop"), held, ended)
+    assert await look(db) == []
+
+
+async def test_one_statement_reads_the_spend_of_all_budgets(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = await database("cost")
+    await deliver(
+        db,
+        budget(25, period="total"),
+        budget(25, period="day").model_copy(update={"name": "today"}),
+        budget(5, job_id=job_id_for("default", "one")).model_copy(update={"name": "one"}),
+        released("one", timedelta(minutes=1)),
+    )
+    asked = []
+    charged = store_spend.charged
+
+    async def counted(connection: asyncpg.Connection, questions: Any) -> Any:
+        asked.append(questions)
+        return await charged(connection, questions)
+
+    monkeypatch.setattr(store_spend, "charged", counted)
+    (reached,) = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.name == "one"
+    assert [len(questions) for questions in asked] == [3]

@@ -3,6 +3,9 @@
 import itertools
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.budgets import (
@@ -16,7 +19,9 @@ from drivetrain_schemas.budgets import (
     BudgetSpec,
 )
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.ids import job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError
+from services.gateway.backends import Backends
 from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.story import TENANT
 
@@ -142,3 +147,27 @@ async def test_what_an_earlier_spec_had_reached_is_not_shown(model: Model) -> No
     async with serving(model) as server:
         (budget,) = await listed(server)
     assert budget["reached_percent"] == 100
+
+
+async def test_what_an_earlier_period_had_reached_is_not_shown(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A period without a limit reached ends without an event; the cost service knows."""
+    await model.tell(changed(), reached(80))
+    now = {"name": "vision", "reached_percent": 0, "spent_micro_usd": 1}
+    async with serving(model) as server:
+        monkeypatch.setattr(Backends, "get", AsyncMock(return_value={"budgets": [now]}))
+        (budget,) = await listed(server)
+    assert (budget["reached_percent"], budget["reached_at"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "subject_id"),
+    [("job_id", job_id_for(TENANT, "none")), ("study_id", study_id_for(TENANT, "none"))],
+)
+async def test_a_budget_of_nothing_is_refused(server: Server, field: str, subject_id: str) -> None:
+    spec = {"limit_micro_usd": 1, field: subject_id}
+    answer = await server.client.post("/v1/budgets", json={"name": "b", "spec": spec})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == f"spec.{field}"
+    assert subject_id in answer.json()["errors"][0]["message"]

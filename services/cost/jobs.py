@@ -1,0 +1,38 @@
+"""What events tell of jobs: the study and project that their cost counts for."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.jobs import JobQueued
+from drivetrain_schemas.trials import TrialProposed
+from services.cost import store_spend
+from services.cost.store_spend import JobFacts
+from services.runtime.transaction import Tx
+
+# The first proposal of a trial is older than its job. An earlier version did not read either: what
+# is kept on the topics tells of its jobs, too.
+JOB_KINDS = (JobQueued, TrialProposed)
+
+
+async def put_jobs(tx: Tx, events: Sequence[Event[Any]]) -> None:
+    """Keep what these events tell."""
+    jobs: dict[str, dict[str, JobFacts]] = defaultdict(dict)
+    for event in events:
+        facts = _facts(event.payload)
+        if facts is not None:
+            of_tenant = jobs[event.tenant_id]
+            of_tenant[facts.job_id] = facts.after(of_tenant.get(facts.job_id))
+    for tenant_id, found in sorted(jobs.items()):
+        await store_spend.put_jobs(tx.connection, tenant_id, list(found.values()))
+
+
+def _facts(payload: object) -> JobFacts | None:
+    match payload:
+        case JobQueued(job_id=job_id, spec=spec, trial=trial):
+            study_id = None if trial is None else trial.study_id
+            return JobFacts(job_id, study_id=study_id, name=spec.name)
+        case TrialProposed(is_external=False) as trial:
+            return JobFacts(trial.job_id, study_id=trial.study_id)
+    return None

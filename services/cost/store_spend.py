@@ -1,0 +1,127 @@
+"""The statements about spend by subject and day, and about the jobs that subjects consist of.
+
+A subject is '' (the whole tenant), the id of a study or job, or `project/` and a project's name. A
+job belongs to a study from its first event on, and to one project at a time: where either is
+learned after charges, what the job has spent is moved. Charges are added to `spend` by the
+database, in the statement that inserts them (sql/0180_spend_by_subject.sql).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import asyncpg
+
+from drivetrain_schemas.budgets import BudgetSpec
+
+TENANT = ""
+_LOCK_JOBS = """
+insert into jobs (job_id) select unnest($1::text[]) as job_id order by 1 on conflict do nothing
+"""
+_MOVE = """
+insert into spend
+    select tenant_id, move.subject, day, sum(sign * charged_micro_usd)
+    from unnest($1::text[], $2::text[], $3::integer[]) as move (job_id, subject, sign)
+        join spend on spend.tenant_id = $4 and spend.subject = move.job_id
+    group by 1, 2, 3 order by 1, 2, 3
+on conflict (tenant_id, subject, day) do update set
+    charged_micro_usd = spend.charged_micro_usd + excluded.charged_micro_usd
+"""
+_PUT_JOB = """
+update jobs set study_id = coalesce($2, study_id), project = coalesce($3, project),
+    name = coalesce($4, name)
+where job_id = $1
+"""
+_CHARGED = """
+select asked.*, coalesce(charged, 0)::bigint as charged
+from unnest($1::text[], $2::text[], $3::date[]) as asked (tenant_id, subject, since),
+    lateral (
+        select sum(charged_micro_usd) as charged from spend
+        where spend.tenant_id = asked.tenant_id and spend.subject = asked.subject
+            and day >= coalesce(since, '-infinity')
+            and day <= case when since is null then '-infinity'::date else 'infinity' end) as found
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What an event tells of a job; None: nothing about that."""
+
+    job_id: str
+    study_id: str | None = None
+    project: str | None = None
+    name: str | None = None
+
+    def after(self, earlier: "JobFacts | None") -> "JobFacts":
+        """With what an earlier event told and this one does not."""
+        if earlier is None:
+            return self
+        return JobFacts(
+            self.job_id,
+            self.study_id or earlier.study_id,
+            self.project or earlier.project,
+            self.name or earlier.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The spend of a subject since a day (UTC), or of all time."""
+
+    tenant_id: str
+    subject: str
+    since: date | None
+
+
+def subject_of(spec: BudgetSpec) -> str:
+    """What the budget is of."""
+    return spec.study_id or spec.job_id or TENANT
+
+
+async def put_jobs(
+    connection: asyncpg.Connection, tenant_id: str, jobs: Sequence[JobFacts]
+) -> None:
+    """Keep what is known of these jobs, each given once, and count their spend for its subjects."""
+    ids = sorted({job.job_id for job in jobs})
+    await connection.execute(_LOCK_JOBS, ids)
+    rows = await connection.fetch(
+        "select * from jobs where job_id = any($1) order by job_id for update", ids
+    )
+    before = {row["job_id"]: row for row in rows}
+    moves: list[tuple[str, str, int]] = []
+    for job in jobs:
+        moves += _moves(before[job.job_id], job)
+    await connection.executemany(
+        _PUT_JOB, [(job.job_id, job.study_id, job.project, job.name) for job in jobs]
+    )
+    if moves:
+        await connection.execute(_MOVE, *map(list, zip(*moves, strict=True)), tenant_id)
+
+
+def _moves(before: Any, job: JobFacts) -> list[tuple[str, str, int]]:
+    """(job, subject, 1 or -1): to which subjects its spend is added, and from which it is taken."""
+    found = []
+    pairs = (
+        (before["study_id"], job.study_id),
+        (_project(before["project"]), _project(job.project)),
+    )
+    for old, new in pairs:
+        if new is not None and new != old:
+            found.append((job.job_id, new, 1))
+            if old is not None:
+                found.append((job.job_id, old, -1))
+    return found
+
+
+def _project(name: str | None) -> str | None:
+    return None if name is None else f"project/{name}"
+
+
+async def charged(connection: asyncpg.Connection, asked: Collection[Asked]) -> dict[Asked, int]:
+    """What was charged, by one statement."""
+    if not asked:
+        return {}
+    columns = zip(*((each.tenant_id, each.subject, each.since) for each in asked), strict=True)
+    rows = await connection.fetch(_CHARGED, *map(list, columns))
+    return {Asked(row["tenant_id"], row["subject"], row["since"]): row["charged"] for row in rows}
