@@ -11,7 +11,7 @@ IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services deploy tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults failovers test-kubernetes kubernetes-tools fuzz check fmt gen bench charts lock images
+.PHONY: help environment run test unit test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,12 @@ test-kubernetes: kubernetes-tools ## a real Kubernetes API server: launcher, cha
 
 kubernetes-tools: environment ## build etcd, Kubernetes, kwok and helm with Go into ~/.cache, once (10-20 min)
 	@$(VENV_PYTHON) -m tests.kubernetes.tools
+
+test-exchange: exchange-tools ## what is exported, read by the tools themselves: MLflow, TensorBoard, pandas
+	@$(VENV_PYTHON) -m pytest tests/exchange $(ARGS)
+
+exchange-tools: environment ## install MLflow, TensorBoard and pandas into ~/.cache, once (1 min, 1 GB)
+	@$(VENV_PYTHON) -m tests.exchange.tools
 
 failovers: environment ## kill -9 of brokers of a cluster of three: how long a consumer waits (FAILOVERS=n)
 	@$(VENV_PYTHON) -m benchmarks.broker_failover --failovers $(FAILOVERS) $(ARGS)
@@ -74,6 +80,8 @@ lock: environment ## resolve requirements.lock again from the pyproject files
 	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11.4 --generate-hashes --no-header \
 		--no-emit-package drivetrain-schemas --no-emit-package drivetrain \
 		--group dev pyproject.toml -o requirements.lock
+	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11.4 --generate-hashes --no-header \
+		tests/exchange/tools/requirements.in -o tests/exchange/tools/requirements.lock
 
 images: ## build the images of deploy/images (ENGINE=docker|podman|buildah IMAGE_PREFIX=name ARGS=options)
 	@test -n "$(ENGINE)" || { echo "images: install docker, podman or buildah, or name one: ENGINE=..." >&2; exit 1; }
