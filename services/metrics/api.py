@@ -20,7 +20,14 @@ from starlette.routing import Route
 from drivetrain_schemas.errors import field_errors
 from services.metrics import curves, log_pages, times_store
 from services.metrics.instruments import READS_REFUSED
-from services.metrics.queries import ChartQuery, LogsQuery, Query, SamplesQuery, SeriesQuery
+from services.metrics.queries import (
+    ChartQuery,
+    LogsQuery,
+    Query,
+    SamplesQuery,
+    SeriesQuery,
+    SystemQuery,
+)
 from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
 from services.runtime.object_store import ObjectStore
@@ -73,13 +80,18 @@ class Reads:
 
 
 def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
-    """GET /series, /samples, /chart, /times and /logs."""
+    """GET /series, /system, /samples, /chart, /times and /logs."""
     reads = Reads(database)
 
     async def series(request: Request) -> Response:
         query = _query(SeriesQuery, request)
         async with reads.connection() as connection:
             return _json(await curves.page_of_series(connection, query))
+
+    async def system(request: Request) -> Response:
+        query = _query(SystemQuery, request)
+        async with reads.connection() as connection:
+            return _json(await curves.page_of_system(connection, query))
 
     async def samples(request: Request) -> Response:
         query = _query(SamplesQuery, request)
@@ -105,6 +117,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
     return Starlette(
         routes=[
             Route("/series", series),
+            Route("/system", system),
             Route("/samples", samples),
             Route("/chart", chart),
             Route("/times", times),

@@ -20,14 +20,19 @@ from services.metrics.core.buckets import Bucket
 from services.metrics.core.charts import Position
 from services.metrics.core.downsampling import downsample
 from services.metrics.core.series import Series, merge
-from services.metrics.queries import LAST_STEP, MAX_SERIES, ChartQuery, SamplesQuery, SeriesQuery
+from services.metrics.queries import (
+    LAST_STEP,
+    MAX_SERIES,
+    ChartQuery,
+    SamplesQuery,
+    SeriesQuery,
+    SystemQuery,
+)
 from services.metrics.series_store import Extent, Range
 
 
 async def page_of_series(connection: asyncpg.Connection, query: SeriesQuery) -> dict[str, Any]:
-    found = await series_store.series_page(
-        connection, query.job_id, query.rank, query.search, query.after, query.limit + 1
-    )
+    found = await series_store.series_page(connection, query, query.limit + 1)
     rows = [
         {
             "name": one.name,
@@ -42,10 +47,30 @@ async def page_of_series(connection: asyncpg.Connection, query: SeriesQuery) -> 
         "job_id": query.job_id,
         "series": rows,
         "next": rows[-1]["name"] if len(found) > query.limit else None,
-        "num_series": await series_store.num_series(
-            connection, query.job_id, query.rank, query.search
-        ),
+        "num_series": await series_store.num_series(connection, query),
         "num_samples_left_out": await series_store.num_left_out(connection, query.job_id),
+    }
+
+
+async def page_of_system(connection: asyncpg.Connection, query: SystemQuery) -> dict[str, Any]:
+    """What the pods of a job used last, by the first rank of each pod."""
+    found = await series_store.newest_system_values(
+        connection, query.job_id, query.from_rank, query.limit + 1
+    )
+    ranks: dict[int, list[dict[str, Any]]] = {}
+    for one in found:
+        value = _json_value(one.last_value)
+        last = {"name": one.name, "last_step": one.last_step, "last_value": value}
+        ranks.setdefault(one.rank, []).append(last)
+    following = sorted(ranks)[query.limit :]
+    return {
+        "job_id": query.job_id,
+        "ranks": [
+            {"rank": rank, "series": series}
+            for rank, series in ranks.items()
+            if rank not in following
+        ],
+        "next": following[0] if following else None,
     }
 
 
@@ -55,7 +80,9 @@ async def samples(
     names = query.names
     if names is None:
         names = tuple(
-            await series_store.names_of_job(connection, query.job_id, query.rank, query.attempt)
+            await series_store.names_of_job(
+                connection, query.job_id, query.rank, query.attempt, system=query.system
+            )
         )
     wanted = Range(
         query.job_id,

@@ -1,12 +1,14 @@
 """Which names of series a job may have: the first `MAX_SERIES_OF_JOB` that it logs.
 
 A program that writes a step or a sample's id into the name would otherwise make a series of each.
-Samples of further names are left out and counted, and an alert says so once per run.
+Samples of further names are left out and counted, and an alert says so once per run. What pods say
+of themselves (`system_series`, a closed list) does not count.
 """
 
 from collections.abc import Collection, Sequence
 
 from drivetrain_schemas.metrics import AlertRaised
+from drivetrain_schemas.system_series import is_system_series
 from services.metrics import alerts, store
 from services.metrics.instruments import LEFT_OUT
 from services.metrics.messages import SampleBatch
@@ -20,8 +22,10 @@ Name = tuple[str, str]  # job, name of the series
 async def admit(tx: Tx, batches: Sequence[SampleBatch]) -> Collection[Name]:
     """The names in these batches whose samples are stored."""
     # As they were logged, so that the first ones are kept.
-    wanted = list(dict.fromkeys((one.job_id, name) for one in batches for name in one.columns))
-    known = await store.known_names(tx.connection, wanted)
+    named = dict.fromkeys((one.job_id, name) for one in batches for name in one.columns)
+    system = {one for one in named if is_system_series(one[1])}
+    wanted = [one for one in named if one not in system]
+    known = system | await store.known_names(tx.connection, wanted)
     missing: dict[str, list[str]] = {}
     for job_id, name in wanted:
         if (job_id, name) not in known:

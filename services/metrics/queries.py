@@ -14,6 +14,7 @@ MAX_SERIES = 50
 MAX_NAMES_CHARACTERS = 8192
 MAX_LINES = 5000
 MAX_PAGE_OF_SERIES = 500
+MAX_PAGE_OF_RANKS = 128
 
 
 class Query(BaseModel):
@@ -30,6 +31,12 @@ class SeriesQuery(Query):
     search: SearchText = ""
     after: SearchText = ""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_OF_SERIES)] = 200
+    system: bool = False
+
+
+class SystemQuery(Query):
+    from_rank: Rank = 0
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_OF_RANKS)] = 32
 
 
 def _list_of_names(text: str) -> tuple[str, ...]:
@@ -43,7 +50,10 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_list_of_names)]
 
 
 class SamplesQuery(Query):
+    """`system`: without names, what the pods say of themselves instead of what the job logged."""
+
     names: Names | None = None
+    system: bool = False
     rank: Rank = 0
     attempt: Attempt | None = None
     from_step: Step = 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobCancelled, JobFailed, JobQueued, JobStopped, JobSucceeded
 from drivetrain_schemas.metrics import TrialMeasured
+from drivetrain_schemas.system_series import is_system_series
 from services.metrics import store_trials
 from services.metrics.core.rungs import Reached, Trial, finite, rungs_reached, value_at
 from services.metrics.instruments import RUNGS
@@ -84,6 +85,8 @@ def _reached(trial: Trial, batches: Sequence[SampleBatch]) -> Reached:
     metric_step = step = -1
     for batch in batches:
         for name, (steps, _) in batch.columns.items():
+            if is_system_series(name):
+                continue  # its steps are times
             step = max(step, *steps, -1)
             if name == trial.metric:
                 metric_step = max(metric_step, *steps, -1)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from drivetrain_schemas import system_series
 from services.metrics.core.series import Chunk
+from services.metrics.queries import SeriesQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,16 @@ class SeriesOfJob:
     name: str
     num_samples: int
     first_step: int
+    last_step: int
+    last_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class SystemValue:
+    """The last value of one system series of a rank."""
+
+    rank: int
+    name: str
     last_step: int
     last_value: float
 
@@ -66,7 +78,7 @@ class Change:
 
 
 async def series_page(
-    connection: asyncpg.Connection, job_id: str, rank: int, search: str, after: str, limit: int
+    connection: asyncpg.Connection, query: SeriesQuery, limit: int
 ) -> list[SeriesOfJob]:
     """Series by name, those after `after` whose name contains `search` in any case."""
     rows = await connection.fetch(
@@ -76,26 +88,32 @@ async def series_page(
             (array_agg(last_value order by attempt desc))[1] as last_value
         from series
         where job_id = $1 and rank = $2 and name > $4 and strpos(lower(name), lower($3)) > 0
-        group by name order by name limit $5
+            and (name ~ $5) = $6
+        group by name order by name limit $7
         """,
-        job_id,
-        rank,
-        search,
-        after,
+        query.job_id,
+        query.rank,
+        query.search,
+        query.after,
+        system_series.PATTERN,
+        query.system,
         limit,
     )
     return [SeriesOfJob(**dict(row)) for row in rows]
 
 
-async def num_series(connection: asyncpg.Connection, job_id: str, rank: int, search: str) -> int:
+async def num_series(connection: asyncpg.Connection, query: SeriesQuery) -> int:
     found = await connection.fetchval(
         """
         select count(distinct name) from series
         where job_id = $1 and rank = $2 and strpos(lower(name), lower($3)) > 0
+            and (name ~ $4) = $5
         """,
-        job_id,
-        rank,
-        search,
+        query.job_id,
+        query.rank,
+        query.search,
+        system_series.PATTERN,
+        query.system,
     )
     return int(found)
 
@@ -108,17 +126,43 @@ async def num_left_out(connection: asyncpg.Connection, job_id: str) -> int:
     return int(found or 0)
 
 
+async def newest_system_values(
+    connection: asyncpg.Connection, job_id: str, from_rank: int, limit: int
+) -> list[SystemValue]:
+    """By rank and name, of each rank's latest run: the first `limit` ranks from `from_rank` on."""
+    rows = await connection.fetch(
+        """
+        with system as (
+            select rank, name, attempt, last_step, last_value from series
+            where job_id = $1 and rank >= $2 and name like 'system/%' and name ~ $4),
+        shown as (select distinct rank from system order by rank limit $3)
+        select distinct on (rank, name) rank, name, last_step, last_value
+        from system join shown using (rank)
+        order by rank, name, attempt desc
+        """,
+        job_id,
+        from_rank,
+        limit,
+        system_series.PATTERN,
+    )
+    return [SystemValue(*row) for row in rows]
+
+
 async def names_of_job(
-    connection: asyncpg.Connection, job_id: str, rank: int, attempt: int | None
+    connection: asyncpg.Connection, job_id: str, rank: int, attempt: int | None, *, system: bool
 ) -> list[str]:
     rows = await connection.fetch(
         """
         select distinct name from series
-        where job_id = $1 and rank = $2 and ($3::integer is null or attempt = $3) order by name
+        where job_id = $1 and rank = $2 and ($3::integer is null or attempt = $3)
+            and (name ~ $4) = $5
+        order by name
         """,
         job_id,
         rank,
         attempt,
+        system_series.PATTERN,
+        system,
     )
     return [row["name"] for row in rows]
 

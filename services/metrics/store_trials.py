@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 import asyncpg
 
+from drivetrain_schemas import system_series
 from services.metrics.core.rungs import Sample, Trial
 
 # Chunks around a rung that are read for its value; several only where attempts overlap.
@@ -66,7 +67,12 @@ async def set_finished(connection: asyncpg.Connection, job_id: str) -> None:
 async def last_step(connection: asyncpg.Connection, job_id: str) -> int:
     """The highest step at which rank 0 has logged anything; -1 where it has not."""
     step: int = await connection.fetchval(
-        "select coalesce(max(last_step), -1) from series where job_id = $1 and rank = 0", job_id
+        """
+        select coalesce(max(last_step), -1) from series
+        where job_id = $1 and rank = 0 and name !~ $2
+        """,
+        job_id,
+        system_series.PATTERN,
     )
     return step
 

@@ -15,6 +15,7 @@ from drivetrain_schemas.specs import (
     METRIC_NAME_WORDS,
     is_metric_name,
 )
+from drivetrain_schemas.system_series import is_system_series
 
 MAX_SAMPLES_PER_CHUNK = 2000
 # One more series of a whole chunk may follow: about 180 KB of JSON; an event may have 256 KiB.
@@ -25,6 +26,8 @@ NOT_A_NAME = (
     "is not the name of a metric: write a string of at most "
     f"{MAX_METRIC_NAME_CHARACTERS} {METRIC_NAME_WORDS}"
 )
+
+TAKEN = "is a series that the platform itself records: log it under another name"
 
 # step, name, value, step, name, value ...: no container per sample, because thousands of new
 # containers make Python's garbage collector scan all objects of the process.
@@ -61,9 +64,9 @@ class Columns:
                 column = series[name] = ([], [])
             column[0].append(step)
             column[1].append(value)
-        for name in [name for name in series if not is_metric_name(name)]:
+        for name in [name for name in series if not is_metric_name(name) or is_system_series(name)]:
             columns.num_refused += len(series.pop(name)[0])
-            columns.refusals[name] = NOT_A_NAME
+            columns.refusals[name] = TAKEN if is_metric_name(name) else NOT_A_NAME
         columns.num_samples = sum(len(steps) for steps, _ in series.values())
         return columns
 

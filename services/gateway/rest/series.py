@@ -34,13 +34,42 @@ async def series(
     after: Annotated[str, Query(max_length=128)] = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 200,
     rank: Rank = 0,
+    system: bool = False,
 ) -> Any:
-    """The series by name with their last values; `search`: a part of the name, in any case."""
+    """The series by name with their last values; `search`: a part of the name, in any case.
+
+    `system`: what the rank's pod says of itself, instead of what the job logged.
+    """
     await _check_job(gateway, caller, job_id)
     return await gateway.backends.get(
         "metrics",
         "/series",
-        {"job_id": job_id, "search": search, "after": after, "limit": limit, "rank": rank},
+        {
+            "job_id": job_id,
+            "search": search,
+            "after": after,
+            "limit": limit,
+            "rank": rank,
+            "system": system,
+        },
+    )
+
+
+@router.get("/{job_id}/system", response_model=models.SystemPage, responses=answers(404, 422))
+async def system(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    from_rank: Rank = 0,
+    limit: Annotated[int, Query(ge=1, le=128)] = 32,
+) -> Any:
+    """What each pod used last: CPU, memory, disk, network, devices; by the pod's first rank.
+
+    Over time: `chart` and `metrics`, whose steps are then times in seconds of the epoch.
+    """
+    await _check_job(gateway, caller, job_id)
+    return await gateway.backends.get(
+        "metrics", "/system", {"job_id": job_id, "from_rank": from_rank, "limit": limit}
     )
 
 
@@ -94,6 +123,7 @@ async def metrics(
     gateway: GatewayDep,
     caller: CallerDep,
     names: Annotated[str | None, Query(max_length=8192)] = None,
+    system: bool = False,
     rank: Rank = 0,
     attempt: Attempt = None,
     from_step: Step = 0,
@@ -102,7 +132,8 @@ async def metrics(
 ) -> Any:
     """Samples by series (`names` separated by commas; all without it), downsampled, peaks kept.
 
-    Of each step, what the last attempt logged, or the one named. At most 50 series.
+    Of each step, what the last attempt logged, or the one named. At most 50 series. `system`:
+    without names, what the rank's pod says of itself.
     """
     await _check_job(gateway, caller, job_id)
     return await gateway.backends.get(
@@ -111,6 +142,7 @@ async def metrics(
         {
             "job_id": job_id,
             "names": names,
+            "system": system,
             "rank": rank,
             "attempt": attempt,
             "from_step": from_step,

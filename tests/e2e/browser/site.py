@@ -22,11 +22,13 @@ class Site:
     assets: Path
     http: Server | None = None
     # The number of steps in the metrics service's responses, the series that it has beside the
-    # loss, the times of attempts, the lines of the log, and what was asked of it.
+    # loss, the times of attempts, the lines of the log, what the pods use by rank, and what was
+    # asked of it.
     num_steps: int = 200
     other_series: tuple[str, ...] = ()
     times: tuple[dict[str, Any], ...] = ()
     log: tuple[str, ...] = ("epoch 1 <b>done</b>",)
+    used: dict[int, dict[str, float]] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -77,6 +79,13 @@ class Site:
             return self._chart(given)
         if path == "/times":
             return {"job_id": given["job_id"], "attempts": self.times}
+        if path == "/system":
+            ranks = [
+                {"rank": rank, "series": [{"name": name, "last_step": 199, "last_value": value}
+                                          for name, value in figures.items()]}
+                for rank, figures in self.used.items()
+            ]  # fmt: skip
+            return {"job_id": given["job_id"], "ranks": ranks, "next": None}
         if path == "/logs":
             return self._lines(given)
         if path == "/next":

@@ -231,3 +231,28 @@ async def test_hidden_tabs_leave_their_connections_to_the_one_that_is_shown(
     await tabs[0].evaluate("window.show(true)")
     await expect(tabs[0].locator("#head")).to_contain_text("succeeded")
     await context.close()
+
+
+async def test_what_each_pod_uses_is_a_line_and_opened_its_charts(
+    site: Site, browser: Browser
+) -> None:
+    site.used = {
+        0: {"system/cpu_percent": 187.25, "system/memory_bytes": 2.5e9,
+            "system/device_0_utilisation_percent": 91.0, "system/disk_read_bytes_per_s": 3e6},
+        4: {"system/cpu_percent": 12.0},
+    }  # fmt: skip
+    job = await running(site)
+    context, page = await site.sign_in(browser, **PHONE)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    pods = page.locator("#system details")
+    await expect(pods).to_have_count(2)
+    line = "rank 0 device 0 utilisation 91 % · CPU 187.3 % · memory 2.5 GB"
+    await expect(pods.first.locator("summary")).to_have_text(line)
+    await pods.nth(1).locator("summary").press("Enter")
+    await expect(pods.nth(1).get_by_role("img", name="CPU by time")).to_be_visible()
+    asked = [given for path, given in site.asked if path == "/chart" and given["rank"] == 4]
+    assert asked[0]["name"] == ["system/cpu_percent"]
+    assert await ask(page, "document.documentElement.scrollWidth") == 390
+    assert complaints == []
+    await context.close()

@@ -18,6 +18,7 @@ ROUTES = {
     "/v1/jobs/{job_id}/explain": {"get"},
     "/v1/jobs/{job_id}/metrics": {"get"},
     "/v1/jobs/{job_id}/series": {"get"},
+    "/v1/jobs/{job_id}/system": {"get"},
     "/v1/jobs/{job_id}/chart": {"get"},
     "/v1/jobs/{job_id}/times": {"get"},
     "/v1/jobs/{job_id}/logs": {"get"},

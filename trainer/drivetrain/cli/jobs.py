@@ -158,10 +158,17 @@ def metrics(
     from_step: Annotated[int | None, typer.Option("--from-step", min=0)] = None,
     to_step: Annotated[int | None, typer.Option("--to-step", min=0)] = None,
     max_points: Annotated[int | None, typer.Option("--max-points", min=16, max=20_000)] = None,
+    rank: Annotated[int | None, typer.Option("--rank", min=0, help="Of this rank, not 0.")] = None,
+    system: Annotated[
+        bool,
+        typer.Option("--system", help="What the rank's pod used: CPU, memory, disk, devices."),
+    ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show what the job logged. With --output json or yaml, all points."""
     query = {
+        "system": True if system else None,
+        "rank": rank,
         "names": ",".join(names) if names else None,
         "attempt": attempt,
         "from_step": from_step,

@@ -4,6 +4,7 @@ The hot path (samples) goes from the rank's JSON to the event's without its colu
 """
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,7 @@ from drivetrain_schemas.checkpoints import (
     SaveFailure,
 )
 from drivetrain_schemas.envelope import Event, encode, encode_headers
-from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
+from drivetrain_schemas.metrics import Column, LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import PodSpec
 from drivetrain_schemas.reports import MAX_WARNING_CHARACTERS, PodHeartbeat, PodWarned
 
@@ -69,6 +70,8 @@ class Events:
         }
         self._session = secrets.token_hex(8)
         self._num_logs: dict[int, int] = {}
+        self._system_session = secrets.token_hex(8)  # so that no batch of a rank has its key
+        self._num_system = 0
         self._num_failed_saves = 0
         self._num_warnings = 0
 
@@ -109,6 +112,23 @@ class Events:
             num_dropped_bytes=chunk.num_dropped_bytes,
         )
         return self._record(payload, f"{self._pod_id}/{chunk.rank}/{self._session}/{number}")
+
+    def system(self, rank: int, step: int, values: Mapping[str, float]) -> OutRecord:
+        """One sample of each of the series of `system_series`."""
+        number = self._num_system
+        self._num_system += 1
+        payload = SamplesRecorded(
+            **self._run,
+            rank=rank,
+            session=self._system_session,
+            batch=number,
+            sent_at=datetime.now(UTC),
+            columns={
+                name: Column(steps=(step,), values=(round(value, 3),))
+                for name, value in values.items()
+            },
+        )
+        return self._record(payload, f"{self._pod_id}/system/{self._system_session}/{number}")
 
     def checkpoint(self, message: CheckpointSaved) -> OutRecord:
         payload = CheckpointWritten(**self._run, **_fields(message))

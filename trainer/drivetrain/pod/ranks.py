@@ -74,7 +74,7 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
     if _address(spec) == _THIS_MACHINE:
         variables["GLOO_SOCKET_IFNAME"] = "lo"
     if spec.devices and spec.device_type != "cpu":
-        variables[VISIBLE_DEVICES] = ",".join(_as_seen_outside(spec.devices))
+        variables[VISIBLE_DEVICES] = ",".join(as_seen_outside(spec.devices))
     return variables
 
 
@@ -127,7 +127,7 @@ def _path() -> str:
     return os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
 
 
-def _as_seen_outside(devices: Sequence[int]) -> Iterator[str]:
+def as_seen_outside(devices: Sequence[int]) -> Iterator[str]:
     """The platform numbers the devices visible to it, which may be some of those of the machine."""
     shown = os.environ.get(VISIBLE_DEVICES, "").split(",")
     for device in devices:

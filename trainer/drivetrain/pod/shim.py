@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +33,13 @@ from drivetrain.pod.container import TELEMETRY_SECONDS, Container, exit_code, wa
 from drivetrain.pod.fetching import Flaw, fetch_code
 from drivetrain.pod.files import read_bounded
 from drivetrain.pod.notices import Notices
-from drivetrain.pod.ranks import Rank, flaw_of_command, num_processes, start_rank
+from drivetrain.pod.ranks import (
+    Rank,
+    as_seen_outside,
+    flaw_of_command,
+    num_processes,
+    start_rank,
+)
 from drivetrain.pod.title import set_title
 from drivetrain.pod.working_directory import PodFiles
 from drivetrain.results import make_result, write_atomically
@@ -160,12 +167,18 @@ def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
         ranks.append(start_rank(spec, index, directory, is_warm, ours))
     # Only now: a rank of any program must not pay for importing a Kafka client.
     from drivetrain.pod.supervision import Supervision
+    from drivetrain.pod.system_metrics import SystemMetrics
 
     async def live() -> PodExit:
         supervision = Supervision(spec, notice.notices, ranks, listener)
         files = PodFiles(spec, directory, supervision.say)
         files.start()
+        system = SystemMetrics(
+            _devices_of(spec, container), container is not None, supervision.send_system
+        )
+        system.start()
         await supervision.watch(notice.is_given(), files)
+        system.stop()
         end = _end_of(spec, directory, supervision)
         supervision.spans.end(end)
         if container is None:
@@ -178,6 +191,13 @@ def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
         return end
 
     return asyncio.run(live())
+
+
+def _devices_of(spec: PodSpec, container: Container | None) -> Sequence[str] | None:
+    """Those of this pod, by index or UUID; None: all that are visible here."""
+    if spec.device_type == "cpu":
+        return ()
+    return None if container is not None else tuple(as_seen_outside(spec.devices))
 
 
 def _end_of(spec: PodSpec, directory: Path, seen: "Supervision") -> PodExit:

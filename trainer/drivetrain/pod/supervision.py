@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -193,6 +193,11 @@ class Supervision:
         line = f"drivetrain: {text}".encode("utf-8", "replace")
         _logger.info("said to the owner: %s", text)
         self._loop.call_soon_threadsafe(self._add_own_line, line)
+
+    def send_system(self, step: int, values: Mapping[str, float]) -> None:
+        """Send what the pod uses; without room in the buffer it is dropped. From any thread."""
+        record = self._events.system(min(self._logs), step, values)
+        self._loop.call_soon_threadsafe(self._telemetry.put, record)
 
     def _add_own_line(self, line: bytes) -> None:
         self._keep(line + b"\n")

@@ -1,11 +1,12 @@
-// The page of one job: its charts and logs, read again while it runs.
+// The page of one job: its charts, logs and what its pods use, read again while it runs.
 import { makeCurves } from "./curves.js";
 import { listen } from "./live.js";
 import { makeLogs } from "./logs.js";
+import { makeSystem } from "./system.js";
 
 const head = document.getElementById("head"), panel = document.getElementById("curves"), logs = document.getElementById("logs");
 const curves = makeCurves(panel, [{ id: document.body.dataset.job, label: document.title }]);
-const readLogs = makeLogs(logs), EVERY_MS = 2000, ROUNDS_AFTER_END = 5;
+const readLogs = makeLogs(logs), readSystem = makeSystem(document.getElementById("system")), EVERY_MS = 2000, ROUNDS_AFTER_END = 5;
 let rounds = 0;
 
 function look() {
@@ -15,6 +16,7 @@ function look() {
   if (isLive !== "yes" && rounds++ >= ROUNDS_AFTER_END) return;
   curves.read();
   readLogs();
+  readSystem();
 }
 listen((type) => { if (/^(run\.|checkpoint\.restored|reset|reopened)/.test(type)) { rounds = 0; curves.restart(); } });
 look();

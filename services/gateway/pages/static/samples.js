@@ -49,7 +49,7 @@ function timeAt({ start, steps, times }, firstStep, step) {
 }
 
 // `curves`: name -> {steps, values, lows, highs, notFinite}; `attempts`: [{attempt, first_step}].
-export function makeSamples(jobId) {
+export function makeSamples(jobId, rank = 0) {
   const samples = { curves: new Map(), attempts: [] };
   let clocks = new Map();
   let asked = null, after = null;
@@ -63,7 +63,7 @@ export function makeSamples(jobId) {
     samples.curves.set(name, merged);
   }
   samples.read = async (names, range) => {
-    const query = new URLSearchParams({ max_points: POINTS, ...(range && { from_step: range[0], to_step: range[1] }) });
+    const query = new URLSearchParams({ max_points: POINTS, ...(rank && { rank }), ...(range && { from_step: range[0], to_step: range[1] }) });
     for (const name of names) query.append("name", name);
     const question = query.toString();
     if (question !== asked) [asked, after] = [question, null];

@@ -60,6 +60,9 @@ from services.gateway.rest.models.series import (
     Series,
     SeriesPage,
     SeriesSummary,
+    SystemOfRank,
+    SystemPage,
+    SystemValue,
     Times,
 )
 from services.gateway.rest.models.studies import (
@@ -147,6 +150,9 @@ __all__ = [
     "StudyList",
     "StudySummary",
     "Suggestion",
+    "SystemOfRank",
+    "SystemPage",
+    "SystemValue",
     "Timeline",
     "TimelineItem",
     "Times",

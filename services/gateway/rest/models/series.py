@@ -43,6 +43,27 @@ class SeriesPage(BaseModel):
     num_samples_left_out: int
 
 
+class SystemValue(BaseModel):
+    """`last_step`: when it was measured, in seconds of the epoch."""
+
+    name: str
+    last_step: int
+    last_value: float | Literal["nan", "inf", "-inf"]
+
+
+class SystemOfRank(BaseModel):
+    rank: int
+    series: list[SystemValue]
+
+
+class SystemPage(BaseModel):
+    """One entry for each pod, by its first rank. `next` is the `from_rank` of the next page."""
+
+    job_id: str
+    ranks: list[SystemOfRank]
+    next: int | None
+
+
 class ChartAttempt(BaseModel):
     """What an attempt logged of the series of a chart."""
 
