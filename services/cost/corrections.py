@@ -6,7 +6,7 @@ transaction: the row that reverses the old charge, and its replacement.
 
 from functools import partial
 
-from services.cost import store
+from services.cost import pools, store
 from services.cost.core.corrections import replacement, reprice, reversal
 from services.cost.core.prices import PriceBook
 from services.cost.handlers import observe
@@ -50,8 +50,9 @@ class Corrections:
                     if not new or not await store.insert_charges(tx.connection, [back], correction):
                         continue
                     await tx.emit(back, tenant_id=charge.tenant_id)
-                    for item in new:
-                        fact = replacement(charge, item)
+                    facts = [replacement(charge, item) for item in new]
+                    await pools.reprice(tx.connection, charge, facts)
+                    for item, fact in zip(new, facts, strict=True):
                         await store.insert_charges(tx.connection, [fact], item.correction)
                         await tx.emit(fact, tenant_id=fact.tenant_id)
                         tx.after_commit(partial(observe, fact))

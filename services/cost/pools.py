@@ -5,12 +5,14 @@ verified late still counts; until then the report works it out anew.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import asyncpg
 
+from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.checkpoints import CheckpointCommitted
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
@@ -24,9 +26,10 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
 )
 from services.cost import store_pools
-from services.cost.core.phases import Amount, Phase, by_day_and_phase
-from services.cost.core.pools import PoolDay, Row, offered, rows
-from services.cost.core.prices import PriceBook
+from services.cost.core.charges import Usage
+from services.cost.core.phases import Amount, Phase, RunFacts, by_day_and_phase
+from services.cost.core.pools import UNOFFERED, Offer, PoolDay, Row, offered, rows, unoffered
+from services.cost.core.prices import Period, PriceBook
 from services.cost.instruments import SHARED
 from services.cost.store_pools import HeldUsage
 from services.runtime import logs
@@ -40,7 +43,6 @@ log = logs.get()
 SHARE_AFTER = timedelta(minutes=10)
 SHARE_SECONDS = 30.0
 BATCH = 500
-MAX_UNSHARED = 20_000
 
 KINDS = (
     NodeRegistered,
@@ -98,7 +100,10 @@ class Sharing:
         async with platform.database.transaction() as tx:
             held = await store_pools.to_share(tx.connection, age, BATCH)
             ids = [each.allocation_id for each in held]
-            await store_pools.add_shares(tx.connection, _shares(held, self._book), ids)
+            await store_pools.add_shares(
+                tx.connection, await _shares(tx.connection, held, self._book)
+            )
+            await store_pools.mark_shared(tx.connection, ids)
             tx.after_commit(lambda: SHARED.inc(len(ids)))
         return len(held)
 
@@ -115,22 +120,101 @@ async def report(
             whole[key].slot_microseconds += amount.slot_microseconds
             whole[key].micro_usd += amount.micro_usd
     held = list(await store_pools.shares(connection, first, last))
-    recent = await store_pools.unshared(connection, MAX_UNSHARED, now)
-    held += [row for row in _shares(recent, book) if first <= row.of.day <= last]
+    async for row in unshared(connection, book, now):
+        if first <= row.of.day <= last:
+            held.append(row)
     return rows(dict(whole), _merged(held))
 
 
-def _shares(held: Sequence[HeldUsage], book: PriceBook) -> list[Row]:
-    found = []
+async def unshared(
+    connection: asyncpg.Connection, book: PriceBook, now: datetime
+) -> AsyncIterator[Row]:
+    """The shares of what is held now or was released lately, in steps."""
+    after = ""
+    while held := await store_pools.unshared(connection, after, BATCH, now):
+        for row in await _shares(connection, held, book):
+            yield row
+        after = held[-1].allocation_id
+
+
+async def _shares(
+    connection: asyncpg.Connection, held: Sequence[HeldUsage], book: PriceBook
+) -> list[Row]:
+    """At the prices of the charges, where there are any, and at those of now for what is open."""
+    if not held:
+        return []
+    nodes = {node for each in held for node in each.node_slots}
+    since = min(each.usage.starts_at for each in held)
+    offers = await store_pools.offers_of(connection, nodes, since)
+    found: list[Row] = []
     for each in held:
         usage = each.usage
-        for key, amount in by_day_and_phase(usage, each.run, book).items():
-            of = PoolDay(key.day, usage.pool, usage.device_type)
-            tenant_id = "" if key.phase is Phase.PLATFORM else each.tenant_id
-            found.append(
-                Row(of, key.phase.value, tenant_id, amount.slot_microseconds, amount.micro_usd)
-            )
+        found += _shares_of(each, each.periods or _periods(usage, book))
+        for node, num_slots in each.node_slots.items():
+            whole = Offer(usage.pool, usage.device_type, num_slots, usage.starts_at, usage.ends_at)
+            for excess in unoffered(whole, offers.get(node, ())):
+                for of, amount in offered(excess, book).items():
+                    found.append(Row(of, UNOFFERED, "", amount.slot_microseconds, amount.micro_usd))
     return found
+
+
+def _shares_of(held: HeldUsage, periods: Iterable[Period]) -> Iterator[Row]:
+    """By day and kind, at the prices of these periods."""
+    usage = held.usage
+    for key, amount in by_day_and_phase(usage, held.run, periods).items():
+        is_platform = key.phase is Phase.PLATFORM
+        yield Row(
+            PoolDay(key.day, usage.pool, usage.device_type),
+            key.phase.value,
+            "" if is_platform else held.tenant_id,
+            amount.slot_microseconds,
+            amount.micro_usd,
+            "" if is_platform else held.job_id,
+        )
+
+
+async def reprice(
+    connection: asyncpg.Connection, charge: ChargeRecorded, new: Sequence[ChargeRecorded]
+) -> None:
+    """Give the shares of a charge that was reversed the prices of those that replace it."""
+    held = await store_pools.lock(connection, charge.allocation_id)
+    if held is None:
+        held = _deleted(charge)
+    elif not held.is_shared:
+        return  # later, by its charges
+    back = [
+        replace(row, slot_microseconds=-row.slot_microseconds, micro_usd=-row.micro_usd)
+        for row in _shares_of(held, [_period(charge)])
+    ]
+    await store_pools.add_shares(connection, [*back, *_shares_of(held, map(_period, new))])
+
+
+def _deleted(charge: ChargeRecorded) -> HeldUsage:
+    """The allocation of a charge, when nothing is known any more of what its run did."""
+    usage = Usage(
+        charge.allocation_id,
+        charge.pool,
+        charge.device_type,
+        charge.num_slots,
+        charge.starts_at,
+        charge.ends_at,
+        charge.platform_ends_at or charge.ends_at,
+    )
+    run = RunFacts(started_at=charge.starts_at)
+    return HeldUsage(charge.allocation_id, charge.tenant_id, charge.job_id, usage, run, (), {})
+
+
+def _period(charge: ChargeRecorded) -> Period:
+    return Period(
+        charge.starts_at,
+        charge.platform_ends_at or charge.ends_at,
+        charge.price_id,
+        charge.price_micro_usd_per_slot_hour,
+    )
+
+
+def _periods(usage: Usage, book: PriceBook) -> tuple[Period, ...]:
+    return book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
 
 
 def _merged(held: Sequence[Row]) -> list[Row]:

@@ -3,7 +3,7 @@
 | table | a row is deleted |
 |---|---|
 | `allocations` | once shared out, after as long as an inbox row of its events and a margin |
-| `run_facts` | when the run's allocation is shared out; without one, after the same time |
+| `run_facts` | with the run's allocation; without one, after the same time |
 | `node_offers` | once ended, after three years |
 
 Until then a grant that is delivered again finds its release, and opens nothing. An open allocation
@@ -29,7 +29,9 @@ RULES = (
         inbox_keep(EVENTS_JOBS) + MARGIN,
         """delete from run_facts where ctid = any(array(
             select ctid from run_facts
-            where noted_at < clock_timestamp() - $1::interval order by noted_at limit $2))""",
+            where noted_at < clock_timestamp() - $1::interval and not exists (
+                select from allocations where allocations.run_id = run_facts.run_id)
+            order by noted_at limit $2))""",
     ),
     Rule(
         "node_offers",

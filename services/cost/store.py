@@ -1,5 +1,7 @@
 """The statements of the cost service: one function each, no rules."""
 
+import json
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -16,9 +18,9 @@ from services.cost.core.prices import UNPRICED
 _PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
-     paid_ends_at, run_id)
+     paid_ends_at, run_id, node_slots)
 select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
-    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[])
+    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[])
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at),
     paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at)
@@ -131,6 +133,7 @@ async def put_allocations(
                 one.released_at if isinstance(one, AllocationReleased) else None,
                 one.paid_ends_at if isinstance(one, AllocationReleased) else None,
                 one.run_id,
+                json.dumps(Counter(slot.node_id for slot in one.slots)),
             )
     await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
 

@@ -1,8 +1,10 @@
 """The statements about what nodes offered and what runs did with it; no rules."""
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -11,18 +13,41 @@ from drivetrain_schemas.nodes import NodeRegistered
 from services.cost.core.charges import Usage
 from services.cost.core.phases import RunFacts
 from services.cost.core.pools import Offer, PoolDay, Row
+from services.cost.core.prices import Period
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 _TO_SHARE = """
 select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds
 from allocations left join run_facts using (run_id)
 where not is_shared and {condition}
-order by released_at, allocation_id limit $2
+order by {order} limit $2
+"""
+# Those that apply: not reversed, and no reversals.
+_CHARGES = """
+select * from charges
+where allocation_id = any($1) and reverses_charge_id is null and not exists (
+    select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)
+order by starts_at
+"""
+_ADD_JOB_SHARES = """
+insert into job_shares
+    select day, pool, device_type, tenant_id, job_id, kind, sum(slot_time), sum(amount)
+    from unnest($1::date[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+        $7::numeric[], $8::numeric[])
+        as share (day, pool, device_type, tenant_id, job_id, kind, slot_time, amount)
+    group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
+on conflict (day, pool, device_type, tenant_id, job_id, kind) do update set
+    slot_microseconds = job_shares.slot_microseconds + excluded.slot_microseconds,
+    micro_usd = job_shares.micro_usd + excluded.micro_usd
 """
 _ADD_SHARES = """
 insert into pool_shares
     select day, pool, device_type, tenant_id, kind, sum(slot_time), sum(amount)
-    from unnest($1::date[], $2::text[], $3::text[], $4::text[], $5::text[], $6::numeric[],
-        $7::numeric[]) as share (day, pool, device_type, tenant_id, kind, slot_time, amount)
+    from unnest($1::date[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+        $7::numeric[], $8::numeric[])
+        as share (day, pool, device_type, tenant_id, job_id, kind, slot_time, amount)
     group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5
 on conflict (day, pool, device_type, tenant_id, kind) do update set
     slot_microseconds = pool_shares.slot_microseconds + excluded.slot_microseconds,
@@ -32,12 +57,17 @@ on conflict (day, pool, device_type, tenant_id, kind) do update set
 
 @dataclass(frozen=True, slots=True)
 class HeldUsage:
-    """An allocation with what is known of its run."""
+    """An allocation with what is known of its run. `periods`: of its charges, where it has any;
+    `node_slots`: how many slots of which node it held."""
 
     allocation_id: str
     tenant_id: str
+    job_id: str
     usage: Usage
     run: RunFacts
+    periods: tuple[Period, ...]
+    node_slots: Mapping[str, int]
+    is_shared: bool = False
 
 
 async def end_offer(connection: asyncpg.Connection, node_id: str, at: datetime) -> None:
@@ -133,41 +163,53 @@ async def to_share(
     connection: asyncpg.Connection, age: timedelta, limit: int
 ) -> Sequence[HeldUsage]:
     """Released longer ago than `age` and not shared out, locked."""
-    statement = _TO_SHARE.format(condition="released_at < clock_timestamp() - $1::interval")
+    statement = _TO_SHARE.format(
+        condition="released_at < clock_timestamp() - $1::interval",
+        order="released_at, allocation_id",
+    )
     rows = await connection.fetch(statement + " for update of allocations", age, limit)
-    return [_held(row, row["released_at"]) for row in rows]
+    return await _held(connection, rows, None)
 
 
 async def unshared(
-    connection: asyncpg.Connection, limit: int, now: datetime
+    connection: asyncpg.Connection, after: str, limit: int, now: datetime
 ) -> Sequence[HeldUsage]:
-    """Everything that is held now, or was released and is not shared out."""
-    statement = _TO_SHARE.format(condition="granted_at < $1")
-    rows = await connection.fetch(statement, now, limit)
-    return [_held(row, row["released_at"] or max(now, row["granted_at"])) for row in rows]
+    """What is held now, or was released and is not shared out, by id."""
+    statement = _TO_SHARE.format(condition="allocation_id > $1", order="allocation_id")
+    return await _held(connection, await connection.fetch(statement, after, limit), now)
 
 
-async def add_shares(
-    connection: asyncpg.Connection, rows: Sequence[Row], allocation_ids: Sequence[str]
-) -> None:
-    """Add them to the days, and mark the allocations they are of."""
-    if rows:
-        columns = [
-            [row.of.day for row in rows],
-            [row.of.pool for row in rows],
-            [row.of.device_type for row in rows],
-            [row.tenant_id for row in rows],
-            [row.kind for row in rows],
-            [row.slot_microseconds for row in rows],
-            [row.micro_usd for row in rows],
-        ]
-        await connection.execute(_ADD_SHARES, *columns)
+async def lock(connection: asyncpg.Connection, allocation_id: str) -> HeldUsage | None:
+    """The allocation, so that nobody shares it out meanwhile; None where it was deleted by age."""
+    statement = _TO_SHARE.replace("not is_shared and ", "").format(
+        condition="allocation_id = $1", order="allocation_id"
+    )
+    rows = await connection.fetch(statement + " for update of allocations", allocation_id, 1)
+    held = await _held(connection, rows, None)
+    return held[0] if held else None
+
+
+async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row]) -> None:
+    """Add them to the days of pools and jobs."""
+    if not rows:
+        return
+    columns = [
+        [row.of.day for row in rows],
+        [row.of.pool for row in rows],
+        [row.of.device_type for row in rows],
+        [row.tenant_id for row in rows],
+        [row.job_id for row in rows],
+        [row.kind for row in rows],
+        [row.slot_microseconds for row in rows],
+        [row.micro_usd for row in rows],
+    ]
+    await connection.execute(_ADD_SHARES, *columns)
+    await connection.execute(_ADD_JOB_SHARES, *columns)
+
+
+async def mark_shared(connection: asyncpg.Connection, allocation_ids: Sequence[str]) -> None:
     await connection.execute(
-        """
-        with shared as (
-            update allocations set is_shared = true where allocation_id = any($1) returning run_id)
-        delete from run_facts where run_id in (select run_id from shared)
-        """,
+        "update allocations set is_shared = true where allocation_id = any($1)",
         list(allocation_ids),
     )
 
@@ -200,29 +242,77 @@ async def offers(
         starts_at,
         ends_at,
     )
-    return [
-        Offer(
-            row["pool"],
-            row["device_type"],
-            row["num_slots"],
-            max(row["starts_at"], starts_at),
-            ends_at if row["ends_at"] is None else min(row["ends_at"], ends_at),
-        )
-        for row in rows
-    ]
+    return [_offer(row, starts_at, ends_at) for row in rows]
 
 
-def _held(row: Any, ends_at: datetime) -> HeldUsage:
-    usage = Usage(
-        allocation_id=row["allocation_id"],
-        pool=row["pool"],
-        device_type=row["device_type"],
-        num_slots=row["num_slots"],
-        starts_at=row["granted_at"],
-        paid_ends_at=row["paid_ends_at"] or ends_at,
-        ends_at=ends_at,
+async def offers_of(
+    connection: asyncpg.Connection, node_ids: Iterable[str], since: datetime
+) -> Mapping[str, Sequence[Offer]]:
+    """What these nodes offered after `since`; an offer that has not ended has no end."""
+    rows = await connection.fetch(
+        """
+        select * from node_offers
+        where node_id = any($1) and (ends_at is null or ends_at > $2) order by node_id, starts_at
+        """,
+        sorted(set(node_ids)),
+        since,
     )
-    return HeldUsage(row["allocation_id"], row["tenant_id"], usage, _facts(row))
+    found: dict[str, list[Offer]] = defaultdict(list)
+    for row in rows:
+        found[row["node_id"]].append(_offer(row, _LONG_AGO, _NEVER))
+    return found
+
+
+def _offer(row: Any, starts_at: datetime, ends_at: datetime) -> Offer:
+    return Offer(
+        row["pool"],
+        row["device_type"],
+        row["num_slots"],
+        max(row["starts_at"], starts_at),
+        ends_at if row["ends_at"] is None else min(row["ends_at"], ends_at),
+    )
+
+
+async def _held(
+    connection: asyncpg.Connection, rows: Sequence[Any], now: datetime | None
+) -> Sequence[HeldUsage]:
+    """`now` is the end of what is not released."""
+    released = [row["allocation_id"] for row in rows if row["released_at"] is not None]
+    periods: dict[str, list[Period]] = defaultdict(list)
+    for row in await connection.fetch(_CHARGES, released):
+        periods[row["allocation_id"]].append(
+            Period(
+                row["starts_at"],
+                row["platform_ends_at"] or row["ends_at"],
+                row["price_id"],
+                row["price_micro_usd_per_slot_hour"],
+            )
+        )
+    found = []
+    for row in rows:
+        ends_at = row["released_at"] or max(now or row["granted_at"], row["granted_at"])
+        usage = Usage(
+            allocation_id=row["allocation_id"],
+            pool=row["pool"],
+            device_type=row["device_type"],
+            num_slots=row["num_slots"],
+            starts_at=row["granted_at"],
+            paid_ends_at=row["paid_ends_at"] or ends_at,
+            ends_at=ends_at,
+        )
+        found.append(
+            HeldUsage(
+                row["allocation_id"],
+                row["tenant_id"],
+                row["job_id"],
+                usage,
+                _facts(row),
+                tuple(periods[row["allocation_id"]]),
+                json.loads(row["node_slots"] or "{}"),
+                row["is_shared"],
+            )
+        )
+    return found
 
 
 def _facts(row: Any) -> RunFacts:

@@ -8,14 +8,14 @@ still held the slots.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 
 from services.cost.core.charges import HOUR_MICROSECONDS, Usage
-from services.cost.core.prices import Period, PriceBook
+from services.cost.core.prices import Period
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -80,10 +80,13 @@ def parts(usage: Usage, run: RunFacts) -> tuple[Part, ...]:
     return tuple(Part(phase, first, last) for phase, first, last in found if first < last)
 
 
-def by_day_and_phase(usage: Usage, run: RunFacts, book: PriceBook) -> dict[Key, Amount]:
-    """Time and money of a usage. The money adds up to its charges and the platform's own cost."""
+def by_day_and_phase(usage: Usage, run: RunFacts, periods: Iterable[Period]) -> dict[Key, Amount]:
+    """Time and money of a usage at the prices of these periods, one for each of its charges.
+
+    The money adds up to the charges and the platform's own cost.
+    """
     found: dict[Key, Amount] = {}
-    for period in book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at):
+    for period in periods:
         # A charge rounds its paid part and the platform's part each on its own: so does this.
         due: Counter[bool] = Counter()
         time: Counter[bool] = Counter()

@@ -2,18 +2,20 @@
 
 What nodes offered is the whole; what runs held is split by tenant and phase; the rest is idle. So
 the rows of a day add up to the pool's cost exactly. A node that loses slots while a run holds them
-offers at least what is held.
+offers at least what is held, and so does one that is removed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from services.cost.core.phases import Amount, Part, Phase, day_of, days_within, money
 from services.cost.core.prices import PriceBook
 
 IDLE = "idle"
+# Held beyond what was offered: it makes the whole larger, and is no share of it.
+UNOFFERED = "unoffered"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -37,13 +39,15 @@ class PoolDay:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One share of a pool's day. `tenant_id` is empty for what nobody is charged for."""
+    """One share of a pool's day. `tenant_id` is empty for what nobody is charged for; `job_id` is
+    empty for that, and where the row is of all jobs of a tenant."""
 
     of: PoolDay
     kind: str
     tenant_id: str
     slot_microseconds: int
     micro_usd: int
+    job_id: str = ""
 
 
 def offered(offer: Offer, book: PriceBook) -> dict[PoolDay, Amount]:
@@ -63,6 +67,24 @@ def offered(offer: Offer, book: PriceBook) -> dict[PoolDay, Amount]:
     return found
 
 
+def unoffered(held: Offer, offers: Iterable[Offer]) -> Iterator[Offer]:
+    """What was held of a node beyond its offers; `held` is the slots as if they were offered."""
+    first = held.starts_at
+    for offer in sorted(offers, key=lambda each: each.starts_at):
+        last = min(offer.starts_at, held.ends_at)
+        if first < last:
+            yield replace(held, starts_at=first, ends_at=last)
+        first = max(first, offer.starts_at)
+        last = min(offer.ends_at, held.ends_at)
+        if first < last:
+            if offer.num_slots < held.num_slots:
+                missing = held.num_slots - offer.num_slots
+                yield replace(held, num_slots=missing, starts_at=first, ends_at=last)
+            first = last
+    if first < held.ends_at:
+        yield replace(held, starts_at=first)
+
+
 def rows(offers: dict[PoolDay, Amount], held: Iterable[Row]) -> tuple[Row, ...]:
     """The shares of every pool's day, idle included, in a fixed order."""
     shares: dict[PoolDay, list[Row]] = defaultdict(list)
@@ -71,11 +93,21 @@ def rows(offers: dict[PoolDay, Amount], held: Iterable[Row]) -> tuple[Row, ...]:
     found: list[Row] = []
     for key in sorted(shares.keys() | offers.keys()):
         whole = offers.get(key, Amount())
-        of_day = sorted(shares.get(key, ()), key=lambda row: (row.tenant_id, row.kind))
-        left = whole.slot_microseconds - sum(row.slot_microseconds for row in of_day)
-        cost = whole.micro_usd - sum(row.micro_usd for row in of_day)
+        extra = [row for row in shares.get(key, ()) if row.kind == UNOFFERED]
+        of_day = [row for row in shares.get(key, ()) if row.kind != UNOFFERED]
+        of_day.sort(key=lambda row: (row.tenant_id, row.kind))
+        left = whole.slot_microseconds + _time(extra) - _time(of_day)
+        cost = whole.micro_usd + _cost(extra) - _cost(of_day)
         found += of_day
         # Shares are rounded one by one: the rest takes the difference, so that the sum is exact.
         if left > 0 or (left == 0 and cost):
             found.append(Row(key, IDLE, "", left, cost))
     return tuple(found)
+
+
+def _time(of: Iterable[Row]) -> int:
+    return sum(row.slot_microseconds for row in of)
+
+
+def _cost(of: Iterable[Row]) -> int:
+    return sum(row.micro_usd for row in of)

@@ -19,14 +19,16 @@ from drivetrain_schemas.ids import (
 )
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
 from drivetrain_schemas.runs import RunFailed, RunStarted
-from services.cost import store_pools
+from services.cost import pools, store_pools
 from services.cost.core.pools import Row
 from services.cost.core.prices import Price, PriceBook
+from services.cost.corrections import Corrections
 from services.cost.handlers import handlers
 from services.cost.pools import Sharing, report
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event
+from tests.handlers.cost.test_scale import rows_read
 
 NOON = datetime(2026, 2, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -165,5 +167,66 @@ async def test_shared_out_twice_at_once_it_counts_once(database: OpenDatabase) -
                 await store_pools.to_share(second.connection, timedelta(), 10)
     assert await share(db) == 1
     assert await shares(db) == before
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_usage_that_is_priced_later_costs_its_share(
+    database: OpenDatabase, is_shared: bool
+) -> None:
+    db = await database("cost")
+    unpriced = handlers(PriceBook(()))
+    events = (at(NODE, NOON), at(STARTED, NOON), at(committed(), NOON + 2 * HOUR), at(FAILED, NOON))
+    await handle(db, unpriced, *events, at(RELEASED, NOON))
+    if is_shared:
+        assert await share(db) == 1
+    platform: Any = SimpleNamespace(database=db)
+    assert await Corrections(BOOK).reprice(platform) == 1
+    assert (await shares(db))["productive", "vision"] == pytest.approx(5 / 6)
+    if not is_shared:
+        assert await share(db) == 1
+    assert (await shares(db))["lost", "vision"] == 1.0
     async with db.connection() as connection:
-        assert await connection.fetchval("select count(*) from run_facts") == 0
+        cost = await connection.fetchval("select sum(micro_usd) from job_shares")
+    assert cost == 4 * 3_600_000_000
+
+
+async def test_what_a_removed_node_still_held_takes_no_idle_time_of_others(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    other = NODE.model_copy(update={"node_id": "b", "num_slots": 1})
+    gone = NodeRemoved(node_id="a", reason="gone")
+    await deliver(db, at(NODE, NOON), at(other, NOON), at(STARTED, NOON))
+    await deliver(db, at(gone, NOON + HOUR), at(AllocationGranted(**HELD), NOON))
+    held = {("starting", "vision"): 1.0, ("productive", "vision"): 3.0}
+    # Of the first hour a slot of each node is idle, and then the only one of the other.
+    assert await shares(db, NOON + 4 * HOUR) == {**held, ("idle", ""): 1.0 + 4.0}
+    await deliver(db, at(RELEASED, NOON + 4 * HOUR))
+    assert await share(db) == 1
+    assert (await shares(db, NOON + 4 * HOUR))["idle", ""] == 5.0
+
+
+async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = await database("cost")
+    async with db.connection() as connection:
+        await connection.execute(
+            """
+            insert into allocations (allocation_id, tenant_id, job_id, pool, device_type, num_slots,
+                granted_at, released_at, is_shared)
+            select n::text, 'vision', 'job', 'default', 'gpu', 1, $1,
+                case when n % 1000 > 0 then $1::timestamptz end, n % 1000 > 0
+            from generate_series(1, 20000) as n
+            """,
+            NOON,
+        )
+        await connection.execute("analyze allocations")
+        monkeypatch.setattr(pools, "BATCH", 7)
+        found = await shares(db, NOON + HOUR)
+        statement = store_pools._TO_SHARE.format(
+            condition="allocation_id > $1", order="allocation_id"
+        )
+        read = await rows_read(connection, statement, "", 500)
+    assert found == {("productive", "vision"): 20.0}
+    assert read["allocations"] == 20

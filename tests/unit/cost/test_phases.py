@@ -84,7 +84,8 @@ def test_time_and_money_add_up_to_the_charges(
 ) -> None:
     held = usage(minutes, min(paid, minutes), slots)
     run = RunFacts(started, kept, blocked * MINUTE)
-    found = by_day_and_phase(held, run, BOOK)
+    periods = BOOK.periods(held.pool, held.device_type, held.starts_at, held.ends_at)
+    found = by_day_and_phase(held, run, periods)
     time = sum(amount.slot_microseconds for amount in found.values())
     assert time == slots * minutes * 60_000_000
     made = charges(held, BOOK)

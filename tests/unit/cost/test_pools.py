@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 from services.cost.core.phases import Amount
-from services.cost.core.pools import Offer, PoolDay, Row, offered, rows
+from services.cost.core.pools import Offer, PoolDay, Row, offered, rows, unoffered
 from services.cost.core.prices import Price, PriceBook
 
 DAY = date(2026, 2, 1)
@@ -45,3 +45,15 @@ def test_a_full_day_has_no_idle_row() -> None:
 def test_a_node_that_lost_slots_offers_what_is_held() -> None:
     held = [Row(KEY, "productive", "vision", 120, 1_200)]
     assert rows({KEY: Amount(100, 1_000)}, held) == tuple(held)
+
+
+def test_what_was_held_beyond_the_offers_of_a_node() -> None:
+    def of(num_slots: int, first: int, last: int) -> Offer:
+        hour = timedelta(hours=1)
+        return Offer("default", "gpu", num_slots, MIDNIGHT + first * hour, MIDNIGHT + last * hour)
+
+    held = of(4, 0, 10)
+    assert list(unoffered(held, [of(4, -1, 11)])) == []
+    assert list(unoffered(held, [of(8, 0, 3), of(2, 3, 6)])) == [of(2, 3, 6), of(4, 6, 10)]
+    assert list(unoffered(held, [of(4, 2, 3), of(4, 20, 30)])) == [of(4, 0, 2), of(4, 3, 10)]
+    assert list(unoffered(held, [])) == [held]
