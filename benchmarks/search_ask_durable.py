@@ -21,7 +21,7 @@ from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import study_id_for
 from drivetrain_schemas.studies import StudyAsk, StudyImport
 from drivetrain_schemas.trials import TrialTell
-from services.hpo.handlers import HANDLERS
+from services.hpo.handlers import HANDLERS, REFUSALS, handle_batch
 from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.processing import EventProcessor
@@ -47,7 +47,7 @@ async def ours(dsn: str, num: int, sampler: str) -> list[float]:
     """Seconds of each ask and tell."""
     database = Database(dsn, "hpo", Origin("/drivetrain/hpo", "drivetrain."))
     await database.open(["services.hpo"])
-    processor = EventProcessor("hpo", "drivetrain.", HANDLERS, {})
+    processor = EventProcessor("hpo", "drivetrain.", HANDLERS, REFUSALS, handle_batch=handle_batch)
     offset = 0
 
     async def handle(event: Event[Any]) -> None:

@@ -22,7 +22,7 @@ from drivetrain_schemas.metrics import TrialMeasured
 from drivetrain_schemas.specs import TrialOf
 from drivetrain_schemas.studies import StudySubmit
 from services.hpo import store
-from services.hpo.handlers import HANDLERS
+from services.hpo.handlers import HANDLERS, REFUSALS, handle_batch
 from services.hpo.saved import load_trials
 from services.runtime import logs
 from services.runtime.database import Database
@@ -143,7 +143,10 @@ def memory_mib() -> float:
 async def measure(num_trials: int, dsn: str) -> Row:
     database = Database(dsn, "hpo", Origin("/drivetrain/hpo", "drivetrain."))
     await database.open(["services.hpo"])
-    study = Study(database, EventProcessor("hpo", "drivetrain.", HANDLERS, {}))
+    study = Study(
+        database,
+        EventProcessor("hpo", "drivetrain.", HANDLERS, REFUSALS, handle_batch=handle_batch),
+    )
     spec = {**SPEC, "max_trials": num_trials}
     submit = StudySubmit.model_validate({"request_id": "scale", "study_id": STUDY_ID, "spec": spec})
     await study.handle([make_event(submit)])

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobCancel, JobPause, JobResume, JobStop, TrialOf
 from drivetrain_schemas.specs import StartFrom
 from drivetrain_schemas.studies import (
@@ -40,9 +39,13 @@ MAX_REASON = 512
 MAX_DETAIL = 1024
 
 
+# Actions that end a study.
+ENDS = (core.FinishStudy, core.FailStudy, core.FinishCancel)
+
+
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What carrying out needs: the study as it will be saved, and its search."""
+    """What carrying out needs: the study, and its search after the decision."""
 
     tx: Tx
     study: store.StudyRow
@@ -54,8 +57,7 @@ class Carried:
         return await self.tx.emit(payload, tenant_id=self.study.tenant_id, cause=self.cause)
 
     def job_id(self, number: int) -> str:
-        request_id = messages.request_id_of(self.study.study_id, number)
-        return job_id_for(self.study.tenant_id, request_id)
+        return messages.job_id_of(self.study.tenant_id, self.study.study_id, number)
 
     def of_trial(self, number: int) -> dict[str, Any]:
         """The fields that every event of a trial has."""
@@ -104,7 +106,7 @@ async def carry_out(at: Carried, decided: tuple[core.Action, ...]) -> Outcome:
             case core.Refuse():
                 outcome.refused = action
             case core.FinishStudy() | core.FailStudy() | core.FinishCancel():
-                pass
+                pass  # see `finish`
             case _:
                 await _move(at, action)
     return outcome
@@ -268,12 +270,12 @@ async def _cancel(at: Carried, action: core.FinishCancel) -> None:
 
 async def _end(at: Carried, action: core.FinishStudy | core.FinishCancel) -> dict[str, Any]:
     """What both ends of a study say; the study is marked as ended."""
-    best, study = action.best, at.study
+    best, study, status = action.best, at.study, at.search.status
     return {
         "study_id": study.study_id,
-        "num_completed": study.num_completed,
-        "num_failed": study.num_failed,
-        "num_stopped": study.num_stopped,
+        "num_completed": status.num_completed,
+        "num_failed": status.num_failed,
+        "num_stopped": status.num_stopped,
         "best_number": best.number if best else None,
         "best_job_id": at.job_id(best.number) if best else None,
         "best_value": best.value if best else None,
@@ -284,15 +286,15 @@ async def _end(at: Carried, action: core.FinishStudy | core.FinishCancel) -> dic
 
 
 async def _give_up(at: Carried, action: core.FailStudy) -> None:
-    study = at.study
+    study, status = at.study, at.search.status
     cause, num = await store.commonest_failure(at.tx.connection, study.study_id)
     failed = StudyFailed(
         study_id=study.study_id,
         reason=action.reason,
-        detail=_why_failed(action.reason, cause, num, study.num_failed),
-        num_completed=study.num_completed,
-        num_failed=study.num_failed,
-        num_stopped=study.num_stopped,
+        detail=_why_failed(action.reason, cause, num, status.num_failed),
+        num_completed=status.num_completed,
+        num_failed=status.num_failed,
+        num_stopped=status.num_stopped,
         finished_at=await store.finish_study(at.tx.connection, study.study_id),
     )
     await at.emit(failed)

@@ -44,8 +44,9 @@ def read_api(platform: Platform) -> ASGIApp:
                 raise HTTPException(404, f"there is no study {study_id}")
             known = answers.get(study_id)
             if known is None or known[0] != study.stamp:
-                spec, search = await searches.read(connection, study)
-                known = answers[study_id] = (study.stamp, _outlook(study_id, spec, search))
+                found = await searches.read(connection, study)
+                answer = _outlook(study_id, found.spec, found.search)
+                known = answers[study_id] = (study.stamp, answer)
                 while len(answers) > MAX_ANSWERS:
                     answers.popitem(last=False)
             now = platform.clock.now()

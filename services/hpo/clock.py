@@ -3,8 +3,9 @@
 A search is told only when a limit is crossed, so its log does not grow while it runs.
 """
 
-from services.hpo import messages, saved, searches, spending, store
+from services.hpo import messages, saved, spending
 from services.hpo.core.limits import crossed
+from services.hpo.work import Work
 from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.database import Database
@@ -34,11 +35,14 @@ async def look(database: Database, clock: Clock) -> None:
         study_ids = await spending.with_clocks(connection)
     for study_id in study_ids:
         async with database.transaction() as tx:
-            study = await store.lock_study(tx.connection, study_id)
+            work = Work(tx)
+            study = await work.lock(study_id)
             if study is None or study.is_finished:
                 continue
+            row = study.row
             # From the row: the searches of all these studies may not fit into memory.
-            status = saved.load_status(study, messages.to_numbers(messages.read_spec(study.spec)))
-            spent = await spending.spent(tx.connection, study_id, study.started_at, clock.now())
+            status = saved.load_status(row, messages.to_numbers(messages.read_spec(row.spec)))
+            spent = await spending.spent(tx.connection, study_id, row.started_at, clock.now())
             if not status.is_ending and crossed(status.numbers.limits, spent) is not None:
-                await searches.tell(tx, study, spent, None)
+                await work.tell(study, spent, None)
+                await work.end()

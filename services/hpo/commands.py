@@ -3,7 +3,7 @@
 Each is carried out, does nothing because it was before, or is refused with a reason.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -27,9 +27,10 @@ from drivetrain_schemas.studies import (
     StudyStop,
 )
 from drivetrain_schemas.trials import TrialReport, TrialTell
-from services.hpo import instruments, messages, searches, spending, store
+from services.hpo import instruments, messages, spending, store
 from services.hpo.core import inputs
 from services.hpo.core.limits import changed
+from services.hpo.work import Study, Work
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
@@ -67,71 +68,72 @@ Reason = Literal[
 ]
 
 
-async def on_study_cancel(tx: Tx, event: Event[StudyCancel]) -> None:
+async def on_study_cancel(work: Work, event: Event[StudyCancel]) -> None:
     """Cancel the jobs of the running trials; the study ends when the last of them has ended."""
     command = event.payload
-    study = await store.lock_study(tx.connection, command.study_id)
+    study = await work.lock(command.study_id)
     if study is None or study.tenant_id != event.tenant_id:
-        await _reject_cancel(tx, event, "no_such_study", f"there is no study {command.study_id}")
+        await _reject_cancel(
+            work.tx, event, "no_such_study", f"there is no study {command.study_id}"
+        )
         return
     if study.is_finished:
-        await _reject_cancel(tx, event, "already_finished", "the study has ended")
+        await _reject_cancel(work.tx, event, "already_finished", "the study has ended")
         return
-    if study.cancel_reason is not None:
-        tx.after_commit(instruments.STUDY_CANCELS.labels("repeated").inc)
+    if study.row.cancel_reason is not None:
+        work.tx.after_commit(instruments.STUDY_CANCELS.labels("repeated").inc)
         return
-    await store.cancel_study(tx.connection, study.study_id, command.reason)
+    await store.cancel_study(work.tx.connection, study.study_id, command.reason)
+    study.row = replace(study.row, cancel_reason=command.reason)
     cancelling = StudyCancelling(study_id=study.study_id, reason=command.reason)
-    await tx.emit(cancelling, tenant_id=event.tenant_id, cause=event)
-    tx.after_commit(instruments.STUDY_CANCELS.labels("accepted").inc)
+    await work.tx.emit(cancelling, tenant_id=event.tenant_id, cause=event)
+    work.tx.after_commit(instruments.STUDY_CANCELS.labels("accepted").inc)
     log.info("study is being cancelled", study_id=study.study_id, reason=command.reason)
-    locked = await store.lock_study(tx.connection, command.study_id)
-    assert locked is not None
-    await searches.tell(tx, locked, inputs.CancelStudy(), event)
+    await work.tell(study, inputs.CancelStudy(), event)
 
 
-async def on_study_pause(tx: Tx, event: Event[StudyPause]) -> None:
-    study = await _running(tx, event)
+async def on_study_pause(work: Work, event: Event[StudyPause]) -> None:
+    study = await _running(work, event)
     if study is None:
         return
     command = event.payload
     paused = StudyPaused(study_id=study.study_id, reason=command.reason, trials=command.trials)
-    await _accept(tx, event, paused)
-    await searches.tell(tx, study, inputs.PauseStudy(command.trials), event)
+    await _accept(work.tx, event, paused)
+    await work.tell(study, inputs.PauseStudy(command.trials), event)
 
 
-async def on_study_resume(tx: Tx, event: Event[StudyResume]) -> None:
-    study = await _running(tx, event)
+async def on_study_resume(work: Work, event: Event[StudyResume]) -> None:
+    study = await _running(work, event)
     if study is None:
         return
-    _, search = await searches.read(tx.connection, study)
+    search = (await work.load(study)).search
     if search.status.paused is None:
-        await _reject(tx, event, "not_paused", "the study is not paused")
+        await _reject(work.tx, event, "not_paused", "the study is not paused")
         return
-    await _accept(tx, event, StudyResumed(study_id=study.study_id))
-    await searches.tell(tx, study, inputs.ResumeStudy(), event)
+    await _accept(work.tx, event, StudyResumed(study_id=study.study_id))
+    await work.tell(study, inputs.ResumeStudy(), event)
 
 
-async def on_study_stop(tx: Tx, event: Event[StudyStop]) -> None:
-    study = await _running(tx, event)
+async def on_study_stop(work: Work, event: Event[StudyStop]) -> None:
+    study = await _running(work, event)
     if study is not None:
-        _count(tx, event, "accepted")
-        await searches.tell(tx, study, inputs.StopStudy(event.payload.reason), event)
+        _count(work.tx, event, "accepted")
+        await work.tell(study, inputs.StopStudy(event.payload.reason), event)
 
 
-async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
+async def on_study_change(work: Work, event: Event[StudyChange]) -> None:
     """A study that completed runs again when it is given more to do."""
-    study = await _known(tx, event)
+    study = await _known(work, event)
     if study is None:
         return
     command = event.payload
-    _, search = await searches.read(tx.connection, study)
+    search = (await work.load(study)).search
     status, now = search.status, search.status.numbers
     if status.is_cancelled or status.failing:
-        await _reject(tx, event, "already_finished", "the study was cancelled, or has failed")
+        await _reject(work.tx, event, "already_finished", "the study was cancelled, or has failed")
         return
     if error := _error_of_change(command, len(search.trials)):
-        await _reject(tx, event, "invalid", error.message, (error,))
+        await _reject(work.tx, event, "invalid", error.message, (error,))
         return
     limits = now.limits if command.limits is None else messages.to_limits(command.limits)
     if command.changed_limits is not None:
@@ -145,7 +147,7 @@ async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
         fix = f"write more than {len(search.trials)}"
         message = "leaves nothing to do for a study that has ended"
         error = FieldError(field="max_trials", message=message, fix=fix)
-        await _reject(tx, event, "invalid", error.message, (error,))
+        await _reject(work.tx, event, "invalid", error.message, (error,))
         return
     announced = StudyChanged(
         study_id=study.study_id,
@@ -155,49 +157,48 @@ async def on_study_change(tx: Tx, event: Event[StudyChange]) -> None:
         is_revived=status.is_finished,
     )
     if status.is_finished:
-        await store.revive_study(tx.connection, study.study_id)
-    await spending.watch(tx.connection, study.study_id, limits)
-    await _accept(tx, event, announced)
-    await searches.tell(tx, study, numbers, event)
+        await store.revive_study(work.tx.connection, study.study_id)
+    await spending.watch(work.tx.connection, study.study_id, limits)
+    await _accept(work.tx, event, announced)
+    await work.tell(study, numbers, event)
 
 
-async def on_study_ask(tx: Tx, event: Event[StudyAsk]) -> None:
-    study = await _external(tx, event)
+async def on_study_ask(work: Work, event: Event[StudyAsk]) -> None:
+    study = await _external(work, event)
     if study is None:
         return
     request_id = event.payload.request_id
-    known = await store.trial_of_request(tx.connection, study.study_id, request_id)
-    if known is not None:
-        _count(tx, event, "repeated")
+    if await work.trial_of_request(study, request_id) is not None:
+        _count(work.tx, event, "repeated")
         return
-    _, outcome = await searches.tell(tx, study, inputs.Ask(request_id), event)
-    if outcome.refused is not None:
-        await _reject(tx, event, outcome.refused.reason, outcome.refused.detail)
+    refused = await work.tell(study, inputs.Ask(request_id), event)
+    if refused is not None:
+        await _reject(work.tx, event, refused.reason, refused.detail)
     else:
-        _count(tx, event, "accepted")
+        _count(work.tx, event, "accepted")
 
 
-async def on_trial_report(tx: Tx, event: Event[TrialReport]) -> None:
-    study = await _external(tx, event)
-    if study is None or not await _has_trial(tx, event, study):
+async def on_trial_report(work: Work, event: Event[TrialReport]) -> None:
+    study = await _external(work, event)
+    if study is None or not await _has_trial(work, event, study):
         return
     report = event.payload
     given = inputs.MeasuredAt(report.number, report.step, report.value)
-    _count(tx, event, "accepted")
-    await searches.tell(tx, study, given, event)
+    _count(work.tx, event, "accepted")
+    await work.tell(study, given, event)
 
 
-async def on_trial_tell(tx: Tx, event: Event[TrialTell]) -> None:
-    study = await _external(tx, event)
-    if study is None or not await _has_trial(tx, event, study):
+async def on_trial_tell(work: Work, event: Event[TrialTell]) -> None:
+    study = await _external(work, event)
+    if study is None or not await _has_trial(work, event, study):
         return
     command = event.payload
-    spec = messages.read_spec(study.spec)
+    spec = study.spec
     if error := messages.error_of_values(spec, command.values):
-        await _reject(tx, event, "invalid", error.message, (error,))
+        await _reject(work.tx, event, "invalid", error.message, (error,))
         return
-    _count(tx, event, "accepted")
-    await searches.tell(tx, study, messages.to_told(spec, command), event)
+    _count(work.tx, event, "accepted")
+    await work.tell(study, messages.to_told(spec, command), event)
 
 
 async def on_invalid_command(tx: Tx, invalid: InvalidPayload) -> bool:
@@ -220,43 +221,43 @@ async def on_invalid_command(tx: Tx, invalid: InvalidPayload) -> bool:
     return True
 
 
-async def _known(tx: Tx, event: Command) -> store.StudyRow | None:
+async def _known(work: Work, event: Command) -> Study | None:
     study_id = event.payload.study_id
-    study = await store.lock_study(tx.connection, study_id)
+    study = await work.lock(study_id)
     if study is None or study.tenant_id != event.tenant_id:
-        await _reject(tx, event, "no_such_study", f"there is no study {study_id}")
+        await _reject(work.tx, event, "no_such_study", f"there is no study {study_id}")
         return None
     return study
 
 
-async def _running(tx: Tx, event: Command) -> store.StudyRow | None:
-    study = await _known(tx, event)
+async def _running(work: Work, event: Command) -> Study | None:
+    study = await _known(work, event)
     if study is not None and study.is_finished:
-        await _reject(tx, event, "already_finished", "the study has ended")
+        await _reject(work.tx, event, "already_finished", "the study has ended")
         return None
     return study
 
 
-async def _external(tx: Tx, event: Command) -> store.StudyRow | None:
-    study = await _running(tx, event)
-    if study is not None and not messages.read_spec(study.spec).external:
+async def _external(work: Work, event: Command) -> Study | None:
+    study = await _running(work, event)
+    if study is not None and not (await work.load(study)).spec.external:
         detail = "the study runs its trials as jobs; only one with external: true takes this"
-        await _reject(tx, event, "not_external", detail)
+        await _reject(work.tx, event, "not_external", detail)
         return None
     return study
 
 
 async def _has_trial(
-    tx: Tx, event: Event[TrialReport] | Event[TrialTell], study: store.StudyRow
+    work: Work, event: Event[TrialReport] | Event[TrialTell], study: Study
 ) -> bool:
     number = event.payload.number
-    _, search = await searches.read(tx.connection, study)
+    search = (await work.load(study)).search
     if number in search.opened:
         return True
     if number < len(search.trials):
-        await _reject(tx, event, "already_finished", f"trial {number} has ended")
+        await _reject(work.tx, event, "already_finished", f"trial {number} has ended")
     else:
-        await _reject(tx, event, "no_such_trial", f"the study has no trial {number}")
+        await _reject(work.tx, event, "no_such_trial", f"the study has no trial {number}")
     return False
 
 

@@ -1,15 +1,18 @@
 """What the search service does on each event: it tells the study's search about it.
 
 An event about a trial names its study, or the trial is found by its job. The study's row is locked,
-so its events are handled one by one, whatever partition they come from. Commands of people are in
+so its events are handled one by one, whatever partition they come from. The events of a batch are
+handled in order, and what they change is written at its end (`work`). Commands of people are in
 `commands`.
 """
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import (
     JobCancelled,
     JobFailed,
@@ -32,8 +35,9 @@ from drivetrain_schemas.studies import (
     StudySubmit,
 )
 from drivetrain_schemas.trials import TrialReport, TrialTell
-from services.hpo import commands, messages, requests, searches, spending, store
+from services.hpo import commands, messages, requests, store
 from services.hpo.core import inputs
+from services.hpo.work import Work
 from services.runtime import logs
 from services.runtime.processing import HandlerTable, RefusalTable
 from services.runtime.transaction import Tx
@@ -43,125 +47,125 @@ log = logs.get()
 MAX_DETAIL = 1024
 
 
-async def on_job_succeeded(tx: Tx, event: Event[JobSucceeded]) -> None:
+async def on_job_succeeded(work: Work, event: Event[JobSucceeded]) -> None:
     job = event.payload
     result = None if job.result is None else job.result.model_dump_json()
     detail = "" if result else "the job succeeded without a result"
-    await _on_job_end(tx, event, job.job_id, job.trial, (result, detail))
+    await _on_job_end(work, event, job.job_id, job.trial, (result, detail))
 
 
-async def on_job_failed(tx: Tx, event: Event[JobFailed]) -> None:
+async def on_job_failed(work: Work, event: Event[JobFailed]) -> None:
     job = event.payload
-    await _on_job_end(tx, event, job.job_id, job.trial, (None, f"the job failed: {job.detail}"))
+    await _on_job_end(work, event, job.job_id, job.trial, (None, f"the job failed: {job.detail}"))
 
 
-async def on_job_cancelled(tx: Tx, event: Event[JobCancelled]) -> None:
+async def on_job_cancelled(work: Work, event: Event[JobCancelled]) -> None:
     job = event.payload
     detail = f"the job was cancelled: {job.reason}" if job.reason else "the job was cancelled"
-    await _on_job_end(tx, event, job.job_id, job.trial, (None, detail))
+    await _on_job_end(work, event, job.job_id, job.trial, (None, detail))
 
 
-async def on_job_request_rejected(tx: Tx, event: Event[JobRequestRejected]) -> None:
+async def on_job_request_rejected(work: Work, event: Event[JobRequestRejected]) -> None:
     """Only the answer to our own job.submit ends a trial: others send commands about its job too,
     and where we asked to stop or pause one that has ended, its end tells the rest.
     """
     refusal = event.payload
-    place = await store.trial_of_command(tx.connection, refusal.job_id, refusal.command_event_id)
-    if place is None:
+    trial = work.trial_of_job(refusal.job_id)
+    if trial is None or trial.command_event_id != refusal.command_event_id:
         return
     detail = f"the job was refused: {refusal.reason.value}: {refusal.detail}"[:MAX_DETAIL]
-    await _tell(tx, event, place, inputs.Ended(place[1], None, detail, is_refused=True))
+    ended = inputs.Ended(trial.number, None, detail, is_refused=True)
+    await _tell(work, event, trial.study_id, ended)
 
 
-async def on_job_stopped(tx: Tx, event: Event[JobStopped]) -> None:
+async def on_job_stopped(work: Work, event: Event[JobStopped]) -> None:
     job = event.payload
-    if (place := _place(event, job.job_id, job.trial)) is not None:
-        await _tell(tx, event, place, inputs.Stopped(place[1], job.reason[:MAX_DETAIL]))
+    if (trial := _trial(event, job.job_id, job.trial)) is not None:
+        await _tell(
+            work, event, trial.study_id, inputs.Stopped(trial.number, job.reason[:MAX_DETAIL])
+        )
 
 
-async def on_job_paused(tx: Tx, event: Event[JobPaused]) -> None:
+async def on_job_paused(work: Work, event: Event[JobPaused]) -> None:
     job = event.payload
-    if (place := _place(event, job.job_id, job.trial)) is not None:
-        await _tell(tx, event, place, inputs.Paused(place[1]))
+    if (trial := _trial(event, job.job_id, job.trial)) is not None:
+        await _tell(work, event, trial.study_id, inputs.Paused(trial.number))
 
 
-async def on_job_resumed(tx: Tx, event: Event[JobResumed]) -> None:
+async def on_job_resumed(work: Work, event: Event[JobResumed]) -> None:
     job = event.payload
-    if (place := _place(event, job.job_id, job.trial)) is not None:
-        await _tell(tx, event, place, inputs.Resumed(place[1]))
+    if (trial := _trial(event, job.job_id, job.trial)) is not None:
+        await _tell(work, event, trial.study_id, inputs.Resumed(trial.number))
 
 
-async def on_trial_measured(tx: Tx, event: Event[TrialMeasured]) -> None:
+async def on_trial_measured(work: Work, event: Event[TrialMeasured]) -> None:
     job = event.payload
-    trial = TrialOf(study_id=job.study_id, number=job.number)
-    if (place := _place(event, job.job_id, trial)) is not None:
-        await _tell(tx, event, place, inputs.MeasuredAt(place[1], job.step, job.value))
+    named = TrialOf(study_id=job.study_id, number=job.number)
+    if (trial := _trial(event, job.job_id, named)) is not None:
+        await _tell(
+            work, event, trial.study_id, inputs.MeasuredAt(trial.number, job.step, job.value)
+        )
 
 
-async def on_allocation_granted(tx: Tx, event: Event[AllocationGranted]) -> None:
+async def on_allocation_granted(work: Work, event: Event[AllocationGranted]) -> None:
     granted = event.payload
-    if (place := await store.trial_of_job(tx.connection, granted.job_id)) is not None:
-        await spending.grant(tx.connection, spending.Held(*place), granted)
-        await _tell(tx, event, place, inputs.Granted(place[1]))
+    if (trial := work.trial_of_job(granted.job_id)) is not None:
+        work.spending.grant(trial.study_id, trial.number, granted)
+        await _tell(work, event, trial.study_id, inputs.Granted(trial.number))
 
 
-async def on_allocation_released(tx: Tx, event: Event[AllocationReleased]) -> None:
+async def on_allocation_released(work: Work, event: Event[AllocationReleased]) -> None:
     released = event.payload
-    if (place := await store.trial_of_job(tx.connection, released.job_id)) is not None:
-        await spending.release(tx.connection, spending.Held(*place), released)
-        await _tell(tx, event, place, inputs.Released(place[1]))
+    if (trial := work.trial_of_job(released.job_id)) is not None:
+        work.spending.release(trial.study_id, released)
+        await _tell(work, event, trial.study_id, inputs.Released(trial.number))
 
 
-async def on_charge_recorded(tx: Tx, event: Event[ChargeRecorded]) -> None:
+async def on_charge_recorded(work: Work, event: Event[ChargeRecorded]) -> None:
     """The search is told when the clock is read the next time: see `clock`."""
     if event.payload.reverses_charge_id is None:
-        await spending.note_price(tx.connection, event.payload)
-    place = await store.trial_of_job(tx.connection, event.payload.job_id)
-    if place is not None:
-        await spending.charge(tx.connection, place[0], event.payload)
+        work.spending.note_price(event.payload)
+    if (trial := work.trial_of_job(event.payload.job_id)) is not None:
+        work.spending.charge(trial.study_id, event.payload)
 
 
 async def _on_job_end(
-    tx: Tx,
+    work: Work,
     event: Event[Payload],
     job_id: str,
     trial: TrialOf | None,
     ended: tuple[str | None, str],
 ) -> None:
-    if trial is None:
+    # A job that only claims to be a trial's has another id.
+    if _trial(event, job_id, trial) is None:
         return
+    assert trial is not None
     result, detail = ended
     end = store.JobEnd(trial.number, result, detail[:MAX_DETAIL], is_refused=False)
-    study = await store.lock_study(tx.connection, trial.study_id)
+    study = await work.lock(trial.study_id)
     if study is None:
-        # A job that only claims to be a trial's has another id.
-        request_id = messages.request_id_of(trial.study_id, trial.number)
-        if job_id != job_id_for(event.tenant_id, request_id):
-            return
-        await store.insert_job_end(tx.connection, job_id, trial.study_id, end)
-        return
-    if _place(event, job_id, trial) is None:
-        return
-    spec = messages.read_spec(study.spec)
-    await searches.tell(tx, study, messages.to_ended(end, spec), event)
+        await store.insert_job_end(work.tx.connection, job_id, trial.study_id, end)
+    elif not study.is_finished:
+        spec = (await work.load(study)).spec
+        await work.tell(study, messages.to_ended(end, spec), event)
 
 
-def _place(event: Event[Payload], job_id: str, trial: TrialOf | None) -> tuple[str, int] | None:
+def _trial(event: Event[Payload], job_id: str, trial: TrialOf | None) -> TrialOf | None:
     """The trial whose job this is; None for a job that only claims to be one's."""
     if trial is None:
         return None
-    request_id = messages.request_id_of(trial.study_id, trial.number)
-    is_its_job = job_id == job_id_for(event.tenant_id, request_id)
-    return (trial.study_id, trial.number) if is_its_job else None
+    own = messages.job_id_of(event.tenant_id, trial.study_id, trial.number)
+    return trial if job_id == own else None
 
 
-async def _tell(tx: Tx, event: Event[Payload], place: tuple[str, int], given: inputs.Input) -> None:
-    study = await store.lock_study(tx.connection, place[0])
+async def _tell(work: Work, event: Event[Payload], study_id: str, given: inputs.Input) -> None:
+    study = await work.lock(study_id)
     if study is not None and not study.is_finished:
-        await searches.tell(tx, study, given, event)
+        await work.tell(study, given, event)
 
 
-HANDLERS: HandlerTable = {
+_Handler = Callable[[Work, Any], Awaitable[None]]
+_HANDLERS: Mapping[type[Payload], _Handler] = {
     StudySubmit: requests.on_study_submit,
     StudyImport: requests.on_study_import,
     StudyCancel: commands.on_study_cancel,
@@ -184,6 +188,34 @@ HANDLERS: HandlerTable = {
     AllocationReleased: on_allocation_released,
     ChargeRecorded: on_charge_recorded,
 }
+
+
+async def handle_batch(tx: Tx, events: Sequence[Event[Any]]) -> None:
+    """In order, as one by one would; each study is locked, loaded and written once."""
+    work = Work(tx)
+    await work.begin(
+        (study_id for event in events if (study_id := _study_of(event.payload)) is not None),
+        (event.payload.job_id for event in events if isinstance(event.payload, _BY_JOB)),
+    )
+    for event in events:
+        await _HANDLERS[type(event.payload)](work, event)
+    await work.end()
+
+
+def _study_of(payload: Any) -> str | None:
+    """The study that the event names."""
+    trial: TrialOf | None = getattr(payload, "trial", None)
+    study_id: str | None = getattr(payload, "study_id", None)
+    return study_id if trial is None else trial.study_id
+
+
+async def _handle(tx: Tx, event: Event[Any]) -> None:
+    await handle_batch(tx, [event])
+
+
+# Of these the trial is found by its job.
+_BY_JOB = (JobRequestRejected, AllocationGranted, AllocationReleased, ChargeRecorded)
+HANDLERS: HandlerTable = dict.fromkeys(_HANDLERS, _handle)
 REFUSALS: RefusalTable = {
     StudySubmit: requests.on_invalid_study,
     StudyImport: requests.on_invalid_study,

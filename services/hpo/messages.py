@@ -1,6 +1,8 @@
 """Translation between the contracts and the core: specs and results in, payloads out. Pure."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -95,26 +97,35 @@ def read_spec(text: str) -> StudySpec:
 def trial_job(
     spec: StudySpec, number: int, point: space.Point, start_from: StartFrom | None = None
 ) -> JobSpec:
-    """The study's job with the point's hyperparameters; raises ValidationError."""
+    """The study's job with the point's hyperparameters.
+
+    Not checked again: `errors_of_trials` did so with the largest point before the study started.
+    """
     suffix = f"-{number}"
-    fields = spec.job.model_dump()
-    fields["name"] = spec.name[: NAME_LENGTH - len(suffix)] + suffix
-    fields["hyperparameters"] = {**spec.job.hyperparameters, **point}
+    fields: dict[str, Any] = {
+        "name": spec.name[: NAME_LENGTH - len(suffix)] + suffix,
+        "hyperparameters": {**spec.job.hyperparameters, **point},
+    }
     if start_from is not None:
         fields["start_from"] = start_from
-    return JobSpec.model_validate(fields)
+    return spec.job.model_copy(update=fields)
 
 
 def trial_command(tenant_id: str, trial: TrialOf, job: JobSpec) -> JobSubmit:
     """The same trial is always the same request."""
     request_id = request_id_of(trial.study_id, trial.number)
-    return JobSubmit(
-        request_id=request_id, spec=job, trial=trial, job_id=job_id_for(tenant_id, request_id)
-    )
+    job_id = job_id_of(tenant_id, trial.study_id, trial.number)
+    return JobSubmit(request_id=request_id, spec=job, trial=trial, job_id=job_id)
 
 
 def request_id_of(study_id: str, number: int) -> str:
     return f"{study_id}/{number}"
+
+
+@lru_cache(maxsize=16_384)
+def job_id_of(tenant_id: str, study_id: str, number: int) -> str:
+    """The job of the trial, whether it was proposed or not; asked several times for each event."""
+    return job_id_for(tenant_id, request_id_of(study_id, number))
 
 
 def errors_of_search(spec: StudySpec) -> tuple[FieldError, ...]:
@@ -140,7 +151,8 @@ def errors_of_search(spec: StudySpec) -> tuple[FieldError, ...]:
 def errors_of_trials(spec: StudySpec) -> tuple[FieldError, ...]:
     """The errors of the jobs that the study would submit, checked on the largest one."""
     try:
-        job = trial_job(spec, spec.max_trials - 1, spaces.largest_point(spec))
+        largest = trial_job(spec, spec.max_trials - 1, spaces.largest_point(spec))
+        job = JobSpec.model_validate(largest.model_dump())
     except ValidationError as error:
         return field_errors(error, within="job")
     if spec_bytes(job) > MAX_SPEC_BYTES:

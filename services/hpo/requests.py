@@ -18,10 +18,11 @@ from drivetrain_schemas.studies import (
     StudySubmit,
 )
 from drivetrain_schemas.trials import FinishedTrial
-from services.hpo import instruments, messages, saved, searches, spaces, spending, store
+from services.hpo import instruments, messages, saved, spaces, spending, store
 from services.hpo.core import inputs
 from services.hpo.core.samplers import num_points
 from services.hpo.core.status import Status
+from services.hpo.work import Study, Work
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
@@ -32,12 +33,12 @@ _REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
 Reason = Literal["invalid_spec", "id_conflict", "too_large"]
 
 
-async def on_study_submit(tx: Tx, event: Event[StudySubmit]) -> None:
-    await _start(tx, event, ())
+async def on_study_submit(work: Work, event: Event[StudySubmit]) -> None:
+    await _start(work, event, ())
 
 
-async def on_study_import(tx: Tx, event: Event[StudyImport]) -> None:
-    await _start(tx, event, event.payload.trials)
+async def on_study_import(work: Work, event: Event[StudyImport]) -> None:
+    await _start(work, event, event.payload.trials)
 
 
 async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
@@ -62,20 +63,20 @@ async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
 
 
 async def _start(
-    tx: Tx, event: Event[StudySubmit] | Event[StudyImport], imported: Sequence[FinishedTrial]
+    work: Work, event: Event[StudySubmit] | Event[StudyImport], imported: Sequence[FinishedTrial]
 ) -> None:
     command = event.payload
     spec = command.spec
     study_id = study_id_for(event.tenant_id, command.request_id)
     if (refusal := _refusal(command, study_id, imported)) is not None:
-        await _reject(tx, event, *refusal)
+        await _reject(work.tx, event, *refusal)
         return
-    warm_start, errors = await _warm_start(tx, event.tenant_id, spec)
+    warm_start, errors = await _warm_start(work, event.tenant_id, spec)
     if errors:
-        await _reject(tx, event, "invalid_spec", errors[0].message, errors)
+        await _reject(work.tx, event, "invalid_spec", errors[0].message, errors)
         return
     status = Status(numbers=messages.to_numbers(spec))
-    study = store.StudyRow(
+    row = store.StudyRow(
         study_id=study_id,
         tenant_id=event.tenant_id,
         request_id=command.request_id,
@@ -84,38 +85,38 @@ async def _start(
         status=saved.dump_status(status),
         warm_start=json.dumps(warm_start),
     )
-    started_at = await store.insert_study(tx.connection, study)
+    started_at = await store.insert_study(work.tx.connection, row)
     if started_at is None:
-        await _on_repeated_request(tx, event, study)
+        await _on_repeated_request(work, event, row)
         return
-    await spending.watch(tx.connection, study_id, status.numbers.limits)
+    await spending.watch(work.tx.connection, study_id, status.numbers.limits)
     started = StudyStarted(
         study_id=study_id,
         request_id=command.request_id,
         spec=spec,
-        num_trials=study.num_trials,
+        num_trials=row.num_trials,
         started_at=started_at,
     )
-    await tx.emit(started, tenant_id=event.tenant_id, cause=event)
-    _count_request(tx, "started")
+    await work.tx.emit(started, tenant_id=event.tenant_id, cause=event)
+    _count_request(work.tx, "started")
     log.info("study started", study_id=study_id, tenant_id=event.tenant_id)
     begin = messages.to_import(spec, imported) if imported else inputs.Begin()
-    study, _ = await searches.tell(tx, study, begin, event)
-    await _tell_early_ends(tx, study, spec, event)
+    study = work.add(row)
+    await work.tell(study, begin, event)
+    await _tell_early_ends(work, study, event)
 
 
 async def _tell_early_ends(
-    tx: Tx, study: store.StudyRow, spec: StudySpec, event: Event[StudySubmit] | Event[StudyImport]
+    work: Work, study: Study, event: Event[StudySubmit] | Event[StudyImport]
 ) -> None:
     """Ends of jobs that were read before their study, until none is of a trial that runs."""
-    waiting = await store.early_ends(tx.connection, study.study_id)
+    waiting = await store.early_ends(work.tx.connection, study.study_id)
     while waiting and not study.is_finished:
-        _, search = await searches.read(tx.connection, study)
-        known = [end for end in waiting if end.number in search.opened]
+        known = [end for end in waiting if end.number in study.search.opened]
         if not known:
             return
         for end in known:
-            study, _ = await searches.tell(tx, study, messages.to_ended(end, spec), event)
+            await work.tell(study, messages.to_ended(end, study.spec), event)
         waiting = [end for end in waiting if end not in known]
 
 
@@ -139,12 +140,14 @@ def _refusal(
 
 
 async def _warm_start(
-    tx: Tx, tenant_id: str, spec: StudySpec
+    work: Work, tenant_id: str, spec: StudySpec
 ) -> tuple[list[tuple[str, int]], tuple[FieldError, ...]]:
     """The earlier studies, and how many of their trials count; or what is wrong with one."""
     found: list[tuple[str, int]] = []
+    if spec.warm_start:
+        await work.write()
     for place, study_id in enumerate(spec.warm_start):
-        earlier = await store.get_study(tx.connection, study_id)
+        earlier = await store.get_study(work.tx.connection, study_id)
         if earlier is None or earlier.tenant_id != tenant_id:
             problem, fix = f"there is no study {study_id}", "name a study of this tenant"
         elif not earlier.is_finished:
@@ -159,16 +162,16 @@ async def _warm_start(
 
 
 async def _on_repeated_request(
-    tx: Tx, event: Event[StudySubmit] | Event[StudyImport], asked: store.StudyRow
+    work: Work, event: Event[StudySubmit] | Event[StudyImport], asked: store.StudyRow
 ) -> None:
     """The same request again is the same study; another one under its id is refused."""
-    known = await store.lock_study(tx.connection, asked.study_id)
+    known = await work.lock(asked.study_id)
     assert known is not None
-    if canonical_json(messages.read_spec(known.spec)) == asked.spec:
-        _count_request(tx, "repeated")
+    if canonical_json(messages.read_spec(known.row.spec)) == asked.spec:
+        _count_request(work.tx, "repeated")
         return
     detail = f"the request id {asked.request_id} belongs to another study"
-    await _reject(tx, event, "id_conflict", detail, ())
+    await _reject(work.tx, event, "id_conflict", detail, ())
 
 
 async def _reject(

@@ -41,15 +41,15 @@ def load_status(study: StudyRow, numbers: Numbers) -> Status:
     )
 
 
-def study_row(study: StudyRow, search: Search, stamp: str) -> StudyRow:
-    """The row after one more event."""
+def study_row(study: StudyRow, search: Search, stamp: str, num_events: int) -> StudyRow:
+    """The row after so many more events."""
     status = search.status
     best = status.best
     return replace(
         study,
         status=dump_status(status),
         stamp=stamp,
-        revision=study.revision + 1,
+        revision=study.revision + num_events,
         num_trials=max(status.num_trials, len(search.trials)),
         num_completed=status.num_completed,
         num_failed=status.num_failed,

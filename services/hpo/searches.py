@@ -1,102 +1,106 @@
-"""One event of a study: load its search, decide, carry it out, save, in the handler's transaction.
+"""Searches in memory: loaded from their rows, and kept as far as there is room.
 
-The last studies' searches stay in memory, so an event costs what changed and not the history. Each
-is guarded by the stamp on the study's row, which is locked and new with each saved state: a search
-that went further in a transaction that failed, or that another replica has moved, is loaded again.
+A search that stays costs what changes and not its history. Each is guarded by the stamp on the
+study's row, which is locked and new with each saved state: a search that went further in a
+transaction that failed, or that another replica has moved, is loaded again.
 """
 
+import asyncio
 import json
-import secrets
 from collections import OrderedDict
-from time import monotonic
+from dataclasses import dataclass
 
 import asyncpg
 
-from drivetrain_schemas.base import Payload
-from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.studies import StudySpec
-from services.hpo import actions, instruments, messages, saved, store
-from services.hpo.core import actions as core
-from services.hpo.core import inputs
+from services.hpo import instruments, messages, saved, store
 from services.hpo.core.search import Search
 from services.hpo.core.trials import EarlierStudy
 from services.runtime import logs
-from services.runtime.transaction import Tx
 
 log = logs.get()
 
-MAX_SEARCHES = 64
-
-_loaded: OrderedDict[str, tuple[str, StudySpec, Search]] = OrderedDict()
-
-
-async def tell(
-    tx: Tx, study: store.StudyRow, given: inputs.Input, cause: Event[Payload] | None
-) -> tuple[store.StudyRow, actions.Outcome]:
-    """The study, which is locked, after this event."""
-    spec, search = await _search_of(tx.connection, study)
-    # Whoever finds it half way must load it again.
-    _loaded.pop(study.study_id, None)
-    number_before, status_before = len(search.trials), search.status
-    started = monotonic()
-    decided = search.on(given)
-    instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
-    if not search.changed and search.status == status_before:
-        # A refusal alone is no part of the log, however often somebody asks.
-        _keep(study, spec, search)
-        refused = next((one for one in decided if isinstance(one, core.Refuse)), None)
-        return study, actions.Outcome(refused=refused)
-    after = saved.study_row(study, search, secrets.token_hex(8))
-    carried = actions.Carried(tx, after, spec, search, cause)
-    outcome = await actions.carry_out(carried, decided)
-    new = [
-        (saved.trial_row(search, number, outcome.details.get(number)), outcome.new[number])
-        for number in range(number_before, len(search.trials))
-    ]
-    known = [
-        saved.trial_row(search, number, outcome.details.get(number))
-        for number in sorted(search.changed)
-        if number < number_before
-    ]
-    if new:
-        await store.insert_trials(tx.connection, study.study_id, new)
-    if known:
-        await store.save_trials(tx.connection, study.study_id, known)
-    await store.save_study(tx.connection, after, len(search.trials), inputs.dump(given))
-    await actions.finish(carried, decided)
-    _keep(after, spec, search)
-    return after, outcome
+# Of all searches in memory together; a trial takes about a kilobyte.
+MAX_TRIALS = 100_000
+# What a search holds beside its trials, in trials: the state of its strategies.
+_EMPTY = 200
+# A study with as many trials is loaded beside the event loop, which goes on meanwhile.
+_MANY = 1000
 
 
-async def read(connection: asyncpg.Connection, study: store.StudyRow) -> tuple[StudySpec, Search]:
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    spec: StudySpec
+    search: Search
+
+
+class Kept:
+    """The searches used last, by study, with their stamps."""
+
+    def __init__(self) -> None:
+        self._by_study: OrderedDict[str, tuple[str, int, Loaded]] = OrderedDict()
+        self._num_trials = 0
+
+    def __len__(self) -> int:
+        return len(self._by_study)
+
+    def take(self, study_id: str, stamp: str) -> Loaded | None:
+        """The search with this stamp; it is not kept any more."""
+        found = self._by_study.pop(study_id, None)
+        if found is None:
+            return None
+        self._num_trials -= found[1]
+        return found[2] if found[0] == stamp else None
+
+    def put(self, study_id: str, stamp: str, loaded: Loaded) -> None:
+        self.take(study_id, "")
+        num_trials = _EMPTY + len(loaded.search.trials)
+        self._by_study[study_id] = (stamp, num_trials, loaded)
+        self._num_trials += num_trials
+        while self._num_trials > MAX_TRIALS and len(self._by_study) > 1:
+            _, (_, least, _) = self._by_study.popitem(last=False)
+            self._num_trials -= least
+
+    def clear(self) -> None:
+        self._by_study.clear()
+        self._num_trials = 0
+
+
+kept = Kept()
+
+
+async def take(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
+    """The study's search, for the transaction that has locked the row and will change it.
+
+    Nobody else sees it before it is put into `kept` again, with the stamp of the saved row.
+    """
+    found = kept.take(study.study_id, study.stamp) if study.revision else None
+    return found or await _load(connection, study)
+
+
+async def read(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
     """The study's search, not to be told anything.
 
     In a transaction that has locked the study, or sees one state of the tables.
     """
-    spec, search = await _search_of(connection, study)
-    _keep(study, spec, search)
-    return spec, search
+    loaded = await take(connection, study)
+    kept.put(study.study_id, study.stamp, loaded)
+    return loaded
 
 
-def _keep(study: store.StudyRow, spec: StudySpec, search: Search) -> None:
-    _loaded[study.study_id] = (study.stamp, spec, search)
-    _loaded.move_to_end(study.study_id)
-    while len(_loaded) > MAX_SEARCHES:
-        _loaded.popitem(last=False)
-
-
-async def _search_of(
-    connection: asyncpg.Connection, study: store.StudyRow
-) -> tuple[StudySpec, Search]:
-    known = _loaded.get(study.study_id)
-    if known is not None and known[0] == study.stamp and study.revision > 0:
-        return known[1], known[2]
+async def _load(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
     instruments.SEARCHES_LOADED.inc()
     spec = messages.read_spec(study.spec)
-    trials, opened = saved.load_trials(await store.load_trials(connection, study.study_id))
-    plan = messages.to_plan(spec, await _earlier(connection, spec, study.warm_start))
-    status = saved.load_status(study, messages.to_numbers(spec))
-    return spec, Search(plan, status, trials, opened)
+    rows = await store.load_trials(connection, study.study_id)
+    earlier = await _earlier(connection, spec, study.warm_start)
+
+    def build() -> Search:
+        trials, opened = saved.load_trials(rows)
+        status = saved.load_status(study, messages.to_numbers(spec))
+        return Search(messages.to_plan(spec, earlier), status, trials, opened)
+
+    is_long = len(rows) >= _MANY
+    return Loaded(spec, await asyncio.to_thread(build) if is_long else build())
 
 
 async def _earlier(

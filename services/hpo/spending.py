@@ -5,8 +5,11 @@ says, so a limit is not crossed by the charges that are still to come. A study i
 first slots are released; until then they cost what anybody last paid for such devices.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import asyncpg
 
@@ -18,80 +21,137 @@ from services.hpo.core.limits import Limits
 _HOUR = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The trial whose job an allocation belongs to."""
+@dataclass(slots=True)
+class _Charged:
+    slot_seconds: float = 0.0
+    micro_usd: int = 0
+    price: int = 0
 
-    study_id: str
-    number: int
+
+class Changes:
+    """What the events of one transaction change; `write` does it by a statement for each kind."""
+
+    def __init__(self) -> None:
+        self._granted: dict[str, tuple[Any, ...]] = {}
+        self._released: list[str] = []
+        self._slot_seconds: defaultdict[str, float] = defaultdict(float)
+        self._charged: defaultdict[str, _Charged] = defaultdict(_Charged)
+        self._prices: dict[tuple[str, str], int] = {}
+
+    def grant(self, study_id: str, number: int, granted: AllocationGranted) -> None:
+        row = (
+            granted.allocation_id,
+            study_id,
+            number,
+            len(granted.slots),
+            granted.granted_at,
+            granted.pool,
+            granted.device_type,
+        )
+        self._granted.setdefault(granted.allocation_id, row)
+
+    def release(self, study_id: str, released: AllocationReleased) -> None:
+        until = released.paid_ends_at or released.released_at
+        seconds = max(0.0, (until - released.granted_at).total_seconds())
+        self._granted.pop(released.allocation_id, None)
+        self._released.append(released.allocation_id)
+        self._slot_seconds[study_id] += seconds * len(released.slots)
+
+    def note_price(self, charged: ChargeRecorded) -> None:
+        """What devices of this kind cost now."""
+        kind = (charged.pool, charged.device_type)
+        self._prices[kind] = charged.price_micro_usd_per_slot_hour
+
+    def charge(self, study_id: str, charged: ChargeRecorded) -> None:
+        seconds = (charged.ends_at - charged.starts_at).total_seconds() * charged.num_slots
+        known = self._charged[study_id]
+        known.slot_seconds += -seconds if charged.reverses_charge_id else seconds
+        known.micro_usd += charged.amount_micro_usd
+        known.price = charged.price_micro_usd_per_slot_hour
+
+    async def write(self, connection: asyncpg.Connection) -> None:
+        """Rows are locked in one order, so that two transactions do not wait for each other."""
+        if self._released:
+            await _delete_allocations(connection, self._released)
+        if self._granted:
+            await _insert_allocations(connection, [*self._granted.values()])
+        if self._slot_seconds:
+            await _add_used(connection, sorted(self._slot_seconds.items()))
+        if self._charged:
+            rows = [
+                (study_id, one.slot_seconds, one.micro_usd, one.price)
+                for study_id, one in sorted(self._charged.items())
+            ]
+            await _add_charged(connection, rows)
+        if self._prices:
+            prices = [(*kind, price) for kind, price in sorted(self._prices.items())]
+            await _save_prices(connection, prices)
 
 
-async def grant(connection: asyncpg.Connection, held: Held, granted: AllocationGranted) -> None:
+async def _delete_allocations(
+    connection: asyncpg.Connection, allocation_ids: Sequence[str]
+) -> None:
+    await connection.execute(
+        "delete from trial_allocations where allocation_id = any($1)", allocation_ids
+    )
+
+
+async def _insert_allocations(
+    connection: asyncpg.Connection, rows: Sequence[tuple[Any, ...]]
+) -> None:
     await connection.execute(
         """
         insert into trial_allocations
             (allocation_id, study_id, number, num_slots, granted_at, pool, device_type)
-        values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing
+        select * from unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::timestamptz[],
+            $6::text[], $7::text[])
+        on conflict do nothing
         """,
-        granted.allocation_id,
-        held.study_id,
-        held.number,
-        len(granted.slots),
-        granted.granted_at,
-        granted.pool,
-        granted.device_type,
+        *zip(*rows, strict=True),
     )
 
 
-async def release(connection: asyncpg.Connection, held: Held, released: AllocationReleased) -> None:
-    until = released.paid_ends_at or released.released_at
-    seconds = max(0.0, (until - released.granted_at).total_seconds())
+async def _add_used(connection: asyncpg.Connection, rows: Sequence[tuple[str, float]]) -> None:
     await connection.execute(
         """
-        with freed as (delete from trial_allocations where allocation_id = $2)
-        insert into spending as s (study_id, slot_seconds) values ($1, $3)
+        insert into spending as s (study_id, slot_seconds)
+        select * from unnest($1::text[], $2::float8[])
         on conflict (study_id) do update set slot_seconds = s.slot_seconds + excluded.slot_seconds
         """,
-        held.study_id,
-        released.allocation_id,
-        seconds * len(released.slots),
+        *zip(*rows, strict=True),
     )
 
 
-async def note_price(connection: asyncpg.Connection, charged: ChargeRecorded) -> None:
-    """What devices of this kind cost now; a row is written, and locked, only when that changes."""
-    await connection.execute(
-        """
-        insert into device_prices as p (pool, device_type, price_micro_usd_per_slot_hour)
-        select $1, $2, $3 where not exists (
-            select from device_prices where pool = $1 and device_type = $2
-                and price_micro_usd_per_slot_hour = $3)
-        on conflict (pool, device_type) do update
-            set price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
-        """,
-        charged.pool,
-        charged.device_type,
-        charged.price_micro_usd_per_slot_hour,
-    )
-
-
-async def charge(connection: asyncpg.Connection, study_id: str, charged: ChargeRecorded) -> None:
-    seconds = (charged.ends_at - charged.starts_at).total_seconds() * charged.num_slots
-    sign = -1 if charged.reverses_charge_id else 1
+async def _add_charged(connection: asyncpg.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     await connection.execute(
         """
         insert into spending as s
             (study_id, charged_slot_seconds, micro_usd, price_micro_usd_per_slot_hour)
-        values ($1, $2, $3, $4)
+        select * from unnest($1::text[], $2::float8[], $3::bigint[], $4::bigint[])
         on conflict (study_id) do update set
             charged_slot_seconds = s.charged_slot_seconds + excluded.charged_slot_seconds,
             micro_usd = s.micro_usd + excluded.micro_usd,
             price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
         """,
-        study_id,
-        sign * seconds,
-        charged.amount_micro_usd,
-        charged.price_micro_usd_per_slot_hour,
+        *zip(*rows, strict=True),
+    )
+
+
+async def _save_prices(connection: asyncpg.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """A row is written, and locked, only where its price changes."""
+    await connection.execute(
+        """
+        insert into device_prices as p (pool, device_type, price_micro_usd_per_slot_hour)
+        select new.pool, new.device_type, new.price
+        from unnest($1::text[], $2::text[], $3::bigint[]) as new (pool, device_type, price)
+        where not exists (
+            select from device_prices as known
+            where known.pool = new.pool and known.device_type = new.device_type
+                and known.price_micro_usd_per_slot_hour = new.price)
+        on conflict (pool, device_type) do update
+            set price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
+        """,
+        *zip(*rows, strict=True),
     )
 
 

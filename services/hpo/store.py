@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import asyncpg
 
@@ -62,6 +63,26 @@ class NewTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOf:
+    """The trial that a job runs; `command_event_id` is our own request for the job."""
+
+    study_id: str
+    number: int
+    command_event_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyChange:
+    """A study after some `events`, the new trials and what changed of those known before."""
+
+    study: StudyRow
+    num_proposed: int
+    new: Sequence[tuple[TrialRow, NewTrial]]
+    known: Sequence[TrialRow]
+    events: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnd:
     """How a job ended that was read before its study."""
 
@@ -91,13 +112,12 @@ async def insert_study(connection: asyncpg.Connection, study: StudyRow) -> datet
     return started_at
 
 
-async def lock_study(connection: asyncpg.Connection, study_id: str) -> StudyRow | None:
-    """The study, locked until the transaction ends: its events are handled one by one."""
-    row = await connection.fetchrow(
-        f"{_STUDY} where study_id = $1 for update",
-        study_id,
+async def lock_studies(connection: asyncpg.Connection, study_ids: Sequence[str]) -> list[StudyRow]:
+    """Those that exist, locked in one order until the transaction ends."""
+    rows = await connection.fetch(
+        f"{_STUDY} where study_id = any($1) order by study_id for update", study_ids
     )
-    return None if row is None else StudyRow(**row)
+    return [StudyRow(**row) for row in rows]
 
 
 async def get_study(connection: asyncpg.Connection, study_id: str) -> StudyRow | None:
@@ -114,33 +134,67 @@ from studies
 """
 
 
-async def save_study(
-    connection: asyncpg.Connection, study: StudyRow, num_proposed: int, event: str
-) -> None:
-    """The state of the search after one event, and the event."""
+async def save(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:
+    """Write what changed of these studies, whose rows are locked."""
+    new = [(one.study.study_id, *pair) for one in changes for pair in one.new]
+    if new:
+        await insert_trials(connection, new)
+    known = [(one.study.study_id, trial) for one in changes for trial in one.known]
+    if known:
+        await save_trials(connection, known)
+    await insert_events(connection, changes)
+    await save_studies(connection, changes)
+
+
+async def insert_events(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:
+    """What the searches were told, each with a revision of its own."""
+    rows = [
+        (one.study.study_id, one.study.revision - len(one.events) + place, event)
+        for one in changes
+        for place, event in enumerate(one.events, start=1)
+    ]
     await connection.execute(
         """
-        with logged as (
-            insert into search_events (study_id, revision, event) values ($1, $4, $13))
-        update studies
-        set status = $2, stamp = $3, revision = $4, num_trials = $5, num_proposed = $6,
-            num_completed = $7, num_failed = $8, num_stopped = $9, best_number = $10,
-            best_value = $11, num_refused_in_row = $12
-        where study_id = $1
+        insert into search_events (study_id, revision, event)
+        select * from unnest($1::text[], $2::bigint[], $3::text[])
         """,
-        study.study_id,
-        study.status,
-        study.stamp,
-        study.revision,
-        study.num_trials,
-        num_proposed,
-        study.num_completed,
-        study.num_failed,
-        study.num_stopped,
-        study.best_number,
-        study.best_value,
-        study.num_refused_in_row,
-        event,
+        *_columns(rows),
+    )
+
+
+async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:
+    rows = [
+        (
+            study.study_id,
+            study.status,
+            study.stamp,
+            study.revision,
+            study.num_trials,
+            one.num_proposed,
+            study.num_completed,
+            study.num_failed,
+            study.num_stopped,
+            study.best_number,
+            study.best_value,
+            study.num_refused_in_row,
+        )
+        for one in changes
+        for study in (one.study,)
+    ]
+    await connection.execute(
+        """
+        update studies as s
+        set status = n.status, stamp = n.stamp, revision = n.revision, num_trials = n.num_trials,
+            num_proposed = n.num_proposed, num_completed = n.num_completed,
+            num_failed = n.num_failed, num_stopped = n.num_stopped, best_number = n.best_number,
+            best_value = n.best_value, num_refused_in_row = n.num_refused_in_row
+        from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::int[],
+                $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::int[])
+            as n (study_id, status, stamp, revision, num_trials, num_proposed, num_completed,
+                num_failed, num_stopped, best_number, best_value, num_refused_in_row)
+        where s.study_id = n.study_id
+        """,
+        *_columns(rows),
     )
 
 
@@ -194,87 +248,90 @@ async def completed_trials(
 
 
 async def insert_trials(
-    connection: asyncpg.Connection, study_id: str, trials: Sequence[tuple[TrialRow, NewTrial]]
+    connection: asyncpg.Connection, trials: Sequence[tuple[str, TrialRow, NewTrial]]
 ) -> None:
-    await connection.executemany(
+    """`trials`: the study of each, the trial and its job."""
+    rows = [
+        (
+            study_id,
+            trial.number,
+            new.job_id,
+            new.command_event_id,
+            new.request_id,
+            trial.hyperparameters,
+            trial.state,
+            trial.value,
+            trial.detail,
+            trial.objectives,
+            trial.is_safe,
+            trial.measured,
+            trial.parent,
+            trial.opened,
+        )
+        for study_id, trial, new in trials
+    ]
+    await connection.execute(
         """
         insert into trials (study_id, number, job_id, command_event_id, request_id, hyperparameters,
             state, value, detail, objectives, is_safe, measured, parent, opened)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+        select * from unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::text[], $6::text[],
+            $7::text[], $8::float8[], $9::text[], $10::text[], $11::bool[], $12::text[],
+            $13::int[], $14::text[])
         """,
-        [
-            (
-                study_id,
-                trial.number,
-                new.job_id,
-                new.command_event_id,
-                new.request_id,
-                trial.hyperparameters,
-                trial.state,
-                trial.value,
-                trial.detail,
-                trial.objectives,
-                trial.is_safe,
-                trial.measured,
-                trial.parent,
-                trial.opened,
-            )
-            for trial, new in trials
-        ],
+        *_columns(rows),
     )
 
 
 async def save_trials(
-    connection: asyncpg.Connection, study_id: str, trials: Sequence[TrialRow]
+    connection: asyncpg.Connection, trials: Sequence[tuple[str, TrialRow]]
 ) -> None:
     """What changes of a trial; a text in `detail` stays where there is none now."""
-    await connection.executemany(
+    rows = [
+        (
+            study_id,
+            trial.number,
+            trial.state,
+            trial.value,
+            trial.detail,
+            trial.objectives,
+            trial.is_safe,
+            trial.measured,
+            trial.opened,
+        )
+        for study_id, trial in trials
+    ]
+    await connection.execute(
         """
-        update trials
-        set state = $3, value = $4, detail = coalesce($5, detail), objectives = $6, is_safe = $7,
-            measured = $8, opened = $9
-        where study_id = $1 and number = $2
+        update trials as t
+        set state = n.state, value = n.value, detail = coalesce(n.detail, t.detail),
+            objectives = n.objectives, is_safe = n.is_safe, measured = n.measured, opened = n.opened
+        from unnest($1::text[], $2::int[], $3::text[], $4::float8[], $5::text[], $6::text[],
+                $7::bool[], $8::text[], $9::text[])
+            as n (study_id, number, state, value, detail, objectives, is_safe, measured, opened)
+        where t.study_id = n.study_id and t.number = n.number
         """,
-        [
-            (
-                study_id,
-                trial.number,
-                trial.state,
-                trial.value,
-                trial.detail,
-                trial.objectives,
-                trial.is_safe,
-                trial.measured,
-                trial.opened,
-            )
-            for trial in trials
-        ],
+        *_columns(rows),
     )
 
 
-async def job_of(connection: asyncpg.Connection, study_id: str, number: int) -> str:
-    job_id: str = await connection.fetchval(
-        "select job_id from trials where study_id = $1 and number = $2", study_id, number
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return list(zip(*rows, strict=True))
+
+
+async def trials_of_jobs(
+    connection: asyncpg.Connection, job_ids: Sequence[str]
+) -> dict[str, JobOf]:
+    """The trials that these jobs run; other jobs are left out."""
+    rows = await connection.fetch(
+        """
+        select job_id, study_id, number, command_event_id from trials where job_id = any($1)
+        """,
+        job_ids,
     )
-    return job_id
-
-
-async def trial_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[str, int] | None:
-    """The study and number of the trial that this job runs."""
-    row = await connection.fetchrow("select study_id, number from trials where job_id = $1", job_id)
-    return None if row is None else (row["study_id"], row["number"])
-
-
-async def trial_of_command(
-    connection: asyncpg.Connection, job_id: str, command_event_id: str
-) -> tuple[str, int] | None:
-    """The study and number of the trial whose job this command of ours requested."""
-    row = await connection.fetchrow(
-        "select study_id, number from trials where job_id = $1 and command_event_id = $2",
-        job_id,
-        command_event_id,
-    )
-    return None if row is None else (row["study_id"], row["number"])
+    return {
+        row["job_id"]: JobOf(row["study_id"], row["number"], row["command_event_id"])
+        for row in rows
+    }
 
 
 async def trial_of_request(

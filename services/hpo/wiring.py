@@ -2,7 +2,7 @@
 
 from services.hpo import clock
 from services.hpo.api import read_api
-from services.hpo.handlers import HANDLERS, REFUSALS
+from services.hpo.handlers import HANDLERS, REFUSALS, handle_batch
 from services.hpo.retention import RULES
 from services.hpo.settings import HpoSettings
 from services.runtime.service import Service
@@ -15,6 +15,7 @@ def build(settings: HpoSettings) -> Service:
         package="services.hpo",
         handlers=HANDLERS,
         refusals=REFUSALS,
+        handle_batch=handle_batch,
         tasks=(clock.watch,),
         http=read_api,
         retention=RULES,

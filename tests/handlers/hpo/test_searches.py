@@ -58,7 +58,7 @@ from services.hpo import clock, messages, searches, store
 from services.hpo.core import inputs
 from services.hpo.core.search import Search
 from services.hpo.core.status import Status
-from services.hpo.handlers import HANDLERS
+from services.hpo.handlers import HANDLERS, handle_batch
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
@@ -90,11 +90,16 @@ async def hpo(database: OpenDatabase) -> Database:
 
 @pytest.fixture(autouse=True)
 def fresh_process() -> None:
-    searches._loaded.clear()
+    searches.kept.clear()
 
 
 def search_request(**fields: Any) -> Event[Any]:
     return make_request(**{"job": JOB, "max_trials": 9, "max_parallel_trials": 3, **fields})
+
+
+def renamed(request: Event[Any], request_id: str) -> Event[Any]:
+    ids = {"request_id": request_id, "study_id": study_id_for("default", request_id)}
+    return make_event(request.payload.model_copy(update=ids))
 
 
 def measured(command: JobSubmit, step: int, value: float | None) -> Event[TrialMeasured]:
@@ -153,6 +158,11 @@ def allocation(command: JobSubmit, num_slots: int = 2) -> dict[str, Any]:
 
 def granted(command: JobSubmit, **fields: Any) -> Event[AllocationGranted]:
     return make_event(AllocationGranted.model_validate(allocation(command) | fields))
+
+
+def released(command: JobSubmit) -> Event[AllocationReleased]:
+    document = allocation(command) | {"released_at": STARTED + timedelta(hours=1)}
+    return make_event(AllocationReleased.model_validate(document))
 
 
 async def start(hpo: Database, **fields: Any) -> list[JobSubmit]:
@@ -335,9 +345,9 @@ async def test_refused_asks_are_not_kept_and_a_cancel_waits_for_nobody(hpo: Data
 async def test_reading_the_clock_loads_no_trials(hpo: Database) -> None:
     """It is read every few seconds for every study with a limit, however many there are."""
     await start(hpo, limits={"hours": 1_000.0})
-    searches._loaded.clear()
+    searches.kept.clear()
     await clock.look(hpo, SystemClock())
-    assert not searches._loaded
+    assert not len(searches.kept)
 
 
 async def test_finished_trials_from_elsewhere_are_the_first_of_a_study(hpo: Database) -> None:
@@ -448,62 +458,96 @@ STATEMENTS = [
 ]
 
 
-async def scripted(hpo: Database, given: list[Event[Any]]) -> list[Any]:
-    """What is emitted for these events, without what differs by chance."""
-    for event in given:
-        await handle(hpo, HANDLERS, event)
+async def together(hpo: Database, *events: Event[Any]) -> None:
+    """All events in one transaction, as the consumer handles a batch."""
+    async with hpo.transaction() as tx:
+        await handle_batch(tx, events)
+
+
+async def story(hpo: Database) -> list[Event[Any]]:
+    """A study from its request to its end, and one beside it: in `hpo`, and as events."""
+    commands, _ = await with_poor_trial(hpo)
+    beside_it = renamed(search_request(max_trials=1), "beside")
+    [beside] = of_type(await handle(hpo, HANDLERS, beside_it), JobSubmit)
+    return [
+        search_request(pruner=ASHA, max_trials=4),
+        beside_it,
+        *(granted(command) for command in (beside, *commands)),
+        *(measured(command, 3, float(place)) for place, command in enumerate(commands)),
+        stopped(commands[2]),
+        released(beside),
+        succeeded(beside, 0.75),
+        succeeded(commands[1], 0.5),
+        command(StudyStop),
+        succeeded(commands[0], 0.25),
+        succeeded(commands[0], 0.75),
+        command(StudyChange, max_trials=6),
+    ]
+
+
+async def told(hpo: Database) -> list[Any]:
+    """What was emitted, without what differs by chance."""
     return [
         event.payload.model_dump(exclude={"finished_at", "started_at"})
         for event in await emitted(hpo)
     ]
 
 
-@pytest.mark.parametrize("dies_in", STATEMENTS)
-async def test_a_death_at_any_statement_of_any_event_loses_and_doubles_nothing(
-    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch, dies_in: str
+async def test_a_batch_decides_and_stores_what_its_events_do_one_by_one(
+    database: OpenDatabase,
 ) -> None:
-    undisturbed = await database("hpo")
-    commands, _ = await with_poor_trial(undisturbed)
-    given = [
-        search_request(pruner=ASHA, max_trials=4),
-        *(granted(command) for command in commands),
-        *(measured(command, 3, float(place)) for place, command in enumerate(commands)),
-        stopped(commands[2]),
-        succeeded(commands[1], 0.5),
-        command(StudyStop),
-        succeeded(commands[0], 0.25),
-    ]
-    hpo = await database("hpo")
-    wanted = await scripted(hpo, given)
-    disturbed = await database("hpo")
+    given = await story(await database("hpo"))
+    hpo, batched = await database("hpo"), await database("hpo")
+    await handle(hpo, HANDLERS, *given)
+    await together(batched, *given)
+    assert await told(batched) == await told(hpo)
+    assert await state(batched) == await state(hpo)
+    assert (await stored(batched, "spending"))[0]["slot_seconds"] == 7200.0
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("dies_in", STATEMENTS)
+async def test_a_death_at_any_statement_of_any_batch_loses_and_doubles_nothing(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch, dies_in: str, size: int
+) -> None:
+    given = await story(await database("hpo"))
+    hpo, disturbed = await database("hpo"), await database("hpo")
+    await handle(hpo, HANDLERS, *given)
     whole = getattr(store, dies_in)
-    for event in given:
-        deaths = 0
 
-        async def die(*arguments: Any, **options: Any) -> Any:
-            nonlocal deaths
-            deaths += 1
-            await whole(*arguments, **options)
-            raise Died
+    async def die(*arguments: Any, **options: Any) -> Any:
+        await whole(*arguments, **options)
+        raise Died
 
+    for first in range(0, len(given), size):
+        batch = given[first : first + size]
         with monkeypatch.context() as patch:
             patch.setattr(store, dies_in, die)
             try:
-                await handle(disturbed, HANDLERS, event)
+                await together(disturbed, *batch)
             except Died:
-                assert deaths == 1
-        await handle(disturbed, HANDLERS, event)
-    assert await scripted(disturbed, []) == wanted
+                pass
+            else:
+                continue
+        # A batch that failed is handled again one by one.
+        await handle(disturbed, HANDLERS, *batch)
+    assert await told(disturbed) == await told(hpo)
     assert await state(disturbed) == await state(hpo)
 
 
 async def state(hpo: Database) -> Any:
+    """Every row, without what differs by chance."""
+    chance = {"stamp", "started_at", "finished_at", "command_event_id", "at"}
+    return [
+        [{name: row[name] for name in row.keys() - chance} for row in await stored(hpo, table)]
+        for table in ("studies", "trials", "search_events", "spending", "trial_allocations")
+    ]
+
+
+async def stored(hpo: Database, table: str) -> list[dict[str, Any]]:
     async with hpo.connection() as connection:
-        trials = await store.load_trials(connection, STUDY_ID)
-        study = await store.get_study(connection, STUDY_ID)
-        events = await store.events_of(connection, STUDY_ID)
-    assert study is not None
-    return trials, study.status, study.revision, events
+        rows = await connection.fetch(f"select * from {table} order by 1, 2")
+    return [dict(row) for row in rows]
 
 
 async def test_the_stored_events_of_a_study_replay_it(hpo: Database) -> None:
@@ -514,18 +558,13 @@ async def test_the_stored_events_of_a_study_replay_it(hpo: Database) -> None:
         study = await store.get_study(connection, STUDY_ID)
         log = await store.events_of(connection, STUDY_ID)
         assert study is not None
-        _, stored = await searches.read(connection, study)
+        stored = (await searches.read(connection, study)).search
     spec = messages.read_spec(study.spec)
     replayed = Search(messages.to_plan(spec), Status(messages.to_numbers(spec)))
     for text in log:
         replayed.on(inputs.load(text))
     assert list(replayed.trials) == list(stored.trials)
     assert (replayed.status, replayed.opened) == (stored.status, stored.opened)
-
-
-def renamed(request: Event[Any], request_id: str) -> Event[Any]:
-    ids = {"request_id": request_id, "study_id": study_id_for("default", request_id)}
-    return make_event(request.payload.model_copy(update=ids))
 
 
 async def test_a_warm_start_takes_the_trials_that_were_there_and_a_study_that_ended(
@@ -542,7 +581,7 @@ async def test_a_warm_start_takes_the_trials_that_were_there_and_a_study_that_en
     async with hpo.connection() as connection:
         study = await store.get_study(connection, started.study_id)
         assert study is not None
-        _, search = await searches.read(connection, study)
+        search = (await searches.read(connection, study)).search
     [earlier] = search.trials.earlier
     assert earlier.losses.tolist() == [0.5]
     assert earlier.units.shape == (1, 1)

@@ -309,7 +309,7 @@ async def test_a_request_that_crashed_half_way_is_handled_whole_the_next_time(
 ) -> None:
     request = make_request()
     with monkeypatch.context() as patch:
-        patch.setattr("services.hpo.store.save_study", _crash)
+        patch.setattr("services.hpo.store.save_studies", _crash)
         with pytest.raises(RuntimeError):
             await handle(hpo, HANDLERS, request)
     assert await everything(hpo) == []
