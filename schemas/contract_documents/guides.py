@@ -55,6 +55,7 @@ JOB_FIELDS: Mapping[str, str] = {
     "retries.backoff_limit_seconds": "the longest wait",
     "priority": "higher ones get slots first",
     "tags": "words to find it by",
+    "project": "what the job is part of: lists, comparisons and costs are read by it",
 }
 STUDY_FIELDS: Mapping[str, str] = {
     "name": "how lists and pages show it",

@@ -232,6 +232,7 @@ class JobSpec(Strict):
     retries: Retries = Retries()
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()
+    project: Name | None = None
 
     @field_validator("command", mode="before", json_schema_input_type=str | Arguments)
     @classmethod

@@ -42,6 +42,8 @@ class Job:
     queued_at: datetime | None = None
     # The study whose trial it is.
     group_id: str | None = None
+    # As it was submitted.
+    spec_project: str | None = None
     started_at: datetime | None = None
     cancel_requested: bool = False
     # What was asked last and has not happened yet: stop, pause or nothing.
@@ -97,6 +99,7 @@ def _queued(job: Job, event: Event[JobQueued]) -> Job:
     return changed(
         _move(job, event, "queued"),
         group_id=trial.study_id if trial else None,
+        spec_project=event.payload.spec.project,
         queued_at=earliest(job.queued_at, at),
         submitted_at=earliest(job.submitted_at, at),
     )

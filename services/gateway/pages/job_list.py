@@ -46,6 +46,7 @@ class PageQuery(JobFilter):
 
     state: Annotated[str | None, BeforeValidator(lambda s: s if s in STATES else None)] = None
     study_id: Annotated[StudyId | None, BeforeValidator(_given)] = None
+    project: Text = None
     tag: Text = None
     metric: Text = None
     search: Text = None
@@ -53,7 +54,7 @@ class PageQuery(JobFilter):
 
     @property
     def is_narrowed(self) -> bool:
-        return any((self.state, self.study_id, self.tag, self.metric, self.search))
+        return any((self.state, self.study_id, self.project, self.tag, self.metric, self.search))
 
     @property
     def is_grouped(self) -> bool:

@@ -1,8 +1,8 @@
 """The list of jobs: filtered, sorted, a page at a time.
 
-State, study and order follow an index. What no index has (a part of the name, a tag, a metric) is
-looked for in at most `WINDOW` jobs of that order; where that was not enough, the page says up to
-where it has looked, and the next one goes on from there.
+State, study, project and order follow an index. What no index has (a part of the name, a tag, a
+metric) is looked for in at most `WINDOW` jobs of that order; where that was not enough, the page
+says up to where it has looked, and the next one goes on from there.
 """
 
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ class Wanted:
 
     state: str | None = None
     study_id: str | None = None
+    project: str | None = None
     tag: str | None = None
     metric: str | None = None
     text: str | None = None
@@ -126,6 +127,8 @@ def _in_order(wanted: Wanted, after: At | None, arguments: list[Any], limit: int
         conditions.append(f"state = {_argument(arguments, wanted.state)}")
     if wanted.study_id is not None:
         conditions.append(f"group_id = {_argument(arguments, wanted.study_id)}")
+    if wanted.project is not None:
+        conditions.append(f"spec_project = {_argument(arguments, wanted.project)}")
     if wanted.without_trials:
         conditions.append("group_id is null")
     if after is not None:

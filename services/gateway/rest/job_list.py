@@ -29,6 +29,7 @@ class JobFilter(BaseModel):
 
     state: str | None = None
     study_id: StudyId | None = None
+    project: Short | None = None
     tag: Short | None = None
     metric: Short | None = None
     search: Short | None = None
@@ -42,7 +43,15 @@ class JobFilter(BaseModel):
             raise invalid("state", f"there is no state {self.state[:40]!r}", fix)
         if self.sort in ("highest", "lowest") and self.metric is None:
             raise invalid("metric", "the order by value needs one", "name a metric, or sort=newest")
-        return Wanted(self.state, self.study_id, self.tag, self.metric, self.search, self.sort)
+        return Wanted(
+            self.state,
+            self.study_id,
+            self.project,
+            self.tag,
+            self.metric,
+            self.search,
+            self.sort,
+        )
 
 
 class JobListQuery(JobFilter):

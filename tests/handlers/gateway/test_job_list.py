@@ -50,6 +50,23 @@ async def test_jobs_are_found_by_a_part_of_the_name_by_id_and_by_tag(
     assert await names(server, search=job["job_id"][4:12]) == ["text"]
 
 
+async def test_jobs_are_found_by_their_project_over_pages_and_on_the_page(server: Server) -> None:
+    story = Story()
+    for name, project in (("a", "vision"), ("b", "vision"), ("c", "Vision"), ("d", None)):
+        story.job(name, project=project)
+    story.job("e", project="vision")
+    await server.model.tell(*story.events)
+    assert await names(server, project="vision") == ["e", "b", "a"]
+    assert await names(server, project="vision", sort="oldest") == ["a", "b", "e"]
+    assert await names(server, project="Vision") == ["c"]
+    assert await names(server, project="none of them") == []
+    (job,) = (await server.client.get("/v1/jobs", params={"project": "Vision"})).json()["jobs"]
+    assert job["project"] == "Vision"
+    html = (await server.client.get("/", params={"project": "Vision"})).text
+    assert 'href="/?project=Vision"' in html
+    assert html.count('name="job"') == 1
+
+
 async def test_jobs_are_ordered_by_time_and_by_the_best_value_of_a_metric(
     server: Server,
 ) -> None:

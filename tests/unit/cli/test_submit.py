@@ -96,6 +96,18 @@ def test_fields_are_set_on_the_command_line(
     assert body["spec"]["resources"] == {"devices": 2}
 
 
+def test_a_project_is_named_on_the_command_line(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    assert cli("job", "submit", str(job_file), "--project", "1e3").code == 0
+    [body] = ready.bodies("/v1/jobs")
+    assert body["spec"]["project"] == "1e3"
+    refused = cli("job", "submit", str(job_file), "--project", "a/b")
+    assert refused.code == 2
+    assert "project" in refused.err
+    assert "letters, digits, spaces and ._-" in refused.err
+
+
 def test_another_number_of_ranks_than_devices_is_refused(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:

@@ -19,6 +19,10 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         ("finished", amounts.moment(job.get("finished_at"))),
         ("charged", amounts.money(job.get("charged_micro_usd"))),
     ]
+    if job.get("project"):
+        rows.append(("project", job["project"]))
+    if job.get("tags"):
+        rows.append(("tags", ", ".join(job["tags"])))
     if job.get("study_id"):
         rows.append(("trial", f"{job['trial_number']} of {job['study_id']}"))
     if job.get("detail"):

@@ -58,6 +58,9 @@ def submit(
     devices: Annotated[
         int | None, typer.Option("--devices", min=1, help="The number of ranks, a device each.")
     ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help="The project that it is part of.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     settings: SetOption = None,
     request_id: RequestIdOption = None,
@@ -70,6 +73,7 @@ def submit(
     from drivetrain.cli.specs import load_job
 
     options = [f"name={json.dumps(name)}"] if name is not None else []
+    options += [f"project={json.dumps(project)}"] if project is not None else []
     options += [f"resources.devices={devices}"] if devices is not None else []
     with session.connect() as gateway:
         spec = load_job(file, [*options, *(settings or ())], gateway, given_command(context))
@@ -97,6 +101,9 @@ def list_jobs(
         str | None, typer.Option("--search", help="A part of the name, or how an id begins.")
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only jobs with this tag.")] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help="Only jobs of this project.")
+    ] = None,
     study: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +118,7 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     with session.connect() as gateway:
-        filters = {"state": state, "search": search, "tag": tag}
+        filters = {"state": state, "search": search, "tag": tag, "project": project}
         if study is not None:
             filters["study_id"] = find_study(gateway, study)
         jobs = list(islice(gateway.pages("/v1/jobs", "jobs", filters), limit))

@@ -92,6 +92,7 @@ class JobSummary(BaseModel):
     study_id: str | None
     trial_number: int | None
     tags: list[str] = []
+    project: str | None = None
     value: MetricValue | None = None
     submitted_at: datetime | None
     queued_at: datetime | None
