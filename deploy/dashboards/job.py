@@ -85,6 +85,21 @@ JOB = board(
                 link=_PAGE,
             ),
             line(
+                "Old samples",
+                "Moved to the object store per second, and deleted there because of their age.",
+                "ops",
+                (rate("drivetrain_metrics_cold_samples_total"), "moved"),
+                (rate("drivetrain_metrics_cold_samples_deleted_total"), "deleted"),
+                link=_PAGE,
+            ),
+            line(
+                "Old samples that wait",
+                "For how long the oldest should have been in the object store.",
+                "s",
+                ("max(drivetrain_metrics_cold_overdue_seconds)", "overdue"),
+                link=_PAGE,
+            ),
+            line(
                 "Log lines",
                 "Stored per second.",
                 "ops",

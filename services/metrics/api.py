@@ -19,7 +19,9 @@ from starlette.routing import Route
 
 from drivetrain_schemas.errors import field_errors
 from services.metrics import curves, log_pages, times_store
-from services.metrics.instruments import READS_REFUSED
+from services.metrics.chart_reading import Source
+from services.metrics.cold_reading import ColdReader
+from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
 from services.metrics.queries import (
     ChartQuery,
     LogsQuery,
@@ -29,8 +31,12 @@ from services.metrics.queries import (
     SystemQuery,
 )
 from services.metrics.settings import MetricsSettings
+from services.runtime import logs
 from services.runtime.database import Database
+from services.runtime.errors import StoreError
 from services.runtime.object_store import ObjectStore
+
+log = logs.get()
 
 # Reads share the pool of connections with the consumers, which must not wait for them.
 MAX_READS = 3
@@ -82,6 +88,7 @@ class Reads:
 def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
     """GET /series, /system, /samples, /chart, /times and /logs."""
     reads = Reads(database)
+    old = ColdReader(cold)
 
     async def series(request: Request) -> Response:
         query = _query(SeriesQuery, request)
@@ -96,12 +103,14 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
     async def samples(request: Request) -> Response:
         query = _query(SamplesQuery, request)
         async with reads.connection() as connection:
-            return _json(await curves.samples(connection, query, settings.max_samples_read))
+            return _json(
+                await curves.samples(Source(connection, old), query, settings.max_samples_read)
+            )
 
     async def chart(request: Request) -> Response:
         query = _query(ChartQuery, request, name=request.query_params.getlist("name"))
         async with reads.connection() as connection:
-            content = await curves.chart(connection, query, settings.max_samples_read)
+            content = await curves.chart(Source(connection, old), query, settings.max_samples_read)
         return Response(content, media_type="application/json")
 
     async def times(request: Request) -> Response:
@@ -123,7 +132,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/times", times),
             Route("/logs", logs),
         ],
-        exception_handlers={ValidationError: _invalid, TooManyReads: _busy},
+        exception_handlers={ValidationError: _invalid, TooManyReads: _busy, StoreError: _away},
     )
 
 
@@ -148,6 +157,15 @@ def _busy(request: Request, error: Exception) -> Response:
     detail = f"{MAX_READS} requests are read at a time; try again in a second"
     response = _problem(request, 503, "too_many_reads", "Too many reads", detail)
     response.headers["Retry-After"] = "1"
+    return response
+
+
+def _away(request: Request, error: Exception) -> Response:
+    COLD_READS_FAILED.inc()
+    log.warning("old samples cannot be read", error=str(error))
+    detail = f"old samples are in the object store, which cannot be read now: {error}"
+    response = _problem(request, 503, "store_unavailable", "Object store unavailable", detail)
+    response.headers["Retry-After"] = "10"
     return response
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from services.metrics import level_store, series_store
+from services.metrics.cold_reading import ColdReader
 from services.metrics.core import levels
 from services.metrics.core.buckets import Bucket, cut, widen
 from services.metrics.core.series import Chunk, Series, merge
@@ -23,6 +24,14 @@ from services.metrics.series_store import Extent, Range
 MAX_MIXED = 16
 Found = dict[str, Series | list[Bucket]]
 ByRun = Mapping[tuple[str, str], Sequence[Bucket]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a request reads from: the tables, and the object store for old samples."""
+
+    connection: asyncpg.Connection
+    cold: ColdReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class _Resolved:
 
 
 async def read(
-    connection: asyncpg.Connection,
+    source: Source,
     wanted: Range,
     extents: Sequence[Extent],
     from_steps: Mapping[str, int],
@@ -74,10 +83,10 @@ async def read(
     """Of each series in `from_steps` the steps from there on: samples, or buckets up to `width`."""
     last_step = (wanted.to_step // width + 1) * width - 1
     parts = _parts(wanted, extents, from_steps, width)
-    chunks = await _chunks(connection, wanted, last_step, parts, max_samples)
+    chunks = await _chunks(source, wanted, last_step, parts, max_samples)
     leveled = [part for part in parts if part.level is not None]
     tiles = [part.tiles(part.level or 0, part.from_step, last_step) for part in leveled]
-    found = await level_store.read_tiles(connection, wanted.rank, tiles) if tiles else {}
+    found = await level_store.read_tiles(source.connection, wanted.rank, tiles) if tiles else {}
 
     def combine() -> tuple[Found, dict[str, _Resolved]]:
         whole: Found = {}
@@ -93,7 +102,7 @@ async def read(
         return whole, resolved
 
     whole, resolved = await asyncio.to_thread(combine)
-    fine = await _fine(connection, wanted.rank, resolved)
+    fine = await _fine(source.connection, wanted.rank, resolved)
     for name, one in resolved.items():
         whole[name] = _refined(one, fine)
     return whole
@@ -113,7 +122,7 @@ def _parts(
 
 
 async def _chunks(
-    connection: asyncpg.Connection,
+    source: Source,
     wanted: Range,
     last_step: int,
     parts: Sequence[_Part],
@@ -124,17 +133,25 @@ async def _chunks(
     whole = [(part.extent, part.from_step) for part in parts if part.level is None]
     new = [(part.extent, part.from_step) for part in parts if part.level is not None]
     facts = [
-        *await series_store.facts_of_all(connection, aligned, whole),
-        *await series_store.facts_of_new(connection, aligned, new),
+        *await series_store.facts_of_all(source.connection, aligned, whole),
+        *await series_store.facts_of_new(source.connection, aligned, new),
     ]
     num_samples = 0
-    chunk_ids: list[int] = []
-    for fact in sorted(facts, key=lambda fact: fact.max_step, reverse=True):
-        num_samples += fact.num_samples
-        if chunk_ids and num_samples > max_samples:
+    kept: set[int] = set()
+    for index in sorted(range(len(facts)), key=lambda one: facts[one].max_step, reverse=True):
+        num_samples += facts[index].num_samples
+        if kept and num_samples > max_samples:
             break
-        chunk_ids.append(fact.chunk_id)
-    return await series_store.chunks_by_id(connection, chunk_ids) if chunk_ids else {}
+        kept.add(index)
+    cold = [one for index in sorted(kept) if (one := facts[index].cold) is not None]
+    found: dict[tuple[str, int], list[Chunk]] = {}
+    for of, chunk in zip(cold, await source.cold.read(cold), strict=True):
+        found.setdefault((of.series, of.attempt), []).append(chunk)
+    chunk_ids = [facts[index].chunk_id for index in kept if facts[index].cold is None]
+    if chunk_ids:
+        for key, chunks in (await series_store.chunks_by_id(source.connection, chunk_ids)).items():
+            found.setdefault(key, []).extend(chunks)
+    return found
 
 
 def _key(part: _Part) -> tuple[str, int]:

@@ -15,11 +15,12 @@ import msgspec
 
 from services.metrics import chart_reading, series_store
 from services.metrics.chart_json import encode
+from services.metrics.chart_reading import Source
 from services.metrics.core import charts
 from services.metrics.core.buckets import Bucket
 from services.metrics.core.charts import Position
 from services.metrics.core.downsampling import downsample
-from services.metrics.core.series import Series, merge
+from services.metrics.core.series import Chunk, Series, merge
 from services.metrics.queries import (
     LAST_STEP,
     MAX_SERIES,
@@ -74,9 +75,8 @@ async def page_of_system(connection: asyncpg.Connection, query: SystemQuery) -> 
     }
 
 
-async def samples(
-    connection: asyncpg.Connection, query: SamplesQuery, max_samples: int
-) -> dict[str, Any]:
+async def samples(source: Source, query: SamplesQuery, max_samples: int) -> dict[str, Any]:
+    connection = source.connection
     names = query.names
     if names is None:
         names = tuple(
@@ -93,7 +93,13 @@ async def samples(
         query.attempt,
     )
     first = await series_store.first_readable_step(connection, wanted, max_samples)
-    chunks = await series_store.chunks_of_series(connection, replace(wanted, from_step=first))
+    wanted = replace(wanted, from_step=first)
+    old = await series_store.cold_chunks_of_series(connection, wanted)
+    chunks: dict[str, list[Chunk]] = {name: [] for name in wanted.names}
+    for of, chunk in zip(old, await source.cold.read(old), strict=True):
+        chunks[of.series].append(chunk)
+    for name, new in (await series_store.chunks_of_series(connection, wanted)).items():
+        chunks[name].extend(new)
 
     def answer() -> dict[str, Any]:
         series = {name: merge(of, first, query.to_step) for name, of in chunks.items()}
@@ -135,15 +141,15 @@ class _Plan:
         return self.wanted.from_step == 0 and self.wanted.to_step == LAST_STEP
 
 
-async def chart(connection: asyncpg.Connection, query: ChartQuery, max_samples: int) -> bytes:
+async def chart(source: Source, query: ChartQuery, max_samples: int) -> bytes:
     """One answer for all series: whole, or what changed since the position `after`.
 
     The connection is in a transaction that sees one state of the tables.
     """
-    plan = await _planned(connection, query)
-    chunk = await series_store.newest_chunk(connection, plan.wanted)
+    plan = await _planned(source.connection, query)
+    chunk = await series_store.newest_chunk(source.connection, plan.wanted)
     found = await chart_reading.read(
-        connection, plan.wanted, plan.extents, plan.from_steps, plan.width, max_samples
+        source, plan.wanted, plan.extents, plan.from_steps, plan.width, max_samples
     )
     return await asyncio.to_thread(_answer, plan, chunk, found)
 

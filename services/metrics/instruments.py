@@ -1,6 +1,6 @@
 """The Prometheus metrics of the metrics service."""
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 SAMPLES = Counter("drivetrain_metrics_samples_total", "Samples stored.")
 LINES = Counter("drivetrain_metrics_log_lines_total", "Log lines stored.")
@@ -29,4 +29,25 @@ CHUNKS_ADDED = Counter(
 )
 CHUNKS_MERGED = Counter(
     "drivetrain_metrics_chunks_merged_total", "Chunks of samples merged into the next one."
+)
+COLD_SAMPLES = Counter(
+    "drivetrain_metrics_cold_samples_total", "Samples moved to the object store."
+)
+COLD_BYTES = Counter(
+    "drivetrain_metrics_cold_bytes_total", "Bytes of the files they were moved to."
+)
+COLD_DELETED = Counter(
+    "drivetrain_metrics_cold_samples_deleted_total",
+    "Samples in the object store that were deleted, because they are older than is kept.",
+)
+COLD_FAILURES = Counter(
+    "drivetrain_metrics_cold_failures_total", "Passes of moving old samples that failed."
+)
+COLD_OVERDUE = Gauge(
+    "drivetrain_metrics_cold_overdue_seconds",
+    "For how long the oldest samples should have been in the object store.",
+)
+COLD_READS_FAILED = Counter(
+    "drivetrain_metrics_cold_reads_failed_total",
+    "Requests refused because old samples could not be read from the object store.",
 )

@@ -35,6 +35,8 @@ class LockedSeries:
     job_id: str
     attempt: int
     base_width: int | None
+    # Some of its samples are in the object store.
+    is_cold: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ async def new_chunks(
 async def lock_series(connection: asyncpg.Connection, key: SeriesKey) -> LockedSeries | None:
     row = await connection.fetchrow(
         """
-        select job_id, attempt, base_width from series
+        select job_id, attempt, base_width, cold_at is not null from series
         where run_id = $1 and rank = $2 and name = $3 for update
         """,
         *key,

@@ -9,19 +9,65 @@
 | `warnings` | with the reports, once their run is deleted: no report can repeat one |
 
 `chunks`, `series`, `levels`, `run_times`, `log_chunks` and `log_heads` hold what people read, and
-are kept.
+are kept. `tiering.py` moves and deletes samples; `series` and `levels` go only where the setting
+`keep_charts_days` is given. Nothing here depends on how much there is, so that who writes much
+deletes nothing of others.
 """
 
 from datetime import timedelta
 
 from drivetrain_schemas.runs import RunState
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
+from services.metrics.settings import MetricsSettings
 from services.runtime.retention import Rule, inbox_keep
 
 KEEP_BATCHES = max(inbox_keep(METRICS), inbox_keep(LOGS))
 KEEP_RUNS = timedelta(days=1)
 KEEP_TRIALS = timedelta(days=1)
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
+
+
+# Series whose samples were all moved and then deleted, the last ones of those that old.
+_WITHOUT_SAMPLES = """
+    series.cold_at < clock_timestamp() - $1::interval
+    and not exists (
+        select from chunks where chunks.job_id = series.job_id and chunks.rank = series.rank
+            and chunks.series = series.name and chunks.run_id = series.run_id)
+    and not exists (
+        select from cold_chunks where cold_chunks.job_id = series.job_id
+            and cold_chunks.rank = series.rank and cold_chunks.series = series.name
+            and cold_chunks.run_id = series.run_id)
+"""
+
+
+def rules(settings: MetricsSettings) -> tuple[Rule, ...]:
+    days = settings.keep_charts_days
+    return RULES if days is None else (*RULES, *chart_rules(timedelta(days=days)))
+
+
+def chart_rules(keep: timedelta) -> tuple[Rule, Rule]:
+    """For series of which only a chart is left: first its levels, then the series."""
+    return (
+        Rule(
+            "levels",
+            keep,
+            f"""delete from levels where ctid = any(array(
+                select levels.ctid from series join levels on levels.run_id = series.run_id
+                    and levels.rank = series.rank and levels.series = series.name
+                where {_WITHOUT_SAMPLES} limit $2))""",
+        ),
+        Rule(
+            "series",
+            keep,
+            f"""delete from series where ctid = any(array(
+                select ctid from series
+                where {_WITHOUT_SAMPLES} and not exists (
+                    select from levels where levels.run_id = series.run_id
+                        and levels.rank = series.rank and levels.series = series.name)
+                order by cold_at limit $2))""",
+        ),
+    )
+
 
 RULES = (
     Rule(

@@ -8,6 +8,7 @@ is in no tile, so each is added exactly once, and a process that dies in between
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 from services.metrics import level_store
 from services.metrics.core import levels
@@ -92,7 +93,13 @@ async def _step(tx: Tx, key: SeriesKey) -> int:
         room = levels.MIN_SAMPLES
     last = await level_store.chunk_before(connection, key, series.job_id, new[0].chunk_id, room)
     before = merge([last.chunk]) if last else None
-    step = await asyncio.to_thread(levels.add, samples, len(new), before, series.base_width)
+    step = await asyncio.to_thread(
+        partial(levels.add, may_begin=not series.is_cold),
+        samples,
+        len(new),
+        before,
+        series.base_width,
+    )
     await _save_chunks(tx, new, last, step.merged)
     if step.base_width is not None:
         if step.base_width != series.base_width:

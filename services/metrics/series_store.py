@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from drivetrain_schemas import system_series
+from services.metrics.cold_reading import ColdChunk
 from services.metrics.core.series import Chunk
 from services.metrics.queries import SeriesQuery
 
@@ -49,11 +50,12 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
-    """A chunk without its samples."""
+    """A chunk without its samples: in Postgres, or `cold`, in the object store."""
 
     chunk_id: int
     num_samples: int
     max_step: int
+    cold: ColdChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,13 @@ async def first_readable_step(
         """
         select coalesce(max(max_step) + 1, $4) from (
             select max_step, sum(num_samples) over (order by max_step desc, id desc) as num_read
-            from chunks
+            from (
+                select job_id, rank, series, attempt, id, num_samples, min_step, max_step
+                from chunks
+                union all
+                select job_id, rank, series, attempt, 0, num_samples, min_step, max_step
+                from cold_chunks
+            ) as either
             where job_id = $1 and rank = $2 and series = any($3)
                 and max_step >= $4 and min_step <= $5 and ($6::integer is null or attempt = $6)
         ) as chunk
@@ -220,19 +228,61 @@ async def chunks_of_series(connection: asyncpg.Connection, wanted: Range) -> dic
     return chunks
 
 
+_COLD = """
+    key, size_bytes, footer_offset, row_group, first_row, cold_chunks.num_samples, series, attempt
+"""
+
+
+async def cold_chunks_of_series(connection: asyncpg.Connection, wanted: Range) -> list[ColdChunk]:
+    """Those that overlap the range and are in the object store, in the order they arrived."""
+    rows = await connection.fetch(
+        f"""
+        select {_COLD} from cold_chunks join cold_files on cold_files.id = file_id
+        where job_id = $1 and rank = $2 and series = any($3)
+            and max_step >= $4 and min_step <= $5 and ($6::integer is null or attempt = $6)
+        order by file_id, row_group, first_row
+        """,
+        *_arguments(wanted),
+    )
+    return [ColdChunk(*row) for row in rows]
+
+
 async def facts_of_all(
     connection: asyncpg.Connection, wanted: Range, parts: Sequence[tuple[Extent, int]]
 ) -> list[ChunkFacts]:
-    """The chunks of these series of runs that overlap the steps from the one given."""
-    return await _facts(
-        connection,
-        """
+    """The chunks of these series of runs that overlap the steps from the one given.
+
+    Those in the object store come first, as they arrived first.
+    """
+    join = """
         join chunks on chunks.job_id = $1 and chunks.rank = $2 and chunks.series = part.name
             and chunks.run_id = part.run_id
+        """
+    return [
+        *await _facts_of_cold(connection, wanted, parts),
+        *await _facts(connection, join, wanted, parts),
+    ]
+
+
+async def _facts_of_cold(
+    connection: asyncpg.Connection, wanted: Range, parts: Sequence[tuple[Extent, int]]
+) -> list[ChunkFacts]:
+    if not parts:
+        return []
+    rows = await connection.fetch(
+        f"""
+        select {_COLD}, cold_chunks.max_step
+        from unnest($3::text[], $4::text[], $5::bigint[]) as part (run_id, name, from_step)
+        join cold_chunks on cold_chunks.job_id = $1 and cold_chunks.rank = $2
+            and cold_chunks.series = part.name and cold_chunks.run_id = part.run_id
+            and cold_chunks.max_step >= part.from_step and cold_chunks.min_step <= $6
+        join cold_files on cold_files.id = file_id
+        order by file_id, row_group, first_row
         """,
-        wanted,
-        parts,
+        *_part_arguments(wanted, parts),
     )
+    found = [(ColdChunk(*row[:-1]), row[-1]) for row in rows]
+    return [ChunkFacts(0, cold.num_samples, max_step, cold) for cold, max_step in found]
 
 
 async def facts_of_new(
@@ -264,6 +314,13 @@ async def _facts(
         from unnest($3::text[], $4::text[], $5::bigint[]) as part (run_id, name, from_step)
         {join} and chunks.max_step >= part.from_step and chunks.min_step <= $6
         """,
+        *_part_arguments(wanted, parts),
+    )
+    return [ChunkFacts(*row) for row in rows]
+
+
+def _part_arguments(wanted: Range, parts: Sequence[tuple[Extent, int]]) -> tuple[object, ...]:
+    return (
         wanted.job_id,
         wanted.rank,
         [extent.run_id for extent, _ in parts],
@@ -271,7 +328,6 @@ async def _facts(
         [from_step for _, from_step in parts],
         wanted.to_step,
     )
-    return [ChunkFacts(*row) for row in rows]
 
 
 async def chunks_by_id(
@@ -294,8 +350,11 @@ async def newest_chunk(connection: asyncpg.Connection, wanted: Range) -> int:
         """
         select coalesce(max(newest.id), 0) from unnest($3::text[]) as wanted (name)
         cross join lateral (
-            select max(id) as id from chunks
-            where job_id = $1 and rank = $2 and series = wanted.name
+            (select max(id) as id from chunks
+            where job_id = $1 and rank = $2 and series = wanted.name)
+            union all
+            (select max(newest_chunk) from cold_chunks
+            where job_id = $1 and rank = $2 and series = wanted.name)
         ) as newest
         """,
         wanted.job_id,
@@ -309,9 +368,15 @@ async def changes(connection: asyncpg.Connection, wanted: Range, position: int) 
     """What arrived of each series after this position."""
     rows = await connection.fetch(
         """
-        select series, min(min_step), sum(num_samples)::bigint from chunks
-        where job_id = $1 and rank = $2 and series = any($3) and id > $4
-            and ($5::integer is null or attempt = $5)
+        select series, min(min_step), sum(num_samples)::bigint from (
+            select series, min_step, num_samples from chunks
+            where job_id = $1 and rank = $2 and series = any($3) and id > $4
+                and ($5::integer is null or attempt = $5)
+            union all
+            select series, min_step, num_samples from cold_chunks
+            where job_id = $1 and rank = $2 and series = any($3) and newest_chunk > $4
+                and ($5::integer is null or attempt = $5)
+        ) as either
         group by series
         """,
         wanted.job_id,

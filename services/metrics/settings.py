@@ -6,10 +6,23 @@ from services.runtime.settings import Settings
 
 
 class MetricsSettings(Settings):
-    """The runtime's, and the bound of one read."""
+    """The runtime's, the bound of one read, and how long samples are kept where."""
 
     max_samples_read: int = Field(
         default=1_000_000,
         ge=1000,
         description="samples that one request reads; the last ones if there are more",
+    )
+    cold_after_hours: float = Field(
+        default=24.0, ge=0, description="then samples are moved from Postgres to the object store"
+    )
+    keep_samples_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="then samples in the object store are deleted; never where it is not given",
+    )
+    keep_charts_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="then the charts of series without any samples are; never where not given",
     )

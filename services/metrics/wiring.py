@@ -7,10 +7,11 @@ from starlette.applications import Starlette
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
-from services.metrics.retention import RULES
+from services.metrics.retention import rules
 from services.metrics.rolling import roll
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
+from services.metrics.tiering import tier
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform, Service
 
@@ -30,7 +31,7 @@ def build(settings: MetricsSettings) -> Service:
             LOGS: partial(take_logs, tokens),
             REPORTS: partial(take_reports, tokens),
         },
-        tasks=(roll,),
+        tasks=(roll, tier),
         http=http,
-        retention=RULES,
+        retention=rules(settings),
     )

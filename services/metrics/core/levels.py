@@ -44,16 +44,24 @@ def is_due(num_chunks: int, num_samples: int, *, is_old: bool) -> bool:
     return num_chunks >= MAX_NEW_CHUNKS or num_samples >= MAX_NEW_SAMPLES or is_old
 
 
-def add(new: Series, num_chunks: int, last: Series | None, base_width: int | None) -> Step:
+def add(
+    new: Series,
+    num_chunks: int,
+    last: Series | None,
+    base_width: int | None,
+    *,
+    may_begin: bool = True,
+) -> Step:
     """Add the samples of new chunks; `last` is the chunk before them, if it has room for more.
 
-    A series without levels has no other chunk than that, which always has room.
+    A series without levels has no other chunk than that, which always has room. `may_begin` is
+    false where it has further samples elsewhere, which levels would lack.
     """
     whole = _joined(last, new)
     if base_width is not None:
         is_small = len(new.steps) < num_chunks * MIN_CHUNK_SAMPLES
         return Step(whole if is_small else None, base_width, _tiles(new, base_width))
-    if len(whole.steps) < MIN_SAMPLES:
+    if len(whole.steps) < MIN_SAMPLES or not may_begin:
         return Step(whole, None, {})
     base_width = _base_width(whole)
     return Step(whole, base_width, _tiles(whole, base_width))

@@ -21,6 +21,7 @@ from services.metrics.core.charts import MAX_BYTES
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.rolling import Roller
 from services.metrics.settings import MetricsSettings
+from services.metrics.tiering import Policy, Tierer
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
@@ -40,9 +41,14 @@ async def metrics(database: OpenDatabase) -> Database:
     return await database("metrics")
 
 
+@pytest.fixture
+def store() -> InMemoryObjectStore:
+    return InMemoryObjectStore()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def client(metrics: Database) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=read_api(metrics, InMemoryObjectStore(), SETTINGS))
+async def client(metrics: Database, store: InMemoryObjectStore) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=read_api(metrics, store, SETTINGS))
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
         yield client
 
@@ -50,9 +56,12 @@ async def client(metrics: Database) -> AsyncIterator[httpx.AsyncClient]:
 class Writer:
     """Sends batches one after the other, each with the next number."""
 
-    def __init__(self, metrics: Database, roller: Roller | None) -> None:
+    def __init__(
+        self, metrics: Database, roller: Roller | None, tierer: Tierer | None = None
+    ) -> None:
         self._metrics = metrics
         self._roller = roller
+        self._tierer = tierer
         self._batch = 0
 
     async def __call__(self, columns: dict[str, dict[int, Any]], **fields: Any) -> None:
@@ -61,17 +70,27 @@ class Writer:
         await handle_batch(self._metrics, TAKE, make_event(batch))
         if self._roller is not None:
             await self._roller.roll_all()
+        if self._tierer is not None:
+            await self._tierer.run()
 
 
-@pytest.fixture(params=["as it arrives", "in levels"])
+@pytest.fixture(params=["as it arrives", "in levels", "in the object store"])
 def write(
-    metrics: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    metrics: Database,
+    store: InMemoryObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Writer:
-    """What a chart shows does not depend on whether its samples are in levels yet."""
+    """What a chart shows does not depend on where its samples are, and whether in levels yet."""
     monkeypatch.setattr(levels, "MIN_SAMPLES", 150)
     monkeypatch.setattr(levels, "MAX_CHUNK_SAMPLES", 100)
     roller = Roller(metrics, SystemClock(), max_age=timedelta(0))
-    return Writer(metrics, roller if request.param == "in levels" else None)
+    tierer = Tierer(metrics, store, Policy(after=timedelta(0), max_wait=timedelta(0)))
+    return Writer(
+        metrics,
+        roller if request.param != "as it arrives" else None,
+        tierer if request.param == "in the object store" else None,
+    )
 
 
 async def chart(client: httpx.AsyncClient, *names: str, **query: Any) -> Any:
