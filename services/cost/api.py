@@ -17,6 +17,7 @@ from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
 from services.cost.pools import report
+from services.cost.report_api import report_routes
 from services.cost.spent import as_budget, recent, spent
 from services.cost.store_budgets import BudgetRow
 from services.runtime.operations import ASGIApp
@@ -133,6 +134,8 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
             now = await store.now(connection)
             found = await report(connection, book, first, last, now)
         return PoolReport(shares=[_share(row) for row in found])
+
+    app.include_router(report_routes(platform, book))
 
     @app.get("/estimate")
     async def estimate(

@@ -112,6 +112,18 @@ async def report(
     connection: asyncpg.Connection, book: PriceBook, first: date, last: date, now: datetime
 ) -> tuple[Row, ...]:
     """Every share of these days (UTC), idle time included, up to now."""
+    whole = await offered_by_day(connection, book, first, last, now)
+    held = list(await store_pools.shares(connection, first, last))
+    async for row in unshared(connection, book, now):
+        if first <= row.of.day <= last:
+            held.append(row)
+    return rows(whole, _merged(held))
+
+
+async def offered_by_day(
+    connection: asyncpg.Connection, book: PriceBook, first: date, last: date, now: datetime
+) -> dict[PoolDay, Amount]:
+    """What the nodes of each pool offered in these days, up to now."""
     starts_at = datetime.combine(first, time(), UTC)
     ends_at = min(datetime.combine(last, time(), UTC) + timedelta(days=1), now)
     whole: dict[PoolDay, Amount] = defaultdict(Amount)
@@ -119,11 +131,7 @@ async def report(
         for key, amount in offered(offer, book).items():
             whole[key].slot_microseconds += amount.slot_microseconds
             whole[key].micro_usd += amount.micro_usd
-    held = list(await store_pools.shares(connection, first, last))
-    async for row in unshared(connection, book, now):
-        if first <= row.of.day <= last:
-            held.append(row)
-    return rows(dict(whole), _merged(held))
+    return whole
 
 
 async def unshared(

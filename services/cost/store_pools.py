@@ -214,9 +214,18 @@ async def mark_shared(connection: asyncpg.Connection, allocation_ids: Sequence[s
     )
 
 
-async def shares(connection: asyncpg.Connection, first: date, last: date) -> Sequence[Row]:
+async def shares(
+    connection: asyncpg.Connection, first: date, last: date, kind: str | None = None
+) -> Sequence[Row]:
+    """Of these days: of every kind, or of one."""
     rows = await connection.fetch(
-        "select * from pool_shares where day between $1 and $2", first, last
+        """
+        select * from pool_shares
+        where day between $1 and $2 and ($3::text is null or kind = $3)
+        """,
+        first,
+        last,
+        kind,
     )
     return [
         Row(

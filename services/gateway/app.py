@@ -15,6 +15,7 @@ from services.gateway.pages import routes as pages
 from services.gateway.pages.routes import WANTED
 from services.gateway.rest import (
     budgets,
+    chargeback,
     code,
     external_trials,
     files,
@@ -120,6 +121,7 @@ def build_app(gateway: Gateway) -> FastAPI:
         names,
         platform,
         budgets,
+        chargeback,
         parked,
         code,
         files,

@@ -5,8 +5,9 @@ Two seconds and eight megabytes at most; a service that does not answer within t
 unavailable.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import httpx
 
@@ -17,6 +18,7 @@ from services.runtime import logs
 log = logs.get()
 
 LIMIT_SECONDS = 2.0
+STREAM_SECONDS = 30.0  # for each part of a long answer
 MAX_BYTES = 8 * 1024 * 1024
 # The read token or the address is wrong: for operators to fix, not the caller's mistake.
 _MISCONFIGURED = (401, 421)
@@ -86,11 +88,44 @@ class Backends:
             log.warning("part unavailable", part=part, path=path, error=repr(error))
             raise PartUnavailable(part) from error
         if response.is_error:
-            known = answer if isinstance(answer, dict) else {}
-            detail = str(known.get("detail") or "the request was refused")
-            errors = [FieldError.model_validate(error) for error in known.get("errors") or ()]
-            raise PartRefused(response.status_code, detail, errors)
+            _raise_refusal(response)
         return answer
+
+    async def lines(
+        self, part: str, path: str, parameters: Parameters
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The JSON documents of a long answer, one by one; each within STREAM_SECONDS.
+
+        Raises PartUnavailable, also after some of them, and PartRefused.
+        """
+        base = self._urls[part]
+        if base is None:
+            raise PartUnavailable(part)
+        given = {name: value for name, value in parameters.items() if value is not None}
+        address = base.rstrip("/") + path
+        try:
+            async with self._client.stream(
+                "GET", address, params=given, timeout=STREAM_SECONDS
+            ) as response:
+                if response.is_error:
+                    await response.aread()
+                    _raise_refusal(response)
+                async for line in response.aiter_lines():
+                    yield json.loads(line)
+        except (httpx.HTTPError, ValueError) as error:
+            PARTS_UNAVAILABLE.labels(part).inc()
+            log.warning("part unavailable", part=part, path=path, error=repr(error))
+            raise PartUnavailable(part) from error
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _raise_refusal(response: httpx.Response) -> NoReturn:
+    if response.status_code >= 500 or response.status_code in _MISCONFIGURED:
+        raise ValueError(f"status {response.status_code}")
+    answer = response.json()
+    known = answer if isinstance(answer, dict) else {}
+    detail = str(known.get("detail") or "the request was refused")
+    errors = [FieldError.model_validate(error) for error in known.get("errors") or ()]
+    raise PartRefused(response.status_code, detail, errors)

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from drivetrain_schemas.envelope import Event, parse
 from services.gateway.app import build_app, gated
-from services.gateway.backends import Backends
+from services.gateway.backends import Backends, PartUnavailable
 from services.gateway.context import Gateway
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
@@ -150,6 +150,12 @@ class StubBackends(Backends):
         if self._forward is None:
             return await super().get(part, path, parameters)
         return await self._forward(part, path, parameters)
+
+    async def lines(self, part: str, path: str, parameters: Any) -> Any:
+        if self._forward is None:
+            raise PartUnavailable(part)
+        for line in await self._forward(part, path, parameters):
+            yield line
 
     async def ask(self, part: str, path: str, question: Any) -> Any:
         if self._forward is None:

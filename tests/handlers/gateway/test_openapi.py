@@ -51,6 +51,7 @@ ROUTES = {
     "/v1/checkpoints/{checkpoint_id}/shards/content": {"get"},
     "/v1/cost": {"get"},
     "/v1/cost/pools": {"get"},
+    "/v1/cost/report": {"get"},
     "/v1/budgets": {"get", "post"},
     "/v1/budgets/{name}/remove": {"post"},
     "/v1/parked": {"get"},

@@ -51,6 +51,7 @@ PARTS = {
     "/times": {"job_id": "", "attempts": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},
+    "/chargeback/default": [{"is_complete": True}],
     "/logs": {"job_id": "", "lines": [], "next": 0, "num_lines": 0, "num_dropped_bytes": 0},
 }
 

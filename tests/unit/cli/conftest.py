@@ -44,6 +44,8 @@ class FakePlatform:
             raise answer
         if isinstance(answer, int):
             return httpx.Response(answer)
+        if isinstance(answer, bytes):
+            return httpx.Response(200, content=answer)
         status = answer.get("status", 200) if isinstance(answer, dict) else 200
         code = status if isinstance(status, int) else 200
         return httpx.Response(code, json=answer, headers=self.headers)

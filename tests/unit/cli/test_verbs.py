@@ -430,3 +430,24 @@ def test_a_report_outside_of_a_job_is_an_error(
     ran = cli("report", "loss=0.3", "--step", "10")
     assert ran.code == 2
     assert "not a job on the platform" in ran.err
+
+
+def test_a_cost_report_sums_the_days(cli: RunCli, platform: FakePlatform) -> None:
+    line = {
+        "day": "2026-02-01",
+        "pool": "default",
+        "kind": "productive",
+        "tenant_id": "default",
+        "project": "vision",
+        "job_id": None,
+        "job_name": None,
+        "micro_usd": 1_500_000,
+    }
+    idle = {**line, "tenant_id": None, "project": None, "kind": "idle", "micro_usd": 250_000}
+    lines = [line, {**line, "day": "2026-02-02"}, {**line, "project": None}, idle]
+    text = "".join(json.dumps(each) + "\n" for each in [*lines, {"is_complete": True}])
+    platform.on("GET", "/v1/cost/report", text.encode())
+    out = cli("cost", "report", "--month", "2026-02").out
+    rows = [row.split("  ")[0].strip() for row in out.splitlines()]
+    assert rows == ["OF", "vision", "(no project)", "(nobody)", "$4.75 in total"]
+    assert "$3.00" in out

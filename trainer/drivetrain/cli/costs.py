@@ -1,11 +1,16 @@
-"""`drivetrain cost`: show, pools."""
+"""`drivetrain cost`: show, pools, report."""
 
-from collections.abc import Mapping
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from drivetrain.cli import amounts, completing, session
+from drivetrain.cli.errors import NoAnswer
 from drivetrain.cli.names import find_job
 from drivetrain.cli.output import (
     Column,
@@ -98,6 +103,111 @@ def pools(
         total = sum(share["micro_usd"] for share in answer["shares"])
         idle = sum(share["micro_usd"] for share in answer["shares"] if share["kind"] == "idle")
         write_line(f"{amounts.money(total)} in total, {amounts.money(idle)} of it idle")
+
+
+class ReportFormat(StrEnum):
+    """`focus` is CSV with the columns of FOCUS 1.0; `jsonl` has a JSON document on each line."""
+
+    TABLE = "table"
+    CSV = "csv"
+    FOCUS = "focus"
+    JSONL = "jsonl"
+
+
+class By(StrEnum):
+    """What a line of the report is of."""
+
+    TENANT = "tenant"
+    PROJECT = "project"
+    STUDY = "study"
+    JOB = "job"
+
+
+KINDS = ("productive", "checkpointing", "lost", "starting", "platform", "idle")
+REPORT_COLUMNS = (
+    Column("OF", lambda item: item["of"]),
+    field_column("POOL", "pool"),
+    *(
+        Column(kind.upper(), partial(lambda kind, item: amounts.money(item[kind]), kind), True)
+        for kind in KINDS
+    ),
+    Column("COST", lambda item: amounts.money(item["cost"]), is_number=True),
+)
+
+
+@app.command(epilog=example("drivetrain cost report --month 2026-02 --format focus"))
+def report(
+    month: Annotated[
+        str | None, typer.Option("--month", metavar="MONTH", help="Such as 2026-02; or --first.")
+    ] = None,
+    first: Annotated[
+        str | None, typer.Option("--first", metavar="DAY", help="Default: the month's first.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
+    ] = None,
+    by: Annotated[By, typer.Option("--by", help="What a line is of.")] = By.PROJECT,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", help="focus: CSV with the columns of FOCUS 1.0.")
+    ] = ReportFormat.TABLE,
+) -> None:
+    """Who pays for what: all time of each pool, what it was used for, and what was idle.
+
+    The lines of a pool's day add up to its cost exactly. A table has the sums of all days.
+    """
+    is_table = form is ReportFormat.TABLE
+    query = {
+        "month": month,
+        "first": first,
+        "last": last,
+        "by": by.value,
+        "format": "jsonl" if is_table else form.value,
+    }
+    with session.connect() as gateway:
+        pieces = gateway.download("/v1/cost/report", query)
+        if is_table:
+            items = sums(_lines(pieces), by)
+            write_list(items, REPORT_COLUMNS, Format.TABLE, "no nodes in these days")
+            write_line(f"{amounts.money(sum(item['cost'] for item in items))} in total")
+            return
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+
+
+def sums(lines: Iterable[Mapping[str, Any]], by: By) -> list[dict[str, Any]]:
+    """What each had of each pool, in micro-dollars by kind; the most expensive first."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in lines:
+        of = _of(line, by)
+        item = found.setdefault(
+            (of, line["pool"]), {"of": of, "pool": line["pool"], **dict.fromkeys(KINDS, 0)}
+        )
+        item[line["kind"]] = item.get(line["kind"], 0) + line["micro_usd"]
+        item["cost"] = item.get("cost", 0) + line["micro_usd"]
+    return sorted(found.values(), key=lambda item: (-item["cost"], item["of"], item["pool"]))
+
+
+def _of(line: Mapping[str, Any], by: By) -> str:
+    if line["tenant_id"] is None:
+        return "(nobody)"
+    name = line["job_name"] if by is By.JOB else None
+    of = line[by.value if by is By.PROJECT else f"{by.value}_id"]
+    if of is None:
+        is_others = line["tenant_id"] == "others"
+        return "(others)" if is_others else f"(no {by.value})"
+    return f"{name} {of}" if name else str(of)
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in map(json.loads, whole):
+            if line.get("is_complete"):
+                return
+            yield line
+    raise NoAnswer("the report broke off", fix="ask for it again")
 
 
 def _platform(spend: Mapping[str, Any]) -> list[tuple[str, str]]:

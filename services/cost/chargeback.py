@@ -1,0 +1,124 @@
+"""The chargeback report: lines by day, pool, kind and what is asked for, in constant memory."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+
+import asyncpg
+
+from services.cost import pools, store_pools
+from services.cost.core.chargeback import Line, Report
+from services.cost.core.phases import Amount
+from services.cost.core.pools import UNOFFERED, PoolDay, Row
+from services.cost.core.prices import PriceBook
+
+# What other tenants had is one line: their jobs are not the caller's business.
+OTHERS = "others"
+
+
+class By(StrEnum):
+    """What a line is of; a line of a job names its study and project as well."""
+
+    TENANT = "tenant"
+    PROJECT = "project"
+    STUDY = "study"
+    JOB = "job"
+
+
+_COLUMNS: Mapping[By, tuple[str, ...]] = {
+    By.TENANT: (),
+    By.PROJECT: ("project",),
+    By.STUDY: ("project", "study_id"),
+    By.JOB: ("project", "study_id", "job_id", "name"),
+}
+_LINES = """
+select day, pool, device_type, kind,
+    case when tenant_id in ('', $3) then tenant_id else 'others' end as tenant_id,
+    {columns},
+    sum(slot_microseconds) as slot_microseconds, sum(micro_usd) as micro_usd
+from job_shares left join jobs using (job_id)
+where day between $1 and $2 and kind <> 'unoffered'
+group by 1, 2, 3, 4, 5, 6, 7, 8, 9 order by 1, 2, 3, 5, 8, 4, 6, 7, 9
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The days (UTC) from `first` to `last`, as this tenant sees them."""
+
+    tenant_id: str
+    first: date
+    last: date
+    by: By
+
+
+async def lines(
+    connection: asyncpg.Connection, book: PriceBook, ask: Ask, now: datetime
+) -> AsyncIterator[tuple[Line, Amount]]:
+    """In the order of days. The connection is in one moment until the last line was read."""
+    whole = await pools.offered_by_day(connection, book, ask.first, ask.last, now)
+    for row in await store_pools.shares(connection, ask.first, ask.last, UNOFFERED):
+        _add(whole[row.of], row)
+    live: dict[Line, Amount] = defaultdict(Amount)
+    jobs: dict[str, asyncpg.Record | None] = {}
+    async for row in pools.unshared(connection, book, now):
+        if not ask.first <= row.of.day <= ask.last:
+            continue
+        if row.kind == UNOFFERED:
+            _add(whole[row.of], row)
+            continue
+        if row.tenant_id == ask.tenant_id and row.job_id not in jobs:
+            jobs[row.job_id] = await connection.fetchrow(
+                "select * from jobs where job_id = $1", row.job_id
+            )
+        _add(live[_line(row, ask, jobs.get(row.job_id))], row)
+    report = Report(whole, live)
+    columns = ", ".join(
+        f"case when tenant_id = $3 then coalesce({name}, '') else '' end as {name}"
+        if name in _COLUMNS[ask.by]
+        else f"'' as {name}"
+        for name in _COLUMNS[By.JOB]
+    )
+    statement = _LINES.format(columns=columns)
+    async for found in connection.cursor(
+        statement, ask.first, ask.last, ask.tenant_id, prefetch=500
+    ):
+        amount = Amount(int(found["slot_microseconds"]), int(found["micro_usd"]))
+        for each in report.add(_stored(found), amount):
+            yield each
+    for each in report.end():
+        yield each
+
+
+def _add(to: Amount, row: Row) -> None:
+    to.slot_microseconds += row.slot_microseconds
+    to.micro_usd += row.micro_usd
+
+
+def _line(row: Row, ask: Ask, job: asyncpg.Record | None) -> Line:
+    tenant_id = row.tenant_id if row.tenant_id in ("", ask.tenant_id) else OTHERS
+    known = dict(job or {}, job_id=row.job_id) if tenant_id == ask.tenant_id else {}
+    told = {name: known.get(name) or "" for name in _COLUMNS[ask.by]}
+    return Line(
+        row.of,
+        row.kind,
+        tenant_id,
+        project=told.get("project", ""),
+        study_id=told.get("study_id", ""),
+        job_id=told.get("job_id", ""),
+        job_name=told.get("name", ""),
+    )
+
+
+def _stored(row: asyncpg.Record) -> Line:
+    return Line(
+        PoolDay(row["day"], row["pool"], row["device_type"]),
+        row["kind"],
+        row["tenant_id"],
+        project=row["project"],
+        study_id=row["study_id"],
+        job_id=row["job_id"],
+        job_name=row["name"],
+    )

@@ -1,0 +1,81 @@
+"""The lines of a chargeback report: who had what of each pool, day by day.
+
+The lines of a pool's day add up to its cost exactly, as the shares of `pools.py` do. They are
+worked out one after the other: the lines of the table are never all in memory.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from services.cost.core.phases import Amount
+from services.cost.core.pools import IDLE, PoolDay
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Time and money of one kind; what a line is not by is empty.
+
+    `tenant_id` is empty for what nobody pays: `platform` and `idle`.
+    """
+
+    of: PoolDay
+    kind: str
+    tenant_id: str = ""
+    project: str = ""
+    study_id: str = ""
+    job_id: str = ""
+    job_name: str = ""
+
+
+class Report:
+    """Adds what is not in the table yet to its lines, and ends each day with what is idle.
+
+    `whole`: what the nodes offered. `live`: what is held now or was released lately.
+    """
+
+    def __init__(self, whole: Mapping[PoolDay, Amount], live: Mapping[Line, Amount]) -> None:
+        self._left: dict[date, dict[PoolDay, Amount]] = defaultdict(dict)
+        for of, amount in whole.items():
+            self._left[of.day][of] = Amount(amount.slot_microseconds, amount.micro_usd)
+        self._live: dict[date, dict[Line, Amount]] = defaultdict(dict)
+        for line, amount in live.items():
+            self._live[line.of.day][line] = amount
+        self._days = sorted({*self._left, *self._live})
+
+    def add(self, line: Line, amount: Amount) -> Iterator[tuple[Line, Amount]]:
+        """The next line of the table; their days only grow."""
+        yield from self._end_days(line.of.day)
+        more = self._live[line.of.day].pop(line, Amount())
+        amount = Amount(
+            amount.slot_microseconds + more.slot_microseconds, amount.micro_usd + more.micro_usd
+        )
+        self._take(line, amount)
+        yield line, amount
+
+    def end(self) -> Iterator[tuple[Line, Amount]]:
+        """What follows the last line of the table."""
+        yield from self._end_days(date.max)
+
+    def _end_days(self, before: date) -> Iterator[tuple[Line, Amount]]:
+        while self._days and self._days[0] < before:
+            day = self._days.pop(0)
+            for line, amount in sorted(
+                self._live.pop(day, {}).items(), key=lambda item: _order(item[0])
+            ):
+                self._take(line, amount)
+                yield line, amount
+            for of, left in sorted(self._left.pop(day, {}).items()):
+                # Shares are rounded one by one: the rest takes the difference.
+                if left.slot_microseconds > 0 or (not left.slot_microseconds and left.micro_usd):
+                    yield Line(of, IDLE), left
+
+    def _take(self, line: Line, amount: Amount) -> None:
+        left = self._left[line.of.day].setdefault(line.of, Amount())
+        left.slot_microseconds -= amount.slot_microseconds
+        left.micro_usd -= amount.micro_usd
+
+
+def _order(line: Line) -> tuple[PoolDay, str, str, str]:
+    return line.of, line.tenant_id, line.job_id, line.kind

@@ -1,0 +1,145 @@
+"""The lines of a chargeback report as CSV: with our own columns, or with those of FOCUS 1.0.
+
+FOCUS is the FinOps Open Cost and Usage Specification (https://focus.finops.org). A row is the time
+of a day (UTC) in which a job, or nobody, had slots of a pool. Costs are dollars with all their
+micro-dollars; there are no discounts, so all costs of a row are the same.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+COLUMNS = (
+    "day",
+    "pool",
+    "device_type",
+    "kind",
+    "tenant_id",
+    "project",
+    "study_id",
+    "job_id",
+    "job_name",
+    "slot_hours",
+    "cost_usd",
+)
+FOCUS_COLUMNS = (
+    "BilledCost",
+    "BillingAccountId",
+    "BillingAccountName",
+    "BillingCurrency",
+    "BillingPeriodStart",
+    "BillingPeriodEnd",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "ContractedCost",
+    "EffectiveCost",
+    "InvoiceIssuerName",
+    "ListCost",
+    "PricingCategory",
+    "PricingQuantity",
+    "PricingUnit",
+    "ProviderName",
+    "PublisherName",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceName",
+    "SkuId",
+    "SubAccountId",
+    "SubAccountName",
+    "Tags",
+)
+_HOUR_MICROSECONDS = 3_600_000_000
+_NANO = Decimal("0.000000001")
+# A spreadsheet takes a cell that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def header(columns: Iterable[str]) -> str:
+    return _row(columns)
+
+
+def csv_row(line: Mapping[str, Any]) -> str:
+    cells = {
+        **line,
+        "slot_hours": _hours(line["slot_microseconds"]),
+        "cost_usd": _dollars(line["micro_usd"]),
+    }
+    return _row(_cell(cells[name]) for name in COLUMNS)
+
+
+def focus_row(line: Mapping[str, Any], account: str) -> str:
+    """`account`: the platform that bills."""
+    cost, hours = _dollars(line["micro_usd"]), _hours(line["slot_microseconds"])
+    day = date.fromisoformat(line["day"])
+    month = day.replace(day=1)
+    next_month = (month + timedelta(days=32)).replace(day=1)
+    cells = {
+        **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), cost),
+        **dict.fromkeys(("BillingAccountId", "BillingAccountName"), account),
+        **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), "Drivetrain"),
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Hours"),
+        **dict.fromkeys(("SubAccountId", "SubAccountName"), line["tenant_id"]),
+        "BillingCurrency": "USD",
+        "BillingPeriodStart": _midnight(month),
+        "BillingPeriodEnd": _midnight(next_month),
+        "ChargePeriodStart": _midnight(day),
+        "ChargePeriodEnd": _midnight(day + timedelta(days=1)),
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"{line['kind']} slots of {line['device_type']} in {line['pool']}",
+        "ChargeFrequency": "Usage-Based",
+        "PricingCategory": "Standard",
+        "ResourceId": line["job_id"],
+        "ResourceName": line["job_name"],
+        "ResourceType": "Job" if line["job_id"] else None,
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceName": "Training",
+        "SkuId": f"{line['pool']}/{line['device_type']}",
+        "Tags": _tags(line),
+    }
+    return _row(_cell(cells[name]) for name in FOCUS_COLUMNS)
+
+
+def _tags(line: Mapping[str, Any]) -> str:
+    names = ("kind", "pool", "device_type", "project", "study_id")
+    return json.dumps({name: line[name] for name in names if line[name]})
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").replace(".", "", 1).isdigit()
+
+
+def _row(cells: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()
+
+
+def _dollars(micro_usd: int) -> str:
+    return f"{Decimal(micro_usd) / 1_000_000:.6f}"
+
+
+def _hours(slot_microseconds: int) -> str:
+    return str((Decimal(slot_microseconds) / _HOUR_MICROSECONDS).quantize(_NANO))
+
+
+def _midnight(day: date) -> str:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
