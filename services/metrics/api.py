@@ -101,7 +101,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             return _json(await curves.page_of_system(connection, query))
 
     async def samples(request: Request) -> Response:
-        query = _query(SamplesQuery, request)
+        query = _query(SamplesQuery, request, name=request.query_params.getlist("name"))
         async with reads.connection() as connection:
             return _json(
                 await curves.samples(Source(connection, old), query, settings.max_samples_read)

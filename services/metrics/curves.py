@@ -77,7 +77,7 @@ async def page_of_system(connection: asyncpg.Connection, query: SystemQuery) -> 
 
 async def samples(source: Source, query: SamplesQuery, max_samples: int) -> dict[str, Any]:
     connection = source.connection
-    names = query.names
+    names = tuple(dict.fromkeys(query.name)) or query.names
     if names is None:
         names = tuple(
             await series_store.names_of_job(

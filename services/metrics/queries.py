@@ -50,8 +50,12 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_list_of_names)]
 
 
 class SamplesQuery(Query):
-    """`system`: without names, what the pods say of themselves instead of what the job logged."""
+    """`name` is repeated, for names with commas; it goes before `names`.
 
+    `system`: without names, what the pods say of themselves instead of what the job logged.
+    """
+
+    name: Annotated[tuple[SearchText, ...], Field(max_length=MAX_SERIES)] = ()
     names: Names | None = None
     system: bool = False
     rank: Rank = 0

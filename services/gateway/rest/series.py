@@ -124,13 +124,15 @@ async def metrics(
     caller: CallerDep,
     names: Annotated[str | None, Query(max_length=8192)] = None,
     system: bool = False,
+    name: Annotated[list[SeriesName] | None, Query(max_length=MAX_SERIES)] = None,
     rank: Rank = 0,
     attempt: Attempt = None,
     from_step: Step = 0,
     to_step: LastStep = None,
     max_points: Annotated[int, Query(ge=16, le=20_000)] = 1000,
 ) -> Any:
-    """Samples by series (`names` separated by commas; all without it), downsampled, peaks kept.
+    """Samples by series (`name` repeated, or `names` separated by commas; all without either),
+    downsampled, peaks kept.
 
     Of each step, what the last attempt logged, or the one named. At most 50 series. `system`:
     without names, what the rank's pod says of itself.
@@ -141,6 +143,7 @@ async def metrics(
         "/samples",
         {
             "job_id": job_id,
+            "name": name,
             "names": names,
             "system": system,
             "rank": rank,

@@ -413,7 +413,7 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         asked.append((part, path, parameters))
         if path == "/samples":
             series = {"steps": [1, 2], "values": [0.5, "nan"], "num_samples": 2}
-            loss = {**series, "is_downsampled": False}
+            loss = {**series, "is_downsampled": False, "read_from_step": 1}
             return {"job_id": job.job_id, "series": {"loss": loss}, "num_series_left_out": 3}
         if path == "/series":
             empty = {"series": [], "next": None, "num_series": 0, "num_samples_left_out": 0}
@@ -428,7 +428,9 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
     async with serving(model, forward=forward) as server:
         got = await server.client.get(f"/v1/jobs/{job.job_id}/metrics?names=loss&{steps}")
         assert got.json()["series"]["loss"]["values"] == [0.5, "nan"]
+        assert got.json()["series"]["loss"]["read_from_step"] == 1
         assert got.json()["num_series_left_out"] == 3
+        await server.client.get(f"/v1/jobs/{job.job_id}/metrics?name=a,b&name=loss")
         curves = f"/v1/jobs/{job.job_id}/chart?name=val%20loss&name=a,b&after=1.2.3.4"
         chart = await server.client.get(curves)
         assert chart.json()["series"]["loss"]["values"] == [0.5, None]
@@ -443,8 +445,9 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         assert (unknown.status_code, "no nodes" in unknown.text) == (422, True)
     cost_of = f"/spend/jobs/{job.job_id}"
     paths = [path for _, path, _ in asked]
-    assert paths == ["/samples", "/chart", "/series", cost_of, "/estimate"]
-    assert (asked[1][2]["name"], asked[1][2]["after"]) == (["val loss", "a,b"], "1.2.3.4")
-    assert (asked[2][2]["search"], asked[2][2]["limit"]) == ("loss", 5)
+    assert paths == ["/samples", "/samples", "/chart", "/series", cost_of, "/estimate"]
+    assert asked[1][2]["name"] == ["a,b", "loss"]
+    assert (asked[2][2]["name"], asked[2][2]["after"]) == (["val loss", "a,b"], "1.2.3.4")
+    assert (asked[3][2]["search"], asked[3][2]["limit"]) == ("loss", 5)
     sent = asked[0][2]
     assert (sent["attempt"], sent["from_step"], sent["to_step"]) == (2, 1, 9)

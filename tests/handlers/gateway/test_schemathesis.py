@@ -32,6 +32,7 @@ PARTS = {
         "estimated_micro_usd": 1,
     },
     "/samples": {"job_id": "", "series": {}, "num_series_left_out": 0},
+    "/system": {"job_id": "", "ranks": [], "next": None},
     "/series": {
         "job_id": "",
         "series": [],

@@ -116,6 +116,15 @@ async def test_the_range_of_steps_and_the_names_are_kept_to(
     assert answer["series"]["unknown"]["steps"] == []
 
 
+async def test_a_name_with_commas_is_read_by_a_parameter_of_its_own(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    await take(metrics, make_samples({"mAP@0.5, val": {1: 0.1}, "loss": {1: 0.9}}))
+    names = ["mAP@0.5, val", "mAP@0.5, val", "unknown"]
+    series = (await get(client, "/samples", name=names))["series"]
+    assert {name: one["values"] for name, one in series.items()} == {names[0]: [0.1], "unknown": []}
+
+
 async def test_the_samples_of_one_run_are_read_alone(
     metrics: Database, client: httpx.AsyncClient
 ) -> None:
@@ -360,6 +369,7 @@ async def test_a_page_of_logs_ends_with_the_line_that_makes_it_too_large(
         ("/samples", {"attempt": "0"}),
         ("/samples", {"names": ",".join(map(str, range(MAX_SERIES + 1)))}),
         ("/samples", {"names": "x" * 8193}),
+        ("/samples", {"name": ["loss"] * (MAX_SERIES + 1)}),
         ("/logs", {"limit": "1000000"}),
         ("/series", {"rank": "one"}),
     ],

@@ -6,12 +6,16 @@ from pydantic import BaseModel
 
 
 class Series(BaseModel):
-    """Equal lengths; `values` has the strings nan, inf and -inf, for which JSON has no number."""
+    """Equal lengths; `values` has the strings nan, inf and -inf, for which JSON has no number.
+
+    `read_from_step`: the first step that was read, where one request cannot read all.
+    """
 
     steps: list[int]
     values: list[float | Literal["nan", "inf", "-inf"]]
     num_samples: int
     is_downsampled: bool
+    read_from_step: int = 0
 
 
 class Samples(BaseModel):
