@@ -1,4 +1,4 @@
-"""Budgets: what a tenant, a study or a job may spend, and what happens when it has.
+"""Budgets: what a tenant, a project, a study or a job may spend, and what happens when it has.
 
 A budget has a name within its tenant. Spend is what was charged in the period plus what the slots
 that are held now would be charged; the cost service compares it with the limit about once a second.
@@ -36,12 +36,16 @@ class AtLimit(StrEnum):
 
 
 class BudgetSpec(Strict):
-    """What may be spent in a period: by the whole tenant, or by one study or one job of it."""
+    """What may be spent in a period: by the whole tenant, or by one project, study or job of it.
+
+    A job counts for the project that it is part of when it is charged.
+    """
 
     limit_micro_usd: Annotated[Count, Field(ge=1, le=MAX_LIMIT_MICRO_USD)]
     period: BudgetPeriod = BudgetPeriod.MONTH
     study_id: StudyId | None = None
     job_id: JobId | None = None
+    project: Name | None = None
     warn_percents: Annotated[
         tuple[Annotated[Count, Field(ge=1, le=99)], ...], Field(max_length=5)
     ] = (80,)
@@ -49,10 +53,10 @@ class BudgetSpec(Strict):
 
     @model_validator(mode="after")
     def _has_one_subject(self) -> "BudgetSpec":
-        if self.study_id is not None and self.job_id is not None:
-            raise Misfit(
-                "both study_id and job_id are given", fix="give one of them", field="job_id"
-            )
+        given = [name for name in ("study_id", "job_id", "project") if getattr(self, name)]
+        if len(given) > 1:
+            message = f"{given[0]} and {given[1]} are given"
+            raise Misfit(message, fix="give one of them", field=given[1])
         return self
 
 

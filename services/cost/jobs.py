@@ -32,7 +32,7 @@ def _facts(payload: object) -> JobFacts | None:
     match payload:
         case JobQueued(job_id=job_id, spec=spec, trial=trial):
             study_id = None if trial is None else trial.study_id
-            return JobFacts(job_id, study_id=study_id, name=spec.name)
+            return JobFacts(job_id, study_id, spec.project, spec.name)
         case TrialProposed(is_external=False) as trial:
             return JobFacts(trial.job_id, study_id=trial.study_id)
     return None

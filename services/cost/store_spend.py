@@ -76,7 +76,7 @@ class Asked:
 
 def subject_of(spec: BudgetSpec) -> str:
     """What the budget is of."""
-    return spec.study_id or spec.job_id or TENANT
+    return spec.study_id or spec.job_id or _project(spec.project) or TENANT
 
 
 async def put_jobs(

@@ -39,7 +39,14 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
 async def read(connection: asyncpg.Connection) -> tuple[Hold, ...]:
     rows = await connection.fetch("select * from budget_holds order by tenant_id, name")
     return tuple(
-        Hold(row["tenant_id"], row["name"], row["detail"], row["study_id"], row["job_id"])
+        Hold(
+            row["tenant_id"],
+            row["name"],
+            row["detail"],
+            row["study_id"],
+            row["job_id"],
+            row["project"],
+        )
         for row in rows
     )
 
@@ -49,16 +56,18 @@ async def _put(connection: asyncpg.Connection, reached: BudgetReached) -> None:
     detail = f"the budget {reached.name} is used up: {spent} of {limit} are spent"
     await connection.execute(
         """
-        insert into budget_holds (tenant_id, name, study_id, job_id, detail)
-        values ($1, $2, $3, $4, $5)
+        insert into budget_holds (tenant_id, name, study_id, job_id, detail, project)
+        values ($1, $2, $3, $4, $5, $6)
         on conflict (tenant_id, name) do update set
-            study_id = excluded.study_id, job_id = excluded.job_id, detail = excluded.detail
+            study_id = excluded.study_id, job_id = excluded.job_id, detail = excluded.detail,
+            project = excluded.project
         """,
         reached.tenant_id,
         reached.name,
         reached.spec.study_id,
         reached.spec.job_id,
         detail,
+        reached.spec.project,
     )
 
 

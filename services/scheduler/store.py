@@ -26,7 +26,7 @@ _COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, t
     backoff_seconds, backoff_limit_seconds, num_failures, num_self_interruptions, last_failure,
     num_disruptions, not_before_at,
     waiting_reason, cancel_requested_at, cancel_reason, requested, requested_reason, saves_last,
-    change"""
+    change, project"""
 
 _CHANGED_PAGE = 500
 
@@ -54,6 +54,7 @@ class JobRow:
     wish_reason: str
     saves_last: bool
     change: int
+    project: str | None = None
 
     @property
     def queued(self) -> QueuedJob:
@@ -65,6 +66,7 @@ class JobRow:
             self.announced,
             self.tenant_id,
             self.trial.study_id if self.trial else None,
+            self.project,
         )
 
 
@@ -250,16 +252,16 @@ async def insert_jobs(
     rows = await connection.fetch(
         """insert into jobs (job_id, tenant_id, request_id, command_event_id, correlation_id,
             traceparent, spec, trial, pool, device_type, devices, priority, retry_limit,
-            backoff_seconds, backoff_limit_seconds, state)
+            backoff_seconds, backoff_limit_seconds, project, state)
         select job_id, tenant_id, request_id, event_id, correlation_id, traceparent, spec, trial,
             pool, device_type, devices, priority, retry_limit, backoff_seconds,
-            backoff_limit_seconds, 'queued'
+            backoff_limit_seconds, project, 'queued'
         from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
             $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[],
-            $14::float[], $15::float[]) with ordinality
+            $14::float[], $15::float[], $16::text[]) with ordinality
             as new (job_id, tenant_id, request_id, event_id, correlation_id, traceparent, spec,
                 trial, pool, device_type, devices, priority, retry_limit, backoff_seconds,
-                backoff_limit_seconds, place)
+                backoff_limit_seconds, project, place)
         order by place
         returning job_id, queued_at""",
         [job.job_id for job in jobs],
@@ -277,6 +279,7 @@ async def insert_jobs(
         [spec.retries.limit for _, _, spec in requests],
         [float(spec.retries.backoff_seconds) for _, _, spec in requests],
         [float(spec.retries.backoff_limit_seconds) for _, _, spec in requests],
+        [spec.project for _, _, spec in requests],
     )
     return {row["job_id"]: row["queued_at"] for row in rows}
 
@@ -450,6 +453,7 @@ def _job(row: Any) -> JobRow:
         wish_reason=row["cancel_reason" if _wish(row) is Wish.CANCEL else "requested_reason"] or "",
         saves_last=row["saves_last"],
         change=row["change"],
+        project=row["project"],
     )
 
 

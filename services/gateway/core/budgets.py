@@ -27,6 +27,7 @@ class Budget:
     period: str = ""
     study_id: str | None = None
     job_id: str | None = None
+    project: str | None = None
     warn_percents: tuple[Any, ...] = ()
     at_limit: str = ""
     reached_seq: int = NEVER
@@ -47,6 +48,7 @@ def _changed(budget: Budget, event: Event[BudgetChanged]) -> Budget:
         period=spec.period.value,
         study_id=spec.study_id,
         job_id=spec.job_id,
+        project=spec.project,
         warn_percents=list(spec.warn_percents),
         at_limit=spec.at_limit.value,
     )

@@ -1,4 +1,4 @@
-"""What budgets hold back: jobs of their tenant, study or own that get no run for now."""
+"""What budgets hold back: jobs of their tenant, project, study or own that get no run for now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,21 @@ from services.scheduler.core.model import QueuedJob
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A budget that is used up: of the whole tenant, or of one study or one job of it."""
+    """A budget that is used up: of the whole tenant, or of one project, study or job of it."""
 
     tenant_id: str
     budget: str
     detail: str
     study_id: str | None = None
     job_id: str | None = None
+    project: str | None = None
 
     def covers(self, job: QueuedJob) -> bool:
         return (
             job.tenant_id == self.tenant_id
             and self.study_id in (None, job.study_id)
             and self.job_id in (None, job.job_id)
+            and self.project in (None, job.project)
         )
 
 

@@ -79,6 +79,7 @@ class QueuedJob:
     announced: WaitingReason | None = None
     tenant_id: str = ""
     study_id: str | None = None
+    project: str | None = None
     # Sorts higher priority first, then earlier submission, then by id.
     order: tuple[int, int, str] = field(init=False, compare=False)
 

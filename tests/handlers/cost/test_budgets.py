@@ -408,3 +408,29 @@ async def test_one_statement_reads_the_spend_of_all_budgets(
     assert isinstance(reached, BudgetReached)
     assert reached.name == "one"
     assert [len(questions) for questions in asked] == [3]
+
+
+async def test_a_budget_of_a_project_counts_its_jobs(database: OpenDatabase) -> None:
+    db = await database("cost")
+    spec = JobSpec(name="one", command="true", project="robots")
+    queued = trial("one").model_copy(update={"spec": spec, "trial": None})
+    await deliver(
+        db,
+        queued,
+        budget(15, project="robots", at_limit="stop"),
+        released("other", HOUR),
+        granted("other-two", HOUR),
+        released("one", HOUR),
+    )
+    assert await look(db) == []
+    await deliver(db, AllocationGranted(**_second("one")))
+    reached, stop = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.spent_micro_usd >= 20_000_000
+    assert isinstance(stop, JobStop)
+    assert stop.job_id == job_id_for("default", "one")
+
+
+async def test_a_budget_has_one_subject() -> None:
+    with pytest.raises(ValueError, match="study_id and project are given"):
+        budget(15, study_id=STUDY, project="robots")

@@ -42,7 +42,9 @@ RELEASED = BudgetReleased(
 REMOVED = BudgetRemoved(tenant_id="vision", name="spring", version=2, removed_at=NOW)
 
 
-async def after(db: Database, *payloads: BudgetReached | BudgetReleased | BudgetRemoved) -> object:
+async def after(
+    db: Database, *payloads: BudgetReached | BudgetReleased | BudgetRemoved
+) -> tuple[Hold, ...]:
     async with db.transaction() as tx:
         for payload in payloads:
             await holds.handle(tx, make_event(payload, tenant_id="vision"))
@@ -68,3 +70,10 @@ async def test_warnings_hold_nothing_back(database: OpenDatabase) -> None:
 async def test_a_budget_that_only_warns_from_now_on_ends_its_hold(database: OpenDatabase) -> None:
     db = await database("scheduler")
     assert await after(db, reached(AtLimit.HOLD), RELEASED, reached(AtLimit.WARN)) == ()
+
+
+async def test_a_hold_of_a_project_is_kept(database: OpenDatabase) -> None:
+    db = await database("scheduler")
+    spec = BudgetSpec(limit_micro_usd=500_000_000, at_limit=AtLimit.HOLD, project="robots")
+    (hold,) = await after(db, reached(AtLimit.HOLD).model_copy(update={"spec": spec}))
+    assert hold.project == "robots"

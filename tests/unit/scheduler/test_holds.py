@@ -15,9 +15,16 @@ from services.scheduler.core.snapshot import Snapshot
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
-def job(number: int, tenant_id: str = "vision", study_id: str | None = None) -> QueuedJob:
+def job(
+    number: int,
+    tenant_id: str = "vision",
+    study_id: str | None = None,
+    project: str | None = None,
+) -> QueuedJob:
     kind = Kind("default", None, 1, 0)
-    return QueuedJob(f"job-{number}", kind, number, tenant_id=tenant_id, study_id=study_id)
+    return QueuedJob(
+        f"job-{number}", kind, number, tenant_id=tenant_id, study_id=study_id, project=project
+    )
 
 
 def snapshot(jobs: list[QueuedJob], *holds: Hold) -> Snapshot:
@@ -32,10 +39,11 @@ def snapshot(jobs: list[QueuedJob], *holds: Hold) -> Snapshot:
         (Hold("vision", "b", "why", study_id="s"), ["job-1", "job-3"]),
         (Hold("vision", "b", "why", job_id="job-1"), ["job-2", "job-3"]),
         (Hold("other", "b", "why", study_id="s"), ["job-1", "job-2"]),
+        (Hold("vision", "b", "why", project="p"), ["job-1", "job-3"]),
     ],
 )
 def test_held_jobs_get_no_run_and_block_nobody(hold: Hold, granted: list[str]) -> None:
-    jobs = [job(1), job(2, study_id="s"), job(3, "other")]
+    jobs = [job(1), job(2, study_id="s", project="p"), job(3, "other", project="p")]
     decision = decide(snapshot(jobs, hold), NOW)
     assert [grant.job_id for grant in decision.grants] == granted
     held = [each for each in decision.waiting if each.reason is WaitingReason.BUDGET_REACHED]

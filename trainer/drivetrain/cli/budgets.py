@@ -12,7 +12,7 @@ from drivetrain.cli.names import find_job, find_study
 from drivetrain.cli.output import Column, Format, Item, field_column, write_list
 from drivetrain.cli.session import OutputOption, example, segment
 
-app = session.make_group("Limit what a tenant, a study or a job may spend.")
+app = session.make_group("Limit what a tenant, a project, a study or a job may spend.")
 
 
 def _used(budget: Item) -> str:
@@ -21,10 +21,16 @@ def _used(budget: Item) -> str:
     return f"{100 * budget['spent_micro_usd'] // budget['limit_micro_usd']} %"
 
 
+def _subject(budget: Item) -> str:
+    if budget.get("project"):
+        return f"project {budget['project']}"
+    return budget["study_id"] or budget["job_id"] or "all jobs"
+
+
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The budget's name.")]
 BUDGET_COLUMNS = (
     field_column("BUDGET", "name"),
-    Column("OF", lambda budget: budget["study_id"] or budget["job_id"] or "all jobs"),
+    Column("OF", _subject),
     field_column("PERIOD", "period"),
     Column("SPENT", lambda budget: amounts.money(budget["spent_micro_usd"]), is_number=True),
     Column("LIMIT", lambda budget: amounts.money(budget["limit_micro_usd"]), is_number=True),
@@ -43,6 +49,9 @@ def set_budget(
     ),
     study: Annotated[str | None, typer.Option("--study", help="Only this study's jobs.")] = None,
     job: Annotated[str | None, typer.Option("--job", help="Only this job.")] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help="Only this project's jobs.")
+    ] = None,
     warn: Annotated[
         list[int] | None,
         typer.Option(
@@ -65,6 +74,8 @@ def set_budget(
     }
     if warn is not None:
         spec["warn_percents"] = warn
+    if project is not None:
+        spec["project"] = project
     with session.connect() as gateway:
         if study is not None:
             spec["study_id"] = find_study(gateway, study)

@@ -15,6 +15,7 @@ class Budget(BaseModel):
     period: str
     study_id: str | None
     job_id: str | None
+    project: str | None
     warn_percents: list[int]
     at_limit: str
     reached_percent: int
