@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from drivetrain_schemas import (
     allocations,
+    annotations,
     budgets,
     charges,
     checkpoints,

@@ -1,14 +1,17 @@
-"""Commands about a job that exists: stop, pause, resume; sent and confirmed as `commands` says.
+"""Commands about a job that exists: stop, pause, resume, annotate.
+
+They are sent and confirmed as `commands` says.
 
 A command is confirmed by what the read model then has of the job.
 """
 
+from drivetrain_schemas.annotations import JobAnnotate
 from drivetrain_schemas.jobs import JobPause, JobResume, JobState, JobStop
 from services.gateway import queries
 from services.gateway.commands import Row, carry_out, event_id_of_key, read
 from services.gateway.context import Gateway
 
-JobCommand = JobStop | JobPause | JobResume
+JobCommand = JobStop | JobPause | JobResume | JobAnnotate
 
 
 async def change_job(
@@ -34,3 +37,11 @@ def _is_done(command: JobCommand, job: Row) -> bool:
         case JobResume():
             is_live = job["finished_at"] is None and not job["is_cancelling"]
             return bool(is_live and requested is None and state != JobState.PAUSED)
+        case JobAnnotate():
+            tags = set(job["tags"] or ())
+            return (
+                tags.issuperset(command.add_tags)
+                and tags.isdisjoint(command.remove_tags)
+                and command.note in (None, job["note"] or "")
+                and command.project in (None, job["project"] or "")
+            )

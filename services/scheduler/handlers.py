@@ -1,4 +1,4 @@
-"""Commands about jobs: submit, and cancel, stop, pause and resume.
+"""Commands about jobs: submit, annotate, and cancel, stop, pause and resume.
 
 A batch of commands is one transaction under the writer lock: load -> decide -> save -> emit, and
 then the loop is woken. N submissions use as many statements as one. A refusal is a
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from drivetrain_schemas.annotations import JobAnnotate
 from drivetrain_schemas.base import Payload, canonical_json
 from drivetrain_schemas.envelope import Cause, Event
 from drivetrain_schemas.ids import job_id_for
@@ -21,7 +22,7 @@ from services.runtime import logs
 from services.runtime.errors import TemporaryError
 from services.runtime.processing import HandlerTable, RefusalTable
 from services.runtime.transaction import Tx
-from services.scheduler import early_commands, holds, instruments, store
+from services.scheduler import annotations, early_commands, holds, instruments, store
 from services.scheduler.answers import refuse_invalid, reject
 from services.scheduler.core.admission import Offer, Refusal, Request, refuse
 from services.scheduler.job_commands import VERBS
@@ -49,12 +50,12 @@ class Commands:
 
     @property
     def handlers(self) -> HandlerTable:
-        kinds: tuple[type[Payload], ...] = (JobSubmit, *VERBS, *holds.BUDGET_EVENTS)
+        kinds: tuple[type[Payload], ...] = (JobSubmit, JobAnnotate, *VERBS, *holds.BUDGET_EVENTS)
         return dict.fromkeys(kinds, self.on_command)
 
     @property
     def refusals(self) -> RefusalTable:
-        return dict.fromkeys((JobSubmit, *VERBS), refuse_invalid)
+        return dict.fromkeys((JobSubmit, JobAnnotate, *VERBS), refuse_invalid)
 
     async def on_command(self, tx: Tx, event: Event[Any]) -> None:
         await self.on_batch(tx, [event])
@@ -80,6 +81,9 @@ class Commands:
                 await self._submit(tx, list(group))
                 continue
             for event in group:
+                if isinstance(event.payload, JobAnnotate):
+                    await annotations.handle(tx, event)
+                    continue
                 await early_commands.handle(tx, event)
 
     async def _submit(self, tx: Tx, events: Sequence[Event[JobSubmit]]) -> None:

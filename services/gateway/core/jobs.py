@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from drivetrain_schemas.annotations import JobAnnotated
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import (
     JobCancelled,
@@ -44,6 +45,11 @@ class Job:
     group_id: str | None = None
     # As it was submitted.
     spec_project: str | None = None
+    # What was said of it afterwards; it replaces the tags and the project of the spec.
+    annotated_seq: int = NEVER
+    annotated_tags: list[Any] | None = None
+    annotated_project: str | None = None
+    note: str | None = None
     started_at: datetime | None = None
     cancel_requested: bool = False
     # What was asked last and has not happened yet: stop, pause or nothing.
@@ -158,6 +164,11 @@ def _resumed(job: Job, event: Event[JobResumed]) -> Job:
     return _move(done, event, "queued") if event.payload.queued_at else done
 
 
+def _annotated(job: Job, event: Event[JobAnnotated]) -> Job:
+    facts = given(event, "note", annotated_tags="tags", annotated_project="project")
+    return newest(job, "annotated_seq", event, **facts)
+
+
 def _starting(job: Job, event: Event[RunStarting]) -> Job:
     return _with_run(_move(job, event, "starting"), event)
 
@@ -201,6 +212,7 @@ JOBS = Noun(
         JobPausing: _pausing,
         JobPaused: _paused,
         JobResumed: _resumed,
+        JobAnnotated: _annotated,
         RunStarting: _starting,
         RunStarted: _started,
     },

@@ -84,6 +84,12 @@ def _job_resumed(p: Fields) -> Sentence:
     return Sentence("Resumed: waits for slots again" if p.get("queued_at") else "Pause withdrawn")
 
 
+def _job_annotated(p: Fields) -> Sentence:
+    parts = [f"project {p['project']}"] if p.get("project") else []
+    parts.append(f"tags {', '.join(p['tags'])}" if p["tags"] else "no tags")
+    return Sentence(f"Annotated: {'; '.join(parts)}", detail=p["note"])
+
+
 def _run_starting(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} is starting ({count(p['num_pods'], 'pod')})")
 
@@ -334,6 +340,7 @@ def _parked_discarded(p: Fields) -> Sentence:
 _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.queued": _job_queued,
     "job.waiting": _job_waiting,
+    "job.annotated": _job_annotated,
     "job.retrying": _job_retrying,
     "job.cancelling": _job_cancelling,
     "job.succeeded": _job_succeeded,

@@ -128,7 +128,7 @@ def _in_order(wanted: Wanted, after: At | None, arguments: list[Any], limit: int
     if wanted.study_id is not None:
         conditions.append(f"group_id = {_argument(arguments, wanted.study_id)}")
     if wanted.project is not None:
-        conditions.append(f"spec_project = {_argument(arguments, wanted.project)}")
+        conditions.append(f"project = {_argument(arguments, wanted.project)}")
     if wanted.without_trials:
         conditions.append("group_id is null")
     if after is not None:
@@ -137,7 +137,8 @@ def _in_order(wanted: Wanted, after: At | None, arguments: list[Any], limit: int
         conditions.append(f"({key}, job_id) {sign} ({place})")
     direction = _DIRECTION[wanted.sort]
     return (
-        f"select job_id, {key} as key, result from jobs where {' and '.join(conditions)} "
+        f"select job_id, {key} as key, result, annotated_tags from jobs "
+        f"where {' and '.join(conditions)} "
         f"order by {key} {direction}, job_id {direction} limit {limit}"
     )
 
@@ -148,7 +149,8 @@ def _matching(wanted: Wanted, arguments: list[Any]) -> str:
         return ""
     conditions = []
     if wanted.tag is not None:
-        conditions.append(f"requests.tags ? {_argument(arguments, wanted.tag)}")
+        tag = _argument(arguments, wanted.tag)
+        conditions.append(f"coalesce(annotated_tags, requests.tags) ? {tag}")
     if wanted.metric is not None:
         name = _argument(arguments, wanted.metric)
         conditions.append(f"(requests.metric = {name} or result -> 'metrics' ? {name})")

@@ -1,15 +1,18 @@
-"""Routes that change a job that exists: stop, pause, resume. (Cancel: `rest.jobs`.)"""
+"""Routes that change a job that exists: stop, pause, resume, annotate. (Cancel: `rest.jobs`.)"""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Request
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from drivetrain_schemas.annotations import JobAnnotate, NameOrNone, Note, Tags
 from drivetrain_schemas.base import Strict
+from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import JobId
 from drivetrain_schemas.jobs import JobPause, JobResume, JobStop
 from services.gateway import job_commands
 from services.gateway.context import Caller, CallerDep, Gateway, GatewayDep
+from services.gateway.problem import invalid
 from services.gateway.rest import models
 from services.gateway.rest.jobs import CancelJob, IdempotencyKey, find_job
 from services.gateway.rest.problems import answers
@@ -66,6 +69,36 @@ async def resume(
 ) -> models.Accepted:
     """Queue a paused job again, at its old place; it continues from its newest checkpoint."""
     return await change_job(gateway, caller, request, JobResume(job_id=job_id), idempotency_key)
+
+
+class AnnotateJob(Strict):
+    """What is left out stays as it is; a note or a project of "" takes it away."""
+
+    add_tags: Tags = ()
+    remove_tags: Tags = ()
+    note: Note | None = None
+    project: NameOrNone | None = None
+
+
+@router.post("/{job_id}/annotate", status_code=202, responses=_REFUSALS)
+async def annotate(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    request: Request,
+    body: AnnotateJob,
+    idempotency_key: IdempotencyKey = None,
+) -> models.Accepted:
+    """Change the tags, the note or the project of a job, in any state and after its end."""
+    if not body.model_fields_set:
+        fix = "give add_tags, remove_tags, note or project"
+        raise invalid("body", "nothing is to be changed", fix)
+    try:
+        command = JobAnnotate(job_id=job_id, **body.model_dump())
+    except ValidationError as error:
+        problem = field_errors(error, contract=JobAnnotate)[0]
+        raise invalid(problem.field or "body", problem.message, problem.fix) from None
+    return await change_job(gateway, caller, request, command, idempotency_key)
 
 
 async def change_job(

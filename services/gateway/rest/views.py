@@ -43,6 +43,7 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
         "trial_number": row["trial_number"],
         "tags": row["tags"] or [],
         "project": row["project"],
+        "note": row["note"] or "",
         "submitted_at": row["submitted_at"],
         "queued_at": row["queued_at"],
         "started_at": row["started_at"],

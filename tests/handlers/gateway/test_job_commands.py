@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas.annotations import JobAnnotate, JobAnnotated
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import (
     JobPause,
@@ -34,6 +35,9 @@ def carry_out(command: Event[Any]) -> Sequence[Event[Any]]:
             return [as_event(JobPausing(job_id=about.job_id, reason=about.reason), 10)]
         case JobResume():
             return [as_event(JobResumed(job_id=about.job_id, queued_at=START), 30)]
+        case JobAnnotate():
+            said = {"tags": about.add_tags, "note": about.note, "project": about.project}
+            return [as_event(JobAnnotated(job_id=about.job_id, **said), 40)]
     return accept(command)
 
 
@@ -92,3 +96,45 @@ async def test_a_refusal_and_an_unknown_job(model: Model, verb: str) -> None:
         answer = await server.client.post(f"/v1/jobs/{job_id}/{verb}")
         assert answer.status_code == 409
         assert "already_finished" in answer.text
+
+
+async def test_a_job_is_annotated_and_found_by_its_new_tags_and_project(model: Model) -> None:
+    async with serving(model, answer=carry_out) as server:
+        spec = {**SPEC, "tags": ["nightly"], "project": "digits"}
+        path = (await server.client.post("/v1/jobs", json={"spec": spec})).headers["location"]
+        body = {"add_tags": ["best"], "note": "<b>Good</b>\nKeep.", "project": "other"}
+        answer = await server.client.post(f"{path}/annotate", json=body)
+        assert (answer.status_code, answer.json()) == (202, {"is_confirmed": True})
+
+        job = (await server.client.get(path)).json()
+        assert (job["tags"], job["project"]) == (["best"], "other")
+        assert job["note"] == "<b>Good</b>\nKeep."
+        page = (await server.client.get(path.removeprefix("/v1"))).text
+        assert "&lt;b&gt;Good&lt;/b&gt;\nKeep." in page
+        assert "Annotated: project other; tags best" in page
+
+        async def found(**query: str) -> int:
+            return len((await server.client.get("/v1/jobs", params=query)).json()["jobs"])
+
+        assert [await found(project="other"), await found(project="digits")] == [1, 0]
+        assert [await found(tag="best"), await found(tag="nightly")] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "body"),
+        ({"add_tags": ["a"], "remove_tags": ["a"]}, "remove_tags"),
+        ({"add_tags": ["a b"]}, "add_tags"),
+        ({"note": "n" * 4097}, "note"),
+        ({"project": "a/b"}, "project"),
+    ],
+)
+async def test_an_annotation_that_says_nothing_valid_is_refused(
+    model: Model, body: dict[str, Any], field: str
+) -> None:
+    async with serving(model, answer=carry_out) as server:
+        path = (await server.client.post("/v1/jobs", json={"spec": SPEC})).headers["location"]
+        answer = await server.client.post(f"{path}/annotate", json=body)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"].startswith(field)

@@ -12,6 +12,7 @@ ROUTES = {
     "/v1/jobs/{job_id}": {"get"},
     "/v1/jobs/{job_id}/cancel": {"post"},
     "/v1/jobs/{job_id}/stop": {"post"},
+    "/v1/jobs/{job_id}/annotate": {"post"},
     "/v1/jobs/{job_id}/pause": {"post"},
     "/v1/jobs/{job_id}/resume": {"post"},
     "/v1/jobs/{job_id}/timeline": {"get"},

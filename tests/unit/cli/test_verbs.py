@@ -195,6 +195,18 @@ def test_a_job_is_resumed(cli: RunCli, platform: FakePlatform) -> None:
     assert cli("job", "resume", JOB_ID).out == f"{JOB_ID} is resumed\n"
 
 
+def test_a_job_is_annotated(cli: RunCli, platform: FakePlatform) -> None:
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/annotate", {"is_confirmed": True})
+    options = ("--tag", "a", "--tag", "b", "--remove-tag", "c", "--note", "")
+    ran = cli("job", "annotate", JOB_ID, *options)
+    assert (ran.code, ran.out) == (0, f"{JOB_ID} is annotated\n")
+    assert platform.bodies(f"/v1/jobs/{JOB_ID}/annotate") == [
+        {"add_tags": ["a", "b"], "remove_tags": ["c"], "note": ""}
+    ]
+    nothing = cli("job", "annotate", JOB_ID)
+    assert (nothing.code, "nothing is to be changed" in nothing.err) == (2, True)
+
+
 def test_a_study_is_cancelled(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("POST", f"/v1/studies/{STUDY_ID}/cancel", {"is_confirmed": True})
     ran = cli("study", "cancel", STUDY_ID, "--reason", "enough")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
+from drivetrain_schemas.annotations import JobAnnotated
 from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered, SaveFailure
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for
@@ -139,6 +140,12 @@ def _pauses(story: Story, job: JobStory) -> None:
         story.tell(JobResumed(job_id=job.job_id, queued_at=story.now if number % 3 else None))
 
 
+def _annotates(story: Story, job: JobStory) -> None:
+    number = len(story.events)
+    tags, project = (f"tag-{number}",), "digits" if number % 2 else None
+    story.tell(JobAnnotated(job_id=job.job_id, tags=tags, note=f"note {number}", project=project))
+
+
 def _stops(story: Story, job: JobStory) -> None:
     story.tell(JobStopping(job_id=job.job_id, reason="poor"))
     if len(story.events) % 2:
@@ -165,7 +172,7 @@ STEPS: tuple[Callable[[Story, JobStory], None], ...] = (
     lambda story, job: job.retries(),
     lambda story, job: job.beats(len(story.events)),
     _saves, _fails, _alerts, _checkpointing, _suspected, _lost, _removed, _refused, _cancels, _ends,
-    _pauses, _stops,
+    _pauses, _stops, _annotates,
 )  # fmt: skip
 
 

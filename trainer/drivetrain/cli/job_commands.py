@@ -1,4 +1,4 @@
-"""`drivetrain job stop | pause | resume`: what changes a job that exists."""
+"""`drivetrain job stop | pause | resume | annotate`: what changes a job that exists."""
 
 from typing import Annotated, Any
 
@@ -6,6 +6,7 @@ import typer
 
 from drivetrain.cli import session
 from drivetrain.cli.accepted import write_accepted
+from drivetrain.cli.errors import InvalidInput
 from drivetrain.cli.names import find_job
 from drivetrain.cli.output import Format
 from drivetrain.cli.session import JobArgument, OutputOption, example, segment
@@ -37,6 +38,30 @@ def resume(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     _change(job, "resume", {}, "is resumed", output)
 
 
+def annotate(
+    job: JobArgument,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Add this tag; may be repeated.")
+    ] = None,
+    remove_tags: Annotated[
+        list[str] | None, typer.Option("--remove-tag", help="Take this tag away.")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", help='Replaces the note; "" takes it away.')
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help='Replaces the project; "" takes it away.')
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change the tags, the note or the project of a job, also after its end."""
+    wanted = {"add_tags": tags, "remove_tags": remove_tags, "note": note, "project": project}
+    body = {name: value for name, value in wanted.items() if value is not None and value != []}
+    if not body:
+        raise InvalidInput("nothing is to be changed", fix="give --tag, --note or --project")
+    _change(job, "annotate", body, "is annotated", output)
+
+
 def _change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
     with session.connect() as gateway:
         job_id = find_job(gateway, name, to_change=True)
@@ -49,3 +74,6 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=example("drivetrain job stop digits --reason 'good enough'"))(stop)
     app.command(epilog=example("drivetrain job pause digits"))(pause)
     app.command(epilog=example("drivetrain job resume digits"))(resume)
+    app.command(epilog=example("drivetrain job annotate digits --tag good --note 'to compare'"))(
+        annotate
+    )

@@ -23,6 +23,8 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         rows.append(("project", job["project"]))
     if job.get("tags"):
         rows.append(("tags", ", ".join(job["tags"])))
+    if job.get("note"):
+        rows.append(("note", job["note"]))
     if job.get("study_id"):
         rows.append(("trial", f"{job['trial_number']} of {job['study_id']}"))
     if job.get("detail"):

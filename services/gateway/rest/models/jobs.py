@@ -93,6 +93,7 @@ class JobSummary(BaseModel):
     trial_number: int | None
     tags: list[str] = []
     project: str | None = None
+    note: str = ""
     value: MetricValue | None = None
     submitted_at: datetime | None
     queued_at: datetime | None
