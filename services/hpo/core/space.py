@@ -10,12 +10,12 @@ A constraint that reads an inactive parameter says nothing about the point.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain_schemas.expressions import Expression
+from services.hpo.core.cells import Cells
 from services.hpo.core.parameters import (
     NUM_BITS,
     Choice,
@@ -167,21 +167,18 @@ class Space:
 
         Real numbers are not rounded.
         """
-        inside = np.clip(np.where(np.isnan(units), 0.5, units), 0.0, 1.0)
-        column = {each.name: index for index, each in enumerate(self.dimensions)}
+        snapped = self._cells.middles(np.clip(np.where(np.isnan(units), 0.5, units), 0.0, 1.0))
         active: dict[str, NDArray[np.bool_]] = {}
-        snapped = np.empty_like(inside)
         for name in self.parents_first:
-            active[name] = np.ones(len(inside), dtype=bool)
             for condition in self._conditions.get(name, ()):
                 other = self._parameters[condition.other]
-                index = column.get(condition.other)
-                places = np.full(len(inside), 0.5) if index is None else snapped[:, index]
-                active[name] &= active[condition.other] & _holds(other, places, condition)
-            if name in column:
-                at = column[name]
-                cells = _cells(self._parameters[name], inside[:, at])
-                snapped[:, at] = np.where(active[name], cells, np.nan)
+                index = self._columns.get(condition.other)
+                places = np.full(len(snapped), 0.5) if index is None else snapped[:, index]
+                holds = _holds(other, places, condition) & active.get(condition.other, True)
+                active[name] = active.get(name, True) & holds
+        for name, is_active in active.items():
+            if name in self._columns:
+                snapped[~is_active, self._columns[name]] = np.nan
         return snapped
 
     def active(self, point: Mapping[str, Scalar]) -> frozenset[str]:
@@ -207,6 +204,14 @@ class Space:
     def is_active(self, name: str, point: Mapping[str, Scalar]) -> bool:
         """Whether it takes part, given the values of the parameters before it (`parents_first`)."""
         return self._is_active(name, point)
+
+    @cached_property
+    def _columns(self) -> Mapping[str, int]:
+        return {each.name: index for index, each in enumerate(self.dimensions)}
+
+    @cached_property
+    def _cells(self) -> Cells:
+        return Cells([each.parameter for each in self.dimensions])
 
     @cached_property
     def _parameters(self) -> Mapping[str, Parameter]:
@@ -237,23 +242,6 @@ def make_space(
         tuple(sorted((conditions or {}).items(), key=lambda item: item[0])),
         constraints,
     )
-
-
-def _cells(parameter: Parameter, units: Units) -> Units:
-    """Each place, or the middle of the cell that it lies in."""
-    if isinstance(parameter, Uniform):
-        return units
-    if isinstance(parameter, Integer) and parameter.log:
-        low, high = log(parameter.low), log(parameter.high + 1)
-        values = np.floor(np.exp(low * (1.0 - units) + high * units))
-        values = np.clip(values, parameter.low, parameter.high)
-        return ((np.log(values) + np.log(values + 1.0)) / 2.0 - low) / (high - low)
-    num = (
-        len(parameter.values)
-        if isinstance(parameter, Choice)
-        else parameter.high - parameter.low + 1
-    )
-    return (np.minimum(np.floor(units * num), num - 1) + 0.5) / num
 
 
 def _holds(other: Parameter, places: Units, condition: Condition) -> NDArray[np.bool_]:

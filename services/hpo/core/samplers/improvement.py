@@ -35,7 +35,9 @@ def known(losses: Array, limit: int) -> Known:
     ended = np.flatnonzero(~np.isnan(losses))
     if len(ended) > limit:
         best = ended[np.argsort(losses[ended], kind="stable")[: limit // 2]]
-        latest = np.setdiff1d(ended, best)[-(limit - len(best)) :]
+        is_best = np.zeros(len(losses), dtype=bool)
+        is_best[best] = True
+        latest = ended[~is_best[ended]][-(limit - len(best)) :]
         ended = np.sort(np.concatenate([best, latest]))
     return Known(ended, _standardized(losses[ended]))
 

@@ -22,17 +22,26 @@ def generator(purpose: str, seed: int, number: int) -> np.random.Generator:
 
 def first_new(space: Space, tried: Array, ranked: Iterable[Array]) -> Point | None:
     """The first of these rows of units that is feasible and was not tried yet."""
-    seen = np.nan_to_num(tried, nan=-1.0)
     for looked_at, row in enumerate(ranked):
         if looked_at == _MAX_LOOKED_AT:
             break
         point = space.decode(row)
         if not space.satisfies(point):
             continue
-        exact = np.nan_to_num(space.encode(point), nan=-1.0)
-        if not len(seen) or not (seen == exact).all(axis=1).any():
+        if not _is_among(tried, space.encode(point)):
             return point
     return None
+
+
+def _is_among(rows: Array, row: Array) -> bool:
+    """Whether it is one of the rows; NaN equals NaN. Few rows are left after the first columns."""
+    left = np.arange(len(rows))
+    for column, unit in enumerate(row):
+        if not len(left):
+            return False
+        there = rows[left, column]
+        left = left[np.isnan(there) if np.isnan(unit) else there == unit]
+    return len(left) > 0
 
 
 def at_random(space: Space, seed: int, number: int) -> Proposal:
