@@ -168,7 +168,7 @@ async def on_study_ask(work: Work, event: Event[StudyAsk]) -> None:
     if study is None:
         return
     request_id = event.payload.request_id
-    if await work.trial_of_request(study, request_id) is not None:
+    if request_id in (await work.load(study)).requests:
         _count(work.tx, event, "repeated")
         return
     refused = await work.tell(study, inputs.Ask(request_id), event)

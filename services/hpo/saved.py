@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from services.hpo.core.limits import Limits
@@ -14,7 +14,16 @@ from services.hpo.store import StudyRow, TrialRow
 
 
 def dump_status(status: Status) -> str:
-    return json.dumps(asdict(status))
+    """As `asdict` would, which copies every value and takes ten times as long."""
+    written = _fields_of(status)
+    numbers = _fields_of(status.numbers)
+    written["numbers"] = numbers | {"limits": _fields_of(status.numbers.limits)}
+    written["best"] = None if status.best is None else _fields_of(status.best)
+    return json.dumps(written)
+
+
+def _fields_of(value: Status | Numbers | Limits | Ranked) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type(value).__slots__}
 
 
 def load_status(study: StudyRow, numbers: Numbers) -> Status:

@@ -8,7 +8,7 @@ transaction that failed, or that another replica has moved, is loaded again.
 import asyncio
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import asyncpg
 
@@ -30,8 +30,11 @@ _MANY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
+    """`requests` are those of an external study that trials answer."""
+
     spec: StudySpec
     search: Search
+    requests: set[str] = field(default_factory=set)
 
 
 class Kept:
@@ -99,8 +102,9 @@ async def _load(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded
         status = saved.load_status(study, messages.to_numbers(spec))
         return Search(messages.to_plan(spec, earlier), status, trials, opened)
 
-    is_long = len(rows) >= _MANY
-    return Loaded(spec, await asyncio.to_thread(build) if is_long else build())
+    search = await asyncio.to_thread(build) if len(rows) >= _MANY else build()
+    requests = await store.requests_of(connection, study.study_id) if spec.external else set()
+    return Loaded(spec, search, requests)
 
 
 async def _earlier(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import asyncpg
 
@@ -135,66 +134,54 @@ from studies
 
 
 async def save(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:
-    """Write what changed of these studies, whose rows are locked."""
+    """Write what changed of these studies, whose rows are locked.
+
+    Many rows by one statement each, sent together: of a join with all of them, Postgres would read
+    the whole table.
+    """
     new = [(one.study.study_id, *pair) for one in changes for pair in one.new]
     if new:
         await insert_trials(connection, new)
     known = [(one.study.study_id, trial) for one in changes for trial in one.known]
     if known:
         await save_trials(connection, known)
-    await insert_events(connection, changes)
     await save_studies(connection, changes)
 
 
-async def insert_events(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:
-    """What the searches were told, each with a revision of its own."""
-    rows = [
-        (one.study.study_id, one.study.revision - len(one.events) + place, event)
-        for one in changes
-        for place, event in enumerate(one.events, start=1)
-    ]
-    await connection.execute(
-        """
-        insert into search_events (study_id, revision, event)
-        select * from unnest($1::text[], $2::bigint[], $3::text[])
-        """,
-        *_columns(rows),
-    )
-
-
 async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:
-    rows = [
-        (
-            study.study_id,
-            study.status,
-            study.stamp,
-            study.revision,
-            study.num_trials,
-            one.num_proposed,
-            study.num_completed,
-            study.num_failed,
-            study.num_stopped,
-            study.best_number,
-            study.best_value,
-            study.num_refused_in_row,
-        )
-        for one in changes
-        for study in (one.study,)
-    ]
-    await connection.execute(
+    """The state of the searches, and what they were told, each event with its own revision."""
+    await connection.executemany(
         """
-        update studies as s
-        set status = n.status, stamp = n.stamp, revision = n.revision, num_trials = n.num_trials,
-            num_proposed = n.num_proposed, num_completed = n.num_completed,
-            num_failed = n.num_failed, num_stopped = n.num_stopped, best_number = n.best_number,
-            best_value = n.best_value, num_refused_in_row = n.num_refused_in_row
-        from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::int[],
-                $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::int[])
-            as n (study_id, status, stamp, revision, num_trials, num_proposed, num_completed,
-                num_failed, num_stopped, best_number, best_value, num_refused_in_row)
-        where s.study_id = n.study_id
+        with logged as (
+            insert into search_events (study_id, revision, event)
+            select $1, $4::bigint - $14::int + place, event
+            from unnest($13::text[]) with ordinality as told (event, place))
+        update studies
+        set status = $2, stamp = $3, revision = $4, num_trials = $5, num_proposed = $6,
+            num_completed = $7, num_failed = $8, num_stopped = $9, best_number = $10,
+            best_value = $11, num_refused_in_row = $12
+        where study_id = $1
         """,
-        *_columns(rows),
+        [
+            (
+                study.study_id,
+                study.status,
+                study.stamp,
+                study.revision,
+                study.num_trials,
+                one.num_proposed,
+                study.num_completed,
+                study.num_failed,
+                study.num_stopped,
+                study.best_number,
+                study.best_value,
+                study.num_refused_in_row,
+                one.events,
+                len(one.events),
+            )
+            for one in changes
+            for study in (one.study,)
+        ],
     )
 
 
@@ -251,34 +238,31 @@ async def insert_trials(
     connection: asyncpg.Connection, trials: Sequence[tuple[str, TrialRow, NewTrial]]
 ) -> None:
     """`trials`: the study of each, the trial and its job."""
-    rows = [
-        (
-            study_id,
-            trial.number,
-            new.job_id,
-            new.command_event_id,
-            new.request_id,
-            trial.hyperparameters,
-            trial.state,
-            trial.value,
-            trial.detail,
-            trial.objectives,
-            trial.is_safe,
-            trial.measured,
-            trial.parent,
-            trial.opened,
-        )
-        for study_id, trial, new in trials
-    ]
-    await connection.execute(
+    await connection.executemany(
         """
         insert into trials (study_id, number, job_id, command_event_id, request_id, hyperparameters,
             state, value, detail, objectives, is_safe, measured, parent, opened)
-        select * from unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::text[], $6::text[],
-            $7::text[], $8::float8[], $9::text[], $10::text[], $11::bool[], $12::text[],
-            $13::int[], $14::text[])
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
         """,
-        *_columns(rows),
+        [
+            (
+                study_id,
+                trial.number,
+                new.job_id,
+                new.command_event_id,
+                new.request_id,
+                trial.hyperparameters,
+                trial.state,
+                trial.value,
+                trial.detail,
+                trial.objectives,
+                trial.is_safe,
+                trial.measured,
+                trial.parent,
+                trial.opened,
+            )
+            for study_id, trial, new in trials
+        ],
     )
 
 
@@ -286,36 +270,28 @@ async def save_trials(
     connection: asyncpg.Connection, trials: Sequence[tuple[str, TrialRow]]
 ) -> None:
     """What changes of a trial; a text in `detail` stays where there is none now."""
-    rows = [
-        (
-            study_id,
-            trial.number,
-            trial.state,
-            trial.value,
-            trial.detail,
-            trial.objectives,
-            trial.is_safe,
-            trial.measured,
-            trial.opened,
-        )
-        for study_id, trial in trials
-    ]
-    await connection.execute(
+    await connection.executemany(
         """
-        update trials as t
-        set state = n.state, value = n.value, detail = coalesce(n.detail, t.detail),
-            objectives = n.objectives, is_safe = n.is_safe, measured = n.measured, opened = n.opened
-        from unnest($1::text[], $2::int[], $3::text[], $4::float8[], $5::text[], $6::text[],
-                $7::bool[], $8::text[], $9::text[])
-            as n (study_id, number, state, value, detail, objectives, is_safe, measured, opened)
-        where t.study_id = n.study_id and t.number = n.number
+        update trials
+        set state = $3, value = $4, detail = coalesce($5, detail), objectives = $6, is_safe = $7,
+            measured = $8, opened = $9
+        where study_id = $1 and number = $2
         """,
-        *_columns(rows),
+        [
+            (
+                study_id,
+                trial.number,
+                trial.state,
+                trial.value,
+                trial.detail,
+                trial.objectives,
+                trial.is_safe,
+                trial.measured,
+                trial.opened,
+            )
+            for study_id, trial in trials
+        ],
     )
-
-
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return list(zip(*rows, strict=True))
 
 
 async def trials_of_jobs(
@@ -334,14 +310,12 @@ async def trials_of_jobs(
     }
 
 
-async def trial_of_request(
-    connection: asyncpg.Connection, study_id: str, request_id: str
-) -> int | None:
-    """The trial that answered this request of somebody who asked."""
-    number: int | None = await connection.fetchval(
-        "select number from trials where study_id = $1 and request_id = $2", study_id, request_id
+async def requests_of(connection: asyncpg.Connection, study_id: str) -> set[str]:
+    """The requests of those who asked that trials answer."""
+    rows = await connection.fetch(
+        "select request_id from trials where study_id = $1 and request_id is not null", study_id
     )
-    return number
+    return {row["request_id"] for row in rows}
 
 
 async def commonest_failure(connection: asyncpg.Connection, study_id: str) -> tuple[str, int]:

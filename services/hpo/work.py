@@ -110,18 +110,12 @@ class Work:
         """The trial that this job runs; of the jobs that `begin` was told about."""
         return self._jobs.get(job_id)
 
-    async def trial_of_request(self, study: Study, request_id: str) -> int | None:
-        """The trial that answered this request of somebody who asked."""
-        for number, new in study.new.items():
-            if new.request_id == request_id:
-                return number
-        return await store.trial_of_request(self.tx.connection, study.study_id, request_id)
-
     async def tell(
         self, study: Study, given: inputs.Input, cause: Event[Payload] | None
     ) -> core.Refuse | None:
         """Decide, and emit what was decided; why the request was refused, if it was."""
-        spec, search = (await self.load(study)).spec, study.search
+        loaded = await self.load(study)
+        spec, search = loaded.spec, loaded.search
         before, started = search.status, monotonic()
         decided = search.on(given)
         instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
@@ -135,6 +129,8 @@ class Work:
         study.new |= outcome.new
         for number, new in outcome.new.items():
             self._jobs[new.job_id] = store.JobOf(study.study_id, number, new.command_event_id)
+            if new.request_id is not None:
+                loaded.requests.add(new.request_id)
         study.details |= outcome.details
         if any(isinstance(one, actions.ENDS) for one in decided):
             await self.write()

@@ -26,22 +26,21 @@ class Cells:
                     even.append((column, high - low + 1, high - low))
                 case Choice(values=values):
                     even.append((column, len(values), len(values) - 1))
-        self._even = np.array(even, dtype=float).reshape(-1, 3).T
-        self._logs = np.array(logs, dtype=float).reshape(-1, 5).T
+        even_columns, *self._even = np.array(even, dtype=float).reshape(-1, 3).T
+        log_columns, *self._logs = np.array(logs, dtype=float).reshape(-1, 5).T
+        self._even_columns, self._log_columns = even_columns.astype(int), log_columns.astype(int)
 
     def middles(self, units: Units) -> Units:
         """Places (n, d) in [0, 1]: each the middle of its cell; real numbers are not rounded."""
         middles = units.copy()
-        if self._even.size:
-            column, num, last = self._even
-            at = column.astype(int)
+        if len(at := self._even_columns):
+            num, last = self._even
             middles[:, at] = (np.minimum(np.floor(units[:, at] * num), last) + 0.5) / num
-        if self._logs.size:
-            column, low, high, low_log, high_log = self._logs
-            at = column.astype(int)
+        if len(at := self._log_columns):
+            low, high, low_log, high_log = self._logs
             inside = units[:, at]
             values = np.floor(np.exp(low_log * (1.0 - inside) + high_log * inside))
-            values = np.clip(values, low, high)
+            values = np.minimum(np.maximum(values, low), high)
             middle = (np.log(values) + np.log(values + 1.0)) / 2.0
             middles[:, at] = (middle - low_log) / (high_log - low_log)
         return middles

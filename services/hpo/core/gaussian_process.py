@@ -110,8 +110,7 @@ def negative_log_posterior(
     if info:
         return 1e10, np.zeros_like(parameters)
     weights, _ = lapack.dpotrs(factor, values, lower=1)
-    inverse, _ = lapack.dpotri(factor, lower=1)
-    inverse = np.tril(inverse)
+    inverse, _ = lapack.dpotri(factor, lower=1)  # above the diagonal all of these are 0
     inverse = inverse + inverse.T
     inverse.flat[:: num + 1] *= 0.5
     sensitivity = (np.outer(weights, weights) - inverse).ravel()
@@ -164,7 +163,7 @@ class Posterior:
         weights, _ = lapack.dpotrs(np.asfortranarray(factor[:num, :num]), values, lower=1)
         self._weights = np.concatenate([weights, np.zeros(len(pending))])
         # A product with the inverse takes half the time of solving for each set of candidates.
-        self._inverse = np.tril(lapack.dtrtri(factor, lower=1)[0])
+        self._inverse = np.ascontiguousarray(lapack.dtrtri(factor, lower=1)[0])
         expected = self.mean(pending) if len(pending) else values
         self.best = float(min(values.min(), expected.min()))
 

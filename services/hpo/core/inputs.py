@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from services.hpo.core.space import Point
@@ -149,19 +149,23 @@ Input = (
 _BY_NAME: dict[str, type[Any]] = {kind.__name__: kind for kind in Input.__args__}
 
 
+_FIELDS = {kind: tuple(each.name for each in fields(kind)) for kind in Input.__args__}
+
+
 def dump(given: Input) -> str:
-    return json.dumps([type(given).__name__, asdict(given)], ensure_ascii=False)
+    written = {name: getattr(given, name) for name in _FIELDS[type(given)]}
+    return json.dumps([type(given).__name__, written], ensure_ascii=False)
 
 
 def load(text: str) -> Input:
-    name, fields = json.loads(text)
+    name, written = json.loads(text)
     if name == "Import":
         trials = [
             (point, None if values is None else tuple(values), is_safe)
-            for point, values, is_safe in fields["trials"]
+            for point, values, is_safe in written["trials"]
         ]
         return Import(tuple(trials))
-    if fields.get("values") is not None:
-        fields["values"] = tuple(fields["values"])
-    given: Input = _BY_NAME[name](**fields)
+    if written.get("values") is not None:
+        written["values"] = tuple(written["values"])
+    given: Input = _BY_NAME[name](**written)
     return given

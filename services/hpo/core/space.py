@@ -167,7 +167,8 @@ class Space:
 
         Real numbers are not rounded.
         """
-        snapped = self._cells.middles(np.clip(np.where(np.isnan(units), 0.5, units), 0.0, 1.0))
+        known = np.where(np.isnan(units), 0.5, units)
+        snapped = self._cells.middles(np.minimum(np.maximum(known, 0.0), 1.0))
         active: dict[str, NDArray[np.bool_]] = {}
         for name in self.parents_first:
             for condition in self._conditions.get(name, ()):

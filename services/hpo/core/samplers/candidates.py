@@ -32,7 +32,7 @@ class Candidates:
         moves = rng.random((num, num_dimensions)) < share
         moves[np.arange(num), rng.integers(num_dimensions, size=num)] = True
         moved = np.abs(start + length * rng.normal(size=start.shape) * moves)
-        moved = np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
+        moved = np.maximum(np.where(moved > 1.0, 2.0 - moved, moved), 0.0)
         if self._sizes.any():
             other = rng.random(start.shape)
             changes = moves & (rng.random(start.shape) < 0.5)

@@ -54,7 +54,8 @@ class Improvement:
     ) -> Proposal | None:
         """None where each candidate was tried before or breaks a constraint."""
         units = trials.units
-        running = sorted(trials.in_state(TrialState.RUNNING) - set(known.used.tolist()))
+        used = set(known.used.tolist())
+        running = sorted(each for each in trials.in_state(TrialState.RUNNING) if each not in used)
         running = running[-_MAX_RUNNING:]
         posterior = Posterior(
             self._features,
@@ -83,7 +84,7 @@ def _standardized(losses: Array) -> Array:
     if not finite.any():
         return np.zeros(len(losses))
     values = np.where(finite, losses, losses[finite].max())
-    values = np.clip(values, -_LARGEST, _LARGEST)
+    values = np.minimum(np.maximum(values, -_LARGEST), _LARGEST)
     values = values - values.mean()
     deviation = float(values.std())
     result: Array = values / deviation if deviation > 0.0 else values
