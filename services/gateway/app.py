@@ -22,6 +22,7 @@ from services.gateway.rest import (
     job_commands,
     job_list,
     jobs,
+    log_lines,
     names,
     parked,
     platform,
@@ -113,6 +114,7 @@ def build_app(gateway: Gateway) -> FastAPI:
     for part in (
         job_list,
         jobs,
+        log_lines,
         series,
         job_commands,
         study_commands,

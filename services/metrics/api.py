@@ -22,6 +22,7 @@ from services.metrics import curves, log_pages, times_store
 from services.metrics.chart_reading import Source
 from services.metrics.cold_reading import ColdReader
 from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
+from services.metrics.log_source import LogSource
 from services.metrics.queries import (
     ChartQuery,
     LogsQuery,
@@ -120,8 +121,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
 
     async def logs(request: Request) -> Response:
         query = _query(LogsQuery, request)
-        async with reads.connection() as connection:
-            return _json(await log_pages.page(connection, query))
+        return _json(await log_pages.page(LogSource(reads.connection, query), query))
 
     return Starlette(
         routes=[

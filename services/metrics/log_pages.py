@@ -1,47 +1,61 @@
-"""Pages of a job's log: its last lines, or those after a position."""
+"""Pages of a job's log: lines after a position, or the last ones before one.
 
-from contextlib import aclosing
+What one request reads is bounded, in bytes and in time, whatever it searches for: it answers what
+it has found so far and from where to where it has searched, and the next request continues there.
+"""
+
+import time
 from typing import Any
 
-import asyncpg
-
-from services.metrics import store
+from services.metrics.core.log_levels import NONE, Level, level_of
+from services.metrics.core.log_search import Chunk, Wanted
+from services.metrics.log_source import LogSource, Slice
 from services.metrics.queries import LogsQuery
-from services.metrics.store import LogChunk
 
 # A page ends with the line that exceeds this.
 MAX_PAGE_CHARACTERS = 2**20
+MAX_SEARCHED_CHARACTERS = 8 * 2**20
+# The gateway waits 2 s for the whole answer.
+MAX_SEARCH_SECONDS = 1.0
 
 
-async def page(connection: asyncpg.Connection, query: LogsQuery) -> dict[str, Any]:
-    num_lines, num_dropped_bytes = await store.log_head(connection, query.job_id)
-    if query.tail is not None and query.after is None:
-        lines = await _last_lines(connection, query, query.tail)
-    else:
-        lines = await _lines_after(connection, query, query.after or 0)
-    return {
-        "job_id": query.job_id,
-        "lines": lines,
-        "next": lines[-1]["position"] + 1 if lines else max(query.after or 0, 0),
-        "num_lines": num_lines,
-        "num_dropped_bytes": num_dropped_bytes,
-    }
+async def page(source: LogSource, query: LogsQuery) -> dict[str, Any]:
+    return await (_last_lines if _is_backwards(query) else _lines_after)(source, query)
+
+
+def _is_backwards(query: LogsQuery) -> bool:
+    return query.after is None and query.tail is not None
 
 
 class _Page:
-    """Collects lines until there are `limit` or too many characters."""
+    """Collects lines until there are `limit` or too many characters, or too much was searched."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._num_characters = 0
+    def __init__(self, limit: int, wanted: Wanted) -> None:
+        self._limit, self._wanted = limit, wanted
+        self._num_characters = self._num_searched = 0
+        self._until = time.monotonic() + MAX_SEARCH_SECONDS
         self.lines: list[dict[str, Any]] = []
 
     @property
     def is_full(self) -> bool:
         return len(self.lines) >= self._limit or self._num_characters > MAX_PAGE_CHARACTERS
 
-    def add(self, chunk: LogChunk, index: int) -> None:
+    @property
+    def is_over(self) -> bool:
+        return (
+            self.is_full
+            or self._num_searched > MAX_SEARCHED_CHARACTERS
+            or time.monotonic() > self._until
+        )
+
+    def indices(self, chunk: Chunk) -> list[int]:
+        self._num_searched += sum(map(len, chunk.lines or ()))
+        return list(self._wanted.indices(chunk))
+
+    def add(self, chunk: Chunk, index: int) -> None:
+        assert chunk.lines is not None
         line = chunk.lines[index]
+        level = level_of(line)
         self._num_characters += len(line)
         self.lines.append(
             {
@@ -50,33 +64,62 @@ class _Page:
                 "rank": chunk.rank,
                 "number": chunk.first_line + index,
                 "line": line,
+                "level": None if level == NONE else Level(level).word,
             }
         )
 
 
-async def _lines_after(
-    connection: asyncpg.Connection, query: LogsQuery, position: int
-) -> list[dict[str, Any]]:
-    page = _Page(query.limit)
-    chunks = store.log_chunks_after(connection, query.job_id, query.rank, position)
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            for index in range(max(0, position - chunk.first_position), len(chunk.lines)):
+async def _lines_after(source: LogSource, query: LogsQuery) -> dict[str, Any]:
+    page = _Page(query.limit, query.wanted)
+    begin = position = query.after or 0
+    while True:
+        found = await source.after(position)
+        for chunk in found.chunks:
+            for index in page.indices(chunk):
+                at = chunk.first_position + index
+                if at < position:
+                    continue
                 page.add(chunk, index)
                 if page.is_full:
-                    return page.lines
-    return page.lines
+                    return _answer(query, page, found, begin, at + 1)
+            position = max(position, chunk.end_position)
+            if page.is_over:
+                return _answer(query, page, found, begin, position)
+        if found.position is None:
+            end = max(position, found.head.num_lines)
+            return _answer(query, page, found, begin, end)
 
 
-async def _last_lines(
-    connection: asyncpg.Connection, query: LogsQuery, limit: int
-) -> list[dict[str, Any]]:
-    page = _Page(limit)
-    chunks = store.log_chunks_backwards(connection, query.job_id, query.rank)
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            for index in reversed(range(len(chunk.lines))):
+async def _last_lines(source: LogSource, query: LogsQuery) -> dict[str, Any]:
+    page = _Page(query.tail or query.limit, query.wanted)
+    end = position = query.before
+    while True:
+        found = await source.before(position)
+        if end is None or position is None:
+            end = position = found.head.num_lines
+        for chunk in found.chunks:
+            for index in reversed(page.indices(chunk)):
+                at = chunk.first_position + index
+                if at >= position:
+                    continue
                 page.add(chunk, index)
                 if page.is_full:
-                    return page.lines[::-1]
-    return page.lines[::-1]
+                    return _answer(query, page, found, at, end)
+            position = min(position, chunk.first_position)
+            if page.is_over:
+                return _answer(query, page, found, position, end)
+        if found.position is None:
+            return _answer(query, page, found, 0, end)
+
+
+def _answer(query: LogsQuery, page: _Page, found: Slice, begin: int, end: int) -> dict[str, Any]:
+    """`begin` and `end`: all wanted lines from the one to before the other are in the page."""
+    is_backwards = _is_backwards(query)
+    return {
+        "job_id": query.job_id,
+        "lines": sorted(page.lines, key=lambda line: line["position"]),
+        "searched_from": begin,
+        "next": end,
+        "is_complete": begin == 0 if is_backwards else end >= found.head.num_lines,
+        **found.head._asdict(),
+    }

@@ -1,18 +1,21 @@
 """The queries of the read API and their bounds."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from drivetrain_schemas.base import Misfit
+from drivetrain_schemas.base import Misfit, UtcTime
 from drivetrain_schemas.ids import JobId
 from drivetrain_schemas.units import Attempt, Rank, Step
 from services.metrics.core.downsampling import MIN_POINTS
+from services.metrics.core.log_levels import NONE, Level
+from services.metrics.core.log_search import Wanted
 
 LAST_STEP = 2**53
 MAX_SERIES = 50
 MAX_NAMES_CHARACTERS = 8192
 MAX_LINES = 5000
+MAX_SEARCH_CHARACTERS = 200
 MAX_PAGE_OF_SERIES = 500
 MAX_PAGE_OF_RANKS = 128
 
@@ -77,8 +80,33 @@ class ChartQuery(Query):
     after: Annotated[str, Field(max_length=80)] = ""
 
 
+Position = Annotated[int, Field(ge=0, le=2**53)]
+
+
 class LogsQuery(Query):
+    """`after`: `limit` lines forwards from a position; `tail`: the last ones, of those before
+    `before` where it is given. `search`: a part of the line, in any case; `level`: this or higher;
+    `since` and `until`: when the lines arrived.
+    """
+
     rank: Rank | None = None
-    after: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    attempt: Attempt | None = None
+    level: Literal["debug", "info", "warning", "error", "critical"] | None = None
+    search: Annotated[str, Field(max_length=MAX_SEARCH_CHARACTERS)] = ""
+    since: UtcTime | None = None
+    until: UtcTime | None = None
+    after: Position | None = None
+    before: Position | None = None
     tail: Annotated[int, Field(ge=1, le=MAX_LINES)] | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_LINES)] = 1000
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(
+            rank=self.rank,
+            attempt=self.attempt,
+            level=Level[self.level.upper()] if self.level else NONE,
+            text=self.search,
+            since=None if self.since is None else self.since.timestamp(),
+            until=None if self.until is None else self.until.timestamp(),
+        )

@@ -1,6 +1,9 @@
-"""Every statement of the metrics service but those that read series (`series_store`); no rules."""
+"""The statements of the metrics service that store what arrives, and those about runs; no rules.
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+Series are read by `series_store`, lines stored and read by `log_store`.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -15,7 +18,6 @@ Stream = Literal["samples", "logs"]
 # Of one kind; names of series are the program's, and an alert is kept for ever.
 MAX_ALERTS_OF_RUN = 100
 MAX_WARNINGS_OF_RUN = 20
-LOG_PREFETCH = 8  # chunks of logs that one round trip brings; each may have 256 KiB
 
 
 class ChunkRow(NamedTuple):
@@ -46,23 +48,6 @@ class SeriesRow:
     first_step: int
     last_step: int
     last_value: float
-
-
-class LogChunk(NamedTuple):
-    """Whole lines of one rank, at positions `first_position` to before `end_position` of the job's
-    lines; the fields are the columns.
-    """
-
-    job_id: str
-    run_id: str
-    attempt: int
-    rank: int
-    session: str
-    batch: int
-    first_position: int
-    end_position: int
-    first_line: int
-    lines: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,71 +173,6 @@ async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow
         [row.last_step for row in ordered],
         [row.last_value for row in ordered],
     )
-
-
-async def add_log_lines(
-    connection: asyncpg.Connection, job_id: str, num_lines: int, num_dropped_bytes: int
-) -> int:
-    """The position of the first of `num_lines` further lines; locks the job's head."""
-    end = await connection.fetchval(
-        """
-        insert into log_heads as head (job_id, num_lines, num_dropped_bytes) values ($1, $2, $3)
-        on conflict (job_id) do update set
-            num_lines = head.num_lines + excluded.num_lines,
-            num_dropped_bytes = least(
-                head.num_dropped_bytes::numeric + excluded.num_dropped_bytes, 9007199254740992
-            )
-        returning num_lines
-        """,
-        job_id,
-        num_lines,
-        num_dropped_bytes,
-    )
-    return int(end) - num_lines
-
-
-async def insert_log_chunks(connection: asyncpg.Connection, chunks: Sequence[LogChunk]) -> None:
-    await connection.copy_records_to_table("log_chunks", records=chunks, columns=LogChunk._fields)
-
-
-async def log_head(connection: asyncpg.Connection, job_id: str) -> tuple[int, int]:
-    """How many lines the job has, and how many bytes were left out."""
-    row = await connection.fetchrow(
-        "select num_lines, num_dropped_bytes from log_heads where job_id = $1", job_id
-    )
-    return (row["num_lines"], row["num_dropped_bytes"]) if row else (0, 0)
-
-
-async def log_chunks_after(
-    connection: asyncpg.Connection, job_id: str, rank: int | None, position: int
-) -> AsyncGenerator[LogChunk, None]:
-    """Chunks with lines at `position` or after it, in order, read lazily."""
-    query = """
-        select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
-            first_line, lines
-        from log_chunks
-        where job_id = $1 and ($2::integer is null or rank = $2) and end_position > $3
-        order by end_position
-        """
-    async with connection.transaction(readonly=True):
-        async for row in connection.cursor(query, job_id, rank, position, prefetch=LOG_PREFETCH):
-            yield LogChunk(*row)
-
-
-async def log_chunks_backwards(
-    connection: asyncpg.Connection, job_id: str, rank: int | None
-) -> AsyncGenerator[LogChunk, None]:
-    """Chunks that have lines, the last first, read lazily."""
-    query = """
-        select job_id, run_id, attempt, rank, session, batch, first_position, end_position,
-            first_line, lines
-        from log_chunks
-        where job_id = $1 and ($2::integer is null or rank = $2) and end_position > first_position
-        order by end_position desc
-        """
-    async with connection.transaction(readonly=True):
-        async for row in connection.cursor(query, job_id, rank, prefetch=LOG_PREFETCH):
-            yield LogChunk(*row)
 
 
 async def lock_run(

@@ -10,11 +10,13 @@ from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
-from services.metrics import alerts, names, rungs, store
+from services.metrics import alerts, log_store, names, rungs, store
+from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import DROPPED_BYTES, LINES, REPLAYED, SAMPLES
+from services.metrics.log_store import LogChunk
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
-from services.metrics.store import ChunkRow, LogChunk, SeriesRow
+from services.metrics.store import ChunkRow, SeriesRow
 from services.runtime.bus import Record
 from services.runtime.instruments import FORGED
 from services.runtime.parking import InvalidRecord
@@ -85,7 +87,7 @@ async def take_logs(
         for chunk in await _log_chunks(tx, job_id, by_job[job_id])
     ]
     if chunks:
-        await store.insert_log_chunks(tx.connection, chunks)
+        await log_store.insert_chunks(tx.connection, chunks)
     num_lines = sum(len(chunk.lines) for chunk in chunks)
     num_dropped = sum(batch.num_dropped_bytes for each in by_job.values() for batch in each)
     tx.after_commit(lambda: LINES.inc(num_lines))
@@ -152,7 +154,7 @@ def _added(old: SeriesRow | None, batch: SampleBatch, name: str, summary: Summar
 
 
 async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[LogChunk]:
-    position = await store.add_log_lines(
+    position = await log_store.add_lines(
         tx.connection,
         job_id,
         sum(len(batch.lines) for batch in batches),
@@ -172,6 +174,8 @@ async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[
                 end_position=position + len(batch.lines),
                 first_line=batch.first_line,
                 lines=batch.lines,
+                max_level=highest(batch.lines),
+                size_bytes=len("\n".join(batch.lines).encode("utf-8", "replace")),
             )
         )
         position += len(batch.lines)

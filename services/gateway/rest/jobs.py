@@ -127,26 +127,6 @@ async def explain(
     return explanations.explanation(await with_queue_position(gateway, job))
 
 
-@router.get("/{job_id}/logs", response_model=models.LogPage, responses=answers(404, 422))
-async def logs(
-    job_id: JobId,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    request: Request,
-    rank: Annotated[int | None, Query(ge=0, le=99_999)] = None,
-    after: Annotated[int | None, Query(ge=0, le=2**53)] = None,
-    tail: Annotated[int | None, Query(ge=1, le=5000)] = None,
-    limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
-) -> Any:
-    """Lines of all ranks, or of one; `tail` gives the last ones, `after` those after a position."""
-    await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    return await gateway.backends.get(
-        "metrics",
-        "/logs",
-        {"job_id": job_id, "rank": rank, "after": after, "tail": tail, "limit": limit},
-    )
-
-
 @router.get("/{job_id}/checkpoints", responses=answers(404, 422))
 async def checkpoints(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request

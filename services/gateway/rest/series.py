@@ -40,7 +40,7 @@ async def series(
 
     `system`: what the rank's pod says of itself, instead of what the job logged.
     """
-    await _check_job(gateway, caller, job_id)
+    await check_job(gateway, caller, job_id)
     return await gateway.backends.get(
         "metrics",
         "/series",
@@ -67,7 +67,7 @@ async def system(
 
     Over time: `chart` and `metrics`, whose steps are then times in seconds of the epoch.
     """
-    await _check_job(gateway, caller, job_id)
+    await check_job(gateway, caller, job_id)
     return await gateway.backends.get(
         "metrics", "/system", {"job_id": job_id, "from_rank": from_rank, "limit": limit}
     )
@@ -91,7 +91,7 @@ async def chart(
 
     Of each step, what the last attempt logged, or the one named.
     """
-    await _check_job(gateway, caller, job_id)
+    await check_job(gateway, caller, job_id)
     found = await gateway.backends.get(
         "metrics",
         "/chart",
@@ -113,7 +113,7 @@ async def chart(
 @router.get("/{job_id}/times", response_model=models.Times, responses=answers(404, 422))
 async def times(job_id: JobId, gateway: GatewayDep, caller: CallerDep) -> Any:
     """When each attempt was at which step: few points, between which steps are spread evenly."""
-    await _check_job(gateway, caller, job_id)
+    await check_job(gateway, caller, job_id)
     return await gateway.backends.get("metrics", "/times", {"job_id": job_id})
 
 
@@ -137,7 +137,7 @@ async def metrics(
     Of each step, what the last attempt logged, or the one named. At most 50 series. `system`:
     without names, what the rank's pod says of itself.
     """
-    await _check_job(gateway, caller, job_id)
+    await check_job(gateway, caller, job_id)
     return await gateway.backends.get(
         "metrics",
         "/samples",
@@ -155,7 +155,7 @@ async def metrics(
     )
 
 
-async def _check_job(gateway: Gateway, caller: Caller, job_id: str) -> None:
+async def check_job(gateway: Gateway, caller: Caller, job_id: str) -> None:
     """Raises Problem (404) where the caller has no such job."""
     async with gateway.platform.database.connection() as connection:
         is_known = await queries.jobs.find(connection, caller.tenant_id, job_id) is not None

@@ -117,12 +117,20 @@ class Site:
                 "series": dict.fromkeys(given["name"], curve)}  # fmt: skip
 
     def _lines(self, given: dict[str, Any]) -> dict[str, Any]:
-        tail, after = given.get("tail"), given.get("after")
-        begin = after if after is not None else max(0, len(self.log) - (tail or 0))
+        """A request searches 300 lines at most."""
+        text, level = (given.get("search") or "").lower(), given.get("level")
+        is_wanted = [text in line.lower() and (level or "") in line.lower() for line in self.log]
+        after, end = given.get("after"), given.get("before")
+        if after is None:
+            end = len(self.log) if end is None else end
+            begin = max(0, end - (300 if text or level else given["tail"]))
+        else:
+            begin, end = after, min(len(self.log), after + given["limit"])
         lines = [
-            {"position": at, "attempt": 1, "rank": 1, "number": at, "line": self.log[at]}
-            for at in range(begin, min(len(self.log), begin + given["limit"]))
-        ]
-        following = begin + len(lines)
-        return {"job_id": given["job_id"], "lines": lines, "next": following,
+            {"position": at, "attempt": 1, "rank": 1, "number": at, "line": self.log[at],
+             "level": "error" if self.log[at].startswith("error") else None}
+            for at in range(begin, end) if is_wanted[at]
+        ]  # fmt: skip
+        return {"job_id": given["job_id"], "lines": lines, "searched_from": begin, "next": end,
+                "is_complete": end == len(self.log) if after is not None else begin == 0,
                 "num_lines": len(self.log), "num_dropped_bytes": 0}  # fmt: skip

@@ -256,3 +256,28 @@ async def test_what_each_pod_uses_is_a_line_and_opened_its_charts(
     assert await ask(page, "document.documentElement.scrollWidth") == 390
     assert complaints == []
     await context.close()
+
+
+async def test_all_lines_are_searched_and_only_matches_are_shown_and_followed(
+    site: Site, browser: Browser
+) -> None:
+    """Each request searches some lines only; the page goes on until it has enough."""
+    site.log = tuple(f"{'error: lost' if n % 500 == 7 else 'step'} {n}" for n in range(2000))
+    job = await running(site)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/jobs/{job.job_id}")
+    logs = page.locator("#logs")
+    lines = logs.locator("pre > div")
+    await expect(lines).to_have_count(500)
+    await logs.get_by_label("Level").select_option("error")
+    await expect(lines).to_have_count(4)
+    await expect(logs.get_by_text("4 lines; searched all 2,000")).to_be_visible()
+    site.log += ("step 2000", "error: lost again")
+    await expect(lines).to_have_count(5, timeout=10_000)
+    await logs.get_by_label("Level").select_option("all")
+    await logs.get_by_label("only matches").check()
+    await logs.get_by_role("searchbox").fill("LOST 507")
+    await expect(lines).to_have_text([re.compile("error: lost 507")])
+    assert complaints == []
+    await context.close()

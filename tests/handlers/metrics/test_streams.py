@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
-from services.metrics import log_pages, names, store, streams
+from services.metrics import log_pages, log_store, names, store, streams
 from services.metrics.api import read_api
 from services.metrics.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
@@ -264,7 +264,9 @@ async def test_logs_of_all_ranks_have_one_order_that_can_be_followed(
     assert [line["line"] for line in page["lines"]] == ["a0", "a1", "b0"]
     assert page["next"] == 3
     rest = await get(client, "/logs", after=page["next"])
-    assert rest["lines"] == [{"position": 3, "attempt": 1, "rank": 0, "number": 2, "line": "a2"}]
+    assert rest["lines"] == [
+        {"position": 3, "attempt": 1, "rank": 0, "number": 2, "line": "a2", "level": None}
+    ]
     assert (await get(client, "/logs", after=rest["next"]))["lines"] == []
     await handle_batch(
         metrics, take_logs, make_event(make_logs(["c0"], attempt=2, num_dropped_bytes=12))
@@ -310,17 +312,18 @@ def chunks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     read: list[int] = []
 
     def watch(name: str) -> None:
-        chunks_of = getattr(store, name)
+        chunks_of = getattr(log_store, name)
 
         async def watched(*arguments: Any) -> Any:
-            async for chunk in chunks_of(*arguments):
-                read.append(chunk.first_position)
-                yield chunk
+            chunks = await chunks_of(*arguments)
+            read.extend(chunk.first_position for chunk in chunks)
+            return chunks
 
-        monkeypatch.setattr(store, name, watched)
+        monkeypatch.setattr(log_store, name, watched)
 
-    watch("log_chunks_after")
-    watch("log_chunks_backwards")
+    watch("chunks_after")
+    watch("chunks_before")
+    monkeypatch.setattr(log_store, "SLICE_BYTES", 201)  # of one chunk
     return read
 
 

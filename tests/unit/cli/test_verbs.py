@@ -1,6 +1,7 @@
 """The reading commands: their requests, and how they show the response."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -107,6 +108,24 @@ def test_logs_are_printed_with_their_ranks(cli: RunCli, platform: FakePlatform) 
     assert cli("job", "logs", JOB_ID).out == "0| hello\n1| world\n"
     assert cli("job", "logs", JOB_ID, "--rank", "0", "--tail", "5").out == "hello\nworld\n"
     assert dict(platform.requests[-1].url.params) == {"rank": "0", "tail": "5"}
+
+
+def test_a_search_goes_back_until_it_has_enough_lines(cli: RunCli, platform: FakePlatform) -> None:
+    newest, older = make_log_page("b lost", after=90), make_log_page("a lost", after=60)
+    newest |= {"searched_from": 60, "is_complete": False}
+    nothing = make_log_page(after=30) | {"searched_from": 20, "is_complete": False}
+    older |= {"searched_from": 0, "is_complete": True}
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/logs", newest, nothing, older)
+    options = ["--search", "lost", "--level", "error", "--attempt", "2", "--tail", "9"]
+    options += ["--since", "2026-11-22T10:00:00"]
+    ran = cli("job", "logs", JOB_ID, *options)
+    assert (ran.code, ran.out) == (0, "0| a lost\n0| b lost\n")
+    asked = [dict(one.url.params) for one in platform.requests if "logs" in one.url.path]
+    pages = [(one["tail"], one.get("before")) for one in asked]
+    assert pages == [("9", None), ("8", "60"), ("8", "20")]
+    given = {name: asked[2][name] for name in ("search", "level", "attempt")}
+    assert given == {"search": "lost", "level": "error", "attempt": "2"}
+    assert datetime.fromisoformat(asked[0]["since"]) == datetime(2026, 11, 22, 10).astimezone()
 
 
 def test_followed_logs_continue_to_the_end_without_duplicate_lines(

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, best_of, progress_of, rows_of
-from drivetrain.cli.logs import follow_logs, show_logs
+from drivetrain.cli.logs import LogLevel, Wanted, follow_logs, show_logs
 from drivetrain.cli.names import find_job, find_study
 from drivetrain.cli.output import (
     Format,
@@ -133,24 +134,40 @@ def show(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         write_record(found, output, rows_of(found, address(gateway, found["job_url"])))
 
 
-@app.command(epilog=example("drivetrain job logs digits --follow --rank 0"))
+@app.command(epilog=example("drivetrain job logs digits --level error --search memory --follow"))
 def logs(
     job: JobArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue until the job ends.")
     ] = False,
     rank: Annotated[int | None, typer.Option("--rank", min=0, help="Only this rank.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Only this attempt.")
+    ] = None,
+    search: Annotated[
+        str, typer.Option("--search", help="Only lines with this text, in any case.")
+    ] = "",
+    level: Annotated[
+        LogLevel | None, typer.Option("--level", help="Only lines of this level or a higher one.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option("--since", help="Only what arrived then or later.")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option("--until", help="Only what arrived earlier.")
+    ] = None,
     tail: Annotated[
         int, typer.Option("--tail", min=1, max=5000, help="Start with this many of the last lines.")
     ] = 1000,
 ) -> None:
-    """Print the output of the job's ranks."""
+    """Print the output of the job's ranks, or search in it."""
+    wanted = Wanted(rank, attempt, level, search, since, until)
     with session.connect() as gateway:
         job_id = find_job(gateway, job)
         if follow:
-            follow_logs(gateway, job_id, rank, tail)
+            follow_logs(gateway, job_id, wanted, tail)
         else:
-            show_logs(gateway, job_id, rank, tail)
+            show_logs(gateway, job_id, wanted, tail)
 
 
 @app.command(epilog=example("drivetrain job metrics latest --name loss --output json"))

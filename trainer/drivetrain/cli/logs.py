@@ -1,7 +1,10 @@
-"""Printing a job's logs: the current ones, or all until the job has ended."""
+"""Printing a job's logs: the current ones, or all until the job has ended; all lines or some."""
 
 import sys
 import time
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.cli.errors import NotFound, Unreachable
@@ -36,24 +39,56 @@ class _Printer:
         sys.stdout.flush()
 
 
-def show_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) -> None:
-    """The last lines."""
-    page = gateway.get(_path(job_id), {"rank": rank, "tail": tail})
-    _Printer(rank).print(page)
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines; None or empty: of all."""
+
+    rank: int | None = None
+    attempt: int | None = None
+    level: str | None = None
+    search: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self, **more: Any) -> dict[str, Any]:
+        fields = asdict(self) | {"search": self.search or None} | more
+        for name in ("since", "until"):
+            if (moment := fields[name]) is not None:
+                fields[name] = moment.astimezone().isoformat()
+        return fields
+
+
+def show_logs(gateway: "Gateway", job_id: str, wanted: Wanted, tail: int) -> None:
+    """The last lines. Each request searches a bounded amount, so there may be several."""
+    page = gateway.get(_path(job_id), wanted.query(tail=tail))
+    lines = page["lines"]
+    while len(lines) < tail and not page.get("is_complete", True):
+        query = wanted.query(tail=tail - len(lines), before=page["searched_from"])
+        page = gateway.get(_path(job_id), query)
+        lines = page["lines"] + lines
+    _Printer(wanted.rank).print({"lines": lines})
     if page.get("num_dropped_bytes"):
         write_note(f"{page['num_dropped_bytes']:,} bytes exceeded the log rate and were dropped")
 
 
-def follow_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) -> None:
+def follow_logs(gateway: "Gateway", job_id: str, wanted: Wanted, tail: int) -> None:
     """The last lines and all new ones, until the job has ended and nothing more arrives."""
-    printer = _Printer(rank)
-    page = gateway.get(_path(job_id), {"rank": rank, "tail": tail})
+    printer = _Printer(wanted.rank)
+    page = gateway.get(_path(job_id), wanted.query(tail=tail))
     printer.print(page)
     after = page["next"]
     num_empty = 0
     silent_since: float | None = None
     while num_empty < POLLS_AFTER_THE_END:
-        query: dict[str, Any] = {"rank": rank, "after": after, "limit": PAGE_LINES}
+        query = wanted.query(after=after, limit=PAGE_LINES)
         try:
             page = gateway.get(_path(job_id), query, tries=1)
             has_ended = _has_ended(gateway, job_id)
@@ -65,9 +100,10 @@ def follow_logs(gateway: "Gateway", job_id: str, rank: int | None, tail: int) ->
             continue
         silent_since = None
         printer.print(page)
+        has_moved = page["next"] > after
         after = max(after, page["next"])
-        num_empty = num_empty + 1 if has_ended and not page["lines"] else 0
-        if not page["lines"]:
+        num_empty = num_empty + 1 if has_ended and not has_moved else 0
+        if not has_moved:
             time.sleep(POLL_SECONDS)
 
 

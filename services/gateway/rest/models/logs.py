@@ -1,21 +1,32 @@
 """Log lines of a job."""
 
+from typing import Literal
+
 from pydantic import BaseModel
 
 
 class LogLine(BaseModel):
+    """`level`: of lines in the usual shapes of logging libraries."""
+
     position: int
     attempt: int
     rank: int
     number: int
     line: str
+    level: Literal["debug", "info", "warning", "error", "critical"] | None = None
 
 
 class LogPage(BaseModel):
-    """`next` is the `after` of the following page."""
+    """All lines that were asked for from `searched_from` to before `next`.
+
+    `next` is the `after` of the following page, `searched_from` the `before` of the earlier one;
+    `is_complete`: there are no more in the direction of the request, up to now.
+    """
 
     job_id: str
     lines: list[LogLine]
+    searched_from: int = 0
     next: int
+    is_complete: bool = False
     num_lines: int
     num_dropped_bytes: int
