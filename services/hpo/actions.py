@@ -3,6 +3,7 @@
 Rows of trials are written by `searches` from the search itself.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -37,6 +38,8 @@ log = logs.get()
 
 MAX_REASON = 512
 MAX_DETAIL = 1024
+# Thousands of trials may end at once: the event loop goes on after so many of them.
+_AT_A_TIME = 100
 
 
 # Actions that end a study.
@@ -83,7 +86,9 @@ class Outcome:
 async def carry_out(at: Carried, decided: tuple[core.Action, ...]) -> Outcome:
     """Everything but the end of the study, which needs the rows of its trials."""
     outcome = Outcome()
-    for action in decided:
+    for place, action in enumerate(decided, start=1):
+        if place % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
         match action:
             case core.ProposeTrial():
                 outcome.new[action.number] = await _propose(at, action)

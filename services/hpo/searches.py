@@ -28,13 +28,17 @@ _EMPTY = 200
 _MANY = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Loaded:
-    """`requests` are those of an external study that trials answer."""
+    """`requests` are those of an external study that trials answer.
+
+    `is_new`: it was told nothing yet, so its strategies still have to learn from all trials.
+    """
 
     spec: StudySpec
     search: Search
     requests: set[str] = field(default_factory=set)
+    is_new: bool = True
 
 
 class Kept:

@@ -5,6 +5,7 @@ row is written by one statement. Nothing is read from rows that the transaction 
 who needs them calls `write` first.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -117,7 +118,12 @@ class Work:
         loaded = await self.load(study)
         spec, search = loaded.spec, loaded.search
         before, started = search.status, monotonic()
-        decided = search.on(given)
+        if loaded.is_new or search.is_slow:
+            # Beside the event loop, which goes on meanwhile; nobody else has this search.
+            decided = await asyncio.to_thread(search.on, given)
+        else:
+            decided = search.on(given)
+        loaded.is_new = False
         instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
         if not search.changed and search.status == before:
             # A refusal alone is no part of the log, however often somebody asks.

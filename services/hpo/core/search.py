@@ -41,6 +41,7 @@ from services.hpo.core.pruners import PRUNERS
 from services.hpo.core.pruners.base import Base
 from services.hpo.core.ranking import Goal, Ranked, is_better
 from services.hpo.core.samplers import SAMPLERS
+from services.hpo.core.samplers.auto import NUM_FROM_EARLIER
 from services.hpo.core.space import Space
 from services.hpo.core.status import Numbers, Open, Phase, Status
 from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Verdict
@@ -95,6 +96,15 @@ class Search:
         self._take(event)
         self._advance()
         return tuple(self._actions)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a decision may fit a model from scratch, which takes a tenth of a second."""
+        plan = self.plan
+        if plan.sampler == "auto":
+            begins = bool(plan.earlier) and len(self.trials) < NUM_FROM_EARLIER
+            return begins or len(plan.goals) > 1
+        return plan.sampler == "gp"
 
     # What an event tells.
 

@@ -1,13 +1,20 @@
 """Studies that begin with what earlier ones found."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from drivetrain_schemas.ids import study_id_for
 from drivetrain_schemas.jobs import JobSubmit
-from drivetrain_schemas.studies import StudyRequestRejected, StudyStarted, StudySubmit
+from drivetrain_schemas.studies import (
+    StudyAsk,
+    StudyRequestRejected,
+    StudyStarted,
+    StudySubmit,
+)
 from services.hpo import searches, store
+from services.hpo.core.samplers.portfolio import portfolio
 from services.hpo.handlers import HANDLERS
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
@@ -83,3 +90,24 @@ async def test_a_study_that_has_not_ended_is_not_learned_from(hpo: Database) -> 
     await submit(hpo, "earlier", space={"depth": DEPTH})
     [rejected] = await submit(hpo, "later", space={"depth": DEPTH}, warm_start=[EARLIER])
     assert [error.message for error in rejected.errors] == [f"{EARLIER} has not ended"]
+
+
+async def test_models_of_earlier_studies_are_fitted_beside_the_event_loop(
+    hpo: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finish_earlier(hpo)
+    fitted_in: list[threading.Thread] = []
+
+    def fit(*arguments: Any) -> Any:
+        fitted_in.append(threading.current_thread())
+        return portfolio(*arguments)
+
+    monkeypatch.setattr("services.hpo.core.samplers.auto.portfolio", fit)
+    fields = {"space": {"depth": DEPTH}, "warm_start": [EARLIER], "sampler": "auto"}
+    study_id = study_id_for("default", "later")
+    await submit(hpo, "later", **fields, external=True)
+    for place in range(2):
+        ask = StudyAsk(study_id=study_id, request_id=f"ask-{place}")
+        await handle(hpo, HANDLERS, make_event(ask))
+    assert len(fitted_in) == 1
+    assert fitted_in[0] is not threading.main_thread()

@@ -20,7 +20,7 @@ from services.hpo.core.strategies import Proposal
 from services.hpo.core.trials import Array, Trials
 
 _NUM_FIRST = 8
-_NUM_FROM_EARLIER = 8
+NUM_FROM_EARLIER = 8
 # Trials that the model uses and candidates that it looks at: thorough while trials are few, and
 # in a long study within the time that a proposal may take.
 _LONG = 128
@@ -42,7 +42,7 @@ class Auto:
     def propose(self, trials: Trials, number: int) -> Proposal:
         if len(trials.goals) > 1:
             return self._several.propose(trials, number)
-        if number < len(first := self._portfolio(trials)):
+        if number < NUM_FROM_EARLIER and number < len(first := self._portfolio(trials)):
             point = first_new(self._space, trials.units, first[number:])
             if point is not None:
                 return Proposal(point, f"among the best in {len(trials.earlier)} earlier studies")
@@ -61,7 +61,7 @@ class Auto:
 
     def _portfolio(self, trials: Trials) -> Array:
         if self._earlier is None:
-            self._earlier = portfolio(self._features, trials.earlier, _NUM_FROM_EARLIER)
+            self._earlier = portfolio(self._features, trials.earlier, NUM_FROM_EARLIER)
         return self._earlier
 
 
