@@ -11,7 +11,7 @@ from fastapi import FastAPI, HTTPException, Query
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
-from services.cost import store, store_budgets
+from services.cost import store, store_budgets, store_storage
 from services.cost.core.budgets import period_end, reached_percent, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.pools import Row
@@ -38,13 +38,15 @@ class Spend(BaseModel):
 
     `platform_micro_usd` is the platform's own cost: slots that it still held after their pods had
     ended. Nobody is charged for it, and no other figure contains it. Slots listed in `unpriced`
-    count as 0 because their price is not known, not because they are free.
+    count as 0 because their price is not known, not because they are free. `storage_micro_usd` is
+    what stored checkpoints were charged, up to the last whole day; it is in no other figure.
     """
 
     charged_micro_usd: int
     accruing_micro_usd: int
     total_micro_usd: int
     platform_micro_usd: int
+    storage_micro_usd: int
     unpriced: tuple[Unpriced, ...]
 
 
@@ -102,7 +104,8 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
             charged = await store.charged_to_job(connection, job_id)
             unpriced = await store.unpriced_of_job(connection, job_id)
             usages = await store.open_usages_of_job(connection, job_id)
-        return _spend(charged, unpriced, usages, book)
+            stored = await store_storage.charged_to_job(connection, job_id)
+        return _spend(charged, unpriced, usages, book, stored)
 
     @app.get("/spend/tenants/{tenant_id}")
     async def spend_of_tenant(tenant_id: TenantId) -> Spend:
@@ -110,7 +113,8 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
             charged = await store.charged_to_tenant(connection, tenant_id)
             unpriced = await store.unpriced_of_tenant(connection, tenant_id)
             usages = await store.open_usages_of_tenant(connection, tenant_id)
-        return _spend(charged, unpriced, usages, book)
+            stored = await store_storage.charged_to_tenant(connection, tenant_id)
+        return _spend(charged, unpriced, usages, book, stored)
 
     @app.get("/budgets/{tenant_id}")
     async def budgets_of_tenant(tenant_id: TenantId) -> Budgets:
@@ -187,6 +191,7 @@ def _spend(
     unpriced: set[tuple[str, str]],
     usages: tuple[Usage, ...],
     book: PriceBook,
+    storage_micro_usd: int,
 ) -> Spend:
     accruing = total_micro_usd(usages, book)
     kinds = sorted(unpriced | unpriced_kinds(usages, book))
@@ -195,5 +200,6 @@ def _spend(
         accruing_micro_usd=accruing,
         total_micro_usd=charged.charged_micro_usd + accruing,
         platform_micro_usd=charged.platform_micro_usd,
+        storage_micro_usd=storage_micro_usd,
         unpriced=tuple(Unpriced(pool=pool, device_type=kind) for pool, kind in kinds),
     )

@@ -1,10 +1,11 @@
 """The chargeback report: lines by day, pool, kind and what is asked for, in constant memory."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Any
 
 import asyncpg
 
@@ -44,6 +45,17 @@ group by 1, 2, 3, 4, 5, 6, 7, 8, 9 order by 1, 2, 3, 5, 8, 4, 6, 7, 9
 """
 
 
+_STORAGE = """
+select day, case when tenant_id = $3 then tenant_id else 'others' end as tenant_id,
+    {columns},
+    sum(byte_microseconds) as byte_microseconds, sum(amount_micro_usd) as micro_usd
+from storage_charges left join jobs using (job_id)
+where day between $1 and $2
+group by 1, 2, 3, 4, 5, 6 order by 1, 2, 5, 3, 4, 6
+"""
+STORAGE = "storage"
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """The days (UTC) from `first` to `last`, as this tenant sees them."""
@@ -75,21 +87,35 @@ async def lines(
             )
         _add(live[_line(row, ask, jobs.get(row.job_id))], row)
     report = Report(whole, live)
+    async for found in _rows(connection, _LINES, ask):
+        amount = Amount(int(found["slot_microseconds"]), int(found["micro_usd"]))
+        for each in report.add(_stored(found), amount):
+            yield each
+    for each in report.end():
+        yield each
+
+
+async def storage_lines(
+    connection: asyncpg.Connection, ask: Ask
+) -> AsyncIterator[tuple[Line, int, int]]:
+    """What stored checkpoints were charged: bytes x microseconds, and micro-dollars."""
+    async for row in _rows(connection, _STORAGE, ask):
+        line = _stored({**row, "pool": "", "device_type": "", "kind": STORAGE})
+        yield line, int(row["byte_microseconds"]), int(row["micro_usd"])
+
+
+def _rows(connection: asyncpg.Connection, statement: str, ask: Ask) -> AsyncIterable[Any]:
     columns = ", ".join(
         f"case when tenant_id = $3 then coalesce({name}, '') else '' end as {name}"
         if name in _COLUMNS[ask.by]
         else f"'' as {name}"
         for name in _COLUMNS[By.JOB]
     )
-    statement = _LINES.format(columns=columns)
-    async for found in connection.cursor(
-        statement, ask.first, ask.last, ask.tenant_id, prefetch=500
-    ):
-        amount = Amount(int(found["slot_microseconds"]), int(found["micro_usd"]))
-        for each in report.add(_stored(found), amount):
-            yield each
-    for each in report.end():
-        yield each
+    text = statement.format(columns=columns)
+    cursor: AsyncIterable[Any] = connection.cursor(
+        text, ask.first, ask.last, ask.tenant_id, prefetch=500
+    )
+    return cursor
 
 
 def _add(to: Amount, row: Row) -> None:
@@ -112,7 +138,7 @@ def _line(row: Row, ask: Ask, job: asyncpg.Record | None) -> Line:
     )
 
 
-def _stored(row: asyncpg.Record) -> Line:
+def _stored(row: Any) -> Line:
     return Line(
         PoolDay(row["day"], row["pool"], row["device_type"]),
         row["kind"],

@@ -33,6 +33,9 @@ SHARED = Counter(
     "drivetrain_cost_allocations_shared_total",
     "Released allocations that were added to the shares of their pool's days.",
 )
+STORAGE_CHARGED = Counter(
+    "drivetrain_cost_storage_charged_usd_total", "Money charged for stored checkpoints, in dollars."
+)
 BUDGET_REQUESTS = Counter(
     "drivetrain_cost_budget_requests_total",
     "Commands about budgets by answer: set, removed, repeated, or the reason of the refusal.",

@@ -1,6 +1,7 @@
 """Reads the price book from its YAML file. Raises ConfigurationError with the fix."""
 
-from datetime import UTC, datetime
+from collections import defaultdict
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from services.cost.core.prices import Price, PriceBook, problems
+from services.cost.core.storage import StoragePrice, StoragePrices
 from services.runtime.errors import ConfigurationError
 
 # 10,000 dollars: what 100,000 slots cost in a year is still a bigint.
@@ -21,19 +23,30 @@ class _Entry(BaseModel):
     device_type: str
     pool: str | None = None
     valid_from: AwareDatetime
+    valid_until: AwareDatetime | None = None
     micro_usd_per_slot_hour: Annotated[int, Field(strict=True, ge=0, le=MAX_MICRO_USD)]
+
+
+class _Storage(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    valid_from: AwareDatetime
+    valid_until: AwareDatetime | None = None
+    micro_usd_per_gb_month: Annotated[int, Field(strict=True, ge=0, le=MAX_MICRO_USD)]
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     prices: list[_Entry]
+    storage: list[_Storage] = []
 
 
 def read_price_book(path: Path) -> PriceBook:
     """The checked price book of a file."""
     try:
-        entries = _File.model_validate(yaml.safe_load(path.read_text())).prices
+        file = _File.model_validate(yaml.safe_load(path.read_text()))
     except (OSError, yaml.YAMLError, ValueError) as error:
         raise ConfigurationError(f"DRIVETRAIN_PRICE_BOOK: {path}: {error}") from error
     prices = tuple(
@@ -44,12 +57,67 @@ def read_price_book(path: Path) -> PriceBook:
             micro_usd_per_slot_hour=entry.micro_usd_per_slot_hour,
             pool=entry.pool,
         )
-        for entry in entries
+        for entry in file.prices
     )
-    found = problems(prices)
+    found = [*problems(prices), *_gaps(file), *_storage_problems(file.storage)]
     if found:
         raise ConfigurationError("\n".join(f"DRIVETRAIN_PRICE_BOOK: {path}: {it}" for it in found))
-    return PriceBook(prices)
+    storage = sorted(file.storage, key=lambda entry: entry.valid_from)
+    return PriceBook(
+        prices,
+        StoragePrices(
+            tuple(
+                StoragePrice(each.id, _utc(each.valid_from).date(), each.micro_usd_per_gb_month)
+                for each in storage
+            )
+        ),
+    )
+
+
+def _gaps(file: _File) -> list[str]:
+    """Where a price says when it ends, and the next one begins earlier or later."""
+    lines: dict[object, list[tuple[str, _Entry | _Storage]]] = defaultdict(list)
+    for number, entry in enumerate(file.prices):
+        lines[entry.device_type, entry.pool].append((f"prices[{number}]", entry))
+    for number, storage in enumerate(file.storage):
+        lines["storage"].append((f"storage[{number}]", storage))
+    found = []
+    for line in lines.values():
+        line.sort(key=lambda item: item[1].valid_from)
+        for (field, price), after in zip(line, [*line[1:], None], strict=True):
+            until = price.valid_until
+            if until is None:
+                continue
+            if after is None:
+                found.append(
+                    f"{field}.valid_until: no price follows {price.id!r}: leave it out, "
+                    f"or add a price from {until.isoformat()}"
+                )
+            elif until != after[1].valid_from:
+                kind = "a gap" if until < after[1].valid_from else "an overlap"
+                begin = after[1].valid_from.isoformat()
+                found.append(
+                    f"{field}.valid_until: {kind} between {price.id!r} and {after[1].id!r}: "
+                    f"write {begin}, or begin {after[0]} at {until.isoformat()}"
+                )
+    return found
+
+
+def _storage_problems(prices: list[_Storage]) -> list[str]:
+    found = []
+    ids = [price.id for price in prices]
+    starts = [price.valid_from for price in prices]
+    for number, price in enumerate(prices):
+        if _utc(price.valid_from).time() != time():
+            found.append(
+                f"storage[{number}].valid_from: storage is charged by the day: "
+                "write a midnight of UTC, such as 2026-01-01T00:00:00Z"
+            )
+        if ids.index(price.id) != number:
+            found.append(f"storage[{number}].id: {price.id!r} is used twice: choose another")
+        if starts.index(price.valid_from) != number:
+            found.append(f"storage[{number}].valid_from: two prices begin then: write a later day")
+    return found
 
 
 def _utc(moment: datetime) -> datetime:

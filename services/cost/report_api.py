@@ -3,14 +3,15 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
+import asyncpg
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import StreamingResponse
 
 from drivetrain_schemas.ids import TenantId
 from services.cost import store
-from services.cost.chargeback import Ask, By, lines
+from services.cost.chargeback import Ask, By, lines, storage_lines
 from services.cost.core.chargeback import Line
 from services.cost.core.phases import Amount
 from services.cost.core.prices import PriceBook
@@ -54,8 +55,8 @@ async def _pieces(
         store.one_moment(connection),
     ):
         now = await store.now(connection)
-        async for line, amount in lines(connection, book, ask, now):
-            piece.append(_text(line, amount))
+        async for document in _documents(connection, book, ask, now):
+            piece.append(json.dumps(document) + "\n")
             if len(piece) == _LINES_PER_PIECE:
                 yield "".join(piece).encode()
                 piece.clear()
@@ -63,15 +64,21 @@ async def _pieces(
     yield "".join((*piece, '{"is_complete": true}\n')).encode()
 
 
-def _text(line: Line, amount: Amount) -> str:
-    return json.dumps(_document(line, amount)) + "\n"
+async def _documents(
+    connection: asyncpg.Connection, book: PriceBook, ask: Ask, now: datetime
+) -> AsyncIterator[dict[str, object]]:
+    """The lines of pools, and after them those of stored checkpoints."""
+    async for line, amount in lines(connection, book, ask, now):
+        yield _document(line, amount)
+    async for line, byte_microseconds, micro_usd in storage_lines(connection, ask):
+        yield _document(line, Amount(0, micro_usd), byte_microseconds)
 
 
-def _document(line: Line, amount: Amount) -> dict[str, object]:
+def _document(line: Line, amount: Amount, byte_microseconds: int = 0) -> dict[str, object]:
     return {
         "day": line.of.day.isoformat(),
-        "pool": line.of.pool,
-        "device_type": line.of.device_type,
+        "pool": line.of.pool or None,
+        "device_type": line.of.device_type or None,
         "kind": line.kind,
         "tenant_id": line.tenant_id or None,
         "project": line.project or None,
@@ -79,5 +86,6 @@ def _document(line: Line, amount: Amount) -> dict[str, object]:
         "job_id": line.job_id or None,
         "job_name": line.job_name or None,
         "slot_microseconds": amount.slot_microseconds,
+        "byte_microseconds": byte_microseconds,
         "micro_usd": amount.micro_usd,
     }

@@ -4,6 +4,7 @@
 |---|---|
 | `allocations` | once shared out, after as long as an inbox row of its events and a margin |
 | `run_facts` | with the run's allocation; without one, after the same time |
+| `stored_checkpoints` | once deleted, after as long as an inbox row of its events and a margin |
 | `node_offers` | once ended, after three years |
 
 Until then a grant that is delivered again finds its release, and opens nothing. An open allocation
@@ -12,7 +13,7 @@ is never deleted. `charges` and the totals are kept.
 
 from datetime import timedelta
 
-from drivetrain_schemas.topics import EVENTS_JOBS
+from drivetrain_schemas.topics import EVENTS_CHECKPOINTS, EVENTS_JOBS
 from services.runtime.retention import MARGIN, Rule, inbox_keep
 
 RULES = (
@@ -32,6 +33,13 @@ RULES = (
             where noted_at < clock_timestamp() - $1::interval and not exists (
                 select from allocations where allocations.run_id = run_facts.run_id)
             order by noted_at limit $2))""",
+    ),
+    Rule(
+        "stored_checkpoints",
+        inbox_keep(EVENTS_CHECKPOINTS) + MARGIN,
+        """delete from stored_checkpoints where ctid = any(array(
+            select ctid from stored_checkpoints
+            where deleted_at < clock_timestamp() - $1::interval order by deleted_at limit $2))""",
     ),
     Rule(
         "node_offers",

@@ -10,6 +10,7 @@ from services.cost.price_file import read_price_book
 from services.cost.retention import RULES
 from services.cost.settings import CostSettings
 from services.cost.spending import SpendingTask
+from services.cost.storage import StorageCharging
 from services.runtime.service import Service
 
 
@@ -26,6 +27,7 @@ def build(settings: CostSettings) -> Service:
             Corrections(book).run,
             BudgetWatch(book).run,
             Sharing(book).run,
+            StorageCharging(book.storage).run,
             SpendingTask(book, settings.tenant_classes).run,
         ),
         retention=RULES,

@@ -6,8 +6,10 @@ price is charged 0 under the id `unpriced`, so that it is visible on the charge 
 """
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from services.cost.core.storage import StoragePrices
 
 UNPRICED = "unpriced"
 
@@ -36,6 +38,7 @@ class Period:
 @dataclass(frozen=True, slots=True)
 class PriceBook:
     prices: tuple[Price, ...]
+    storage: StoragePrices = field(default_factory=StoragePrices)
 
     def price_at(self, pool: str, device_type: str, moment: datetime) -> Price | None:
         """The price that applies at `moment`, or None."""

@@ -24,6 +24,7 @@ COLUMNS = (
     "job_id",
     "job_name",
     "slot_hours",
+    "gb_months",
     "cost_usd",
 )
 FOCUS_COLUMNS = (
@@ -61,6 +62,7 @@ FOCUS_COLUMNS = (
     "Tags",
 )
 _HOUR_MICROSECONDS = 3_600_000_000
+_GB_MONTH = 10**9 * 30 * 24 * _HOUR_MICROSECONDS
 _NANO = Decimal("0.000000001")
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -74,6 +76,7 @@ def csv_row(line: Mapping[str, Any]) -> str:
     cells = {
         **line,
         "slot_hours": _hours(line["slot_microseconds"]),
+        "gb_months": _gb_months(line["byte_microseconds"]),
         "cost_usd": _dollars(line["micro_usd"]),
     }
     return _row(_cell(cells[name]) for name in COLUMNS)
@@ -81,7 +84,7 @@ def csv_row(line: Mapping[str, Any]) -> str:
 
 def focus_row(line: Mapping[str, Any], account: str) -> str:
     """`account`: the platform that bills."""
-    cost, hours = _dollars(line["micro_usd"]), _hours(line["slot_microseconds"])
+    cost = _dollars(line["micro_usd"])
     day = date.fromisoformat(line["day"])
     month = day.replace(day=1)
     next_month = (month + timedelta(days=32)).replace(day=1)
@@ -89,8 +92,7 @@ def focus_row(line: Mapping[str, Any], account: str) -> str:
         **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), cost),
         **dict.fromkeys(("BillingAccountId", "BillingAccountName"), account),
         **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), "Drivetrain"),
-        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
-        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Hours"),
+        **(_storage(line) if line["kind"] == "storage" else _slots(line)),
         **dict.fromkeys(("SubAccountId", "SubAccountName"), line["tenant_id"]),
         "BillingCurrency": "USD",
         "BillingPeriodStart": _midnight(month),
@@ -99,18 +101,38 @@ def focus_row(line: Mapping[str, Any], account: str) -> str:
         "ChargePeriodEnd": _midnight(day + timedelta(days=1)),
         "ChargeCategory": "Usage",
         "ChargeClass": None,
-        "ChargeDescription": f"{line['kind']} slots of {line['device_type']} in {line['pool']}",
         "ChargeFrequency": "Usage-Based",
         "PricingCategory": "Standard",
         "ResourceId": line["job_id"],
         "ResourceName": line["job_name"],
         "ResourceType": "Job" if line["job_id"] else None,
-        "ServiceCategory": "AI and Machine Learning",
-        "ServiceName": "Training",
-        "SkuId": f"{line['pool']}/{line['device_type']}",
         "Tags": _tags(line),
     }
     return _row(_cell(cells[name]) for name in FOCUS_COLUMNS)
+
+
+def _slots(line: Mapping[str, Any]) -> dict[str, str]:
+    hours = _hours(line["slot_microseconds"])
+    return {
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Hours"),
+        "ChargeDescription": f"{line['kind']} slots of {line['device_type']} in {line['pool']}",
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceName": "Training",
+        "SkuId": f"{line['pool']}/{line['device_type']}",
+    }
+
+
+def _storage(line: Mapping[str, Any]) -> dict[str, str]:
+    quantity = _gb_months(line["byte_microseconds"])
+    return {
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), quantity),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "GB-Months"),
+        "ChargeDescription": "stored checkpoints",
+        "ServiceCategory": "Storage",
+        "ServiceName": "Checkpoints",
+        "SkuId": "checkpoints",
+    }
 
 
 def _tags(line: Mapping[str, Any]) -> str:
@@ -139,6 +161,11 @@ def _dollars(micro_usd: int) -> str:
 
 def _hours(slot_microseconds: int) -> str:
     return str((Decimal(slot_microseconds) / _HOUR_MICROSECONDS).quantize(_NANO))
+
+
+def _gb_months(byte_microseconds: int) -> str:
+    """A gigabyte is 10^9 bytes, a month 30 days, as in the price book."""
+    return str((Decimal(byte_microseconds) / _GB_MONTH).quantize(_NANO))
 
 
 def _midnight(day: date) -> str:

@@ -57,6 +57,7 @@ async def test_what_is_released_is_charged_and_accrues_no_more(api: Api) -> None
         "accruing_micro_usd": 0,
         "total_micro_usd": 20_000,
         "platform_micro_usd": 0,
+        "storage_micro_usd": 0,
         "unpriced": [],
     }
     assert (await api.get(f"/spend/jobs/{JOB}")).json() == want

@@ -26,10 +26,20 @@ MINE = {
     "job_id": "job_a",
     "job_name": "-2+3",
     "slot_microseconds": 1_000_000,
+    "byte_microseconds": 0,
     "micro_usd": 12_345_678,
 }
 NOBODY = dict.fromkeys(("tenant_id", "project", "study_id", "job_id", "job_name"))
 IDLE = {**MINE, **NOBODY, "kind": "idle", "slot_microseconds": 3_600_000_000, "micro_usd": -1}
+STORED = {
+    **MINE,
+    "kind": "storage",
+    "pool": None,
+    "device_type": None,
+    "slot_microseconds": 0,
+    "byte_microseconds": 15 * 10**9 * 86_400 * 10**6,
+    "micro_usd": 500_000,
+}
 END = {"is_complete": True}
 REPORT = [MINE, IDLE, END]
 
@@ -81,6 +91,10 @@ async def test_focus_has_its_columns(model: Model) -> None:
     )
     assert (mine["ResourceId"], mine["SubAccountId"]) == ("job_a", "default")
     assert json.loads(mine["Tags"])["project"] == "vision"
+    stored_answer, _ = await ask(model, [STORED, END], "?format=focus")
+    (stored,) = csv.DictReader(io.StringIO(stored_answer.text))
+    assert (stored["ServiceCategory"], stored["PricingUnit"]) == ("Storage", "GB-Months")
+    assert (stored["PricingQuantity"], stored["BilledCost"]) == ("0.500000000", "0.500000")
     assert (idle["ResourceId"], idle["SubAccountId"], idle["ResourceType"]) == ("", "", "")
 
 

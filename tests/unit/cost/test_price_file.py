@@ -1,6 +1,6 @@
 """The price book's file: read whole, or refused in words that name what to mend."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -50,3 +50,66 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, want_words: str) -> 
     with pytest.raises(ConfigurationError, match="DRIVETRAIN_PRICE_BOOK") as refused:
         read_price_book(path)
     assert want_words in str(refused.value)
+
+
+def entries(*prices: tuple[str, str | None]) -> str:
+    """A book of prices that begin and end then."""
+    lines = []
+    for number, (begin, end) in enumerate(prices):
+        until = f", valid_until: {end}T00:00:00Z" if end else ""
+        lines.append(
+            f"  - {{id: p{number}, device_type: gpu, valid_from: {begin}T00:00:00Z{until}, "
+            "micro_usd_per_slot_hour: 1}"
+        )
+    return "\n".join(["prices:", *lines])
+
+
+def test_prices_that_follow_each_other_are_read(tmp_path: Path) -> None:
+    prices = (("2026-02-01", "2026-03-01"), ("2026-01-01", "2026-02-01"), ("2026-03-01", None))
+    path = written(tmp_path, entries(*prices))
+    assert len(read_price_book(path).prices) == 3
+
+
+@pytest.mark.parametrize(
+    ("prices", "field", "fix"),
+    [
+        ([("2026-01-01", "2026-02-01"), ("2026-02-02", None)], "a gap", "write 2026-02-02"),
+        ([("2026-01-01", "2026-02-02"), ("2026-02-01", None)], "an overlap", "write 2026-02-01"),
+        ([("2026-01-01", "2026-02-02")], "no price follows", "leave it out"),
+    ],
+)
+def test_gaps_and_overlaps_are_refused(
+    tmp_path: Path, prices: list[tuple[str, str | None]], field: str, fix: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_price_book(written(tmp_path, entries(*prices)))
+    text = str(refused.value)
+    assert "prices[0].valid_until" in text
+    assert field in text
+    assert fix in text
+
+
+def storage(*lines: str) -> str:
+    return "\n".join([f"prices: [{ENTRY}]", "storage:", *(f"  - {{{line}}}" for line in lines)])
+
+
+def test_storage_has_prices_from_a_day_on(tmp_path: Path) -> None:
+    later = "id: b, valid_from: 2026-02-01T00:00:00Z, micro_usd_per_gb_month: 2"
+    first = "id: a, valid_from: 2026-01-01T02:00:00+02:00, micro_usd_per_gb_month: 1"
+    book = read_price_book(written(tmp_path, storage(later, first)))
+    days = (date(2025, 12, 31), date(2026, 1, 1), date(2026, 1, 31), date(2026, 2, 1))
+    found = [book.storage.on(day) for day in days]
+    assert [price and price.price_id for price in found] == [None, "a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        (["id: a, valid_from: 2026-01-01T01:00:00Z, micro_usd_per_gb_month: 1"], "a midnight"),
+        (["id: a, valid_from: 2026-01-01T00:00:00Z, micro_usd_per_gb_month: 1"] * 2, "used twice"),
+    ],
+)
+def test_wrong_prices_of_storage_are_refused(tmp_path: Path, lines: list[str], want: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"storage\[") as refused:
+        read_price_book(written(tmp_path, storage(*lines)))
+    assert want in str(refused.value)

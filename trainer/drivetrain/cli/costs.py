@@ -50,6 +50,7 @@ def show(
                 ("charged", amounts.money(spend["charged_micro_usd"])),
                 ("accruing", amounts.money(spend["accruing_micro_usd"])),
                 ("total", amounts.money(spend["total_micro_usd"])),
+                *_storage(spend),
                 *_platform(spend),
                 *_unpriced(spend),
             ]
@@ -66,7 +67,7 @@ def show(
     write_line(f"charged {amounts.money(report['charged_micro_usd'])}")
     if report.get("spend"):
         write_line(f"accruing {amounts.money(report['spend']['accruing_micro_usd'])}")
-        for label, text in _unpriced(report["spend"]):
+        for label, text in (*_storage(report["spend"]), *_unpriced(report["spend"])):
             write_line(f"{label} {text}")
 
 
@@ -123,7 +124,7 @@ class By(StrEnum):
     JOB = "job"
 
 
-KINDS = ("productive", "checkpointing", "lost", "starting", "platform", "idle")
+KINDS = ("productive", "checkpointing", "lost", "starting", "storage", "platform", "idle")
 REPORT_COLUMNS = (
     Column("OF", lambda item: item["of"]),
     field_column("POOL", "pool"),
@@ -180,9 +181,8 @@ def sums(lines: Iterable[Mapping[str, Any]], by: By) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
         of = _of(line, by)
-        item = found.setdefault(
-            (of, line["pool"]), {"of": of, "pool": line["pool"], **dict.fromkeys(KINDS, 0)}
-        )
+        pool = line["pool"] or "-"
+        item = found.setdefault((of, pool), {"of": of, "pool": pool, **dict.fromkeys(KINDS, 0)})
         item[line["kind"]] = item.get(line["kind"], 0) + line["micro_usd"]
         item["cost"] = item.get("cost", 0) + line["micro_usd"]
     return sorted(found.values(), key=lambda item: (-item["cost"], item["of"], item["pool"]))
@@ -214,6 +214,12 @@ def _platform(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is not charged: slots that were held after their pods had ended."""
     amount = spend.get("platform_micro_usd", 0)
     return [("not charged", f"{amounts.money(amount)} (the platform's own cost)")] if amount else []
+
+
+def _storage(spend: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What keeping checkpoints was charged, beside the slots."""
+    amount = spend.get("storage_micro_usd", 0)
+    return [("stored checkpoints", amounts.money(amount))] if amount else []
 
 
 def _unpriced(spend: Mapping[str, Any]) -> list[tuple[str, str]]:

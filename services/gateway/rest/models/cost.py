@@ -18,13 +18,15 @@ class Spend(BaseModel):
 
     `platform_micro_usd` is the platform's own cost, in none of the other figures: slots that were
     still held after their pods had ended. Slots listed in `unpriced` count as 0, because their
-    price is not known.
+    price is not known. `storage_micro_usd`: for stored checkpoints, up to the last whole day (UTC);
+    in none of the other figures.
     """
 
     charged_micro_usd: int
     accruing_micro_usd: int
     total_micro_usd: int
     platform_micro_usd: int = 0
+    storage_micro_usd: int = 0
     unpriced: list[Unpriced] = []
 
 

@@ -1,0 +1,203 @@
+"""The statements about stored checkpoints and what they are charged; no rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import asyncpg
+
+# Handlers take it shared, and the begin of a day alone: what a handler stored before is seen.
+_LOCK = 0x73746F72
+_BYTE_TIME = """
+select coalesce(sum(size_bytes * extract(epoch from
+    least(coalesce(deleted_at, 'infinity'), $2::timestamptz + interval '24 hours')
+    - greatest(stored_at, $2)) * 1000000), 0)
+from stored_checkpoints
+where job_id = $1 and stored_at < $2::timestamptz + interval '24 hours'
+    and (deleted_at is null or deleted_at > $2)
+"""
+_JOBS = """
+select distinct job_id, tenant_id from stored_checkpoints
+where job_id > $1 and stored_at < $2::timestamptz + interval '24 hours'
+    and (deleted_at is null or deleted_at > $2)
+order by job_id limit $3
+"""
+_CURRENT = """
+select * from storage_charges
+where job_id = $1 and day = $2 and reverses_charge_id is null and not exists (
+    select from storage_charges as reversal
+    where reversal.reverses_charge_id = storage_charges.charge_id)
+"""
+_ADD = """
+with new as (
+    insert into storage_charges values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    returning tenant_id, job_id, amount_micro_usd)
+insert into storage_spend
+    select tenant_id, subject, amount_micro_usd from new,
+        lateral (values (''), (job_id)) as of (subject)
+    order by 1, 2
+on conflict (tenant_id, job_id) do update set
+    charged_micro_usd = storage_spend.charged_micro_usd + excluded.charged_micro_usd
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCharge:
+    """A job's bytes on a day. `correction` counts how often it was replaced before."""
+
+    charge_id: str
+    tenant_id: str
+    job_id: str
+    day: date
+    byte_microseconds: int
+    price_id: str
+    micro_usd_per_gb_month: int
+    amount_micro_usd: int
+    correction: int = 0
+    reverses_charge_id: str | None = None
+
+
+async def put(
+    connection: asyncpg.Connection,
+    checkpoint_id: str,
+    tenant_id: str,
+    job_id: str,
+    size_bytes: int,
+    stored_at: datetime,
+) -> bool:
+    """False when it is known already."""
+    await connection.execute("select pg_advisory_xact_lock_shared($1)", _LOCK)
+    done = await connection.fetchval(
+        """
+        insert into stored_checkpoints values ($1, $2, $3, $4, $5)
+        on conflict do nothing returning true
+        """,
+        checkpoint_id,
+        tenant_id,
+        job_id,
+        size_bytes,
+        stored_at,
+    )
+    return bool(done)
+
+
+async def set_deleted(
+    connection: asyncpg.Connection, checkpoint_id: str, deleted_at: datetime
+) -> bool:
+    """False when it is not known, or deleted already."""
+    await connection.execute("select pg_advisory_xact_lock_shared($1)", _LOCK)
+    done = await connection.fetchval(
+        """
+        update stored_checkpoints set deleted_at = greatest(stored_at, $2)
+        where checkpoint_id = $1 and deleted_at is null returning true
+        """,
+        checkpoint_id,
+        deleted_at,
+    )
+    return bool(done)
+
+
+async def lock_job(connection: asyncpg.Connection, job_id: str) -> None:
+    """Nobody else charges this job until the transaction ends."""
+    await connection.execute("insert into jobs (job_id) values ($1) on conflict do nothing", job_id)
+    await connection.execute("select from jobs where job_id = $1 for no key update", job_id)
+
+
+async def byte_microseconds(
+    connection: asyncpg.Connection, job_id: str, starts_at: datetime
+) -> int:
+    """On the day that begins at this midnight of UTC."""
+    return int(await connection.fetchval(_BYTE_TIME, job_id, starts_at))
+
+
+async def current(connection: asyncpg.Connection, job_id: str, day: date) -> StorageCharge | None:
+    """The charge that no other reverses."""
+    row = await connection.fetchrow(_CURRENT, job_id, day)
+    if row is None:
+        return None
+    return StorageCharge(**{**row, "byte_microseconds": int(row["byte_microseconds"])})
+
+
+async def num_charges(connection: asyncpg.Connection, job_id: str, day: date) -> int:
+    """Of the day, reversed ones included."""
+    number: int = await connection.fetchval(
+        """
+        select count(*) from storage_charges
+        where job_id = $1 and day = $2 and reverses_charge_id is null
+        """,
+        job_id,
+        day,
+    )
+    return number
+
+
+async def add(connection: asyncpg.Connection, charge: StorageCharge) -> None:
+    await connection.execute(
+        _ADD,
+        charge.charge_id,
+        charge.tenant_id,
+        charge.job_id,
+        charge.day,
+        charge.byte_microseconds,
+        charge.price_id,
+        charge.micro_usd_per_gb_month,
+        charge.amount_micro_usd,
+        charge.correction,
+        charge.reverses_charge_id,
+    )
+
+
+async def first_stored(connection: asyncpg.Connection) -> date | None:
+    """The day (UTC) of the oldest checkpoint that is known."""
+    day: date | None = await connection.fetchval(
+        "select (min(stored_at) at time zone 'UTC')::date from stored_checkpoints"
+    )
+    return day
+
+
+async def days_begun(connection: asyncpg.Connection) -> tuple[date | None, Sequence[date]]:
+    """The last day whose charging has begun, and those of which it has not ended."""
+    last = await connection.fetchval("select max(day) from storage_days")
+    rows = await connection.fetch("select day from storage_days where not is_charged order by day")
+    return last, [row["day"] for row in rows]
+
+
+async def begun_since(connection: asyncpg.Connection, first: date) -> Sequence[date]:
+    """The days from `first` on whose charging has begun."""
+    rows = await connection.fetch(
+        "select day from storage_days where day >= $1 order by day", first
+    )
+    return [row["day"] for row in rows]
+
+
+async def begin(connection: asyncpg.Connection, day: date) -> None:
+    await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
+    await connection.execute("insert into storage_days values ($1) on conflict do nothing", day)
+
+
+async def end(connection: asyncpg.Connection, day: date) -> None:
+    await connection.execute("update storage_days set is_charged = true where day = $1", day)
+
+
+async def jobs_of(
+    connection: asyncpg.Connection, after: str, starts_at: datetime, limit: int
+) -> Sequence[tuple[str, str]]:
+    """(job, tenant) with bytes on the day that begins at this midnight, by id."""
+    rows = await connection.fetch(_JOBS, after, starts_at, limit)
+    return [(row["job_id"], row["tenant_id"]) for row in rows]
+
+
+async def charged_to_tenant(connection: asyncpg.Connection, tenant_id: str) -> int:
+    return await _charged(connection, "tenant_id = $1 and job_id = ''", tenant_id)
+
+
+async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> int:
+    return await _charged(connection, "job_id = $1", job_id)
+
+
+async def _charged(connection: asyncpg.Connection, condition: str, subject_id: str) -> int:
+    amount: int = await connection.fetchval(
+        f"select coalesce(sum(charged_micro_usd), 0)::bigint from storage_spend where {condition}",
+        subject_id,
+    )
+    return amount
