@@ -63,3 +63,9 @@ def _checked(url: str, token: str, source: str) -> Connection:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise Unreachable(f"{source}: the token has invalid characters", fix=START_FIX)
     return Connection(url.rstrip("/"), token)
+
+
+def is_this_machine(url: str) -> bool:
+    """Whether the address is on loopback, where no proxy is asked."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -8,14 +8,13 @@ because it may have been received already.
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
-from drivetrain.cli.connection import START_FIX, Connection
+from drivetrain.cli.connection import START_FIX, Connection, is_this_machine
 from drivetrain.cli.errors import CliError, NoAnswer, NotFound, Refused, Unreachable, field_problems
 from drivetrain.cli.output import write_note
 
@@ -31,7 +30,7 @@ MODEL_AGE = "Drivetrain-Model-Age-Seconds"
 STALE_SECONDS = 5
 _UNAVAILABLE = (502, 503, 504)
 
-Query = Mapping[str, str | int | float | None]
+Query = Mapping[str, str | int | float | Sequence[str] | None]
 
 
 class Gateway:
@@ -48,7 +47,7 @@ class Gateway:
             timeout=TIMEOUT,
             transport=transport,
             # The environment's proxy is for other machines and cannot reach this one's ports.
-            trust_env=not _is_this_machine(connection.url),
+            trust_env=not is_this_machine(connection.url),
         )
 
     def __enter__(self) -> "Gateway":
@@ -139,11 +138,6 @@ class Gateway:
             waited = tries - remaining
             time.sleep(BACKOFF_SECONDS * waited * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
-
-
-def _is_this_machine(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _model_age(response: httpx.Response) -> int:

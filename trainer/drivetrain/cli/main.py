@@ -17,6 +17,7 @@ from drivetrain.cli import (
     exports,
     files,
     forks,
+    job_exports,
     jobs,
     nodes,
     pages,
@@ -43,6 +44,7 @@ app = session.make_group(
 app.info.epilog = EPILOG
 files.register(jobs.app)
 forks.register(jobs.app)
+job_exports.register(jobs.app)
 exports.register(checkpoints.app)
 app.add_typer(jobs.app, name="job")
 app.add_typer(studies.app, name="study")

@@ -1,0 +1,189 @@
+"""Exports of jobs: what is read, in bounded parts; what is refused; no half file is left."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivetrain.cli import session
+from drivetrain.cli.errors import InvalidInput, NoAnswer, Refused
+from drivetrain.cli.exchange import history as history_module
+from drivetrain.cli.exchange import tables
+from drivetrain.cli.exchange.history import Clock, History
+from drivetrain.cli.exchange.mlflow_names import key
+from drivetrain.cli.exchange.mlflow_server import MlflowServer
+from drivetrain.cli.exchange.writing import whole_directory, whole_file
+from tests.exchange.stored_job import JOB_ID, StoredJob, make_job, make_view
+from tests.unit.cli.conftest import RunCli
+
+STEPS = st.dictionaries(
+    st.integers(0, 60) | st.integers(0, 2**50), st.floats(allow_nan=False), max_size=40
+)
+
+
+def read(job: StoredJob) -> dict[tuple[int, str], dict[int, tuple[int, float]]]:
+    found: dict[tuple[int, str], dict[int, tuple[int, float]]] = {}
+    with job.gateway() as gateway:
+        history = History(gateway, job.view)
+        for one in history.samples(history.series()):
+            columns = found.setdefault((one.rank, one.name), {})
+            assert one.step not in columns, "each step once"
+            assert not columns or one.step > max(columns), "in order"
+            columns[one.step] = (one.attempt, one.value)
+    return found
+
+
+@given(
+    samples=st.dictionaries(
+        st.tuples(st.integers(1, 2), st.integers(0, 1), st.sampled_from(["a", "b, c", "d"])), STEPS
+    )
+)
+def test_every_step_is_read_once_as_the_last_attempt_logged_it(
+    samples: dict[tuple[int, int, str], dict[int, float]],
+) -> None:
+    """However few samples a request may answer."""
+    view = make_view()
+    view["spec"]["resources"]["devices"] = 2
+    job = StoredJob(view=view, samples={name: one for name, one in samples.items() if one})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history_module, "MAX_POINTS", 16)
+        assert read(job) == job.expected()
+
+
+def test_many_short_series_are_read_by_few_requests() -> None:
+    samples = {(1, 0, f"layer {number}"): {0: 0.5, 9: 0.25} for number in range(2000)}
+    job = StoredJob(samples=samples)
+    assert read(job) == job.expected()
+    assert job.num_requests < 130
+
+
+def test_a_job_that_logs_more_meanwhile_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "MAX_POINTS", 16)
+    job = StoredJob(samples={(1, 0, name): {0: 1.0, 99: 1.0} for name in "ab"})
+    with job.gateway() as gateway:
+        history = History(gateway, job.view)
+        series = list(history.series())
+        for columns in job.samples.values():
+            columns.update(dict.fromkeys(range(100), 0.5))
+        found = [(one.name, one.step) for one in history.samples(series)]
+    assert found == [(name, step) for name in "ab" for step in range(100)]
+
+
+def test_samples_that_cannot_be_read_are_an_error_never_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = StoredJob(samples={(1, 0, "loss"): {0: 1.0, 1: 1.0}})
+    monkeypatch.setattr("tests.exchange.stored_job.MAX_READ", 0)
+    monkeypatch.setattr(
+        StoredJob, "_metrics", lambda *_: {"loss": _unread(values=[], steps=[], read_from_step=9)}
+    )
+    with pytest.raises(NoAnswer, match="step 0 of 'loss' cannot be read whole"):
+        read(job)
+
+
+def _unread(**more: Any) -> dict[str, Any]:
+    return {"is_downsampled": False, **more}
+
+
+def test_times_of_steps_are_spread_between_those_that_are_known() -> None:
+    clock = Clock([10, 20, 40], [100.0, 110.0, 210.0])
+    assert [clock.at(step) for step in (0, 10, 15, 20, 30, 40, 50)] == [
+        *(100.0, 100.0, 105.0, 110.0, 160.0, 210.0, 210.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "not said where"),
+        (("--csv", "x.csv", "--study", "s"), "give one of them"),
+        (("--mlflow", "sqlite:///x.db"), "is not the address of an MLflow server"),
+        (("--mlflow", "http://"), "is not the address of an MLflow server"),
+        (("--csv", "."), "is a directory"),
+        (("--csv", "there"), "there exists"),
+        (("--parquet", "there"), "there exists"),
+        (("--openlineage", "there"), "there exists"),
+        (("--tensorboard", "."), f"digits-{JOB_ID[:12]} exists"),
+        (("--tensorboard", "there"), "cannot be written"),
+        (("--csv", "there/x.csv"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+    cli: RunCli,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.setattr(session, "connect", make_job().gateway)
+    monkeypatch.chdir(tmp_path)
+    Path("there").write_text("mine")
+    Path(f"digits-{JOB_ID[:12]}").mkdir()
+    ran = cli("job", "export", JOB_ID, *arguments)
+    assert ran.code == 2, ran.err
+    assert message in ran.err
+    assert "fix:" in ran.err
+    assert Path("there").read_text() == "mine"
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f"digits-{JOB_ID[:12]}", "there"]
+
+
+def test_an_unknown_job_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, cli: RunCli, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "connect", make_job().gateway)
+    target = tmp_path / "x.csv"
+    ran = cli("job", "export", "job_" + "c" * 26, "--csv", str(target))
+    assert ran.code == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_overwrite_replaces_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, cli: RunCli, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "connect", make_job().gateway)
+    target = tmp_path / "x.csv"
+    target.write_text("old")
+    old = tmp_path / f"digits-{JOB_ID[:12]}" / "events.out.tfevents.1.old"
+    old.parent.mkdir()
+    old.write_text("old")
+    to = ("--csv", str(target), "--tensorboard", str(tmp_path), "--overwrite")
+    assert cli("job", "export", JOB_ID, *to).code == 0
+    assert target.read_text().splitlines()[0] == ",".join(tables.COLUMNS)
+    assert not old.exists()
+    assert len(list(old.parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize("whole", [whole_file, whole_directory])
+def test_a_full_disk_leaves_what_was_there_and_no_half(whole: Any, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    with whole(target, False) as partial:
+        (partial if whole is whole_file else partial / "file").write_text("old")
+
+    def fill() -> None:
+        with whole(target, True) as partial:
+            (partial if whole is whole_file else partial / "file").write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(InvalidInput, match="No space left on device"):
+        fill()
+    assert list(tmp_path.iterdir()) == [target]
+    kept = target if whole is whole_file else target / "file"
+    assert kept.read_text() == "old"
+
+
+def test_names_that_mlflow_refuses_are_changed_and_stay_apart() -> None:
+    names = ["loss", "val loss", "a/b.c:d", "a@b", "a#b", "a//b", "a/b", "/a/b", "..", ".", "../a"]
+    keys = [key(name) for name in names]
+    assert keys[:3] == names[:3]
+    assert len(set(keys)) == len(names)
+    assert len({key("loss", rank) for rank in range(3)}) == 3
+
+
+def test_a_server_that_is_no_mlflow_is_told_from_one() -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>"))
+    with pytest.raises(Refused, match="does not come from MLflow"):
+        MlflowServer("http://x.test", {}, transport).get("/experiments/get-by-name", {})
