@@ -30,7 +30,8 @@ from drivetrain_schemas.trials import (
 )
 from services.hpo import instruments, messages, store
 from services.hpo.core import actions as core
-from services.hpo.core.search import MAX_REFUSED_IN_ROW, Search
+from services.hpo.core.ending import MAX_REFUSED_IN_ROW
+from services.hpo.core.search import Search
 from services.runtime import logs
 from services.runtime.transaction import Tx
 

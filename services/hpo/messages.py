@@ -17,9 +17,10 @@ from drivetrain_schemas.study_specs import Limits, NoImprovement
 from drivetrain_schemas.submission import problems
 from drivetrain_schemas.trials import FinishedTrial, TrialTell
 from services.hpo import spaces
-from services.hpo.core import inputs, ranking, search, space
+from services.hpo.core import inputs, ranking, space
 from services.hpo.core import limits as limiting
 from services.hpo.core.objectives import NoWorth, Objectives, Safety, worth
+from services.hpo.core.plan import Plan
 from services.hpo.core.pruners import PRUNERS
 from services.hpo.core.status import Numbers
 from services.hpo.core.trials import EarlierStudy, Trial
@@ -33,8 +34,8 @@ _NEED_JOBS = ("halving", "hyperband", "pasha", "population")
 EVENT_MARGIN_BYTES = 8 * 1024
 
 
-def to_plan(spec: StudySpec, earlier: tuple[EarlierStudy, ...] = ()) -> search.Plan:
-    return search.Plan(
+def to_plan(spec: StudySpec, earlier: tuple[EarlierStudy, ...] = ()) -> Plan:
+    return Plan(
         space=spaces.to_space(spec),
         goals=objectives_of(spec).goals,
         sampler=spec.sampler.value,

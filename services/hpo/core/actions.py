@@ -20,6 +20,16 @@ FailedBy = Literal["trials_refused", "failed_trials", "all_trials_failed"]
 
 
 @dataclass(frozen=True, slots=True)
+class _OfTrial:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Because(_OfTrial):
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProposeTrial:
     """Start this trial; of a finished one from elsewhere (`is_imported`) nothing is started."""
 
@@ -41,27 +51,18 @@ class JudgeTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class StopTrial:
+class StopTrial(_Because):
     """Ask the scheduler to end the trial's job early."""
 
-    number: int
-    reason: str
-
 
 @dataclass(frozen=True, slots=True)
-class DropTrial:
+class DropTrial(_Because):
     """A paused trial ends for good; its job, which holds no devices, is stopped."""
 
-    number: int
-    reason: str
-
 
 @dataclass(frozen=True, slots=True)
-class PauseTrial:
+class PauseTrial(_Because):
     """Ask the scheduler to pause the trial's job."""
-
-    number: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +75,13 @@ class PromoteTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeJob:
+class ResumeJob(_OfTrial):
     """The job of a trial that was paused together with its study goes on."""
-
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTrial:
+class CancelTrial(_OfTrial):
     """Ask the scheduler to cancel the trial's job."""
-
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +99,13 @@ class FailTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class SettleStopped:
+class SettleStopped(_Because):
     """The trial has ended early."""
-
-    number: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class SettlePaused:
+class SettlePaused(_Because):
     """The trial waits without devices."""
-
-    number: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

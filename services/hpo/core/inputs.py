@@ -13,6 +13,11 @@ TrialsOfPause = Literal["finish", "pause"]
 
 
 @dataclass(frozen=True, slots=True)
+class _OfTrial:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """The study was accepted."""
 
@@ -40,31 +45,23 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(_OfTrial):
     """A trial's job has a checkpoint and holds no devices."""
 
-    number: int
-
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(_OfTrial):
     """A paused job waits for devices again."""
 
-    number: int
-
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(_OfTrial):
     """A trial's job holds devices."""
 
-    number: int
-
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Released(_OfTrial):
     """A trial's job holds no devices any more."""
-
-    number: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from typing import Literal
 
 from services.hpo.core.search import Search
 from services.hpo.core.space import Point
-from services.hpo.core.status import Phase
 from services.hpo.core.strategies import Drop, Fork, Promote
 from services.hpo.core.trials import Rung, TrialState
 
@@ -63,9 +62,7 @@ def what_next(search: Search) -> Next:
 
 def num_waiting(search: Search) -> int:
     """Trials whose jobs wait for devices."""
-    return sum(
-        one.phase is Phase.RUNNING and not one.holds_devices for one in search.opened.values()
-    )
+    return search.opened.num_waiting
 
 
 def num_paused(search: Search) -> int:

@@ -2,16 +2,15 @@
 
 `Search.on(event)` settles what the event tells and then uses the free places: it drops, promotes or
 forks trials where the pruner says so, proposes new ones, and ends the study when nothing is left.
-It depends only on the study's plan and the events so far: `Search.restored` continues from stored
-trials exactly as the search that lived all along.
+It depends only on the study's plan and the events so far: one that is built from stored trials
+continues exactly as the search that lived all along.
 
 Held at all times: numbers are proposed once and in order; never more than `max_parallel_trials`
 run; every trial ends once, and so does the study.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from services.hpo.core import inputs
 from services.hpo.core.actions import (
@@ -20,11 +19,7 @@ from services.hpo.core.actions import (
     CompleteTrial,
     DropTrial,
     EndEarly,
-    EndedBy,
-    FailStudy,
     FailTrial,
-    FinishCancel,
-    FinishStudy,
     JudgeTrial,
     PauseTrial,
     PromoteTrial,
@@ -35,37 +30,14 @@ from services.hpo.core.actions import (
     SettleStopped,
     StopTrial,
 )
+from services.hpo.core.ending import counted, end_of, failed_by
 from services.hpo.core.limits import Crossed, Limits, crossed, without_improvement
-from services.hpo.core.objectives import pareto
-from services.hpo.core.pruners import PRUNERS
-from services.hpo.core.pruners.base import Base
-from services.hpo.core.ranking import Goal, Ranked, is_better
-from services.hpo.core.samplers import SAMPLERS
-from services.hpo.core.samplers.auto import NUM_FROM_EARLIER
-from services.hpo.core.space import Space
+from services.hpo.core.open_trials import OpenTrials
+from services.hpo.core.plan import Plan, Strategies
+from services.hpo.core.ranking import Ranked, is_better
 from services.hpo.core.status import Numbers, Open, Phase, Status
-from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Verdict
-from services.hpo.core.trials import EarlierStudy, Measured, Trial, Trials, TrialState
-
-# After this many refusals in a row the next trial would be refused too: the spec is the cause.
-MAX_REFUSED_IN_ROW = 10
-# Their points do not depend on results, so nothing is gained by proposing them later.
-_NOT_LEARNING = frozenset({"random", "grid", "sobol"})
-MAX_PARETO = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The request; immutable. `pruner` is its spec, `goals` of all objectives."""
-
-    space: Space
-    goals: tuple[Goal, ...]
-    sampler: str = "random"
-    seed: int = 0
-    pruner: Any = None
-    max_steps: int = 0
-    earlier: tuple[EarlierStudy, ...] = ()
-    is_external: bool = False
+from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Sampler, Verdict
+from services.hpo.core.trials import Measured, Trial, Trials, TrialState
 
 
 class Search:
@@ -80,7 +52,7 @@ class Search:
     ) -> None:
         self.plan = plan
         self.status = status
-        self.opened: dict[int, Open] = dict(opened or {})
+        self.opened = OpenTrials(opened or {})
         self.changed: set[int] = set()
         self._actions: list[Action] = []
         self._make_strategies(trials)
@@ -99,12 +71,20 @@ class Search:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a decision may fit a model from scratch, which takes a tenth of a second."""
-        plan = self.plan
-        if plan.sampler == "auto":
-            begins = bool(plan.earlier) and len(self.trials) < NUM_FROM_EARLIER
-            return begins or len(plan.goals) > 1
-        return plan.sampler == "gp"
+        """Whether a decision may take a tenth of a second."""
+        return self.plan.is_slow(len(self.trials))
+
+    @property
+    def sampler(self) -> Sampler:
+        return self._strategies.sampler
+
+    @property
+    def pruner(self) -> Pruner:
+        return self._strategies.pruner
+
+    @property
+    def trials(self) -> Trials:
+        return self._strategies.trials
 
     # What an event tells.
 
@@ -151,12 +131,8 @@ class Search:
         self._check_failures()
 
     def _record_end(self, event: inputs.Ended) -> None:
-        status = self.status
         if event.values is None:
-            in_row = status.num_refused_in_row + 1 if event.is_refused else 0
-            self.status = replace(
-                status, num_failed=status.num_failed + 1, num_refused_in_row=in_row
-            )
+            self.status = self.status.with_failed(is_refused=event.is_refused)
             self._settle(event.number, TrialState.FAILED)
             self._actions.append(FailTrial(event.number, event.detail))
         else:
@@ -166,15 +142,9 @@ class Search:
 
     def _rank(self, event: inputs.Ended) -> bool:
         assert event.values is not None
-        status, goal = self.status, self.plan.goals[0]
         ranked = Ranked(event.number, event.values[0])
-        better = event.is_safe and is_better(goal, ranked, status.best)
-        self.status = replace(
-            status,
-            num_completed=status.num_completed + 1,
-            num_refused_in_row=0,
-            best=ranked if better else status.best,
-        )
+        better = event.is_safe and is_better(self.plan.goals[0], ranked, self.status.best)
+        self.status = self.status.with_completed(ranked if better else None)
         return better
 
     def _on_stopped(self, event: inputs.Stopped) -> None:
@@ -182,9 +152,7 @@ class Search:
         if opened is None:
             return
         self._settle(event.number, TrialState.STOPPED)
-        self.status = replace(
-            self.status, num_stopped=self.status.num_stopped + 1, num_refused_in_row=0
-        )
+        self.status = replace(self.status.with_stopped(), num_refused_in_row=0)
         reason = opened.reason if opened.phase is Phase.STOPPING else event.reason
         self._actions.append(SettleStopped(event.number, reason or "its job was stopped"))
         self._count_since_best()
@@ -369,33 +337,16 @@ class Search:
     def _has_place(self) -> bool:
         if self.num_active >= self.status.numbers.max_parallel_trials:
             return False
-        if self.plan.is_external or (
-            self.plan.sampler in _NOT_LEARNING and self.plan.pruner is None
-        ):
+        if self.plan.is_external or not self.plan.learns:
             return True
         # No more points are decided on than the pool has devices for: later ones know more.
-        # Paused trials hold none, and there may be thousands of them.
-        active = [self.opened[number] for number in self.trials.in_state(TrialState.RUNNING)]
-        num_holding = sum(one.holds_devices for one in active)
-        num_waiting = sum(one.phase is Phase.RUNNING and not one.holds_devices for one in active)
-        return num_waiting < max(1, num_holding)
+        return self.opened.num_waiting < max(1, self.opened.num_holding)
 
     def _finish(self) -> None:
-        status = self.status
-        if status.is_finished:
-            return
-        if status.is_cancelled:
-            self._end(FinishCancel(status.best))
-        elif status.failing:
-            self._end(FailStudy(status.failing))
-        elif status.ending:
-            self._complete(status.ending)
-        elif not self.may_go_on:
-            is_short = status.num_points is not None
-            if status.num_failed and not status.num_completed + status.num_stopped:
-                self._end(FailStudy("all_trials_failed"))
-            else:
-                self._complete("space_exhausted" if is_short else "max_trials")
+        end = end_of(self.status, self.trials, may_go_on=self.may_go_on)
+        if end is not None:
+            self.status = replace(self.status, is_finished=True)
+            self._actions.append(end)
 
     @property
     def may_go_on(self) -> bool:
@@ -405,14 +356,6 @@ class Search:
         if self.plan.is_external or self.pruner.next(self.trials) is not None:
             return True
         return self.status.paused is not None and self.pruner.may_propose(self.trials)
-
-    def _complete(self, ended_by: EndedBy) -> None:
-        front = pareto(self.trials)[:MAX_PARETO] if len(self.plan.goals) > 1 else ()
-        self._end(FinishStudy(ended_by, self.status.best, front))
-
-    def _end(self, action: FinishStudy | FailStudy | FinishCancel) -> None:
-        self.status = replace(self.status, is_finished=True)
-        self._actions.append(action)
 
     def _end_early(self, limit: Crossed | None) -> None:
         if limit is None or self.status.is_ending:
@@ -430,25 +373,16 @@ class Search:
                 self._actions.append(StopTrial(number, reason))
 
     def _check_failures(self) -> None:
-        status, most = self.status, self.status.numbers.limits.failed_trials
-        if status.is_ending:
+        if self.status.is_ending or (reason := failed_by(self.status)) is None:
             return
-        if status.num_refused_in_row >= MAX_REFUSED_IN_ROW:
-            self.status = replace(status, failing="trials_refused")
-        elif most is not None and status.num_failed >= most:
-            self.status = replace(status, failing="failed_trials")
-            self._stop_all(f"{status.num_failed} trials of its study failed")
+        self.status = replace(self.status, failing=reason)
+        if reason == "failed_trials":
+            self._stop_all(f"{self.status.num_failed} trials of its study failed")
 
     def _count_since_best(self) -> None:
-        status = self.status
-        best, counted = status.best, status.best_counted
-        if best is not None:
-            loss = self.trials.loss_of(best.value)
-            if counted is None or loss < counted - status.numbers.limits.min_change:
-                self.status = replace(status, best_counted=loss, num_since_best=0)
-                return
-        self.status = replace(status, num_since_best=status.num_since_best + 1)
-        self._end_early(without_improvement(status.numbers.limits, self.status.num_since_best))
+        self.status = counted(self.status, self.trials)
+        limits = self.status.numbers.limits
+        self._end_early(without_improvement(limits, self.status.num_since_best))
 
     # Trials.
 
@@ -479,7 +413,7 @@ class Search:
     def _drop(self, number: int, reason: str) -> None:
         """A trial that the pruner has paused ends."""
         self._settle(number, TrialState.STOPPED)
-        self.status = replace(self.status, num_stopped=self.status.num_stopped + 1)
+        self.status = self.status.with_stopped()
         self._actions.append(DropTrial(number, reason))
 
     def _settle(
@@ -502,18 +436,4 @@ class Search:
 
     def _make_strategies(self, trials: Iterable[Trial]) -> None:
         """Sampler, pruner and index; again when the number of trials changes."""
-        plan, num_trials = self.plan, self.status.num_trials
-        self.sampler = SAMPLERS[plan.sampler](plan.space, plan.seed, num_trials)
-        self.pruner: Pruner = Base(())
-        if plan.pruner is not None:
-            make = PRUNERS[type(plan.pruner)]
-            self.pruner = make(plan.pruner, plan.max_steps, num_trials, plan.seed, plan.space)
-        self.trials = Trials(
-            plan.space,
-            plan.goals,
-            seed=plan.seed,
-            earlier=plan.earlier,
-            group_of=self.pruner.group_of,
-        )
-        for trial in trials:
-            self.trials.put(trial)
+        self._strategies = Strategies.of(self.plan, self.status.num_trials, trials)

@@ -1,6 +1,6 @@
 """What a search knows beside its trials: numbers, the best, and how far its end has come."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.hpo.core.actions import EndedBy, FailedBy
@@ -50,6 +50,18 @@ class Status:
     @property
     def is_ending(self) -> bool:
         return bool(self.is_finished or self.is_cancelled or self.ending or self.failing)
+
+    def with_completed(self, best: Ranked | None) -> "Status":
+        """After one more trial; `best`: it is, None where it is not."""
+        num = self.num_completed + 1
+        return replace(self, num_completed=num, num_refused_in_row=0, best=best or self.best)
+
+    def with_failed(self, *, is_refused: bool) -> "Status":
+        in_row = self.num_refused_in_row + 1 if is_refused else 0
+        return replace(self, num_failed=self.num_failed + 1, num_refused_in_row=in_row)
+
+    def with_stopped(self) -> "Status":
+        return replace(self, num_stopped=self.num_stopped + 1)
 
 
 class Phase(StrEnum):

@@ -16,7 +16,8 @@ from drivetrain_schemas.pruners import Pruner
 from services.hpo import saved
 from services.hpo.core import actions, inputs
 from services.hpo.core.limits import Limits
-from services.hpo.core.search import Plan, Search
+from services.hpo.core.plan import Plan
+from services.hpo.core.search import Search
 from services.hpo.core.space import Choice, Uniform, make_space
 from services.hpo.core.status import Numbers, Phase, Status
 from services.hpo.core.trials import TrialState
