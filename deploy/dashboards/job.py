@@ -100,6 +100,22 @@ JOB = board(
                 link=_PAGE,
             ),
             line(
+                "Lines that wait",
+                "For how long the lines of an ended job should have been in the object store.",
+                "s",
+                ("max(drivetrain_metrics_log_overdue_seconds)", "overdue"),
+                link=_PAGE,
+            ),
+            line(
+                "Lines in the object store",
+                "Bytes moved there per second, packed; lines deleted there, by reason.",
+                "short",
+                (rate("drivetrain_metrics_log_moved_bytes_total"), "bytes moved"),
+                (rate("drivetrain_metrics_log_lines_deleted_total", "reason"), "{{reason}}"),
+                (rate("drivetrain_metrics_log_failures_total"), "passes that failed"),
+                link=_PAGE,
+            ),
+            line(
                 "Log lines",
                 "Stored per second.",
                 "ops",

@@ -121,7 +121,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
 
     async def logs(request: Request) -> Response:
         query = _query(LogsQuery, request)
-        return _json(await log_pages.page(LogSource(reads.connection, query), query))
+        return _json(await log_pages.page(LogSource(reads.connection, cold, query), query))
 
     return Starlette(
         routes=[
@@ -162,8 +162,8 @@ def _busy(request: Request, error: Exception) -> Response:
 
 def _away(request: Request, error: Exception) -> Response:
     COLD_READS_FAILED.inc()
-    log.warning("old samples cannot be read", error=str(error))
-    detail = f"old samples are in the object store, which cannot be read now: {error}"
+    log.warning("what is in the object store cannot be read", error=str(error))
+    detail = f"older ones are in the object store, which cannot be read now: {error}"
     response = _problem(request, 503, "store_unavailable", "Object store unavailable", detail)
     response.headers["Retry-After"] = "10"
     return response

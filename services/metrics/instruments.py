@@ -51,3 +51,18 @@ COLD_READS_FAILED = Counter(
     "drivetrain_metrics_cold_reads_failed_total",
     "Requests refused because old samples could not be read from the object store.",
 )
+LOG_BYTES_MOVED = Counter(
+    "drivetrain_metrics_log_moved_bytes_total", "Bytes of lines moved to the object store, packed."
+)
+LOG_FAILURES = Counter(
+    "drivetrain_metrics_log_failures_total", "Passes of moving lines that failed."
+)
+LOG_OVERDUE = Gauge(
+    "drivetrain_metrics_log_overdue_seconds",
+    "For how long the lines of an ended job should have been in the object store.",
+)
+LOG_LINES_DELETED = Counter(
+    "drivetrain_metrics_log_lines_deleted_total",
+    "Lines in the object store that were deleted: of a job with too many, or too old.",
+    ["reason"],
+)

@@ -49,10 +49,13 @@ class LogChunk(NamedTuple):
 
 
 class Head(NamedTuple):
-    """How many lines a job has, and how many bytes were left out."""
+    """How many lines a job has had, how many bytes were left out, and how many of the first lines
+    were deleted since.
+    """
 
     num_lines: int
     num_dropped_bytes: int
+    num_deleted_lines: int
 
 
 async def add_lines(
@@ -80,11 +83,38 @@ async def insert_chunks(connection: asyncpg.Connection, chunks: Sequence[LogChun
     await connection.copy_records_to_table("log_chunks", records=chunks, columns=LogChunk._fields)
 
 
+async def num_hot_bytes(connection: asyncpg.Connection, job_id: str) -> int:
+    """What the job has that is not in the object store yet."""
+    found = await connection.fetchval("select num_bytes from log_hot where job_id = $1", job_id)
+    return int(found or 0)
+
+
+async def add_hot(
+    connection: asyncpg.Connection, job_id: str, num_bytes: int, num_chunks: int
+) -> None:
+    await connection.execute(
+        """
+        insert into log_hot as hot (job_id, num_bytes, num_chunks, written_at)
+        values ($1, $2, $3, clock_timestamp())
+        on conflict (job_id) do update set
+            num_bytes = hot.num_bytes + excluded.num_bytes,
+            num_chunks = hot.num_chunks + excluded.num_chunks,
+            written_at = excluded.written_at
+        """,
+        job_id,
+        num_bytes,
+        num_chunks,
+    )
+
+
 async def head(connection: asyncpg.Connection, job_id: str) -> Head:
     row = await connection.fetchrow(
-        "select num_lines, num_dropped_bytes from log_heads where job_id = $1", job_id
+        """
+        select num_lines, num_dropped_bytes, num_deleted_lines from log_heads where job_id = $1
+        """,
+        job_id,
     )
-    return Head(*row) if row else Head(0, 0)
+    return Head(*row) if row else Head(0, 0, 0)
 
 
 async def chunks_after(

@@ -6,7 +6,7 @@ from services.runtime.settings import Settings
 
 
 class MetricsSettings(Settings):
-    """The runtime's, the bound of one read, and how long samples are kept where."""
+    """The runtime's, the bound of one read, and how long samples and lines are kept where."""
 
     max_samples_read: int = Field(
         default=1_000_000,
@@ -20,6 +20,16 @@ class MetricsSettings(Settings):
         default=None,
         ge=1,
         description="then samples in the object store are deleted; never where it is not given",
+    )
+    max_log_bytes_of_job: int = Field(
+        default=1024**3,
+        ge=16 * 1024**2,
+        description="of the lines of one job; then its first lines are deleted",
+    )
+    keep_logs_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="then lines of ended jobs are deleted; never where it is not given",
     )
     keep_charts_days: int | None = Field(
         default=None,

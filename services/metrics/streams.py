@@ -23,6 +23,9 @@ from services.runtime.parking import InvalidRecord
 from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
+# Of one job's lines that wait for the object store.
+MAX_HOT_BYTES = 256 * 2**20
+
 B = TypeVar("B", SampleBatch, LogBatch)
 _TYPES = {SampleBatch: SamplesRecorded.kind.type, LogBatch: LogsWritten.kind.type}
 
@@ -154,14 +157,22 @@ def _added(old: SeriesRow | None, batch: SampleBatch, name: str, summary: Summar
 
 
 async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[LogChunk]:
-    position = await log_store.add_lines(
-        tx.connection,
-        job_id,
-        sum(len(batch.lines) for batch in batches),
-        sum(batch.num_dropped_bytes for batch in batches),
-    )
+    """The chunks of one job, at the positions after its last line.
+
+    A job with very much that could not be moved to the object store gets no more: its lines are
+    counted as left out.
+    """
+    sizes = [len("\n".join(batch.lines).encode("utf-8", "replace")) for batch in batches]
+    num_dropped_bytes = sum(batch.num_dropped_bytes for batch in batches)
+    if await log_store.num_hot_bytes(tx.connection, job_id) > MAX_HOT_BYTES:
+        tx.after_commit(lambda: DROPPED_BYTES.inc(sum(sizes)))
+        await log_store.add_lines(tx.connection, job_id, 0, num_dropped_bytes + sum(sizes))
+        return []
+    num_lines = sum(len(batch.lines) for batch in batches)
+    position = await log_store.add_lines(tx.connection, job_id, num_lines, num_dropped_bytes)
+    await log_store.add_hot(tx.connection, job_id, sum(sizes), len(batches))
     chunks = []
-    for batch in batches:
+    for batch, size_bytes in zip(batches, sizes, strict=True):
         chunks.append(
             LogChunk(
                 job_id=job_id,
@@ -175,7 +186,7 @@ async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[
                 first_line=batch.first_line,
                 lines=batch.lines,
                 max_level=highest(batch.lines),
-                size_bytes=len("\n".join(batch.lines).encode("utf-8", "replace")),
+                size_bytes=size_bytes,
             )
         )
         position += len(batch.lines)

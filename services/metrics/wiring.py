@@ -7,6 +7,7 @@ from starlette.applications import Starlette
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
+from services.metrics.log_moving import move_logs
 from services.metrics.retention import rules
 from services.metrics.rolling import roll
 from services.metrics.settings import MetricsSettings
@@ -31,7 +32,7 @@ def build(settings: MetricsSettings) -> Service:
             LOGS: partial(take_logs, tokens),
             REPORTS: partial(take_reports, tokens),
         },
-        tasks=(roll, tier),
+        tasks=(roll, tier, move_logs),
         http=http,
         retention=rules(settings),
     )

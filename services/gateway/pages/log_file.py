@@ -47,7 +47,7 @@ async def _lines(
         assert isinstance(lines, list)
         assert isinstance(position, int)
         yield "".join(f"a{line['attempt']} r{line['rank']} | {line['line']}\n" for line in lines)
-        if not lines or position >= end:
+        if position >= end:
             return
         try:
             page = await _read(gateway, job_id, rank, position)

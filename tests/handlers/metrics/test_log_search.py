@@ -1,5 +1,7 @@
 """Search in the lines of a job: by text, rank, attempt, level and time, in bounded pieces."""
 
+# ruff: noqa: F811  (fixtures of other modules)
+
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +13,7 @@ from tests.handlers.metrics.builders import JOB, make_logs
 from tests.handlers.metrics.test_streams import client, get, metrics, take_logs  # noqa: F401
 
 
-async def write(metrics, *batches: tuple[list[str], dict[str, Any]]) -> None:  # noqa: F811
+async def write(metrics, *batches: tuple[list[str], dict[str, Any]]) -> None:
     events = [
         make_event(make_logs(lines, batch=number, **fields))
         for number, (lines, fields) in enumerate(batches)
@@ -19,7 +21,7 @@ async def write(metrics, *batches: tuple[list[str], dict[str, Any]]) -> None:  #
     await handle_batch(metrics, take_logs, *events)
 
 
-async def texts(client, **query: Any) -> list[str]:  # noqa: F811
+async def texts(client, **query: Any) -> list[str]:
     return [line["line"] for line in (await get(client, "/logs", **query))["lines"]]
 
 
@@ -47,18 +49,18 @@ def lines() -> tuple[tuple[list[str], dict[str, Any]], ...]:
         ({"search": "loss", "after": 2, "limit": 1}, ["step 2 loss 0.4"]),
     ],
 )
-async def test_lines_are_found(metrics, client, lines, query, found) -> None:  # noqa: F811
+async def test_lines_are_found(metrics, client, lines, query, found) -> None:
     await write(metrics, *lines)
     assert await texts(client, **query) == found
 
 
-async def test_a_line_has_its_level(metrics, client, lines) -> None:  # noqa: F811
+async def test_a_line_has_its_level(metrics, client, lines) -> None:
     await write(metrics, *lines)
     levels = [line["level"] for line in (await get(client, "/logs"))["lines"]]
     assert levels == ["info", None, "warning", None, "error", None, None, "error"]
 
 
-async def test_lines_of_a_time_of_arrival(metrics, client, lines) -> None:  # noqa: F811
+async def test_lines_of_a_time_of_arrival(metrics, client, lines) -> None:
     await write(metrics, lines[0])
     async with metrics.connection() as connection:
         await connection.execute(
@@ -71,8 +73,8 @@ async def test_lines_of_a_time_of_arrival(metrics, client, lines) -> None:  # no
 
 
 async def test_a_search_reads_a_bounded_amount_and_says_how_far_it_came(
-    metrics,  # noqa: F811
-    client,  # noqa: F811
+    metrics,
+    client,
     monkeypatch,
 ) -> None:
     monkeypatch.setattr(log_pages, "MAX_SEARCHED_CHARACTERS", 500)
@@ -95,7 +97,7 @@ async def test_a_search_reads_a_bounded_amount_and_says_how_far_it_came(
     assert page["lines"][0]["position"] == 1
 
 
-async def test_a_search_is_followed_from_where_it_ended(metrics, client, lines) -> None:  # noqa: F811
+async def test_a_search_is_followed_from_where_it_ended(metrics, client, lines) -> None:
     await write(metrics, *lines)
     page = await get(client, "/logs", search="begin", tail=10)
     assert page["next"] == 8
@@ -105,7 +107,7 @@ async def test_a_search_is_followed_from_where_it_ended(metrics, client, lines) 
     assert (page["next"], page["is_complete"]) == (10, True)
 
 
-async def test_levels_skip_chunks_without_reading_them(metrics, client, lines) -> None:  # noqa: F811
+async def test_levels_skip_chunks_without_reading_them(metrics, client, lines) -> None:
     """Of a chunk that was stored before there were levels, the lines are read."""
     await write(metrics, *lines)
     async with metrics.connection() as connection:
@@ -118,7 +120,7 @@ async def test_levels_skip_chunks_without_reading_them(metrics, client, lines) -
 @pytest.mark.parametrize(
     "query", [{"level": "loud"}, {"search": "x" * 201}, {"since": "yesterday"}, {"before": -1}]
 )
-async def test_a_wrong_query_names_its_field(client, query) -> None:  # noqa: F811
+async def test_a_wrong_query_names_its_field(client, query) -> None:
     answer = await client.get("/logs", params={"job_id": JOB, **query})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == next(iter(query))

@@ -1,5 +1,7 @@
 """Series that pods send of themselves: kept apart from what the job logs."""
 
+# ruff: noqa: F811  (fixtures of other modules)
+
 from functools import partial
 from typing import Any
 
@@ -19,7 +21,7 @@ AT = 1_790_000_000
 CPU, MEMORY = "system/cpu_percent", "system/memory_bytes"
 
 
-async def take(metrics: Database, *batches: Any) -> list[Any]:  # noqa: F811
+async def take(metrics: Database, *batches: Any) -> list[Any]:
     handler = partial(streams.take_samples, RunTokens(None))
     return await handle_batch(metrics, handler, *map(make_event, batches))
 
@@ -29,7 +31,7 @@ def system(rank: int = 0, attempt: int = 1, cpu: float = 50.0, at: int = AT) -> 
     return make_samples(columns, session=f"system{attempt}", rank=rank, attempt=attempt)
 
 
-async def test_they_are_listed_and_read_only_where_they_are_asked_for(metrics, client) -> None:  # noqa: F811
+async def test_they_are_listed_and_read_only_where_they_are_asked_for(metrics, client) -> None:
     await take(metrics, make_samples({"loss": {1: 0.5}, "system/mine": {1: 1.0}}), system())
     listed = await get(client, "/series")
     assert [one["name"] for one in listed["series"]] == ["loss", "system/mine"]
@@ -42,7 +44,7 @@ async def test_they_are_listed_and_read_only_where_they_are_asked_for(metrics, c
     assert (chart["steps"][0], chart["series"][CPU]["values"]) == ([AT], [50.0])
 
 
-async def test_the_last_values_of_all_pods_by_pages(metrics, client) -> None:  # noqa: F811
+async def test_the_last_values_of_all_pods_by_pages(metrics, client) -> None:
     pods = [system(rank=rank, cpu=rank) for rank in (0, 4, 8)]
     again = system(rank=4, attempt=2, cpu=99.0, at=AT + 5)
     await take(metrics, *pods, again, make_samples({"loss": {1: 0.5}}, rank=2))
@@ -56,7 +58,7 @@ async def test_the_last_values_of_all_pods_by_pages(metrics, client) -> None:  #
     assert ([one["rank"] for one in rest["ranks"]], rest["next"]) == ([8], None)
 
 
-async def test_they_do_not_count_as_names_of_the_job(metrics, client, monkeypatch) -> None:  # noqa: F811
+async def test_they_do_not_count_as_names_of_the_job(metrics, client, monkeypatch) -> None:
     monkeypatch.setattr(names, "MAX_SERIES_OF_JOB", 1)
     sent = await take(metrics, make_samples({"loss": {1: 0.5}}), system())
     assert not [event for event in sent if isinstance(event, AlertRaised)]
@@ -65,7 +67,7 @@ async def test_they_do_not_count_as_names_of_the_job(metrics, client, monkeypatc
     assert "further" in alert.detail
 
 
-async def test_their_times_are_no_steps_that_reach_a_rung(of_trial) -> None:  # noqa: F811
+async def test_their_times_are_no_steps_that_reach_a_rung(of_trial) -> None:
     assert await measured(of_trial, system(), loss(4, batch=0)) == []
     assert await measured(of_trial, loss(12, batch=1)) == [(10, 0.4)]
 

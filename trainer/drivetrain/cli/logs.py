@@ -77,6 +77,8 @@ def show_logs(gateway: "Gateway", job_id: str, wanted: Wanted, tail: int) -> Non
     _Printer(wanted.rank).print({"lines": lines})
     if page.get("num_dropped_bytes"):
         write_note(f"{page['num_dropped_bytes']:,} bytes exceeded the log rate and were dropped")
+    if page.get("num_deleted_lines"):
+        write_note(f"the first {page['num_deleted_lines']:,} lines are no longer kept")
 
 
 def follow_logs(gateway: "Gateway", job_id: str, wanted: Wanted, tail: int) -> None:

@@ -9,7 +9,7 @@ export function makeLogs(panel) {
   const { id } = panel.dataset, find = (name) => panel.querySelector(`[data-part="${name}"]`);
   const view = find("lines"), rank = find("rank"), follow = find("follow"), empty = find("empty"), search = find("search"), hits = find("hits"), level = find("level"), only = find("only");
   // `first`: what is shown begins there, `after`: it ends there.
-  let after = null, first = null, isBusy = false, found = [], at = -1, round = 0, typing = null;
+  let after = null, first = null, isBusy = false, found = [], at = -1, round = 0, typing = null, deleted = 0;
 
   const isFiltered = () => level.value !== "" || (only.checked && search.value !== "");
   function row({ position, attempt, rank: of, number, line, level: its }) {
@@ -33,7 +33,7 @@ export function makeLogs(panel) {
       if (isFirst) first = got.searched_from;
       view.append(...got.lines.map(row));
       while (view.childNodes.length > MAX_LINES) { view.firstChild.remove(); first = Number(view.firstChild.dataset.at); }
-      after = got.next;
+      [after, deleted] = [got.next, got.num_deleted_lines];
       show();
       if (got.lines.length && follow.checked) view.scrollTop = view.scrollHeight;
       for (let page = 0; isFirst && isFiltered() && page < MAX_PAGES && view.childNodes.length < ENOUGH && of === round; page += 1)
@@ -45,6 +45,7 @@ export function makeLogs(panel) {
     empty.hidden = view.hasChildNodes();
     find("earlier").hidden = !first;
     if (search.value) mark();
+    else if (deleted) hits.textContent = `the first ${exact(deleted)} lines are no longer kept`;
     if (isFiltered()) hits.textContent = `${view.childNodes.length} lines; searched ${first > 0 ? `back to line ${exact(first)} of ${exact(after)}` : `all ${exact(after)}`}`;
   }
   // Lines before the first one shown. True where there are more still.

@@ -21,6 +21,8 @@ class LogPage(BaseModel):
 
     `next` is the `after` of the following page, `searched_from` the `before` of the earlier one;
     `is_complete`: there are no more in the direction of the request, up to now.
+    `num_dropped_bytes` were written faster than the limit; `num_deleted_lines`: the first lines of
+    a job with very many, or of long ago.
     """
 
     job_id: str
@@ -30,3 +32,4 @@ class LogPage(BaseModel):
     is_complete: bool = False
     num_lines: int
     num_dropped_bytes: int
+    num_deleted_lines: int = 0
