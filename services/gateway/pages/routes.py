@@ -20,7 +20,7 @@ from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import failures, sessions
-from services.gateway.pages import compare, files, job_list, log_file, parked, study
+from services.gateway.pages import compare, costs, files, job_list, log_file, parked, study
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import explanations, models, views
@@ -52,6 +52,7 @@ class Static(StaticFiles):
 def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(router)
     app.include_router(compare.router)
+    app.include_router(costs.router)
     app.include_router(files.router)
     app.include_router(job_list.router)
     app.include_router(parked.router)

@@ -29,6 +29,9 @@ class Site:
     times: tuple[dict[str, Any], ...] = ()
     log: tuple[str, ...] = ("epoch 1 <b>done</b>",)
     used: dict[int, dict[str, float]] = field(default_factory=dict)
+    # The lines of the cost report, and what is spent of budgets.
+    report: list[dict[str, Any]] = field(default_factory=lambda: [{"is_complete": True}])
+    budgets: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -86,6 +89,10 @@ class Site:
                 for rank, figures in self.used.items()
             ]  # fmt: skip
             return {"job_id": given["job_id"], "ranks": ranks, "next": None}
+        if path.startswith("/chargeback/"):
+            return self.report
+        if path.startswith("/budgets/"):
+            return {"budgets": self.budgets}
         if path == "/logs":
             return self._lines(given)
         if path == "/next":

@@ -10,6 +10,8 @@ from drivetrain_schemas.jobs import JobFailed
 from tests.e2e.browser.site import Site
 from tests.handlers.gateway.searches import asha, population, two_objectives
 from tests.handlers.gateway.story import Story, recovery, search
+from tests.handlers.gateway.test_budgets import changed, reached
+from tests.handlers.gateway.test_cost_page import report
 
 pytestmark = pytest.mark.browser
 
@@ -35,6 +37,9 @@ async def filled(site: Site) -> list[str]:
     """A site with something of everything. Returns its addresses."""
     site.other_series = ("val_loss", "validation_accuracy")
     site.log = ("step 1", "ValueError: no")
+    site.report = report()
+    site.budgets = [{"name": "vision", "reached_percent": 80, "spent_micro_usd": 450_000_000}]
+    await site.model.tell(changed(), reached(80))
     story = Story()
     story.nodes("node-1", "node-2")
     study_id = search(story, 6)
@@ -57,6 +62,7 @@ async def filled(site: Site) -> list[str]:
         f"/studies/{study_id}",
         *(f"/studies/{study.study_id}" for study in searches),
         "/nodes",
+        "/costs?month=2026-02",
         "/parked",
         f"/parked/{parked_id}",
         "/jobs/job_" + "a" * 26,

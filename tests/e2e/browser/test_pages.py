@@ -7,6 +7,8 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.e2e.browser.site import Site
 from tests.handlers.gateway.story import Story
+from tests.handlers.gateway.test_budgets import changed, reached
+from tests.handlers.gateway.test_cost_page import report
 
 pytestmark = pytest.mark.browser
 
@@ -137,5 +139,31 @@ async def test_a_parked_record_is_shown_with_its_bytes_and_replayed(
     (record,) = site.http.bus.records("drivetrain.commands.jobs")
     assert (record.key, record.value) == (b"key", value)
     await expect(page).to_have_url(re.compile(r"/parked/parked_\w+$"))
+    assert complaints == []
+    await context.close()
+
+
+async def test_costs_by_owner_and_month(site: Site, browser: Browser) -> None:
+    """By the keyboard, and on a phone's width without anything beside the page."""
+    site.report = report()
+    site.budgets = [{"name": "vision", "reached_percent": 80, "spent_micro_usd": 450_000_000}]
+    await site.model.tell(changed(), reached(80))
+    context, page = await site.sign_in(browser, viewport={"width": 390, "height": 844})
+    complaints = watch(page)
+    await page.goto(f"{site.url}/costs?month=2026-02")
+    await expect(page.locator("svg.fleet rect")).to_have_count(6)
+    await expect(page.get_by_role("row").filter(has_text="vision")).to_contain_text("$50.00")
+    await expect(page.locator("#budgets + ul")).to_contain_text("90 %")
+    width = await page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390
+
+    await page.get_by_text("Slot hours of each day", exact=True).focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("row").filter(has_text="2026-02-03")).to_contain_text("10.0")
+    await page.get_by_role("link", name="By study").press("Enter")
+    await expect(page).to_have_url(f"{site.url}/costs?month=2026-02&by=study")
+    assert site.asked[-2][1]["by"] == "study"
+    await page.get_by_role("link", name="Month before").press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Costs of January 2026")
     assert complaints == []
     await context.close()
