@@ -1,6 +1,6 @@
 """Money: what is spent now, what was charged, and what nobody pays for."""
 
-from deploy.dashboards.panels import GATEWAY, POOL, Link, board, line, number, rate
+from deploy.dashboards.panels import GATEWAY, POOL, Link, board, line, number, quantile, rate
 
 _JOBS = Link("Jobs and what they cost", "/")
 _OF = 'pool=~"$pool"'
@@ -9,7 +9,7 @@ _PLATFORM = "drivetrain_cost_platform_usd_total"
 
 MONEY = board(
     "money",
-    "Spend per hour now, charges, and use without a price.",
+    "Spend per hour now, charges, budgets, and use without a price.",
     [GATEWAY, POOL],
     {
         "Now": [
@@ -69,6 +69,28 @@ MONEY = board(
                     "{{pool}} {{device_type}}",
                 ),
                 (rate("drivetrain_cost_repriced_charges_total"), "replaced"),
+            ),
+        ],
+        "Budgets and storage": [
+            line(
+                "Budgets reached per hour",
+                "Levels of budgets, by what follows: warn, hold or stop.",
+                "short",
+                (f"3600 * {rate('drivetrain_cost_budgets_reached_total', 'action')}", "{{action}}"),
+                (f"3600 * {rate('drivetrain_cost_budget_stops_total')}", "jobs stopped"),
+            ),
+            line(
+                "Comparing all budgets with the spend",
+                "Once a second; a crossing is noticed within this time and a second.",
+                "s",
+                (quantile(0.5, "drivetrain_cost_budget_watch_seconds"), "median"),
+                (quantile(0.99, "drivetrain_cost_budget_watch_seconds"), "99 %"),
+            ),
+            line(
+                "Charged for stored checkpoints per hour",
+                "A day is charged an hour after its end (UTC).",
+                "currencyUSD",
+                (f"3600 * {rate('drivetrain_cost_storage_charged_usd_total')}", "storage"),
             ),
         ],
         "What it was spent on": [
