@@ -100,6 +100,9 @@ class KnownPods:
         reading = replace(known.reading, is_whole=True)
         if end is not None:
             reading = replace(reading, sight=Sight.ENDED, end=end)
+        elif reading.sight not in (Sight.ENDED, Sight.DEAD):
+            # The API server has no such pod any more, and the watch has not told so yet.
+            reading = Reading(Sight.DEAD, reason=known.hopeless)
         self._pods[pod_id] = replace(known, reading=reading, is_proven=True, is_settled=True)
 
     def forget(self, job_id: str) -> None:

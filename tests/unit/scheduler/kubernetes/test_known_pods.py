@@ -2,8 +2,11 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from drivetrain_schemas.pods import PodExit
 from services.scheduler.core.pods import EndKind, Sight
+from services.scheduler.launchers.kubernetes.api import Object
 from services.scheduler.launchers.kubernetes.known_pods import KnownPods
 from tests.unit.scheduler.kubernetes.objects import (
     container,
@@ -67,6 +70,16 @@ def test_the_end_in_the_store_replaces_a_part_and_survives_the_object() -> None:
     known.note(made(SPEC, phase="Failed", containerStatuses=statuses), True)
     seen = known.get(SPEC.pod_id)
     assert (seen.reading.sight, seen.reading.end) == (Sight.ENDED, end)
+
+
+@pytest.mark.parametrize("last", [RUNS, NO_IMAGE], ids=["running", "waiting"])
+def test_one_that_is_proven_gone_before_the_watch_tells_so_does_not_run(last: Object) -> None:
+    known = KnownPods()
+    known.note(last, False)
+    known.settle(SPEC.pod_id, None)
+    assert known.get(SPEC.pod_id).reading.sight is Sight.DEAD
+    known.note(with_metadata(last, **TOLD), True)
+    assert known.get(SPEC.pod_id).reading.sight is Sight.DEAD
 
 
 def test_an_end_in_the_store_of_a_pod_that_was_never_seen() -> None:
