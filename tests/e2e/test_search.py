@@ -5,51 +5,30 @@ from typing import Any
 
 import pytest
 
+from tests.running_study import RunningStudy
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
 
 SCRIPT = (Path(__file__).parents[1] / "jobs" / "search.py").read_text()
-FINAL = ("completed", "failed", "cancelled")
 
 
-class RunningStudy:
-    """A study of `jobs/search.py`, submitted through the gateway."""
-
-    def __init__(self, platform: StandalonePlatform, pruner: dict[str, Any], **spec: Any) -> None:
-        self.platform = platform
-        job = TrainingJob.spec(
-            platform,
-            f"search {pruner['type']}",
-            SCRIPT,
-            max_steps=spec.pop("max_steps"),
-            metric={"name": "loss", "goal": "minimize"},
-            resources={"devices": 1},
-            checkpoint={"every_steps": 10},
-        )
-        written = {"name": job["name"], "job": job, "pruner": pruner, **spec}
-        with platform.client() as client:
-            answer = client.post("/v1/studies", json={"spec": written})
-        assert answer.status_code in (201, 202), answer.text
-        self.path = f"/v1/studies/{answer.json()['study_id']}"
-
-    def trials(self) -> list[dict[str, Any]]:
-        content: list[dict[str, Any]] = self.platform.get(f"{self.path}/trials")["trials"]
-        return content
-
-    def wait(self) -> list[dict[str, Any]]:
-        """The trials, once the study is complete."""
-
-        def final() -> Any:
-            study = self.platform.get(self.path)
-            return study if study["state"] in FINAL else None
-
-        study = wait_until(final, f"{self.path} ends", seconds=300, every=0.5)
-        assert study["state"] == "completed", study
-        return self.trials()
-
-    def job(self, trial: dict[str, Any]) -> TrainingJob:
-        return TrainingJob(self.platform, trial["job_id"])
+def submit_search(
+    platform: StandalonePlatform, pruner: dict[str, Any], **spec: Any
+) -> RunningStudy:
+    """A study of `jobs/search.py`."""
+    job = TrainingJob.spec(
+        platform,
+        f"search {pruner['type']}",
+        SCRIPT,
+        max_steps=spec.pop("max_steps"),
+        metric={"name": "loss", "goal": "minimize"},
+        resources={"devices": 1},
+        checkpoint={"every_steps": 10},
+    )
+    return RunningStudy.submit(
+        platform, {"name": job["name"], "job": job, "pruner": pruner, **spec}
+    )
 
 
 def states(trials: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -72,7 +51,7 @@ def studies(platform: StandalonePlatform) -> dict[str, RunningStudy]:
 
     def start(pruner: dict[str, Any], *values: float, **spec: Any) -> RunningStudy:
         common = {"sampler": "grid", "space": offsets(*values), "max_trials": len(values)}
-        return RunningStudy(platform, pruner, **{**common, **spec})
+        return submit_search(platform, pruner, **{**common, **spec})
 
     stopping = {"type": "asha", "min_steps": 10, "reduction_factor": 3}
     standing = {
