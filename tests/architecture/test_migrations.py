@@ -30,6 +30,10 @@ FIRST_RELEASE = {
 def test_a_migration_takes_nothing_away_that_the_release_before_uses() -> None:
     found = set()
     for path in tracked("services/*/sql/*.sql"):
-        if TAKES_AWAY.search(re.sub(r"--.*", "", path.read_text())):
+        text = re.sub(r"--.*", "", path.read_text())
+        for own in re.findall(r"\bcreate\s+table\s+(\w+)", text):
+            # A table that is there for the migration alone.
+            text = re.sub(rf"\bdrop\s+table\s+{own}\s*;", "", text)
+        if TAKES_AWAY.search(text):
             found.add(str(path.relative_to(ROOT)))
     assert found == FIRST_RELEASE, "add what is new now; drop what is old a release later"
