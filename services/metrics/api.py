@@ -11,20 +11,21 @@ from typing import TypeVar
 
 import asyncpg
 import msgspec
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from drivetrain_schemas.errors import field_errors
-from services.metrics import curves, log_pages, times_store
+from services.metrics import buckets, curves, log_pages, times_store
 from services.metrics.chart_reading import Source
 from services.metrics.cold_reading import ColdReader
 from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
 from services.metrics.log_source import LogSource
 from services.metrics.queries import (
     ChartQuery,
+    CurvesQuery,
     LogsQuery,
     Query,
     SamplesQuery,
@@ -45,7 +46,7 @@ MAX_WAITING_READS = 32
 # Less than the gateway waits for the whole answer.
 WAIT_SECONDS = 1.0
 
-Q = TypeVar("Q", bound=Query)
+Q = TypeVar("Q", bound=BaseModel)
 
 
 class TooManyReads(Exception):
@@ -87,7 +88,7 @@ class Reads:
 
 
 def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
-    """GET /series, /system, /samples, /chart, /times and /logs."""
+    """GET /series, /system, /samples, /chart, /curves, /times and /logs."""
     reads = Reads(database)
     old = ColdReader(cold)
 
@@ -114,6 +115,13 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             content = await curves.chart(Source(connection, old), query, settings.max_samples_read)
         return Response(content, media_type="application/json")
 
+    async def curves_of_jobs(request: Request) -> Response:
+        lists = {one: request.query_params.getlist(one) for one in ("job_id", "name")}
+        query = _query(CurvesQuery, request, **lists)
+        async with reads.connection() as connection:
+            content = await buckets.curves(Source(connection, old), query)
+        return Response(content, media_type="application/json")
+
     async def times(request: Request) -> Response:
         query = _query(Query, request)
         async with reads.connection() as connection:
@@ -129,6 +137,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/system", system),
             Route("/samples", samples),
             Route("/chart", chart),
+            Route("/curves", curves_of_jobs),
             Route("/times", times),
             Route("/logs", logs),
         ],

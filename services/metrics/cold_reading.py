@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.metrics.cold_format import Metadata
+from services.metrics.core.layout import Samples
 from services.metrics.core.series import Chunk
 from services.runtime.errors import StoreError
 from services.runtime.object_store import NoSuchObject, ObjectStore
@@ -43,6 +44,14 @@ class ColdReader:
         self._places = asyncio.Semaphore(MAX_REQUESTS)
 
     async def read(self, wanted: Sequence[ColdChunk]) -> list[Chunk]:
+        """As `samples`, as lists."""
+        found = await self.samples(wanted)
+        return [
+            Chunk(one.attempt, steps.tolist(), values.tolist())
+            for one, (steps, values) in zip(wanted, found, strict=True)
+        ]
+
+    async def samples(self, wanted: Sequence[ColdChunk]) -> list[Samples]:
         """The chunks in the order given. Raises StoreError, also where it takes too long."""
         if not wanted:
             return []
@@ -53,11 +62,11 @@ class ColdReader:
         except TimeoutError:
             raise StoreError(f"the object store needs more than {MAX_SECONDS:g} s") from None
         found = dict(zip(groups, read, strict=True))
-        return [found[one[:4]].of(one) for one in wanted]
+        return [_part(found[one[:4]], one) for one in wanted]
 
     async def _row_group(
         self, key: str, size_bytes: int, footer_offset: int, row_group: int
-    ) -> "_RowGroup":
+    ) -> Samples:
         async with self._places:
             try:
                 metadata = self._footers.get(key)
@@ -71,15 +80,9 @@ class ColdReader:
                 content = await self._store.get_range(key, *metadata.span(row_group))
             except NoSuchObject:
                 raise StoreError(f"the object store has lost {key}") from None
-            return await asyncio.to_thread(_RowGroup, metadata, row_group, content)
+            return await asyncio.to_thread(metadata.read, row_group, content)
 
 
-class _RowGroup:
-    def __init__(self, metadata: Metadata, row_group: int, content: bytes) -> None:
-        samples = metadata.read(row_group, content)
-        self._steps = samples.steps
-        self._values = samples.values
-
-    def of(self, one: ColdChunk) -> Chunk:
-        rows = slice(one.first_row, one.first_row + one.num_samples)
-        return Chunk(one.attempt, self._steps[rows].tolist(), self._values[rows].tolist())
+def _part(group: Samples, one: ColdChunk) -> Samples:
+    rows = slice(one.first_row, one.first_row + one.num_samples)
+    return Samples(group.steps[rows], group.values[rows])

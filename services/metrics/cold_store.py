@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import asyncpg
-import numpy as np
-from numpy.typing import NDArray
 
 from drivetrain_schemas.runs import RunState
+from services.metrics.bucket_store import samples
 from services.metrics.core.layout import Part, Piece, Samples
 
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
@@ -100,16 +99,10 @@ async def chunks(connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> li
         SeriesChunk(
             row[0],
             Part(*row[1:6]),
-            Samples(_numbers(row[6], ">i8", np.int64), _numbers(row[7], ">f8", np.float64)),
+            samples(row[6], row[7]),
         )
         for row in rows
     ]
-
-
-def _numbers(sent: bytes, form: str, kind: type) -> NDArray[Any]:
-    """An array as Postgres sends it: a head of 20 bytes, then each element after its length."""
-    elements = np.frombuffer(sent, [("length", ">i4"), ("value", form)], offset=20)
-    return elements["value"].astype(kind)
 
 
 async def intend(connection: asyncpg.Connection, key: str) -> int:

@@ -1,6 +1,7 @@
 """Jobs with their runs, alerts and warnings, and how many there are."""
 
 import json
+from collections.abc import Sequence
 
 from services.gateway.core.alerts import NO_CHECKPOINTS
 from services.gateway.queries.rows import Connection, Row, as_row, as_rows
@@ -12,6 +13,16 @@ async def count(connection: Connection, tenant_id: str) -> dict[str, int]:
         "select jobs_by_state from tenant_counts where tenant_id = $1", tenant_id
     )
     return counts or {}
+
+
+async def known(connection: Connection, tenant_id: str, job_ids: Sequence[str]) -> set[str]:
+    """Those of the jobs that the tenant has."""
+    rows = await connection.fetch(
+        "select job_id from shown_jobs where tenant_id = $1 and job_id = any($2)",
+        tenant_id,
+        job_ids,
+    )
+    return {row["job_id"] for row in rows}
 
 
 async def find(connection: Connection, tenant_id: str, job_id: str) -> Row | None:

@@ -49,6 +49,7 @@ PARTS = {
         "steps": [],
         "series": {},
     },
+    "/curves": {"by": "step", "start": 0, "width": 1, "curves": []},
     "/times": {"job_id": "", "attempts": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},

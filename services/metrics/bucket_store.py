@@ -1,0 +1,194 @@
+"""The statements that read many curves of several jobs at once, as arrays; no rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import asyncpg
+import numpy as np
+from numpy.typing import NDArray
+
+from services.metrics.cold_reading import ColdChunk
+from services.metrics.core.bucketing import NONE, Clock, Rows
+from services.metrics.core.layout import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One series of one run of a job."""
+
+    job_id: str
+    name: str
+    run_id: str
+    attempt: int
+    num_samples: int
+    first_step: int
+    last_step: int
+    base_width: int | None
+
+
+class TilesOfPart(NamedTuple):
+    """`part` is the number of a part in the request's list."""
+
+    part: int
+    run_id: str
+    name: str
+    level: int
+    first_tile: int
+    last_tile: int
+
+
+class ChunksOfPart(NamedTuple):
+    part: int
+    job_id: str
+    name: str
+    run_id: str
+    from_step: int
+    to_step: int
+    only_new: bool
+
+
+async def parts(
+    connection: asyncpg.Connection, job_ids: Sequence[str], names: Sequence[str], rank: int
+) -> list[Part]:
+    rows = await connection.fetch(
+        """
+        select job_id, name, run_id, attempt, num_samples, first_step, last_step, base_width
+        from series where job_id = any($1) and rank = $3 and name = any($2)
+        order by job_id, name, attempt desc
+        """,
+        job_ids,
+        names,
+        rank,
+    )
+    return [Part(*row) for row in rows]
+
+
+async def clocks(
+    connection: asyncpg.Connection, job_ids: Sequence[str]
+) -> dict[tuple[str, int], Clock]:
+    """By job and attempt."""
+    rows = await connection.fetch(
+        """
+        select job_id, attempt, array_send(array_agg(step::float8 order by step)),
+            array_send(array_agg(at order by step))
+        from (
+            select job_id, attempt, step, max(at) as at from (
+                select job_id, attempt, step, at from run_times where job_id = any($1)
+                union all
+                select job_id, attempt, clock[4]::bigint, clock[5] from runs
+                where job_id = any($1) and clock is not null
+            ) as either
+            group by job_id, attempt, step
+        ) as point
+        group by job_id, attempt
+        """,
+        job_ids,
+    )
+    return {
+        (row[0], row[1]): Clock(
+            numbers(row[2], ">f8", np.float64), numbers(row[3], ">f8", np.float64)
+        )
+        for row in rows
+    }
+
+
+async def tiles(
+    connection: asyncpg.Connection, rank: int, wanted: Sequence[TilesOfPart]
+) -> dict[tuple[int, int], Rows]:
+    """By part and level, in the order of their steps."""
+    if not wanted:
+        return {}
+    rows = await connection.fetch(
+        f"""
+        select part, level, array_send(first_steps), array_send(last_steps),
+            array_send(num_finite), array_send(lows), array_send(highs), array_send(means),
+            array_send(array_replace(not_finite_steps, null, {NONE}::bigint))
+        from unnest($2::integer[], $3::text[], $4::text[], $5::smallint[], $6::bigint[],
+            $7::bigint[]) as wanted (part, run_id, series, level, first_tile, last_tile)
+        join levels using (run_id, series, level)
+        where rank = $1 and tile between first_tile and last_tile
+        order by part, level, tile
+        """,
+        rank,
+        *(list(column) for column in zip(*wanted, strict=True)),
+    )
+    found: dict[tuple[int, int], list[Any]] = {}
+    for row in rows:
+        found.setdefault((row[0], row[1]), []).append(row)
+    return {key: _rows_of(of) for key, of in found.items()}
+
+
+def _rows_of(tiles_of_part: Sequence[Any]) -> Rows:
+    forms = (">i8", ">i8", ">i4", ">f8", ">f8", ">f8", ">i8")
+    kinds = (*(np.int64,) * 3, *(np.float64,) * 3, np.int64)
+    columns: list[NDArray[Any]] = []
+    for place, (form, kind) in enumerate(zip(forms, kinds, strict=True), start=2):
+        column = np.concatenate([_elements(row[place], form) for row in tiles_of_part])
+        columns.append(column.astype(kind))
+    return Rows._make(columns)
+
+
+async def hot_chunks(
+    connection: asyncpg.Connection, rank: int, wanted: Sequence[ChunksOfPart]
+) -> list[tuple[int, Samples]]:
+    """Of each part its chunks in Postgres, in the order they arrived."""
+    if not wanted:
+        return []
+    rows = await connection.fetch(
+        f"""
+        select part, array_send(steps), array_send(values) from {_WANTED_CHUNKS}
+        join chunks on chunks.job_id = wanted.job_id and chunks.rank = $1
+            and chunks.series = wanted.name and chunks.run_id = wanted.run_id
+            and chunks.max_step >= from_step and chunks.min_step <= to_step
+            and (chunks.is_new or not only_new)
+        order by chunks.id
+        """,
+        rank,
+        *(list(column) for column in zip(*wanted, strict=True)),
+    )
+    return [(row[0], samples(row[1], row[2])) for row in rows]
+
+
+async def cold_chunks(
+    connection: asyncpg.Connection, rank: int, wanted: Sequence[ChunksOfPart]
+) -> list[tuple[int, ColdChunk]]:
+    """Of each part its chunks in the object store, in the order they arrived."""
+    if not wanted:
+        return []
+    rows = await connection.fetch(
+        f"""
+        select part, key, size_bytes, footer_offset, row_group, first_row,
+            cold_chunks.num_samples, cold_chunks.series, cold_chunks.attempt
+        from {_WANTED_CHUNKS}
+        join cold_chunks on cold_chunks.job_id = wanted.job_id and cold_chunks.rank = $1
+            and cold_chunks.series = wanted.name and cold_chunks.run_id = wanted.run_id
+            and cold_chunks.max_step >= from_step and cold_chunks.min_step <= to_step
+            and not only_new
+        join cold_files on cold_files.id = cold_chunks.file_id
+        order by cold_chunks.file_id, row_group, first_row
+        """,
+        rank,
+        *(list(column) for column in zip(*wanted, strict=True)),
+    )
+    return [(row[0], ColdChunk(*row[1:])) for row in rows]
+
+
+_WANTED_CHUNKS = """
+unnest($2::integer[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+    $8::boolean[]) as wanted (part, job_id, name, run_id, from_step, to_step, only_new)
+"""
+
+
+def samples(steps: bytes, values: bytes) -> Samples:
+    """Of two arrays as Postgres sends them."""
+    return Samples(numbers(steps, ">i8", np.int64), numbers(values, ">f8", np.float64))
+
+
+def numbers(sent: bytes, form: str, kind: type) -> NDArray[Any]:
+    return _elements(sent, form).astype(kind)
+
+
+def _elements(sent: bytes, form: str) -> NDArray[Any]:
+    """A head of 20 bytes, then each element after its length; none of them is null."""
+    return np.frombuffer(sent, [("length", ">i4"), ("value", form)], offset=20)["value"]
