@@ -103,6 +103,7 @@ STORE_ACCESS: tuple[StoreAccess, ...] = (
     StoreAccess(POD, "code/", reads=True),
     StoreAccess(POD, "checkpoints/", reads=True, writes=True, deletes=True),
     StoreAccess(POD, "files/", reads=True, writes=True, deletes=True),
+    StoreAccess(POD, "media/", reads=True, writes=True),
     StoreAccess(POD, "exits/", writes=True),
     StoreAccess("scheduler", "exits/", reads=True, deletes=True),
     StoreAccess("checkpoints", "checkpoints/", reads=True, deletes=True),
@@ -111,4 +112,5 @@ STORE_ACCESS: tuple[StoreAccess, ...] = (
     StoreAccess("gateway", "code/", reads=True, writes=True),
     StoreAccess("gateway", "checkpoints/", reads=True),
     StoreAccess("gateway", "files/", reads=True),
+    StoreAccess("gateway", "media/", reads=True),
 )

@@ -10,6 +10,7 @@ from drivetrain_schemas import (
     checkpoints,
     job_files,
     jobs,
+    media,
     metrics,
     nodes,
     parked,

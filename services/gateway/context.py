@@ -24,6 +24,7 @@ MAX_REMEMBERED = 1000
 MAX_DOWNLOADS = 32
 MAX_DOWNLOADS_OF_JOB = 8
 MAX_READS_OF_LISTS = 4
+MAX_READS_OF_MEDIA = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,10 @@ class Gateway:
     # A list of files has up to 32 MiB, and several times that in memory.
     reads_of_lists: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_READS_OF_LISTS)
+    )
+    # One of them has up to 25 MB.
+    reads_of_media: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_READS_OF_MEDIA)
     )
 
 

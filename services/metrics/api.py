@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from drivetrain_schemas.errors import field_errors
-from services.metrics import buckets, curves, log_pages, times_store
+from services.metrics import buckets, curves, log_pages, media, times_store
 from services.metrics.chart_reading import Source
 from services.metrics.cold_reading import ColdReader
 from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
@@ -27,6 +27,7 @@ from services.metrics.queries import (
     ChartQuery,
     CurvesQuery,
     LogsQuery,
+    MediaQuery,
     Query,
     SamplesQuery,
     SeriesQuery,
@@ -88,7 +89,7 @@ class Reads:
 
 
 def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
-    """GET /series, /system, /samples, /chart, /curves, /times and /logs."""
+    """GET /series, /system, /samples, /chart, /curves, /times, /logs and /media."""
     reads = Reads(database)
     old = ColdReader(cold)
 
@@ -127,6 +128,11 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
         async with reads.connection() as connection:
             return _json(await times_store.of_job(connection, query.job_id))
 
+    async def logged_media(request: Request) -> Response:
+        query = _query(MediaQuery, request)
+        async with reads.connection() as connection:
+            return _json(await media.of_job(connection, query))
+
     async def logs(request: Request) -> Response:
         query = _query(LogsQuery, request)
         return _json(await log_pages.page(LogSource(reads.connection, cold, query), query))
@@ -140,6 +146,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/curves", curves_of_jobs),
             Route("/times", times),
             Route("/logs", logs),
+            Route("/media", logged_media),
         ],
         exception_handlers={ValidationError: _invalid, TooManyReads: _busy, StoreError: _away},
     )

@@ -24,6 +24,10 @@ READS_REFUSED = Counter(
 LEFT_OUT = Counter(
     "drivetrain_metrics_samples_left_out_total", "Samples of more series than a job may have."
 )
+MEDIA = Counter("drivetrain_metrics_media_total", "Pictures, tables and so on that were stored.")
+MEDIA_LEFT_OUT = Counter(
+    "drivetrain_metrics_media_left_out_total", "Pictures and so on beyond what a job may have."
+)
 CHUNKS_ADDED = Counter(
     "drivetrain_metrics_chunks_added_total", "Chunks of samples added to the levels of charts."
 )

@@ -18,6 +18,7 @@ MAX_NAMES_CHARACTERS = 8192
 MAX_LINES = 5000
 MAX_SEARCH_CHARACTERS = 200
 MAX_PAGE_OF_SERIES = 500
+MAX_PAGE_OF_MEDIA = 1000
 MAX_PAGE_OF_RANKS = 128
 
 
@@ -135,3 +136,11 @@ class LogsQuery(Query):
             since=None if self.since is None else self.since.timestamp(),
             until=None if self.until is None else self.until.timestamp(),
         )
+
+
+class MediaQuery(Query):
+    """Without a name: which names there are. `limit` is of names or of steps, the last ones."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    to_step: Step | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_OF_MEDIA)] = 500

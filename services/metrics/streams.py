@@ -15,6 +15,7 @@ from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import DROPPED_BYTES, LINES, REPLAYED, SAMPLES
 from services.metrics.log_store import LogChunk
+from services.metrics.media import is_media, take_media
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
 from services.metrics.store import ChunkRow, SeriesRow
 from services.runtime.bus import Record
@@ -34,7 +35,11 @@ async def take_samples(
     tokens: RunTokens, tx: Tx, records: Sequence[Record]
 ) -> Sequence[InvalidRecord]:
     """Store the samples of new batches, and raise alerts for non-finite values."""
-    read, rejected = _read(tokens, read_samples, records)
+    of_media = [record for record in records if is_media(record)]
+    invalid = await take_media(tokens, tx, of_media) if of_media else ()
+    samples = [record for record in records if not is_media(record)] if of_media else records
+    read, rejected = _read(tokens, read_samples, samples)
+    rejected += invalid
     batches = await _not_seen(tx, "samples", read)
     known = await names.admit(tx, batches)
     chunks: list[ChunkRow] = []

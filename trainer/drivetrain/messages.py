@@ -71,6 +71,21 @@ class Warned(msgspec.Struct, tag_field="t", tag="warned"):
     detail: str
 
 
+class MediaSaved(msgspec.Struct, tag_field="t", tag="media"):
+    """A picture, a table and so on is in the object store."""
+
+    name: str
+    step: Ordinal
+    item: Ordinal
+    number: Ordinal
+    media: str
+    sha256: str
+    size_bytes: Ordinal
+    image_form: str | None = None
+    caption: str = ""
+    file_name: str | None = None
+
+
 class Ack(msgspec.Struct, tag_field="t", tag="ack"):
     """From the shim: this batch has arrived, or is dropped; it must not be sent again."""
 
@@ -79,7 +94,7 @@ class Ack(msgspec.Struct, tag_field="t", tag="ack"):
     batch: int
 
 
-Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed | Warned
+Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed | Warned | MediaSaved
 # For messages of a rank, and for replies of the shim.
 decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 ack_decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)

@@ -27,6 +27,7 @@ import msgspec
 from drivetrain import control
 from drivetrain.environment import Environment
 from drivetrain.messages import (
+    MediaSaved,
     Message,
     Samples,
     StepProgress,
@@ -328,7 +329,7 @@ class ShimSink:
 
 
 class FileSink:
-    """A local run's `samples.jsonl`, created with the first sample."""
+    """A local run's `samples.jsonl` and `media.jsonl`, each created with its first line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -336,13 +337,15 @@ class FileSink:
 
     def send(self, line: bytes) -> bool:
         message = decoder.decode(line)
-        if isinstance(message, Samples):
+        if isinstance(message, Samples | MediaSaved):
+            name = self._path.name if isinstance(message, Samples) else "media.jsonl"
             try:
-                with self._path.open("ab") as file:
+                with self._path.with_name(name).open("ab") as file:
                     file.write(line)
             except OSError as error:
                 _logger.warning("samples are not written: %s", error)
                 return False
+        if isinstance(message, Samples):
             self._written.append((message.run_id, message.session, message.batch))
         return True
 

@@ -29,6 +29,7 @@ from drivetrain.errors import (
     Interrupted,
 )
 from drivetrain.loop import Loop
+from drivetrain.media_logging import MediaLogging, open_media
 from drivetrain.messages import StepProgress
 from drivetrain.parallel import World
 from drivetrain.progress import Progress
@@ -81,7 +82,7 @@ def run(
     return Run(environment, values, max_steps, seed, policy)
 
 
-class Run(AbstractContextManager["Run"]):
+class Run(MediaLogging, AbstractContextManager["Run"]):
     """One run on one rank. Created by `drivetrain.run`.
 
     The end of the `with` block, and `sys.exit(0)` in it, mean that training is complete: the final
@@ -120,6 +121,7 @@ class Run(AbstractContextManager["Run"]):
             preparation.make_last_and_best(environment),
             self._step_progress,
         )
+        self._media = open_media(environment, self._reporter)
         self._checkpointer = Checkpointer(
             environment,
             self._world,
@@ -278,6 +280,8 @@ class Run(AbstractContextManager["Run"]):
         finally:
             self._is_entered = False
             self._attribution = Attribution(self._log_at, self._warn_of_no_step)  # log() looks
+            if self._media is not None:
+                self._media.close(_FLUSH_SECONDS)
             self._reporter.close(_FLUSH_SECONDS)
             self._stop.restore()
         if interrupted is not None:

@@ -34,8 +34,10 @@ OPEN_PATHS = ("/static/", "/assets/")
 OPEN_ROUTES = frozenset({"/login", "/openapi.json", "/favicon.ico"})
 UPLOADS = frozenset({"/v1/code"})
 
+# A route that serves what a program logged has a stricter one.
+CONTENT_POLICY = "content-security-policy"
 SECURITY_HEADERS = {
-    "content-security-policy": (
+    CONTENT_POLICY: (
         "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
         "object-src 'none'"
     ),
@@ -132,7 +134,8 @@ class _Observed:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
-                headers[name] = value
+                if name != CONTENT_POLICY or name not in headers:
+                    headers[name] = value
             if "cache-control" not in headers:
                 headers["cache-control"] = "no-store"
             route = getattr(self._scope.get("route"), "path", "none")

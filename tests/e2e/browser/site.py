@@ -22,8 +22,8 @@ class Site:
     assets: Path
     http: Server | None = None
     # The number of steps in the metrics service's responses, the series that it has beside the
-    # loss, the times of attempts, the lines of the log, what the pods use by rank, and what was
-    # asked of it.
+    # loss, the times of attempts, the lines of the log, what the pods use by rank, the items of
+    # its media, and what was asked of it.
     num_steps: int = 200
     other_series: tuple[str, ...] = ()
     times: tuple[dict[str, Any], ...] = ()
@@ -32,6 +32,7 @@ class Site:
     # The lines of the cost report, and what is spent of budgets.
     report: list[dict[str, Any]] = field(default_factory=lambda: [{"is_complete": True}])
     budgets: list[dict[str, Any]] = field(default_factory=list)
+    media: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -93,6 +94,8 @@ class Site:
             return self.report
         if path.startswith("/budgets/"):
             return {"budgets": self.budgets}
+        if path == "/media":
+            return self._media(given)
         if path == "/logs":
             return self._lines(given)
         if path == "/next":
@@ -104,6 +107,21 @@ class Site:
             return {"sentence": sentence, "next": step, "spent": spent, "limits": limits}
         return {"charged_micro_usd": 133, "accruing_micro_usd": 1_500_000 - 133,
                 "total_micro_usd": 1_500_000}  # fmt: skip
+
+    def _media(self, given: dict[str, Any]) -> dict[str, Any]:
+        name, to_step = given.get("name"), given.get("to_step")
+        if name is None:
+            first = {one["name"]: one for one in reversed(self.media)}
+            steps = {name: [one["step"] for one in self.media if one["name"] == name]
+                     for name in first}  # fmt: skip
+            return {"names": [
+                {"name": name, "media": first[name]["media"], "num_steps": len(set(steps[name])),
+                 "first_step": min(steps[name]), "last_step": max(steps[name])}
+                for name in sorted(first)]}  # fmt: skip
+        found = [one for one in self.media if one["name"] == name]
+        found = [one for one in found if to_step is None or one["step"] <= to_step]
+        last = sorted({one["step"] for one in found})[-given["limit"] :]
+        return {"items": [dict(one) for one in found if one["step"] in last]}
 
     def _chart(self, given: dict[str, Any]) -> dict[str, Any]:
         """The loss under every name; attempt 2 begins at step 100."""

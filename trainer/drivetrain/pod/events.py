@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from drivetrain.messages import CheckpointSaved, Resumed, Samples, SaveFailed, Warned
+from drivetrain.messages import CheckpointSaved, MediaSaved, Resumed, Samples, SaveFailed, Warned
 from drivetrain.pod.logs import Chunk
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import (
@@ -21,6 +21,7 @@ from drivetrain_schemas.checkpoints import (
     SaveFailure,
 )
 from drivetrain_schemas.envelope import Event, encode, encode_headers
+from drivetrain_schemas.media import MediaLogged
 from drivetrain_schemas.metrics import Column, LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import PodSpec
 from drivetrain_schemas.reports import MAX_WARNING_CHARACTERS, PodHeartbeat, PodWarned
@@ -161,6 +162,10 @@ class Events:
         self._num_warnings += 1
         return self._record(payload, f"{self._pod_id}/warned/{self._session}/{self._num_warnings}")
 
+    def media(self, message: MediaSaved) -> OutRecord:
+        payload = MediaLogged(**self._run, logged_at=datetime.now(UTC), **_fields(message))
+        return self._record(payload, f"{self._pod_id}/media/{self._session}/{message.number}")
+
     def heartbeat(self, number: int, **fields: Any) -> OutRecord:
         payload = PodHeartbeat(
             **self._run, pod_id=self._pod_id, sent_at=datetime.now(UTC), **fields
@@ -186,5 +191,5 @@ class Events:
         )
 
 
-def _fields(message: CheckpointSaved | Resumed) -> dict[str, Any]:
+def _fields(message: CheckpointSaved | Resumed | MediaSaved) -> dict[str, Any]:
     return {name: getattr(message, name) for name in message.__struct_fields__}

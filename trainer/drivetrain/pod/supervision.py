@@ -22,6 +22,7 @@ from drivetrain.messages import (
     MAX_ORDINAL,
     Ack,
     CheckpointSaved,
+    MediaSaved,
     Message,
     Samples,
     SaveFailed,
@@ -394,6 +395,8 @@ class Supervision:
             self._telemetry.put(self._events.save_failed(message))
         elif isinstance(message, Warned):
             self._warn(message)
+        elif isinstance(message, MediaSaved):
+            self._telemetry.put(self._events.media(message))
         else:
             self._telemetry.put(self._events.resumed(message))
 

@@ -2,11 +2,12 @@
 import { makeCurves } from "./curves.js";
 import { listen } from "./live.js";
 import { makeLogs } from "./logs.js";
+import { makeMedia } from "./media.js";
 import { makeSystem } from "./system.js";
 
 const head = document.getElementById("head"), panel = document.getElementById("curves"), logs = document.getElementById("logs");
 const curves = makeCurves(panel, [{ id: document.body.dataset.job, label: document.title }]);
-const readLogs = makeLogs(logs), readSystem = makeSystem(document.getElementById("system")), EVERY_MS = 2000, ROUNDS_AFTER_END = 5;
+const readLogs = makeLogs(logs), readSystem = makeSystem(document.getElementById("system")), readMedia = makeMedia(document.getElementById("media")), EVERY_MS = 2000, ROUNDS_AFTER_END = 5;
 let rounds = 0;
 
 function look() {
@@ -17,6 +18,7 @@ function look() {
   curves.read();
   readLogs();
   readSystem();
+  readMedia();
 }
 listen((type) => { if (/^(run\.|checkpoint\.restored|reset|reopened)/.test(type)) { rounds = 0; curves.restart(); } });
 look();

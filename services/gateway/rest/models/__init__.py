@@ -38,6 +38,7 @@ from services.gateway.rest.models.jobs import (
 )
 from services.gateway.rest.models.login import LoginLink
 from services.gateway.rest.models.logs import LogLine, LogPage
+from services.gateway.rest.models.media import MediaItem, MediaItems, MediaName, MediaNames
 from services.gateway.rest.models.names import FoundId, IdList
 from services.gateway.rest.models.nodes import Node, NodeList, Slot
 from services.gateway.rest.models.parked import (
@@ -117,6 +118,10 @@ __all__ = [
     "LogLine",
     "LogPage",
     "LoginLink",
+    "MediaItem",
+    "MediaItems",
+    "MediaName",
+    "MediaNames",
     "MetricValue",
     "NextOf",
     "NextStep",
