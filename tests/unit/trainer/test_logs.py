@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivetrain.pod.logs import MAX_CHUNK_BYTES, MAX_LINE_CHARACTERS, RankLog, RateLimit
+from drivetrain.pod.progress_bars import Lines
 
 
 def make_log(rate: float = math.inf, burst: float = math.inf) -> RankLog:
@@ -141,3 +142,47 @@ def test_a_bar_that_stands_still_is_shown() -> None:
         " 30%",
         "next",
     ]
+
+
+@given(
+    st.lists(st.text("ab \u00e9", max_size=60), min_size=1, max_size=400),
+    st.integers(1, 3000),
+    st.sampled_from([200.0, 5000.0]),
+)
+def test_of_a_flood_whole_lines_pass_under_their_numbers_and_the_rest_is_counted(
+    lines: list[str], piece: int, rate: float
+) -> None:
+    log = make_log(rate=rate, burst=rate)
+    data = "".join(f"{line}\n" for line in lines).encode()
+    chunks = []
+    for number, start in enumerate(range(0, len(data), piece)):
+        log.feed(data[start : start + piece], number * 0.1)
+        chunks += log.take(number * 0.1)
+    chunks += log.take(1e9, is_last=True)
+    passed = {
+        chunk.first_line + at: line for chunk in chunks for at, line in enumerate(chunk.lines)
+    }
+    assert all(lines[number] == line for number, line in passed.items())
+    num_bytes = sum(len(line.encode()) + 1 for line in passed.values())
+    assert num_bytes + log.num_dropped_bytes == len(data)
+    assert sum(chunk.num_dropped_bytes for chunk in chunks) == log.num_dropped_bytes
+    assert log.tail == data[-len(log.tail) :]
+
+
+def test_a_flood_costs_work_per_read_and_not_per_line() -> None:
+    """Else the rank would wait for the shim: 100 MB/s are a million lines per second."""
+    log = make_log(rate=1.0, burst=1.0)
+    log.feed(b"\nx\n", 0.0)
+    lines = log._lines
+    log._lines = NoLines()
+    log._lines.rest = lines.rest
+    log.feed(b"y\n" * 30_000 + b"half", 0.1)
+    log.feed(b" a line\n", 0.2)
+    num_dropped = sum(chunk.num_dropped_bytes for chunk in log.take(0.2))
+    assert num_dropped == log.num_dropped_bytes == 2 + 60_000 + 12
+    assert log.tail.endswith(b"y\nhalf a line\n")
+
+
+class NoLines(Lines):
+    def feed(self, data: bytes, now: float):
+        raise AssertionError("each line is looked at")

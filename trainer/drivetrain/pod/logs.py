@@ -5,6 +5,7 @@ lines and counted, so a rank with much output cannot overload the platform. A pr
 every few seconds. The pod's `log` file keeps everything.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,12 @@ BURST_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 32 * 1024  # a control character is six bytes of JSON, so this fits any event
 MAX_LINE_CHARACTERS = 8192
 TAIL_BYTES = 8192
+# What exceeds the rate is left out until there is room for so much: then lines follow each other,
+# and a rank that writes a hundred megabytes per second is not held up by work on each line.
+RESUME_BYTES = 32 * 1024
+
+
+_MOVES_UP = re.compile(rb"\x1b\[\d*A")
 
 
 class RateLimit:
@@ -23,6 +30,12 @@ class RateLimit:
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate, self._burst = rate, burst
         self._level, self.at = burst, now
+
+    def has_room(self, amount: float, now: float) -> bool:
+        """For so much, or for half of all that there may be."""
+        self._level = min(self._burst, self._level + (now - self.at) * self._rate)
+        self.at = now
+        return self._level >= min(amount, self._burst / 2)
 
     def take(self, amount: int, now: float) -> bool:
         self._level = min(self._burst, self._level + (now - self.at) * self._rate)
@@ -55,6 +68,7 @@ class RankLog:
         self._tail = b""
         self._num_lines = 0
         self._dropped_since = 0
+        self._is_over = False  # more is written than may pass
         self._chunks: list[Chunk] = []
 
     @property
@@ -63,6 +77,11 @@ class RankLog:
         return (self._tail + self._lines.pending())[-TAIL_BYTES:]
 
     def feed(self, data: bytes, now: float) -> None:
+        if self._is_over and self._limit.has_room(RESUME_BYTES, now):
+            self._is_over = False
+        if self._is_over and self._lines.is_plain and not _paints(data):
+            self._leave_out(data)
+            return
         self._add_all(self._lines.feed(data, now), now)
         if len(self._lines.rest) >= MAX_LINE_CHARACTERS:
             self._add_all([self._lines.cut()], now)
@@ -82,9 +101,25 @@ class RankLog:
         return chunks
 
     def _add_all(self, lines: Iterable[bytes], now: float) -> None:
-        for line in lines:
+        passed = list(lines)
+        for line in passed:
             self._add(line, now)
-            self._tail = (self._tail + line + b"\n")[-TAIL_BYTES:]
+        if passed:
+            self._tail = (self._tail + b"\n".join(passed) + b"\n")[-TAIL_BYTES:]
+
+    def _leave_out(self, data: bytes) -> None:
+        """All whole lines at once; what has no end yet is kept for the next."""
+        text, end, rest = (self._lines.cut() + data).rpartition(b"\n")
+        if not end and len(rest) >= MAX_LINE_CHARACTERS:  # an endless line
+            text, rest = rest, b""
+        self._lines.rest = rest
+        if not (text or end):
+            return
+        size = len(text) + 1
+        self._dropped_since += size
+        self.num_dropped_bytes += size
+        self._num_lines += text.count(b"\n") + 1
+        self._tail = (self._tail + text[-TAIL_BYTES:] + b"\n")[-TAIL_BYTES:]
 
     def _add(self, line: bytes, now: float) -> None:
         for piece in _pieces(line):
@@ -96,6 +131,7 @@ class RankLog:
                 chunk.num_dropped_bytes += self._dropped_since
                 self._dropped_since = 0
             else:
+                self._is_over = True
                 self._dropped_since += size
                 self.num_dropped_bytes += size
             self._num_lines += 1
@@ -108,6 +144,11 @@ class RankLog:
             last = Chunk(self.rank, self._num_lines)
             self._chunks.append(last)
         return last
+
+
+def _paints(data: bytes) -> bool:
+    """Perhaps a progress bar, of which some lines are none."""
+    return b"\r" in data or (b"\x1b[" in data and _MOVES_UP.search(data) is not None)
 
 
 def _pieces(line: bytes) -> Iterator[bytes]:

@@ -29,6 +29,11 @@ class Lines:
         for text, end in zip(parts[::2], parts[1::2], strict=True):
             yield from self._line(text, end, now)
 
+    @property
+    def is_plain(self) -> bool:
+        """No bar is seen, so that a line stands for itself."""
+        return self._state is None and self._closed is None and not self._is_repainted
+
     def cut(self) -> bytes:
         """What has no end yet, as a line."""
         cut, self.rest = self.rest, b""
