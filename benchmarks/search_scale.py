@@ -150,7 +150,7 @@ async def measure(num_trials: int, dsn: str) -> Row:
     spec = {**SPEC, "max_trials": num_trials}
     submit = StudySubmit.model_validate({"request_id": "scale", "study_id": STUDY_ID, "spec": spec})
     await study.handle([make_event(submit)])
-    rates, memories = [], []
+    rates, memories, worked = [], [], 0.0
     judged: set[int] = set()
     while True:
         numbers, stopping = await study.open_trials()
@@ -163,9 +163,10 @@ async def measure(num_trials: int, dsn: str) -> Row:
         events = [measured(number) for number in new]
         if not events:
             events = [ended(number, number in stopping) for number in numbers]
-        started = time.perf_counter()
+        started, before = time.perf_counter(), time.process_time()
         for first in range(0, len(events), BATCH):
             await study.handle(events[first : first + BATCH])
+        worked += time.process_time() - before
         rates.append((len(events), time.perf_counter() - started))
         memories.append(memory_mib())
     async with database.connection() as connection:
@@ -173,17 +174,21 @@ async def measure(num_trials: int, dsn: str) -> Row:
     assert len(trials) == num_trials
     assert all(trial.state.is_final for trial in trials)
     await database.close()
+    return _row(num_trials, rates, worked, memories)
+
+
+def _row(
+    num_trials: int, rates: list[tuple[int, float]], worked: float, memories: list[float]
+) -> Row:
     tenth = max(1, len(rates) // 10)
-    return _row(num_trials, rates, tenth, memories)
 
-
-def _row(num_trials: int, rates: list[tuple[int, float]], tenth: int, memories: list[float]) -> Row:
     def per_second(part: list[tuple[int, float]]) -> float:
         return sum(number for number, _ in part) / sum(seconds for _, seconds in part)
 
     whole, first, last = per_second(rates), per_second(rates[:tenth]), per_second(rates[-tenth:])
     ours = (
         f"{whole:.0f}/s ({first:.0f} in the first tenth, {last:.0f} in the last); "
+        f"{worked / sum(number for number, _ in rates) * 1000:.2f} ms of CPU time each; "
         f"{memories[tenth]:.0f} MiB then {memories[-1]:.0f} MiB"
     )
     return Row(
