@@ -107,7 +107,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePla
 
 
 def starts_platform(path: str) -> bool:
-    return path.startswith(("tests/e2e/", "tests/faults/", "tests/fuzz/", "tests/kubernetes/"))
+    folders = ("e2e", "exchange", "faults", "fuzz", "kubernetes")
+    return path.startswith(tuple(f"tests/{folder}/" for folder in folders))
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]

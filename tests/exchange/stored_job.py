@@ -9,11 +9,13 @@ import httpx
 
 from drivetrain.cli.connection import Connection
 from drivetrain.cli.gateway import Gateway
+from drivetrain_schemas.system_series import is_system_series
 
 JOB_ID = "job_" + "a2" * 13
 STUDY_ID = "study_" + "b3" * 13
 BEGAN = "2026-11-22T10:00:00+00:00"
 BEGAN_SECONDS = 1795341600.0
+CPU = "system/cpu_percent"  # its steps are seconds of the epoch
 MAX_READ = 50_000  # samples that one request reads
 
 Columns = dict[int, float]  # values by step
@@ -81,6 +83,8 @@ class StoredJob:
         found: dict[tuple[int, str], dict[int, tuple[int, float]]] = {}
         for (attempt, rank, name), columns in sorted(self.samples.items()):
             of_series = found.setdefault((rank, name), {})
+            if is_system_series(name):
+                columns = {step - int(BEGAN_SECONDS): value for step, value in columns.items()}
             of_series.update({step: (attempt, value) for step, value in columns.items()})
         return found
 
@@ -117,7 +121,10 @@ class StoredJob:
 
     def _series(self, query: httpx.QueryParams) -> dict[str, Any]:
         rank = int(query["rank"])
-        names = sorted({name for _, at, name in self.samples if at == rank})
+        is_system = "system" in query
+        names = sorted(
+            {n for _, r, n in self.samples if r == rank and is_system_series(n) == is_system}
+        )
         after, limit = query.get("after", ""), int(query["limit"])
         page = [name for name in names if name > after][: limit + 1]
         rows = []
@@ -171,6 +178,7 @@ def make_job(**changes: Any) -> StoredJob:
         (2, 0, "mAP@0.5; val"): {30: 0.3},
         (2, 0, "Größe/../é"): {1: 1e300},
         (2, 1, "loss"): {0: 5.0, 7: 4.0},
+        (1, 0, CPU): {int(BEGAN_SECONDS) + second: 99.5 for second in (2, 12, 22)},
     }
     times = {
         1: [(0, BEGAN_SECONDS), (2499, BEGAN_SECONDS + 249.9)],

@@ -10,7 +10,7 @@ import pytest
 
 from drivetrain.cli import session
 from tests.exchange.mlflow_server import run_with_tools
-from tests.exchange.stored_job import BEGAN_SECONDS, JOB_ID, StoredJob, make_job
+from tests.exchange.stored_job import BEGAN_SECONDS, CPU, JOB_ID, StoredJob, make_job
 from tests.unit.cli.conftest import RunCli, cli
 
 __all__ = ["cli"]  # a fixture
@@ -142,6 +142,8 @@ def test_pandas_reads_the_same_rows_from_csv_and_parquet(
     at = {row[4]: row[5] for row in read if (row[2], row[3]) == (0, "loss")}
     assert at[1000] == pytest.approx(BEGAN_SECONDS + 100)
     assert at[2999] == pytest.approx(BEGAN_SECONDS + 3699.9)
+    of_system = [row[4:6] for row in read if row[3] == CPU]
+    assert of_system == [[second, BEGAN_SECONDS + second] for second in (2, 12, 22)]
 
 
 def test_lineage_is_what_openlineages_own_client_would_send(

@@ -34,7 +34,8 @@ print(json.dumps([{
     "end": run.info.end_time, "params": run.data.params, "tags": run.data.tags,
     "metrics": {key: history(run, key) for key in run.data.metrics},
     "files": sorted(files(run)),
-    "content": open(client.download_artifacts(run.info.run_id, "files/out/model.txt")).read(),
+    "content": "files/out/model.txt" in list(files(run)) and open(
+        client.download_artifacts(run.info.run_id, "files/out/model.txt")).read(),
 } for run in runs]))
 """
 LARGEST = 1.7976931348623157e308

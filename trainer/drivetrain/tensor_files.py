@@ -7,7 +7,7 @@ itself is not used: it needs the whole file in memory, once more on reading.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import CheckpointMismatch
@@ -51,13 +51,13 @@ class TensorFile:
     """The file of these tensors. Iterating gives its pieces, each time from the beginning.
 
     A tensor on a device is copied to the CPU when its turn comes. The tensors must not change
-    between the first piece and the last.
+    between the first piece and the last. `metadata`: texts about the file, for other programs.
     """
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
         # The widest first, so that every tensor is aligned, as the library does.
         self._tensors = sorted(tensors.items(), key=lambda item: -item[1].element_size())
-        header: dict[str, Any] = {}
+        header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
         end = 0
         for name, tensor in self._tensors:
             start, end = end, end + tensor.numel() * tensor.element_size()

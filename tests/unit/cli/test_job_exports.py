@@ -1,6 +1,7 @@
 """Exports of jobs: what is read, in bounded parts; what is refused; no half file is left."""
 
 import errno
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,25 @@ def test_a_full_disk_leaves_what_was_there_and_no_half(whole: Any, tmp_path: Pat
     assert list(tmp_path.iterdir()) == [target]
     kept = target if whole is whole_file else target / "file"
     assert kept.read_text() == "old"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "tensorboard", "openlineage"])
+def test_a_write_that_fails_is_said_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, cli: RunCli, tmp_path: Path, kind: str
+) -> None:
+    """A limit on the size of files stands for the full disk: the write fails after some bytes."""
+    monkeypatch.setattr(session, "connect", make_job().gateway)
+    target = tmp_path / "target"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    try:
+        ran = cli("job", "export", JOB_ID, f"--{kind}", str(target))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ran.code == 2, ran.err
+    assert "cannot be written: " in ran.err
+    assert "File too large" in ran.err
+    assert [one for one in tmp_path.rglob("*") if one != target or kind != "tensorboard"] == []
 
 
 def test_names_that_mlflow_refuses_are_changed_and_stay_apart() -> None:

@@ -161,8 +161,9 @@ def test_metrics_are_summarised_for_people(cli: RunCli, platform: FakePlatform) 
     ran = cli("job", "metrics", JOB_ID, "-n", "loss", "-n", "accuracy", *within.split())
     assert ran.out.splitlines()[1].split() == ["loss", "3", "3", "nan", "0.25", "0.5"]
     assert ran.err == "3 more series are not shown: select with --name\n"
+    assert platform.requests[0].url.params.get_list("name") == ["loss", "accuracy"]
     assert dict(platform.requests[0].url.params) == {
-        "names": "loss,accuracy",
+        "name": "loss",
         "attempt": "2",
         "from_step": "1",
         "to_step": "9",

@@ -11,6 +11,8 @@ import typer
 from drivetrain.cli import downloads, session
 from drivetrain.cli.checkpoints import WHICH_HELP, checkpoint_of_job
 from drivetrain.cli.errors import InvalidInput, NotFound
+from drivetrain.cli.exchange import hugging_face
+from drivetrain.cli.exchange.writing import whole_directory, whole_file
 from drivetrain.cli.files import OverwriteOption, ToOption
 from drivetrain.cli.names import find_job
 from drivetrain.cli.output import Item, write_line
@@ -58,21 +60,42 @@ def export(
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Where to put it.")
     ] = None,
+    hf: Annotated[
+        Path | None,
+        typer.Option(
+            "--hf",
+            metavar="DIR",
+            help="A folder of Hugging Face's style: weights, config.json, model card, history.",
+        ),
+    ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Write the weights of a checkpoint as a file that any PyTorch program reads."""
     _need_torch()
+    if hf is not None and (to is not None or form is not ExportFormat.SAFETENSORS):
+        raise InvalidInput(
+            "--hf names the folder and its format", fix="leave out --to and --format"
+        )
     with session.connect() as gateway, tempfile.TemporaryDirectory() as temporary:
-        checkpoint_id = checkpoint_of_job(gateway, find_job(gateway, job), which)["checkpoint_id"]
+        job_id = find_job(gateway, job)
+        checkpoint = checkpoint_of_job(gateway, job_id, which)
+        checkpoint_id = checkpoint["checkpoint_id"]
         directory = Path(temporary)
         for shard in _shards(gateway, checkpoint_id):
             if shard["key"] in ("rank-0.json", "rank-0.safetensors"):
                 _save(gateway, checkpoint_id, shard, directory / shard["key"])
         chosen, state = _state(directory, name)
+        if hf is not None:
+            view = gateway.get(f"/v1/jobs/{segment(job_id)}")
+            with whole_directory(hf, overwrite) as partial:
+                _write(state, chosen, form, partial / hugging_face.WEIGHTS)
+                names = hugging_face.write_beside(partial, gateway, view, checkpoint)
+            write_line(f"{', '.join([hugging_face.WEIGHTS, *names])} in {hf}")
+            return
     suffix = "safetensors" if form is ExportFormat.SAFETENSORS else "pt"
     target = to or Path(f"{chosen}.{suffix}")
-    downloads.check_targets(target.parent, [target.name], overwrite)
-    _write(state, chosen, form, target)
+    with whole_file(target, overwrite) as partial:
+        _write(state, chosen, form, partial)
     write_line(str(target))
 
 
@@ -126,7 +149,6 @@ def _write(state: Any, name: str, form: ExportFormat, target: Path) -> None:
 
     from drivetrain.tensor_files import TensorFile
 
-    target.parent.mkdir(parents=True, exist_ok=True)
     if form is ExportFormat.STATE_DICT:
         torch.save(state, target)
         return
@@ -136,5 +158,6 @@ def _write(state: Any, name: str, form: ExportFormat, target: Path) -> None:
         fix = "use --format state_dict"
         raise InvalidInput(f"{name} holds more than tensors, such as {shown}", fix=fix)
     with target.open("wb") as file:
-        for piece in TensorFile({str(key): value for key, value in state.items()}):
+        tensors = {str(key): value for key, value in state.items()}
+        for piece in TensorFile(tensors, hugging_face.WEIGHTS_METADATA):
             file.write(piece)

@@ -127,15 +127,14 @@ class _Jobs:
 
 
 def _to_mlflow(jobs: _Jobs, url: str, experiment: str | None) -> None:
-    from drivetrain.cli.exchange import mlflow
-    from drivetrain.cli.exchange.facts import spec_of
+    from drivetrain.cli.exchange import facts, mlflow
     from drivetrain.cli.exchange.mlflow_server import MlflowServer
 
     server = MlflowServer(url, os.environ)
     try:
         for job in jobs.views():
             study = jobs.study_of(job)
-            chosen = experiment or spec_of(job).get("project") or (study or {}).get("name")
+            chosen = experiment or facts.project(job) or (study or {}).get("name")
             exported = mlflow.export_job(server, jobs.gateway, job, chosen or "drivetrain")
             write_line(exported.address)
             write_note(f"added: {exported.num_points} points, {exported.num_files} files")

@@ -193,7 +193,7 @@ def metrics(
     query = {
         "system": True if system else None,
         "rank": rank,
-        "names": ",".join(names) if names else None,
+        "name": names or None,
         "attempt": attempt,
         "from_step": from_step,
         "to_step": to_step,

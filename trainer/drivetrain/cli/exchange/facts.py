@@ -40,7 +40,7 @@ def tags(job: Item) -> dict[str, str]:
         "attempts": job.get("attempt"),
         "study_id": job.get("study_id"),
         "trial": job.get("trial_number"),
-        "project": spec.get("project"),
+        "project": project(job),
         "tags": ", ".join(job.get("tags") or ()),
         "note": job.get("note"),
         "command": " ".join(spec.get("command") or ()),
@@ -56,6 +56,12 @@ def tags(job: Item) -> dict[str, str]:
         "charged_usd": f"{(job.get('charged_micro_usd') or 0) / 1e6:.6f}",
     }
     return {name: str(value) for name, value in known.items() if value not in (None, "")}
+
+
+def project(job: Item) -> str | None:
+    """As people name it now."""
+    found: str | None = job.get("project") or spec_of(job).get("project")
+    return found
 
 
 def git_commit(job: Item) -> str | None:

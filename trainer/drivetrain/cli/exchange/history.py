@@ -1,7 +1,8 @@
 """Every sample that counts of a job, read through the gateway in parts of bounded size.
 
 Of each step counts what the last attempt logged, as on the job's page. A sample carries no time of
-its own: its time is that of its step, between two steps whose times are known spread evenly.
+its own: its time is that of its step, between two steps whose times are known spread evenly. What
+the pods say of themselves is measured by time: there, steps are seconds since the job began.
 """
 
 import heapq
@@ -17,6 +18,7 @@ from urllib.parse import quote
 from drivetrain.cli.errors import NoAnswer
 from drivetrain.cli.output import Item
 from drivetrain.cli.session import segment
+from drivetrain_schemas.system_series import is_system_series
 
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway
@@ -50,10 +52,11 @@ class Series:
 
 
 class Clock:
-    """When the steps of one attempt were, in seconds of the epoch."""
+    """When the steps of one attempt were, in seconds of the epoch; `began`: the first of them."""
 
     def __init__(self, steps: Sequence[int], times: Sequence[float]) -> None:
         self._steps, self._times = steps, times
+        self.began = times[0]
 
     def at(self, step: int) -> float:
         after = bisect_right(self._steps, step)
@@ -74,17 +77,18 @@ class History:
         self._path = f"/v1/jobs/{segment(job['job_id'])}"
         self._attempts = [run["attempt"] for run in job["runs"]]
         self._clocks = _clocks(job, gateway.get(f"{self._path}/times"))
+        self._began = min((clock.began for clock in self._clocks.values()), default=0.0)
         spec = job.get("spec") or {}
         self._num_ranks = int((spec.get("resources") or {}).get("devices") or 1)
 
     def series(self) -> Iterator[Series]:
         """By rank and name, without their samples."""
         for rank in range(self._num_ranks):
-            found = self._gateway.pages(f"{self._path}/series", "series", {"rank": rank})
-            for one in found:
-                yield Series(
-                    rank, one["name"], one["num_samples"], one["first_step"], one["last_step"]
-                )
+            for system in (None, "true"):
+                query = {"rank": rank, "system": system}
+                for one in self._gateway.pages(f"{self._path}/series", "series", query):
+                    steps = one["first_step"], one["last_step"]
+                    yield Series(rank, one["name"], one["num_samples"], *steps)
 
     def samples(self, wanted: Iterable[Series]) -> Iterator[Sample]:
         """Series after series, each by step."""
@@ -153,6 +157,9 @@ class History:
         return [(name, one["steps"], one["values"]) for name, one in answer.items()], is_whole
 
     def _sample(self, rank: int, name: str, attempt: int, step: int, value: Any) -> Sample:
+        if is_system_series(name):
+            since = max(0, step - int(self._began))
+            return Sample(rank, name, attempt, since, float(step), float(value))
         return Sample(rank, name, attempt, step, self._clocks[attempt].at(step), float(value))
 
 
