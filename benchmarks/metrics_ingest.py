@@ -5,6 +5,9 @@ a process of its own, real Postgres, until its read API answers with every point
 `INSERT` of one row each into an indexed table of the same Postgres, nothing between: each with its
 own commit (the first points only, for it is slow), and at their very best, pipelined by asyncpg in
 transactions of 1,000. In turn, medians of all rounds.
+
+Then four runs log at once, as fast as their buffers are emptied, against four clients of an MLflow
+server on the same Postgres that send batches of 1,000 (`make exchange-tools`; left out without).
 """
 
 import asyncio
@@ -22,6 +25,7 @@ import asyncpg
 import httpx
 from pydantic import SecretStr
 
+from benchmarks import mlflow_peer
 from benchmarks.report import Row, options, publish
 from drivetrain.environment import Environment
 from drivetrain.messages import Samples, StepProgress, decoder
@@ -38,6 +42,7 @@ from services.runtime.run_tokens import RunTokens
 from services.runtime.topics import create_topics
 from services.standalone.embedded import RunningKafka, running_kafka, running_postgres
 from services.standalone.ports import free_port
+from tests.exchange.tools import MISSING, find_tools
 
 SERIES = ("loss", "accuracy", "learning_rate", "gradient_norm")
 PREFIX = "benchmark."
@@ -47,6 +52,10 @@ NUM_COMMITTED = 2000
 MAX_SECONDS = 120.0
 TARGET = 5.0
 TARGET_PIPELINED = 1.0
+NUM_RUNS = 4
+MAX_WAITING = 150_000  # of the 200,000 samples that a rank's buffer holds
+TARGET_MLFLOW = 100.0
+BILLION_IN_AN_HOUR = 1e9 / 3600
 TABLE = """
 create table if not exists points (
     job_id text not null, run_id text not null, attempt integer not null, rank integer not null,
@@ -119,6 +128,14 @@ async def ours(kafka: RunningKafka, url: str, number: int, num_steps: int) -> fl
     return seconds
 
 
+async def sustained(kafka: RunningKafka, url: str, number: int, num_steps: int) -> float:
+    """Seconds until all points of four runs can be read."""
+    started = time.perf_counter()
+    numbers = range(number * NUM_RUNS, (number + 1) * NUM_RUNS)
+    await asyncio.gather(*(ours(kafka, url, 1000 + one, num_steps) for one in numbers))
+    return time.perf_counter() - started
+
+
 async def pipelined(dsn: str, number: int, num_steps: int) -> float:
     """Seconds for all points, 1,000 inserts to a transaction."""
     rows = _rows(number, num_steps)
@@ -164,13 +181,24 @@ async def _connection_with_table(dsn: str) -> asyncpg.Connection:
 
 
 def _log(reporter: Reporter, num_steps: int) -> None:
+    """Waits where a rank's buffer would overflow."""
+    last = time.monotonic() + MAX_SECONDS
     for step in range(num_steps):
+        while _num_waiting(reporter) > MAX_WAITING and time.monotonic() < last:
+            time.sleep(0.002)
         value = 1.0 / (step + 1)
         reporter.log(step, dict.fromkeys(SERIES, value))
 
 
+def _num_waiting(reporter: Reporter) -> int:
+    return len(reporter._logged) // 3 + reporter._num_sorted
+
+
 async def _num_queryable(client: httpx.AsyncClient, job_id: str) -> int:
-    answer = (await client.get("/series", params={"job_id": job_id})).json()
+    response = await client.get("/series", params={"job_id": job_id})
+    if response.status_code == 503:  # too many are read at a time
+        return 0
+    answer = response.json()
     return sum(series["num_samples"] for series in answer["series"])
 
 
@@ -276,10 +304,51 @@ async def measure(quick: bool) -> list[Row]:
                         f"{number + 1}/{rounds}: {our_rates[-1]:,.0f} points/s, "
                         f"{committed_rates[-1]:,.0f}, {pipelined_rates[-1]:,.0f}"
                     )
+                sustained_rates = [
+                    num_points * NUM_RUNS * 5 / await sustained(kafka, url, number, 5 * num_steps)
+                    for number in range(1 if quick else 3)
+                ]
+            theirs = None
+            if find_tools() is None:
+                print(MISSING)
+            else:
+                num_batches = 5 if quick else 25
+                theirs = await mlflow_peer.points_per_second(
+                    postgres.dsn, home / "mlflow", num_batches
+                )
     what = f"{num_points:,} points of {len(SERIES)} series, run.log to queryable"
     return [
         _row("committed", what, our_rates, committed_rates, TARGET),
         _row("pipelined", what, our_rates, pipelined_rates, TARGET_PIPELINED),
+        *_sustained_rows(statistics.median(sustained_rates), theirs),
+    ]
+
+
+def _sustained_rows(our_rate: float, theirs: float | None) -> list[Row]:
+    what = f"{NUM_RUNS} runs at once, run.log to queryable"
+    ours = f"{our_rate:,.0f} points/s"
+    hour = Row(
+        id="metrics_ingest.billion",
+        what=what,
+        ours=f"{ours}: a billion in {1e9 / our_rate / 60:,.0f} min",
+        peer="",
+        ratio=our_rate / BILLION_IN_AN_HOUR,
+        target="a billion in an hour",
+        met=our_rate >= BILLION_IN_AN_HOUR,
+    )
+    if theirs is None:
+        return [hour]
+    return [
+        hour,
+        Row(
+            id="metrics_ingest.mlflow",
+            what=what,
+            ours=ours,
+            peer=f"{theirs:,.0f} points/s (MLflow, log_batch(1000) x {NUM_RUNS} clients)",
+            ratio=our_rate / theirs,
+            target=f"at least {TARGET_MLFLOW:g} x",
+            met=our_rate / theirs >= TARGET_MLFLOW,
+        ),
     ]
 
 

@@ -59,11 +59,14 @@ def summarize(steps: Sequence[int], values: Sequence[float]) -> Summary:
         for step, value in zip(reversed(steps), reversed(values), strict=True)
         if step == last_step
     )
-    not_finite = (step for step, value in zip(steps, values, strict=True) if not isfinite(value))
+    first_not_finite_step = None
+    if not isfinite(sum(values)):  # much faster than to look at each
+        found = (step for step, value in zip(steps, values, strict=True) if not isfinite(value))
+        first_not_finite_step = next(found, None)
     return Summary(
         num_samples=len(steps),
         min_step=min(steps),
         max_step=last_step,
         last_value=last_value,
-        first_not_finite_step=next(not_finite, None),
+        first_not_finite_step=first_not_finite_step,
     )
