@@ -16,6 +16,7 @@ from services.cost.core.budgets import period_end, reached_percent, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
+from services.cost.history_api import history_routes
 from services.cost.pools import report
 from services.cost.report_api import report_routes
 from services.cost.spent import as_budget, recent, spent
@@ -140,6 +141,7 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
         return PoolReport(shares=[_share(row) for row in found])
 
     app.include_router(report_routes(platform, book))
+    app.include_router(history_routes(platform, book))
 
     @app.get("/estimate")
     async def estimate(

@@ -1,11 +1,12 @@
-"""What events tell of jobs: the study and project that their cost counts for."""
+"""What events tell of jobs: the study and project that their cost counts for, and that they
+succeeded, for estimates from history."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.jobs import JobQueued
+from drivetrain_schemas.jobs import JobQueued, JobSucceeded
 from drivetrain_schemas.trials import TrialProposed
 from services.cost import store_spend
 from services.cost.store_spend import JobFacts
@@ -13,7 +14,7 @@ from services.runtime.transaction import Tx
 
 # The first proposal of a trial is older than its job. An earlier version did not read either: what
 # is kept on the topics tells of its jobs, too.
-JOB_KINDS = (JobQueued, TrialProposed)
+JOB_KINDS = (JobQueued, JobSucceeded, TrialProposed)
 
 
 async def put_jobs(tx: Tx, events: Sequence[Event[Any]]) -> None:
@@ -32,7 +33,10 @@ def _facts(payload: object) -> JobFacts | None:
     match payload:
         case JobQueued(job_id=job_id, spec=spec, trial=trial):
             study_id = None if trial is None else trial.study_id
-            return JobFacts(job_id, study_id, spec.project, spec.name)
+            digest = store_spend.digest_of(spec.command)
+            return JobFacts(job_id, study_id, spec.project, spec.name, digest)
+        case JobSucceeded() as ended:
+            return JobFacts(ended.job_id, succeeded_at=ended.finished_at)
         case TrialProposed(is_external=False) as trial:
             return JobFacts(trial.job_id, study_id=trial.study_id)
     return None

@@ -6,10 +6,11 @@ learned after charges, what the job has spent is moved. Charges are added to `sp
 database, in the statement that inserts them (sql/0180_spend_by_subject.sql).
 """
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Any
+from datetime import date, datetime
+from typing import Any, Literal
 
 import asyncpg
 
@@ -30,8 +31,19 @@ on conflict (tenant_id, subject, day) do update set
 """
 _PUT_JOB = """
 update jobs set study_id = coalesce($2, study_id), project = coalesce($3, project),
-    name = coalesce($4, name)
+    name = coalesce($4, name), command = coalesce($5, command),
+    succeeded_at = coalesce($6, succeeded_at), of_tenant = $7
 where job_id = $1
+"""
+_TIMES = """
+select sum((case when reverses_charge_id is null then 1 else -1 end)
+    * num_slots * extract(epoch from ends_at - starts_at) * 1000000)::bigint as slot_time
+from (
+    select job_id, succeeded_at from jobs
+    where of_tenant = $1 and {column} = $2 and succeeded_at is not null
+    order by succeeded_at desc limit $3) as latest
+    join charges using (job_id)
+group by job_id
 """
 _CHARGED = """
 select asked.*, coalesce(charged, 0)::bigint as charged
@@ -52,6 +64,8 @@ class JobFacts:
     study_id: str | None = None
     project: str | None = None
     name: str | None = None
+    command: str | None = None  # its digest
+    succeeded_at: datetime | None = None
 
     def after(self, earlier: "JobFacts | None") -> "JobFacts":
         """With what an earlier event told and this one does not."""
@@ -62,6 +76,8 @@ class JobFacts:
             self.study_id or earlier.study_id,
             self.project or earlier.project,
             self.name or earlier.name,
+            self.command or earlier.command,
+            self.succeeded_at or earlier.succeeded_at,
         )
 
 
@@ -93,7 +109,19 @@ async def put_jobs(
     for job in jobs:
         moves += _moves(before[job.job_id], job)
     await connection.executemany(
-        _PUT_JOB, [(job.job_id, job.study_id, job.project, job.name) for job in jobs]
+        _PUT_JOB,
+        [
+            (
+                job.job_id,
+                job.study_id,
+                job.project,
+                job.name,
+                job.command,
+                job.succeeded_at,
+                tenant_id,
+            )
+            for job in jobs
+        ],
     )
     if moves:
         await connection.execute(_MOVE, *map(list, zip(*moves, strict=True)), tenant_id)
@@ -116,6 +144,22 @@ def _moves(before: Any, job: JobFacts) -> list[tuple[str, str, int]]:
 
 def _project(name: str | None) -> str | None:
     return None if name is None else f"project/{name}"
+
+
+def digest_of(command: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(command).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+async def times_of(
+    connection: asyncpg.Connection,
+    tenant_id: str,
+    column: Literal["name", "command", "project"],
+    value: str | None,
+    limit: int,
+) -> list[int]:
+    """Slots x microseconds of the latest jobs that succeeded, where they were charged."""
+    rows = await connection.fetch(_TIMES.format(column=column), tenant_id, value, limit)
+    return [row["slot_time"] for row in rows]
 
 
 async def charged(connection: asyncpg.Connection, asked: Collection[Asked]) -> dict[Asked, int]:

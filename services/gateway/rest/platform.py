@@ -26,10 +26,10 @@ MAX_COST_ROWS = 500
 
 
 class EstimateJob(Strict):
-    """The cost of this job if it held its slots for this long."""
+    """The cost of this job if it held its slots for this long, and what jobs like it took."""
 
     spec: JobSpec
-    seconds: Annotated[float, Field(gt=0, le=366 * 86_400)]
+    seconds: Annotated[float, Field(gt=0, le=366 * 86_400)] | None = None
 
 
 class OpenPage(Strict):
@@ -68,7 +68,8 @@ async def pin(
     "/estimates", response_model=models.Estimate, responses=answers(400, 404, 413, 415, 422)
 )
 async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) -> Any:
-    """The cost at the current price, before anything is submitted."""
+    """The cost at the current price, before anything is submitted: for the given seconds, and from
+    the history of jobs with the same name, command or project."""
     resources = body.spec.resources
     device_type = resources.device_type
     if device_type is None:
@@ -80,16 +81,24 @@ async def estimate(body: EstimateJob, gateway: GatewayDep, caller: CallerDep) ->
             f"the pool {resources.pool!r} has no nodes, so its price is unknown",
             "name a pool of GET /v1/nodes, or a device_type",
         )
-    return await gateway.backends.get(
-        "cost",
-        "/estimate",
-        {
-            "pool": resources.pool,
-            "device_type": device_type,
-            "devices": resources.devices,
-            "seconds": body.seconds,
-        },
+    of = {"pool": resources.pool, "device_type": device_type}
+    seconds = 1.0 if body.seconds is None else body.seconds
+    price = await gateway.backends.get(
+        "cost", "/estimate", {**of, "devices": resources.devices, "seconds": seconds}
     )
+    spec = body.spec
+    like = {"name": spec.name, "command": list(spec.command), "project": spec.project}
+    path = f"/history/{caller.tenant_id}"
+    history = await gateway.backends.ask("cost", path, {**like, **of})
+    if body.seconds is None:
+        if history["num_jobs"] == 0:
+            raise invalid(
+                "seconds",
+                "there is no history: no job of this name, command or project has succeeded yet",
+                "write for how many seconds its slots will be held",
+            )
+        price = {**price, "estimated_micro_usd": history["median_micro_usd"]}
+    return {**price, "history": history}
 
 
 @router.get("/cost", responses=answers(422))

@@ -422,6 +422,11 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
             return {"by": "relative", "start": 0, "width": 1, "curves": []}
         if path == "/chart":
             return {"series": {"loss": {"steps": 0, "values": [0.5, None]}}}
+        if path == "/estimate" and parameters["devices"] == 1:
+            price = {"price_id": "p", "price_micro_usd_per_slot_hour": 1}
+            return {**price, "estimated_micro_usd": 5}
+        if path == "/history/default":
+            return {"num_jobs": 0 if parameters["project"] else 3, "median_micro_usd": 7}
         if path == "/estimate":
             raise PartRefused(404, "no price for device type 'cpu'")
         return {"charged_micro_usd": 1, "accruing_micro_usd": 2, "total_micro_usd": 3}
@@ -447,12 +452,21 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         body = {"spec": {**SPEC, "resources": {"devices": 2, "device_type": "cpu"}}, "seconds": 60}
         estimate = await server.client.post("/v1/estimates", json=body)
         assert (estimate.status_code, "no price" in estimate.json()["detail"]) == (404, True)
+        body = {"spec": {**SPEC, "resources": {"device_type": "cpu"}}}
+        estimate = await server.client.post("/v1/estimates", json=body)
+        assert estimate.json()["history"]["num_jobs"] == 3
+        assert estimate.json()["estimated_micro_usd"] == 7
+        body["spec"]["project"] = "robots"
+        estimate = await server.client.post("/v1/estimates", json=body)
+        assert estimate.status_code == 422
+        assert estimate.json()["errors"][0]["field"] == "seconds"
         unknown = await server.client.post("/v1/estimates", json={"spec": SPEC, "seconds": 60})
         assert (unknown.status_code, "no nodes" in unknown.text) == (422, True)
     cost_of = f"/spend/jobs/{job.job_id}"
     paths = [path for _, path, _ in asked]
     reads = ["/samples", "/samples", "/chart", "/curves", "/series"]
-    assert paths == [*reads, cost_of, "/estimate"]
+    assert paths[:6] == [*reads, cost_of]
+    assert paths[6:] == ["/estimate", *["/estimate", "/history/default"] * 2]
     assert (asked[3][2]["job_id"], asked[3][2]["name"]) == ([job.job_id], ["loss", "a,b"])
     assert asked[1][2]["name"] == ["a,b", "loss"]
     assert (asked[2][2]["name"], asked[2][2]["after"]) == (["val loss", "a,b"], "1.2.3.4")

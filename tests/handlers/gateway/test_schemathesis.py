@@ -53,6 +53,7 @@ PARTS = {
     "/times": {"job_id": "", "attempts": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},
+    "/history/default": {"num_jobs": 0},
     "/chargeback/default": [{"is_complete": True}],
     "/logs": {"job_id": "", "lines": [], "next": 0, "num_lines": 0, "num_dropped_bytes": 0},
 }

@@ -337,6 +337,19 @@ def test_an_estimate_uploads_nothing(cli: RunCli, platform: FakePlatform, job_fi
     assert [one.url.path for one in platform.requests] == ["/v1/estimates"]
 
 
+def test_an_estimate_from_history(cli: RunCli, platform: FakePlatform, job_file: Path) -> None:
+    parts = {"low_micro_usd": 1_000_000, "median_micro_usd": 2_000_000, "high_micro_usd": 9_000_000}
+    history = {"num_jobs": 7, "basis": "name", **parts}
+    answer = {"price_id": "p", "price_micro_usd_per_slot_hour": 1, "estimated_micro_usd": 2_000_000}
+    none = {"num_jobs": 0}
+    path = "/v1/estimates"
+    platform.on("POST", path, {**answer, "history": history}, {**answer, "history": none})
+    shown = " ".join(cli("job", "estimate", str(job_file)).out.split())
+    assert "$2.00 ($1.00 to $9.00), as the last 7 jobs of this name took" in shown
+    shown = " ".join(cli("job", "estimate", str(job_file), "--seconds", "9").out.split())
+    assert "no job of this name, command or project has succeeded yet" in shown
+
+
 STUDY_ID = "study_" + "b" * 26
 STUDY = """\
 name: search

@@ -243,26 +243,40 @@ def cancel(
     write_accepted(answer, job_id, "is being cancelled", output)
 
 
-@app.command(epilog=example("drivetrain job estimate job.yaml --seconds 3600"))
+@app.command(epilog=example("drivetrain job estimate job.yaml"))
 def estimate(
     file: FileArgument,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Run time to estimate for.")],
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="Run time to estimate for, too.")
+    ] = None,
     settings: SetOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Estimate the cost of a job without submitting it."""
+    """Estimate the cost of a job from what jobs like it took, without submitting it."""
     from drivetrain.cli.specs import load_job
 
     with session.connect() as gateway:
         spec = load_job(file, settings or [], None)
         answer = gateway.post("/v1/estimates", {"spec": spec, "seconds": seconds})
-    cost = amounts.money(answer["estimated_micro_usd"])
     price = amounts.money(answer["price_micro_usd_per_slot_hour"])
-    rows = [
-        ("estimate", f"{cost} for {amounts.duration(seconds)}"),
-        ("price", f"{price} per slot and hour ({answer['price_id']})"),
-    ]
+    rows = [("price", f"{price} per slot and hour ({answer['price_id']})")]
+    if seconds is not None:
+        cost = amounts.money(answer["estimated_micro_usd"])
+        rows.insert(0, ("estimate", f"{cost} for {amounts.duration(seconds)}"))
+    if history := answer.get("history"):
+        rows.insert(0, ("from history", _from_history(history)))
     write_record(answer, output, rows)
+
+
+def _from_history(history: Item) -> str:
+    if not history["num_jobs"]:
+        return "none: no job of this name, command or project has succeeded yet"
+    low, median, high = (
+        amounts.money(history[f"{part}_micro_usd"]) for part in ("low", "median", "high")
+    )
+    number = history["num_jobs"]
+    jobs = "the only earlier job" if number == 1 else f"the last {number} jobs"
+    return f"{median} ({low} to {high}), as {jobs} of this {history['basis']} took"
 
 
 def _wait(gateway: "Gateway", job_id: str) -> Item:

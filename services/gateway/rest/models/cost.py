@@ -75,7 +75,28 @@ class PoolReport(BaseModel):
     shares: list[PoolShare]
 
 
+class JobHistory(BaseModel):
+    """What the latest `num_jobs` took that succeeded with the same name, command or project
+    (`basis`); 0: there is no history.
+
+    `low` to `high` is the range of eight in ten; of few jobs, the extremes. Amounts are at today's
+    price.
+    """
+
+    num_jobs: int
+    basis: Literal["name", "command", "project"] | None = None
+    low_device_seconds: float | None = None
+    median_device_seconds: float | None = None
+    high_device_seconds: float | None = None
+    low_micro_usd: int | None = None
+    median_micro_usd: int | None = None
+    high_micro_usd: int | None = None
+
+
 class Estimate(BaseModel):
+    """`estimated_micro_usd`: for the given seconds; without any, the median of `history`."""
+
     price_id: str
     price_micro_usd_per_slot_hour: int
     estimated_micro_usd: int
+    history: JobHistory | None = None
