@@ -3,7 +3,7 @@
 A search is told only when a limit is crossed, so its log does not grow while it runs.
 """
 
-from services.hpo import messages, saved, spending
+from services.hpo import instruments, messages, saved, spending
 from services.hpo.core.limits import crossed
 from services.hpo.work import Work
 from services.runtime import logs
@@ -34,15 +34,26 @@ async def look(database: Database, clock: Clock) -> None:
     async with database.connection() as connection:
         study_ids = await spending.with_clocks(connection)
     for study_id in study_ids:
-        async with database.transaction() as tx:
-            work = Work(tx)
-            study = await work.lock(study_id)
-            if study is None or study.is_finished:
-                continue
-            row = study.row
-            # From the row: the searches of all these studies may not fit into memory.
-            status = saved.load_status(row, messages.to_numbers(messages.read_spec(row.spec)))
-            spent = await spending.spent(tx.connection, study_id, row.started_at, clock.now())
-            if not status.is_ending and crossed(status.numbers.limits, spent) is not None:
-                await work.tell(study, spent, None)
-                await work.end()
+        try:
+            await _look_at(database, clock, study_id)
+        except Exception as error:
+            if is_temporary(error):
+                raise
+            # One study that cannot be read may not keep the others from their limits.
+            instruments.LIMITS_NOT_READ.inc()
+            log.exception("limits of a study not read", study_id=study_id)
+
+
+async def _look_at(database: Database, clock: Clock, study_id: str) -> None:
+    async with database.transaction() as tx:
+        work = Work(tx)
+        study = await work.lock(study_id)
+        if study is None or study.is_finished:
+            return
+        row = study.row
+        # From the row: the searches of all these studies may not fit into memory.
+        status = saved.load_status(row, messages.to_numbers(messages.read_spec(row.spec)))
+        spent = await spending.spent(tx.connection, study_id, row.started_at, clock.now())
+        if not status.is_ending and crossed(status.numbers.limits, spent) is not None:
+            await work.tell(study, spent, None)
+            await work.end()

@@ -46,3 +46,7 @@ DECISION_SECONDS = Histogram(
 SEARCHES_LOADED = Counter(
     "drivetrain_hpo_searches_loaded_total", "Searches that were loaded from their rows."
 )
+LIMITS_NOT_READ = Counter(
+    "drivetrain_hpo_limits_not_read_total",
+    "Failed reads of a study's limits, every 5 s for each such study, which goes on beyond them.",
+)

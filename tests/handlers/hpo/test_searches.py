@@ -54,7 +54,7 @@ from drivetrain_schemas.trials import (
     TrialStopping,
     TrialTell,
 )
-from services.hpo import clock, messages, searches, store
+from services.hpo import clock, instruments, messages, searches, store
 from services.hpo.core import inputs
 from services.hpo.core.search import Search
 from services.hpo.core.status import Status
@@ -348,6 +348,21 @@ async def test_reading_the_clock_loads_no_trials(hpo: Database) -> None:
     searches.kept.clear()
     await clock.look(hpo, SystemClock())
     assert not len(searches.kept)
+
+
+async def test_a_study_that_cannot_be_read_leaves_the_others_their_limits(hpo: Database) -> None:
+    await start(hpo, limits={"hours": 1.0})
+    healthy = renamed(search_request(limits={"hours": 1.0}), "later")
+    await handle(hpo, HANDLERS, healthy)
+    broken, healthy_id = sorted([STUDY_ID, healthy.payload.study_id])
+    async with hpo.connection() as connection:
+        await connection.execute("update studies set status = '[]' where study_id = $1", broken)
+    before = instruments.LIMITS_NOT_READ._value.get()
+    hours = (datetime.now(UTC) - STARTED) / timedelta(hours=1)
+    await clock.look(hpo, Later(hours + 2))
+    found = of_type([event.payload for event in await emitted(hpo)], StudyStopping)
+    assert [one.study_id for one in found] == [healthy_id]
+    assert instruments.LIMITS_NOT_READ._value.get() == before + 1
 
 
 async def test_finished_trials_from_elsewhere_are_the_first_of_a_study(hpo: Database) -> None:
