@@ -71,6 +71,7 @@ class StoredJob:
     times: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    pictures: list[tuple[int, bytes]] = field(default_factory=list)  # by step; two in a page
     num_requests: int = 0
 
     def gateway(self) -> Gateway:
@@ -109,6 +110,16 @@ class StoredJob:
         if path == "/files":
             listed = {"checkpoint_id": "ckpt_1", "num_left_out": 0, "files": self._files()}
             return httpx.Response(200, json=listed)
+        if path == "/media":
+            steps = [step for step, _ in self.pictures]
+            name = {"name": "sample s", "first_step": min(steps, default=0)}
+            return httpx.Response(200, json={"names": [name] if steps else []})
+        if path == "/media/items":
+            last = int(query.get("to_step", 2**53))
+            items = [self._picture(step) for step, _ in self.pictures if step <= last][-2:]
+            return httpx.Response(200, json={"items": items})
+        if path == "/media/content":
+            return httpx.Response(200, content=dict(self.pictures)[int(query["step"])])
         if path == "/files/content":
             return httpx.Response(200, content=self.files[query["path"]])
         return httpx.Response(404, json={"detail": f"no {path}"})
@@ -118,6 +129,11 @@ class StoredJob:
             {"path": path, "mode": "644", "sha256": hashlib.sha256(content).hexdigest()}
             for path, content in self.files.items()
         ]
+
+    def _picture(self, step: int) -> dict[str, Any]:
+        sha256 = hashlib.sha256(dict(self.pictures)[step]).hexdigest()
+        facts = {"media": "image", "image_form": "png", "file_name": None, "sha256": sha256}
+        return {"name": "sample s", "step": step, "item": 0, **facts}
 
     def _series(self, query: httpx.QueryParams) -> dict[str, Any]:
         rank = int(query["rank"])
@@ -191,6 +207,7 @@ def make_job(**changes: Any) -> StoredJob:
         samples=samples,
         times=times,
         files={"out/model.txt": b"weights\n", "weird #name?.txt": b"x"},
+        pictures=[(step, b"picture %d" % step) for step in (10, 20, 30)],
         checkpoints=[make_checkpoint(2999), make_checkpoint(1999, 1, restored_by_attempt=2)],
         **changes,
     )

@@ -90,6 +90,7 @@ def test_every_point_and_fact_is_there_and_nothing_is_added_by_a_second_export(
         "drivetrain/spec.json",
         "files/out/model.txt",
         f"files/{file_path('weird #name?.txt')}",
+        *(f"media/sample s/{step}-0.png" for step in (10, 20, 30)),
     ]
     assert run["content"] == "weights\n"
     at = {step: stamp for step, _, stamp in run["metrics"]["loss"]}
@@ -158,7 +159,7 @@ def test_an_export_that_is_killed_goes_on_where_it_was(tools: Path, mlflow: Mlfl
     assert len(runs) == len(names)
     for run in runs:
         assert points_in(run) == points_of(job)
-        assert len(run["files"]) == 5
+        assert len(run["files"]) == 8
 
 
 def test_a_server_that_is_killed_and_away_for_an_hour_gets_everything_once(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 MAX_METRICS = 1000
 MAX_ITEMS = 100  # parameters or tags
 MAX_HISTORY = 25_000
+MAX_MEDIA_NAMES, MAX_MEDIA_STEPS = 1000, 500
+_SUFFIXES = {"histogram": "json", "table": "json", "text": "txt"}
 TAG = "drivetrain."
 # What was exported whole: of the samples, of the files.
 SAMPLES_TAG, FILES_TAG = f"{TAG}exported_samples", f"{TAG}exported_files"
@@ -215,7 +217,9 @@ def _upload_files(server: MlflowServer, gateway: "Gateway", run: _Run, job: Item
     }
     texts = {name: json.dumps(one, indent=2) for name, one in documents.items() if one}
     files = [one for one in downloads.choose(listed["files"], None) if one.get("target") is None]
-    digest = _digest(repr([texts, [(one["path"], one["sha256"]) for one in files]]))
+    media = [*_media(gateway, path)]
+    contents = [(one["path"], one["sha256"]) for one in (*files, *media)]
+    digest = _digest(repr([texts, contents]))
     if run.tags.get(FILES_TAG) == digest:
         return 0
     root = _artifact_root(run.artifact_uri)
@@ -234,8 +238,29 @@ def _upload_files(server: MlflowServer, gateway: "Gateway", run: _Run, job: Item
             query = {"checkpoint": listed["checkpoint_id"], "path": one["path"]}
             downloads.save(gateway, f"{path}/files/content", query, one, target)
             server.upload(f"{root}/files/{file_path(one['path'])}", target)
+        for one in media:
+            query = {name: one[name] for name in ("name", "step", "item")}
+            downloads.save(gateway, f"{path}/media/content", query, one, target)
+            server.upload(f"{root}/media/{file_path(one['path'])}", target)
     _log_items(server, run, "tags", {FILES_TAG: digest})
-    return len(texts) + len(files)
+    return len(texts) + len(files) + len(media)
+
+
+def _media(gateway: "Gateway", path: str) -> Iterator[Item]:
+    """Pictures, tables and the like, each with the path that it gets: NAME/STEP-ITEM.png."""
+    for named in gateway.get(f"{path}/media", {"limit": MAX_MEDIA_NAMES})["names"]:
+        to_step: int | None = None
+        while True:
+            query = {"name": named["name"], "to_step": to_step, "limit": MAX_MEDIA_STEPS}
+            items = gateway.get(f"{path}/media/items", query)["items"]
+            for one in items:
+                suffix = one["image_form"] or _SUFFIXES.get(one["media"])
+                ending = f".{suffix}" if suffix else f"-{one['file_name'] or 'file'}"
+                yield {**one, "path": f"{one['name']}/{one['step']}-{one['item']}{ending}"}
+            first = min((one["step"] for one in items), default=0)
+            if not items or first <= named["first_step"]:
+                break
+            to_step = first - 1
 
 
 def _artifact_root(uri: str) -> str | None:
