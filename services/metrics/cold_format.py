@@ -30,6 +30,10 @@ _READ = ("step", "value")
 _TAIL_BYTES = 8  # the length of the footer and the magic number
 
 
+class Damaged(Exception):
+    """The bytes are not those of such a file."""
+
+
 class Span(NamedTuple):
     """Bytes of a file, `end` excluded."""
 
@@ -41,8 +45,11 @@ class Metadata:
     """The footer of a file: where its row groups are."""
 
     def __init__(self, footer: bytes, size_bytes: int) -> None:
-        """`footer`: the bytes from `footer_offset` to the end of the file."""
-        self._parsed: Any = pq.read_metadata(io.BytesIO(b"PAR1" + footer))
+        """`footer`: the bytes from `footer_offset` to the end of the file. Raises Damaged."""
+        try:
+            self._parsed: Any = pq.read_metadata(io.BytesIO(b"PAR1" + footer))
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(str(error)) from error
         self._size_bytes = size_bytes
 
     def span(self, row_group: int) -> Span:
@@ -53,10 +60,13 @@ class Metadata:
         return Span(_start(first), _start(last) + last.total_compressed_size)
 
     def read(self, row_group: int, content: bytes) -> Samples:
-        """The row group's samples; `content` is what is at `span`."""
+        """The row group's samples; `content` is what is at `span`. Raises Damaged."""
         file = _Part(self.span(row_group).start, content, self._size_bytes)
-        reader = pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=self._parsed)
-        table = reader.read_row_group(row_group, columns=list(_READ), use_threads=False)
+        try:
+            reader = pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=self._parsed)
+            table = reader.read_row_group(row_group, columns=list(_READ), use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(str(error)) from error
         return Samples(table["step"].to_numpy(), table["value"].to_numpy())
 
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.metrics.cold_format import Metadata
+from services.metrics.cold_format import Damaged, Metadata
 from services.metrics.core.layout import Samples
 from services.metrics.core.series import Chunk
 from services.runtime.errors import StoreError
@@ -78,9 +78,11 @@ class ColdReader:
                         self._footers.popitem(last=False)
                 self._footers.move_to_end(key)
                 content = await self._store.get_range(key, *metadata.span(row_group))
+                return await asyncio.to_thread(metadata.read, row_group, content)
             except NoSuchObject:
                 raise StoreError(f"the object store has lost {key}") from None
-            return await asyncio.to_thread(metadata.read, row_group, content)
+            except Damaged as error:
+                raise StoreError(f"{key} in the object store is damaged: {error}") from error
 
 
 def _part(group: Samples, one: ColdChunk) -> Samples:

@@ -93,6 +93,8 @@ class Tierer:
         try:
             if await connection.fetchval(_LOCK):
                 await self.run()
+            else:
+                COLD_OVERDUE.set(0)  # the other process tells
         finally:
             await connection.close()
 

@@ -76,7 +76,7 @@ class WatchedStore(InMemoryObjectStore):
 
     async def get_range(self, key: str, start: int, end: int) -> bytes:
         self._check()
-        found = self._objects[key][start:end]
+        found = await super().get_range(key, start, end)
         self.num_bytes_read += len(found)
         return found
 
@@ -233,6 +233,29 @@ async def test_charts_of_long_series_do_not_need_the_object_store(
     exact = await client.get("/chart", params=query | {"from_step": 1230, "to_step": 1240})
     assert (exact.status_code, exact.json()["code"]) == (503, "store_unavailable")
     assert (await client.get("/samples", params={"job_id": JOB})).status_code == 503
+
+
+@pytest.mark.parametrize("problem", ["lost", "short", "other bytes"])
+async def test_a_file_that_is_lost_or_damaged_is_named(
+    platform: Platform,
+    store: WatchedStore,
+    client: httpx.AsyncClient,
+    metrics: Database,
+    problem: str,
+) -> None:
+    await platform.log({"loss": {1: 0.5}})
+    await Tierer(metrics, store, NOW).run()
+    [file] = await store.list("cold/")
+    content = await store.get(file.key)
+    if problem == "lost":
+        await store.delete(file.key)
+    elif problem == "short":
+        await store.put(file.key, content[:100])
+    else:
+        await store.put(file.key, bytes(len(content)))
+    answer = await client.get("/samples", params={"job_id": JOB})
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+    assert file.key in answer.json()["detail"]
 
 
 async def test_late_doubled_and_repeated_steps_are_read_as_before(
