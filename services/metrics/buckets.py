@@ -2,7 +2,7 @@
 
 Each curve has the lowest, highest and mean value of equal buckets, so that no peak is hidden. Long
 series are read from the coarsest level that is fine enough, few samples exactly. By time, a row of
-a level counts where its first step is: at most half a bucket too early.
+a level counts where its middle is, which is less than a bucket from each of its samples.
 """
 
 import asyncio
@@ -23,8 +23,9 @@ from services.metrics.queries import CurvesQuery
 
 # All curves together read so many single samples; beyond that, they are read from their levels.
 MAX_EXACT_SAMPLES = 200_000
-# By time, rows are this much finer than the buckets.
-FINER = 2
+# By time, buckets are not aligned with the rows of levels, which may be so many buckets wide. The
+# next finer level has four times the rows.
+ROW_BUCKETS = 1.25
 Clocks = Mapping[tuple[str, int], Clock]
 
 
@@ -61,7 +62,7 @@ class _Axis:
         if self.by == "step":
             return self.width
         first, last = self.steps(part)
-        return (last - first + 1) / self.num_buckets / FINER
+        return (last - first + 1) / self.num_buckets * ROW_BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def _answer(
     for plan in plans:
         rows = _rows(plan, tiles, of_parts[plan.number])
         if rows is not None and len(rows.first):
-            x = axis.x(plan.part, rows.first)
+            x = axis.x(plan.part, (rows.first + rows.last) // 2)
             found[plan.part.job_id, plan.part.name].append((rows, x))
     return msgspec.json.encode(
         {

@@ -1,6 +1,7 @@
 """Samples and logs from a batch of records to the answers of the read API."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -237,6 +238,30 @@ async def test_a_job_has_a_bounded_number_of_series(
     assert found["num_samples_left_out"] == 4
     other_job = "job_" + "n" * 26
     assert await take(metrics, make_samples({"loss": {1: 0.5}}, job_id=other_job)) == []
+
+
+@pytest.mark.parametrize("name", ["a\\u0007b", "a\\u0000b", "line\\nbreak", "half \\ud800"])
+async def test_names_with_control_characters_are_refused_and_harm_no_other_batch(
+    metrics: Database, client: httpx.AsyncClient, name: str
+) -> None:
+    good = make_record(make_event(make_samples({"loss": {1: 0.5}})), offset=0)
+    plain = make_record(make_event(make_samples({"a_name": {1: 0.5}}, batch=1)), offset=1)
+    assert plain.value is not None
+    bad = replace(plain, value=plain.value.replace(b"a_name", name.encode()))
+    async with metrics.transaction() as tx:
+        rejected = await take_samples(tx, [bad, good])
+    assert [one.record.offset for one in rejected] == [1]
+    assert [one["name"] for one in (await get(client, "/series"))["series"]] == ["loss"]
+
+
+async def test_ten_thousand_series_of_a_job_are_bounded_and_counted(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    for number in range(0, 10_000, 1000):
+        columns = {f"image_{number + n}": {1: 0.5} for n in range(1000)}
+        await take(metrics, make_samples(columns, batch=number))
+    found = await get(client, "/series")
+    assert (found["num_series"], found["num_samples_left_out"]) == (2000, 8000)
 
 
 async def test_what_cannot_be_read_is_handed_back_and_the_rest_is_stored(
