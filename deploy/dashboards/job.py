@@ -85,6 +85,14 @@ JOB = board(
                 link=_PAGE,
             ),
             line(
+                "Live windows",
+                "Changes stored per second, and ends of the process that folds them.",
+                "ops",
+                (rate("drivetrain_metrics_windows_stored_total"), "stored"),
+                (rate("drivetrain_metrics_windows_ends_total"), "ends"),
+                link=_PAGE,
+            ),
+            line(
                 "Old samples",
                 "Moved to the object store per second, and deleted there because of their age.",
                 "ops",

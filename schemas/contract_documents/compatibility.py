@@ -13,13 +13,14 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from drivetrain_schemas.jobs import WaitingReason
+from drivetrain_schemas.metrics import AlertKind
 from drivetrain_schemas.text import WIDENED
 
 Schema = dict[str, Any]
 Words = tuple[str, ...]
 
 # Lists of events that may grow as those of commands do: docs/decisions/0009-defaults.md.
-GROWING: tuple[Words, ...] = (tuple(map(str, WaitingReason)),)
+GROWING: tuple[Words, ...] = (tuple(map(str, WaitingReason)), tuple(map(str, AlertKind)))
 
 _ANNOTATIONS = ("description", "examples", "$schema", "$defs")
 _INNER = ("items", "additionalProperties", "propertyNames")

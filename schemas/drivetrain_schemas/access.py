@@ -26,6 +26,7 @@ from drivetrain_schemas.topics import (
     REPORTS,
     SERVICES,
     TOPICS,
+    WINDOWS,
     Topic,
     parked_topic,
 )
@@ -60,7 +61,9 @@ ACCESS: dict[str, Access] = {
     "checkpoints": _service(
         "checkpoints", (COMMANDS_JOBS, EVENTS_JOBS, REPORTS), (EVENTS_CHECKPOINTS,)
     ),
-    "metrics": _service("metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS), (EVENTS_ALERTS,)),
+    "metrics": _service(
+        "metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS, WINDOWS), (EVENTS_ALERTS, WINDOWS)
+    ),
     "cost": _service(
         "cost",
         (COMMANDS_BUDGETS, EVENTS_CHECKPOINTS, EVENTS_JOBS, EVENTS_NODES, EVENTS_STUDIES),

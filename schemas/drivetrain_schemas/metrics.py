@@ -1,6 +1,7 @@
 """Samples and logs as they are sent: batches in columns, unique by (run, rank, session, batch)."""
 
 import math
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -93,17 +94,34 @@ class LogsWritten(_Batch):
     num_dropped_bytes: Bytes = 0
 
 
+class AlertKind(StrEnum):
+    """The complete list of alerts about a run."""
+
+    NOT_FINITE = "not_finite"
+    STALLED = "stalled"
+    SAMPLES_DROPPED = "samples_dropped"
+    DIVERGING = "diverging"
+    STRAGGLER = "straggler"
+    LOW_UTILISATION = "low_utilisation"
+    SLOWER = "slower"
+
+
 @event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")
 class AlertRaised(Payload):
-    """Something about a run needs attention; nothing is stopped because of it."""
+    """Something about a run needs attention; nothing is stopped because of it.
+
+    `value` has passed `threshold`, where the alert is about a figure.
+    """
 
     tenant_id: TenantId
     job_id: JobId
     run_id: RunId
     attempt: Attempt
-    alert: Literal["not_finite", "stalled", "samples_dropped"]
+    alert: AlertKind
     series: str | None = None
     step: Step | None = None
+    value: float | None = None
+    threshold: float | None = None
     detail: str
 
 
@@ -115,7 +133,7 @@ class AlertCleared(Payload):
     job_id: JobId
     run_id: RunId
     attempt: Attempt
-    alert: Literal["not_finite", "stalled", "samples_dropped"]
+    alert: AlertKind
     detail: str
 
 

@@ -36,6 +36,8 @@ EVENTS_ALERTS = Topic("events.alerts", "job_id", FOR_EVER, "gateway")
 EVENTS_PARKED = Topic("events.parked", "decision_id", FOR_EVER, "gateway", partitions=1)
 METRICS = Topic("metrics", "run_id", 7 * DAY_MS, "metrics")
 LOGS = Topic("logs", "run_id", 7 * DAY_MS, "metrics")
+# The state of each rank and pod in live windows: written and read by the metrics service alone.
+WINDOWS = Topic("windows", "source_id", 3600 * 1000, "metrics")
 REPORTS = Topic("reports", "run_id", 3600 * 1000, "scheduler")
 
 SERVICES = ("scheduler", "checkpoints", "metrics", "cost", "hpo", "gateway")
@@ -60,6 +62,7 @@ TOPICS: tuple[Topic, ...] = (
     EVENTS_PARKED,
     METRICS,
     LOGS,
+    WINDOWS,
     REPORTS,
     *(parked_topic(service) for service in SERVICES),
 )

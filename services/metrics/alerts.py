@@ -3,10 +3,13 @@
 The current alerts are rows of `alerts`, written in the transaction that emits the event.
 """
 
+from typing import Any
+
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from services.metrics import store
+from services.metrics.core.health import Finding
 from services.metrics.instruments import ALERTS
 from services.metrics.store import RunRow
 from services.runtime import logs
@@ -18,12 +21,51 @@ log = logs.get()
 async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool = False) -> None:
     """Emit the alert unless it was raised before; `again`: also after it was cleared.
 
-    `about` tells apart alerts of one kind that are not about a series.
+    `about` distinguishes alerts of one kind that are not about a series.
     """
     if not await store.raise_alert(
         tx.connection, alert.run_id, alert.alert, alert.series or about, again=again
     ):
         return
+    await _emit(tx, alert)
+
+
+async def raise_about_run(tx: Tx, run: RunRow, finding: Finding) -> None:
+    """Emit what the windows of the run say, unless it is raised already."""
+    if await store.raise_alert(tx.connection, run.run_id, finding.alert, again=True):
+        await _emit(
+            tx,
+            AlertRaised(
+                **_identity(run),
+                alert=AlertKind(finding.alert),
+                series=finding.series,
+                step=run.progress.step if run.progress else None,
+                value=finding.value,
+                threshold=finding.threshold,
+                detail=finding.detail,
+            ),
+        )
+
+
+async def clear(
+    tx: Tx, run: RunRow, alert: str, detail: str, cause: Event[Payload] | None = None
+) -> None:
+    """Clear this alert about the run, if it is active."""
+    if not await store.clear_alert(tx.connection, run.run_id, alert):
+        return
+    cleared = AlertCleared(**_identity(run), alert=AlertKind(alert), detail=detail)
+    await tx.emit(cleared, tenant_id=run.tenant_id, cause=cause)
+    log.info("alert cleared", run_id=run.run_id, alert=alert, tenant_id=run.tenant_id)
+
+
+async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> None:
+    """The run has ended: nothing about it as a whole needs attention any more."""
+    for alert in await store.active_alerts(tx.connection, run.run_id):
+        if alert != AlertKind.SAMPLES_DROPPED:
+            await clear(tx, run, alert, detail, cause)
+
+
+async def _emit(tx: Tx, alert: AlertRaised) -> None:
     await tx.emit(alert, tenant_id=alert.tenant_id)
     ALERTS.labels(alert.alert).inc()
     log.info(
@@ -35,19 +77,10 @@ async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool
     )
 
 
-async def clear_stalled(
-    tx: Tx, run: RunRow, detail: str, cause: Event[Payload] | None = None
-) -> None:
-    """Clear the stall alert of the run, if it is active."""
-    if not await store.clear_alert(tx.connection, run.run_id, "stalled"):
-        return
-    cleared = AlertCleared(
-        tenant_id=run.tenant_id,
-        job_id=run.job_id,
-        run_id=run.run_id,
-        attempt=run.attempt,
-        alert="stalled",
-        detail=detail,
-    )
-    await tx.emit(cleared, tenant_id=run.tenant_id, cause=cause)
-    log.info("alert cleared", run_id=run.run_id, alert="stalled", tenant_id=run.tenant_id)
+def _identity(run: RunRow) -> dict[str, Any]:
+    return {
+        "tenant_id": run.tenant_id,
+        "job_id": run.job_id,
+        "run_id": run.run_id,
+        "attempt": run.attempt,
+    }

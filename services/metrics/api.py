@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from drivetrain_schemas.errors import field_errors
-from services.metrics import buckets, curves, log_pages, media, times_store
+from services.metrics import buckets, curves, log_pages, media, times_store, window_pages
 from services.metrics.chart_reading import Source
 from services.metrics.cold_reading import ColdReader
 from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
@@ -32,6 +32,7 @@ from services.metrics.queries import (
     SamplesQuery,
     SeriesQuery,
     SystemQuery,
+    WindowsQuery,
 )
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
@@ -89,7 +90,7 @@ class Reads:
 
 
 def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
-    """GET /series, /system, /samples, /chart, /curves, /times, /logs and /media."""
+    """GET /series, /system, /samples, /chart, /curves, /times, /windows, /logs and /media."""
     reads = Reads(database)
     old = ColdReader(cold)
 
@@ -133,6 +134,11 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
         async with reads.connection() as connection:
             return _json(await media.of_job(connection, query))
 
+    async def windows(request: Request) -> Response:
+        query = _query(WindowsQuery, request)
+        async with reads.connection() as connection:
+            return _json(await window_pages.page(connection, query))
+
     async def logs(request: Request) -> Response:
         query = _query(LogsQuery, request)
         return _json(await log_pages.page(LogSource(reads.connection, cold, query), query))
@@ -145,6 +151,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/chart", chart),
             Route("/curves", curves_of_jobs),
             Route("/times", times),
+            Route("/windows", windows),
             Route("/logs", logs),
             Route("/media", logged_media),
         ],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
-from drivetrain_schemas.metrics import AlertRaised, RunWarned
+from drivetrain_schemas.metrics import AlertKind, AlertRaised, RunWarned
 from drivetrain_schemas.reports import PodHeartbeat, PodWarned
 from drivetrain_schemas.runs import (
     RunCancelled,
@@ -79,7 +79,7 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
     if state.is_final and run.clock is not None:
         await times_store.save(tx.connection, run.run_id, run.clock, [run.clock.newest])
     if state.is_final:
-        await alerts.clear_stalled(tx, run, f"the run has ended: {state}", event)
+        await alerts.clear_all(tx, run, f"the run has ended: {state}", event)
     if state.is_final or state is RunState.STARTING:
         await rungs.run_moved(tx, run, is_live=not state.is_final)
 
@@ -166,7 +166,7 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
     await store.set_progress(tx.connection, run.run_id, progress)
     await _take_times(tx, run, heartbeats, received_at)
 
-    def alert(kind: str, detail: str) -> AlertRaised:
+    def alert(kind: AlertKind, detail: str) -> AlertRaised:
         return AlertRaised(
             tenant_id=run.tenant_id,
             job_id=run.job_id,
@@ -178,18 +178,19 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
         )
 
     if not is_stalled(progress):
-        await alerts.clear_stalled(tx, run, f"the run makes progress again: step {progress.step}")
+        detail = f"the run makes progress again: step {progress.step}"
+        await alerts.clear(tx, run, AlertKind.STALLED, detail)
     elif run.state == RunState.RUNNING:
         detail = f"no step for {stall_limit(progress):.0f} s, though heartbeats arrive"
-        await alerts.raise_once(tx, alert("stalled", detail), again=True)
+        await alerts.raise_once(tx, alert(AlertKind.STALLED, detail), again=True)
     num_dropped = max(heartbeat.num_dropped_samples for heartbeat in heartbeats)
     if num_dropped:
         detail = f"{num_dropped} samples did not fit the pod's buffer; training was not delayed"
-        await alerts.raise_once(tx, alert("samples_dropped", detail))
+        await alerts.raise_once(tx, alert(AlertKind.SAMPLES_DROPPED, detail))
     num_refused = max(heartbeat.num_refused_samples for heartbeat in heartbeats)
     if num_refused:
         detail = (
             f"{num_refused} samples were left out: their values are not numbers, or their names "
             "are not valid; the log names them, with the fix"
         )
-        await alerts.raise_once(tx, alert("samples_dropped", detail), about="refused")
+        await alerts.raise_once(tx, alert(AlertKind.SAMPLES_DROPPED, detail), about="refused")

@@ -17,6 +17,13 @@ RUNGS = Counter(
     "Rungs of trials announced, by whether the judged metric had a value.",
     ["outcome"],
 )
+WINDOWS_RUNNING = Gauge(
+    "drivetrain_metrics_windows_running", "Whether the process that folds live windows runs."
+)
+WINDOWS_ENDS = Counter(
+    "drivetrain_metrics_windows_ends_total", "Times that process ended without being stopped."
+)
+WINDOWS_STORED = Counter("drivetrain_metrics_windows_stored_total", "Changes of windows stored.")
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
 READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."

@@ -7,7 +7,7 @@ of themselves (`system_series`, a closed list) does not count.
 
 from collections.abc import Collection, Sequence
 
-from drivetrain_schemas.metrics import AlertRaised
+from drivetrain_schemas.metrics import AlertKind, AlertRaised
 from drivetrain_schemas.system_series import is_system_series
 from services.metrics import alerts, store
 from services.metrics.instruments import LEFT_OUT
@@ -60,7 +60,7 @@ def _alert(batch: SampleBatch, name: str) -> AlertRaised:
         job_id=batch.job_id,
         run_id=batch.key.run_id,
         attempt=batch.attempt,
-        alert="samples_dropped",
+        alert=AlertKind.SAMPLES_DROPPED,
         detail=(
             f"a job may have {MAX_SERIES_OF_JOB:,} series; samples of further ones, such as "
             f"{name}, are left out: log numbers as values or steps, not in names"

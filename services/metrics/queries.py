@@ -20,6 +20,7 @@ MAX_SEARCH_CHARACTERS = 200
 MAX_PAGE_OF_SERIES = 500
 MAX_PAGE_OF_MEDIA = 1000
 MAX_PAGE_OF_RANKS = 128
+MAX_WINDOWS = 240
 
 
 class Query(BaseModel):
@@ -37,6 +38,13 @@ class SeriesQuery(Query):
     after: SearchText = ""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_OF_SERIES)] = 200
     system: bool = False
+
+
+class WindowsQuery(Query):
+    """The newest windows; `after`: only those that began later, in seconds since 1970."""
+
+    after: Annotated[int, Field(ge=0, le=LAST_STEP)] = 0
+    limit: Annotated[int, Field(ge=1, le=MAX_WINDOWS)] = 60
 
 
 class SystemQuery(Query):

@@ -5,6 +5,8 @@
 | `batches` | when its topic has deleted the record for certain, plus a margin |
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `trials` | a day after the end of the job |
+| `windows` | after a day: they are for what runs now |
+| `run_health` | a day after its first window, once its run is deleted |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
 | `warnings` | with the reports, once their run is deleted: no report can repeat one |
 
@@ -24,6 +26,7 @@ from services.runtime.retention import Rule, inbox_keep
 KEEP_BATCHES = max(inbox_keep(METRICS), inbox_keep(LOGS))
 KEEP_RUNS = timedelta(days=1)
 KEEP_TRIALS = timedelta(days=1)
+KEEP_WINDOWS = timedelta(days=1)
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 
 
@@ -94,6 +97,22 @@ RULES = (
         """delete from trials where ctid = any(array(
             select ctid from trials
             where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+    ),
+    Rule(
+        "windows",
+        KEEP_WINDOWS,
+        """delete from windows where ctid = any(array(
+            select ctid from windows
+            where received_at < clock_timestamp() - $1::interval order by received_at limit $2))""",
+    ),
+    Rule(
+        "run_health",
+        KEEP_WINDOWS,
+        """delete from run_health where ctid = any(array(
+            select ctid from run_health
+            where created_at < clock_timestamp() - $1::interval
+                and not exists (select from runs where runs.run_id = run_health.run_id)
+            order by created_at limit $2))""",
     ),
     Rule(
         "alerts",

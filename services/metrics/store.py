@@ -285,6 +285,16 @@ async def add_warning(connection: asyncpg.Connection, run_id: str, detail: str) 
     return number
 
 
+async def active_alerts(connection: asyncpg.Connection, run_id: str) -> list[str]:
+    """Those about the run as a whole."""
+    rows = await connection.fetch(
+        """select alert from alerts where run_id = $1 and series = '' and cleared_at is null
+        order by alert""",
+        run_id,
+    )
+    return [row["alert"] for row in rows]
+
+
 async def clear_alert(connection: asyncpg.Connection, run_id: str, alert: str) -> bool:
     """True where the alert about the run was active."""
     row = await connection.fetchval(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
-from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
+from drivetrain_schemas.metrics import AlertKind, AlertRaised, LogsWritten, SamplesRecorded
 from services.metrics import alerts, log_store, names, rungs, store
 from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
@@ -138,7 +138,7 @@ def _not_finite(batch: SampleBatch, name: str, step: int) -> AlertRaised:
         job_id=batch.job_id,
         run_id=batch.key.run_id,
         attempt=batch.attempt,
-        alert="not_finite",
+        alert=AlertKind.NOT_FINITE,
         series=name,
         step=step,
         detail=f"{name} is not finite at step {step} (rank {batch.key.rank})",

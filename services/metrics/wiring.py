@@ -4,7 +4,7 @@ from functools import partial
 
 from starlette.applications import Starlette
 
-from drivetrain_schemas.topics import LOGS, METRICS, REPORTS
+from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, WINDOWS
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.log_moving import move_logs
@@ -13,6 +13,8 @@ from services.metrics.rolling import roll
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
 from services.metrics.tiering import tier
+from services.metrics.windows_process import run_windows
+from services.metrics.windows_stored import take_windows
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform, Service
 
@@ -30,9 +32,10 @@ def build(settings: MetricsSettings) -> Service:
         streams={
             METRICS: partial(take_samples, tokens),
             LOGS: partial(take_logs, tokens),
+            WINDOWS: take_windows,
             REPORTS: partial(take_reports, tokens),
         },
-        tasks=(roll, tier, move_logs),
+        tasks=(roll, tier, move_logs, run_windows),
         http=http,
         retention=rules(settings),
     )

@@ -117,6 +117,22 @@ async def times(job_id: JobId, gateway: GatewayDep, caller: CallerDep) -> Any:
     return await gateway.backends.get("metrics", "/times", {"job_id": job_id})
 
 
+@router.get("/{job_id}/windows", response_model=models.Windows, responses=answers(404, 422))
+async def windows(
+    job_id: JobId,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=240)] = 60,
+) -> Any:
+    """The newest half minutes of the job: steps per second, its slowest pod, utilisation of
+    devices, losses and gradient norms. `after`: only windows that began later."""
+    await check_job(gateway, caller, job_id)
+    return await gateway.backends.get(
+        "metrics", "/windows", {"job_id": job_id, "after": after, "limit": limit}
+    )
+
+
 @router.get("/{job_id}/metrics", response_model=models.Samples, responses=answers(404, 422))
 async def metrics(
     job_id: JobId,

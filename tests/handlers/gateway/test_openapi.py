@@ -25,6 +25,7 @@ ROUTES = {
     "/v1/jobs/{job_id}/system": {"get"},
     "/v1/jobs/{job_id}/chart": {"get"},
     "/v1/jobs/{job_id}/times": {"get"},
+    "/v1/jobs/{job_id}/windows": {"get"},
     "/v1/jobs/{job_id}/logs": {"get"},
     "/v1/jobs/{job_id}/checkpoints": {"get"},
     "/v1/jobs/{job_id}/cost": {"get"},

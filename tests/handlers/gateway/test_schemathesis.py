@@ -51,6 +51,7 @@ PARTS = {
     },
     "/curves": {"by": "step", "start": 0, "width": 1, "curves": []},
     "/times": {"job_id": "", "attempts": []},
+    "/windows": {"job_id": "", "window_seconds": 30, "windows": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},
     "/history/default": {"num_jobs": 0},

@@ -67,6 +67,7 @@ from services.gateway.rest.models.series import (
     SystemPage,
     SystemValue,
     Times,
+    Windows,
 )
 from services.gateway.rest.models.studies import (
     JudgedTrial,
@@ -171,4 +172,5 @@ __all__ = [
     "Unpriced",
     "Waiting",
     "Warned",
+    "Windows",
 ]

@@ -24,6 +24,37 @@ class Samples(BaseModel):
     num_series_left_out: int = 0
 
 
+class WindowStatistics(BaseModel):
+    """Of the values in one window; `deviation` is their standard deviation."""
+
+    num_finite: int
+    num_not_finite: int
+    mean: float
+    deviation: float
+    low: float
+    high: float
+
+
+class Window(BaseModel):
+    """`starts_at`: seconds since 1970. `steps_per_second` of the middle pod, `slowest_share` the
+    slowest one's part of it; `pods`: the slowest ones, with their steps per second."""
+
+    starts_at: int
+    attempt: int
+    steps_per_second: float | None
+    slowest_share: float | None
+    pods: dict[str, float]
+    num_pods: int
+    utilisation_percent: float | None
+    series: dict[str, WindowStatistics]
+
+
+class Windows(BaseModel):
+    job_id: str
+    window_seconds: int
+    windows: list[Window]
+
+
 class SeriesSummary(BaseModel):
     """One series of a rank over all attempts; the last step and value are of the last attempt."""
 
