@@ -18,6 +18,7 @@ from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
 from services.cost.history_api import history_routes
 from services.cost.pools import report
+from services.cost.recommend_api import recommend_routes
 from services.cost.report_api import report_routes
 from services.cost.spent import as_budget, recent, spent
 from services.cost.store_budgets import BudgetRow
@@ -142,6 +143,7 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
 
     app.include_router(report_routes(platform, book))
     app.include_router(history_routes(platform, book))
+    app.include_router(recommend_routes(platform))
 
     @app.get("/estimate")
     async def estimate(

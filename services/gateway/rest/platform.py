@@ -141,6 +141,25 @@ async def pools(
     return models.PoolReport(shares=_of_caller(answer["shares"], caller.tenant_id))
 
 
+@router.get(
+    "/cost/recommendations", response_model=models.RecommendationList, responses=answers(422)
+)
+async def recommendations(
+    gateway: GatewayDep,
+    caller: CallerDep,
+    first: date | None = None,
+    last: date | None = None,
+) -> Any:
+    """Where jobs could cost less, each with its evidence: by default of the last thirty days (UTC).
+
+    At most 92 days. A job is looked at once its slots were released for some minutes.
+    """
+    last = last or gateway.platform.clock.now().date()
+    first = first or last - timedelta(days=29)
+    days = {"first": first.isoformat(), "last": last.isoformat()}
+    return await gateway.backends.get("cost", f"/recommendations/{caller.tenant_id}", days)
+
+
 def _of_caller(shares: list[dict[str, Any]], tenant_id: str) -> list[models.PoolShare]:
     """What other tenants had is shown as one share: their names are not the caller's business."""
     sums: dict[tuple[Any, ...], models.PoolShare] = {}

@@ -58,6 +58,7 @@ ROUTES = {
     "/v1/cost": {"get"},
     "/v1/cost/pools": {"get"},
     "/v1/cost/report": {"get"},
+    "/v1/cost/recommendations": {"get"},
     "/v1/budgets": {"get", "post"},
     "/v1/budgets/{name}/remove": {"post"},
     "/v1/parked": {"get"},

@@ -54,6 +54,7 @@ PARTS = {
     "/windows": {"job_id": "", "window_seconds": 30, "windows": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},
+    "/recommendations/default": {"recommendations": []},
     "/history/default": {"num_jobs": 0},
     "/chargeback/default": [{"is_complete": True}],
     "/logs": {"job_id": "", "lines": [], "next": 0, "num_lines": 0, "num_dropped_bytes": 0},

@@ -87,6 +87,8 @@ async def test_killed_at_any_point_of_a_batch_each_event_is_charged_once(
         assert await process.wait() == 0
     # A relay killed before it marks sends again, with the same id.
     assert len({event.event_id for event in charges}) == len(causes)
+    amounts = {event.payload.charge_id: event.payload.amount_micro_usd for event in charges}
+    assert set(await sums(postgres_dsn)) == {sum(amounts.values())}
 
 
 async def test_a_batch_that_kills_while_it_is_decoded_is_parked_after_three_ends(
@@ -126,6 +128,24 @@ async def test_a_consumer_that_went_deaf_ends_the_process_with_code_70(
     await produce(kafka, topic_prefix, *releases(1))
     async with spawned(kafka, postgres_dsn, topic_prefix, "deaf") as process:
         assert await process.wait() == EXIT_STUCK
+
+
+async def sums(dsn: str) -> tuple[int, int, int]:
+    """What was charged: by the charges, and by the spend of the tenant and of all jobs."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        row = await connection.fetchrow(
+            """
+            select (select sum(amount_micro_usd)::bigint from cost.charges),
+                (select sum(charged_micro_usd)::bigint from cost.spend
+                    where subject = '' and isfinite(day)),
+                (select sum(charged_micro_usd)::bigint from cost.spend
+                    where subject like 'job_%' and not isfinite(day))
+            """
+        )
+    finally:
+        await connection.close()
+    return row[0], row[1], row[2]
 
 
 async def counts(dsn: str) -> tuple[int, int]:

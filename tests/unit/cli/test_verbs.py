@@ -483,3 +483,20 @@ def test_a_cost_report_sums_the_days(cli: RunCli, platform: FakePlatform) -> Non
     rows = [row.split("  ")[0].strip() for row in out.splitlines()]
     assert rows == ["OF", "vision", "(no project)", "(nobody)", "$4.75 in total"]
     assert "$3.00" in out
+
+
+def test_recommendations(cli: RunCli, platform: FakePlatform) -> None:
+    one = {
+        "job_id": JOB_ID,
+        "job_name": "digits",
+        "kind": "fewer_checkpoints",
+        "saving_micro_usd": 1_250_000,
+        "evidence": "saving stopped training for 30.0 % of its time",
+        "advice": "save less often",
+    }
+    path = "/v1/cost/recommendations"
+    platform.on("GET", path, {"recommendations": [one]}, {"recommendations": []})
+    shown = cli("cost", "recommendations").out
+    assert "$1.25" in shown
+    assert "30.0 %" in shown
+    assert "nothing to recommend" in cli("cost", "recommendations").out

@@ -1,4 +1,4 @@
-"""`drivetrain cost`: show, pools, report."""
+"""`drivetrain cost`: show, pools, recommendations, report."""
 
 import json
 import sys
@@ -104,6 +104,33 @@ def pools(
         total = sum(share["micro_usd"] for share in answer["shares"])
         idle = sum(share["micro_usd"] for share in answer["shares"] if share["kind"] == "idle")
         write_line(f"{amounts.money(total)} in total, {amounts.money(idle)} of it idle")
+
+
+RECOMMENDATION_COLUMNS = (
+    Column("SAVING", lambda item: amounts.money(item["saving_micro_usd"]), is_number=True),
+    field_column("JOB", "job_id"),
+    field_column("NAME", "job_name"),
+    field_column("EVIDENCE", "evidence"),
+    field_column("ADVICE", "advice"),
+)
+
+
+@app.command(epilog=example("drivetrain cost recommendations"))
+def recommendations(
+    first: Annotated[
+        str | None, typer.Option("--first", metavar="DAY", help="Default: 29 days before --last.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show where jobs could cost less, with the evidence."""
+    query = {name: day for name, day in (("first", first), ("last", last)) if day is not None}
+    with session.connect() as gateway:
+        answer = gateway.get("/v1/cost/recommendations", query)
+    items = answer["recommendations"]
+    write_list(items, RECOMMENDATION_COLUMNS, output, "nothing to recommend")
 
 
 class ReportFormat(StrEnum):

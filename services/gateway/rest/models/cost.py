@@ -75,6 +75,24 @@ class PoolReport(BaseModel):
     shares: list[PoolShare]
 
 
+class Recommendation(BaseModel):
+    """Where a job could cost less: what it would have saved in these days, the evidence, and what
+    to do. `kind`: fewer_checkpoints, more_checkpoints."""
+
+    job_id: str
+    job_name: str | None
+    kind: str
+    saving_micro_usd: int
+    evidence: str
+    advice: str
+
+
+class RecommendationList(BaseModel):
+    """The largest saving first, at most 50."""
+
+    recommendations: list[Recommendation]
+
+
 class JobHistory(BaseModel):
     """What the latest `num_jobs` took that succeeded with the same name, command or project
     (`basis`); 0: there is no history.

@@ -1,0 +1,77 @@
+"""Where a job could cost less: what is advised, how much it would save, and the evidence.
+
+Only what the shares of its slots show: how long saving stopped training, and how much was lost for
+want of a newer checkpoint. What its devices were busy with is not known here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+# Saving should stop training for less of its time than this, and failures should cost less.
+MOST_SAVING, MOST_LOST = 5, 5  # percent
+LEAST_MICRO_USD = 10_000  # a cent: less is not worth reading
+
+Kind = Literal["fewer_checkpoints", "more_checkpoints"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobShares:
+    """Micro-dollars of a job by use."""
+
+    job_id: str
+    name: str | None
+    productive: int
+    checkpointing: int
+    starting: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """`saving_micro_usd`: what is above the normal share, in the days that were looked at."""
+
+    job_id: str
+    job_name: str | None
+    kind: Kind
+    saving_micro_usd: int
+    evidence: str
+    advice: str
+
+
+def recommendations(job: JobShares) -> list[Recommendation]:
+    found = []
+    trained = job.productive + job.checkpointing + job.lost
+    if (saving := _above(job.checkpointing, trained, MOST_SAVING)) >= LEAST_MICRO_USD:
+        share = _percent(job.checkpointing, trained)
+        found.append(
+            Recommendation(
+                job.job_id,
+                job.name,
+                "fewer_checkpoints",
+                saving,
+                f"saving stopped training for {share} of its time",
+                "save less often (checkpoint.every_minutes), or in the background",
+            )
+        )
+    if (saving := _above(job.lost, trained, MOST_LOST)) >= LEAST_MICRO_USD:
+        share = _percent(job.lost, trained)
+        found.append(
+            Recommendation(
+                job.job_id,
+                job.name,
+                "more_checkpoints",
+                saving,
+                f"{share} of its training was lost when runs ended without a newer checkpoint",
+                "save more often (checkpoint.every_minutes), and look why runs ended",
+            )
+        )
+    return found
+
+
+def _above(part: int, whole: int, percent: int) -> int:
+    """What of `part` is above this share of the whole, rounded down."""
+    return max(0, part - whole * percent // 100)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %"
