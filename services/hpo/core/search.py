@@ -161,7 +161,7 @@ class Search:
         opened = self.opened.get(number)
         if opened is None or opened.phase is Phase.STOPPING:
             return
-        if opened.phase is Phase.PAUSING:
+        if opened.phase is Phase.PAUSING or opened.is_to_wait:
             self._open(number, replace(opened, phase=Phase.PAUSED, holds_devices=False))
             self._put(replace(self.trials[number], state=TrialState.PAUSED))
         elif opened.phase in (Phase.RUNNING, Phase.HOLDING):
@@ -177,6 +177,9 @@ class Search:
             return
         self._actions.append(PromoteTrial(number, "its job was resumed", is_resumed=True))
         self._run(number)
+        # It may be the answer to an earlier resume of ours, with the pause of its pruner to come.
+        if opened.phase is Phase.PAUSED and self.opened[number].phase is Phase.RUNNING:
+            self._open(number, replace(self.opened[number], reason=opened.reason))
 
     def _on_measured(self, event: inputs.MeasuredAt) -> None:
         opened = self.opened.get(event.number)
@@ -198,6 +201,9 @@ class Search:
         trial = self.trials[number]
         self._put(replace(trial, measured=(*trial.measured, measured)))
         opened = self.opened[number]
+        if opened.is_to_wait:
+            opened = replace(opened, reason="")
+            self._open(number, opened)
         judgement = self.pruner.judge(self.trials, number, measured.step)
         self._actions.append(JudgeTrial(number, measured.step, measured.value, judgement))
         if judgement.verdict is Verdict.STOP:

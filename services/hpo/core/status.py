@@ -81,9 +81,17 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A trial that has not ended. `late` was measured after it was asked to pause."""
+    """A trial that has not ended. `late` was measured after it was asked to pause.
+
+    `reason`: why it was asked; of one that runs, why it waited until others resumed it.
+    """
 
     phase: Phase = Phase.RUNNING
     reason: str = ""
     holds_devices: bool = False
     late: tuple[Measured, ...] = field(default=())
+
+    @property
+    def is_to_wait(self) -> bool:
+        """Others resumed it, and it came to no rung since: if it pauses, it waits as before."""
+        return self.phase is Phase.RUNNING and bool(self.reason)

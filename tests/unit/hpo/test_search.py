@@ -456,6 +456,28 @@ def test_what_is_measured_of_a_trial_that_is_paused_with_its_study_is_judged_lat
     assert world.search.trials[0].state is TrialState.PAUSED
 
 
+def test_late_answers_to_a_fast_pause_and_resume_leave_a_trial_to_its_pruner() -> None:
+    """They arrive after it was asked to pause once more: nobody else would ever resume it."""
+    world = asha()
+    world.tell(inputs.Granted(0))
+    world.tell(inputs.PauseStudy("pause"))
+    world.tell(inputs.ResumeStudy())
+    world.tell(inputs.MeasuredAt(0, 3, 0.9))
+    for answer in (inputs.Paused(0), inputs.Resumed(0), inputs.Paused(0)):
+        world.tell(answer)
+        world.search = restored(world.search)
+    assert world.search.opened[0].phase is Phase.PAUSED
+    assert world.search.trials[0].state is TrialState.PAUSED
+
+
+def test_a_trial_that_others_resumed_and_paused_after_a_rung_is_theirs_to_resume() -> None:
+    world = paused_world()
+    for told in (inputs.Paused(0), inputs.Resumed(0), inputs.MeasuredAt(0, 9, None)):
+        world.tell(told)
+    world.tell(inputs.Paused(0))
+    assert world.search.opened[0].phase is Phase.HELD
+
+
 def test_a_study_that_is_cancelled_while_a_trial_is_being_paused_cancels_it() -> None:
     world = paused_world()
     decided = world.tell(inputs.CancelStudy())
