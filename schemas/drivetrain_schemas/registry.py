@@ -8,6 +8,7 @@ from drivetrain_schemas import (
     budgets,
     charges,
     checkpoints,
+    descriptions,
     job_files,
     jobs,
     media,

@@ -199,6 +199,23 @@ _PLATFORM_VARIABLES = frozenset(
 )
 
 
+# A longer difference is cut: all that is uploaded is in the code.
+MAX_DIFF_CHARACTERS = 12_000
+
+
+class Source(Strict):
+    """The state of the Git repository that a job's code was taken from.
+
+    `diff`: what is not committed, as `git diff` prints it, of `diff_characters` in all.
+    """
+
+    commit: Annotated[str, form("[0-9a-f]{40}([0-9a-f]{24})?", "the digits of a commit")]
+    branch: Annotated[str, free_text(256)] | None = None
+    is_dirty: Annotated[bool, Field(strict=True)] = False
+    diff: Annotated[str, free_text(MAX_DIFF_CHARACTERS)] = ""
+    diff_characters: Annotated[Count, Field(ge=0, le=2**40)] = 0
+
+
 class JobSpec(Strict):
     """What to run, on which resources, and its main metric. Immutable once accepted.
 
@@ -233,6 +250,8 @@ class JobSpec(Strict):
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()
     project: Name | None = None
+    source: Source | None = None
+    rerun_of: JobId | None = None
 
     @field_validator("command", mode="before", json_schema_input_type=str | Arguments)
     @classmethod

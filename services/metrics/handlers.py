@@ -9,6 +9,7 @@ of a pod becomes one event, however often it is sent.
 from collections.abc import Sequence
 
 from drivetrain_schemas.base import Payload
+from drivetrain_schemas.descriptions import PodDescribed
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
 from drivetrain_schemas.metrics import AlertKind, AlertRaised, RunWarned
 from drivetrain_schemas.reports import PodHeartbeat, PodWarned
@@ -25,7 +26,7 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunSuspected,
 )
-from services.metrics import alerts, rungs, store, times_store
+from services.metrics import alerts, descriptions, rungs, store, times_store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
 from services.metrics.core.clock import Point
 from services.metrics.core.clock import advance as advance_clock
@@ -39,7 +40,7 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-_TAKEN = (None, PodHeartbeat.kind.type, PodWarned.kind.type)
+_TAKEN = (None, PodHeartbeat.kind.type, PodWarned.kind.type, PodDescribed.kind.type)
 RunEvent = (
     RunStarting
     | RunStarted
@@ -90,9 +91,10 @@ HANDLERS: HandlerTable = {**dict.fromkeys(_STATES, on_run_moved), **rungs.HANDLE
 async def take_reports(
     tokens: RunTokens, tx: Tx, records: Sequence[Record]
 ) -> Sequence[InvalidRecord]:
-    """Take heartbeats and warnings. Other reports are not for this service."""
+    """Take heartbeats, warnings and descriptions. Other reports are not for this service."""
     by_run: dict[str, list[PodHeartbeat]] = {}
     warnings: dict[str, list[PodWarned]] = {}
+    described: dict[str, list[PodDescribed]] = {}
     for record in records:
         if header(record.headers, "ce_type") not in _TAKEN:
             continue
@@ -105,12 +107,17 @@ async def take_reports(
             by_run.setdefault(payload.run_id, []).append(payload)
         elif isinstance(payload, PodWarned):
             warnings.setdefault(payload.run_id, []).append(payload)
+        elif isinstance(payload, PodDescribed):
+            described.setdefault(payload.run_id, []).append(payload)
     received_at = await store.now(tx.connection)
-    for run_id in sorted(by_run.keys() | warnings):  # all transactions lock rows in this order
+    # All transactions lock rows in this order.
+    for run_id in sorted(by_run.keys() | warnings.keys() | described.keys()):
         if run_id in by_run:
             await _take_heartbeats(tx, by_run[run_id], received_at)
         for warned in warnings.get(run_id, ()):
             await _take_warning(tx, warned)
+        for one in described.get(run_id, ()):
+            await descriptions.take(tx, one)
     return ()
 
 

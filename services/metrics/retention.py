@@ -8,7 +8,7 @@
 | `windows` | after a day: they are for what runs now |
 | `run_health` | a day after its first window, once its run is deleted |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
-| `warnings` | with the reports, once their run is deleted: no report can repeat one |
+| `warnings`, `descriptions` | with the reports, once their run is deleted: none repeats one |
 
 `chunks`, `series`, `levels`, `run_times`, `log_chunks`, `log_heads`, `media` and `media_heads` hold
 what people read, and are kept. `tiering.py` moves and deletes samples; `series` and `levels` go
@@ -130,6 +130,15 @@ RULES = (
             select ctid from warnings
             where created_at < clock_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = warnings.run_id)
+            order by created_at limit $2))""",
+    ),
+    Rule(
+        "descriptions",
+        inbox_keep(REPORTS),
+        """delete from descriptions where ctid = any(array(
+            select ctid from descriptions
+            where created_at < clock_timestamp() - $1::interval
+                and not exists (select from runs where runs.run_id = descriptions.run_id)
             order by created_at limit $2))""",
     ),
 )

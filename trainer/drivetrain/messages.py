@@ -86,6 +86,13 @@ class MediaSaved(msgspec.Struct, tag_field="t", tag="media"):
     file_name: str | None = None
 
 
+class Described(msgspec.Struct, tag_field="t", tag="described"):
+    """What rank 0 says of its surroundings: a `Surroundings` of the schemas, as JSON."""
+
+    number: Ordinal
+    surroundings: msgspec.Raw
+
+
 class Ack(msgspec.Struct, tag_field="t", tag="ack"):
     """From the shim: this batch has arrived, or is dropped; it must not be sent again."""
 
@@ -94,7 +101,16 @@ class Ack(msgspec.Struct, tag_field="t", tag="ack"):
     batch: int
 
 
-Message = Samples | StepProgress | CheckpointSaved | SaveFailed | Resumed | Warned | MediaSaved
+Message = (
+    Samples
+    | StepProgress
+    | CheckpointSaved
+    | SaveFailed
+    | Resumed
+    | Warned
+    | MediaSaved
+    | Described
+)
 # For messages of a rank, and for replies of the shim.
 decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 ack_decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)

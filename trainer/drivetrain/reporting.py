@@ -27,6 +27,7 @@ import msgspec
 from drivetrain import control
 from drivetrain.environment import Environment
 from drivetrain.messages import (
+    Described,
     MediaSaved,
     Message,
     Samples,
@@ -329,7 +330,7 @@ class ShimSink:
 
 
 class FileSink:
-    """A local run's `samples.jsonl` and `media.jsonl`, each created with its first line."""
+    """A local run's `samples.jsonl`, `media.jsonl` and `surroundings.jsonl`, as lines come."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -337,8 +338,9 @@ class FileSink:
 
     def send(self, line: bytes) -> bool:
         message = decoder.decode(line)
-        if isinstance(message, Samples | MediaSaved):
-            name = self._path.name if isinstance(message, Samples) else "media.jsonl"
+        names = {MediaSaved: "media.jsonl", Described: "surroundings.jsonl"}
+        if isinstance(message, Samples | MediaSaved | Described):
+            name = names.get(type(message), self._path.name)
             try:
                 with self._path.with_name(name).open("ab") as file:
                     file.write(line)

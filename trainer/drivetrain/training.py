@@ -37,6 +37,7 @@ from drivetrain.reporting import Reporter
 from drivetrain.seeding import Seeds
 from drivetrain.stopping import StopRequest
 from drivetrain.storage import open_storage
+from drivetrain.surroundings import Description
 from drivetrain_schemas import placeholders
 from drivetrain_schemas.jobs import CheckpointPolicy
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _FINAL_SAVE_SECONDS = 120.0
 _FLUSH_SECONDS = 5.0
+_DESCRIBE_SECONDS = 2.0
 _logger = logging.getLogger("drivetrain")
 
 Batch = TypeVar("Batch")
@@ -122,6 +124,7 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
             self._step_progress,
         )
         self._media = open_media(environment, self._reporter)
+        self._description = Description(environment, self.seed, self._reporter.send)
         self._checkpointer = Checkpointer(
             environment,
             self._world,
@@ -224,6 +227,15 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
             self._require_block()
             self._attribution.log(self.step, named)
 
+    def use_data(self, path_or_uri: "str | os.PathLike[str]", version: str | None = None) -> None:
+        """Record which data this run uses; of what is on this machine, its checksum too.
+
+        It is not read or copied: a file is hashed by another thread, of a directory the names and
+        sizes are.
+        """
+        if self._rank == 0 and not self._description.use_data(path_or_uri, version):
+            self._reporter.warn("much_data", f"{path_or_uri} is not recorded: too much data is")
+
     def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
         """Batches of the loader, repeated until max_steps; without a loader, step numbers."""
         self._require_block()
@@ -280,6 +292,9 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
         finally:
             self._is_entered = False
             self._attribution = Attribution(self._log_at, self._warn_of_no_step)  # log() looks
+            if self._rank == 0 and not self._description.has_begun:
+                self._description.begin()
+            self._description.close(_DESCRIBE_SECONDS)
             if self._media is not None:
                 self._media.close(_FLUSH_SECONDS)
             self._reporter.close(_FLUSH_SECONDS)
@@ -289,6 +304,8 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
 
     def _before_training(self) -> None:
         self._require_block()
+        if self._rank == 0 and not self._description.has_begun:
+            self._description.begin()
         if not self._checkpointer.holds_anything and self._rank == 0:
             self._reporter.warn(
                 "no_resume",

@@ -10,6 +10,7 @@ from services.gateway.core.budgets import BUDGETS
 from services.gateway.core.charges import CHARGES
 from services.gateway.core.checkpoints import CHECKPOINTS
 from services.gateway.core.counters import Change
+from services.gateway.core.descriptions import DESCRIPTIONS
 from services.gateway.core.jobs import JOBS
 from services.gateway.core.nodes import ALLOCATIONS, NODES
 from services.gateway.core.noun import Key, Noun
@@ -29,6 +30,7 @@ NOUNS: tuple[Noun, ...] = (
     CHECKPOINTS,
     ALERTS,
     WARNINGS,
+    DESCRIPTIONS,
     CHARGES,
     BUDGETS,
     STUDIES,

@@ -90,6 +90,12 @@ def _job_annotated(p: Fields) -> Sentence:
     return Sentence(f"Annotated: {'; '.join(parts)}", detail=p["note"])
 
 
+def _run_described(p: Fields) -> Sentence:
+    said = p["surroundings"]
+    packages = count(len(said.get("packages") or ()), "package")
+    return Sentence(f"Attempt {p['attempt']} runs on Python {said['python']} with {packages}")
+
+
 def _run_starting(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} is starting ({count(p['num_pods'], 'pod')})")
 
@@ -341,6 +347,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.queued": _job_queued,
     "job.waiting": _job_waiting,
     "job.annotated": _job_annotated,
+    "run.described": _run_described,
     "job.retrying": _job_retrying,
     "job.cancelling": _job_cancelling,
     "job.succeeded": _job_succeeded,

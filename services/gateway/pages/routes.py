@@ -29,6 +29,7 @@ from services.gateway.rest.jobs import find_job, with_queue_position
 from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import TITLES
+from services.gateway.rest.reproduction import reproduction_of
 from services.gateway.rest.requests import base_url
 
 router = APIRouter(include_in_schema=False)
@@ -104,6 +105,7 @@ async def job(
         timeline=[views.timeline_item(row) for row in history],
         checkpoints=[views.checkpoint(row) for row in saved],
         spend=await _spend(gateway, job_id),
+        reproduction=await reproduction_of(gateway, caller.tenant_id, found),
         num_parked=num_parked,
         has_chart=gateway.settings.assets_directory is not None,
     )

@@ -13,6 +13,8 @@ ROUTES = {
     "/v1/jobs/{job_id}/cancel": {"post"},
     "/v1/jobs/{job_id}/stop": {"post"},
     "/v1/jobs/{job_id}/media": {"get"},
+    "/v1/jobs/{job_id}/reproduce": {"get"},
+    "/v1/jobs/{job_id}/rerun": {"post"},
     "/v1/jobs/{job_id}/media/items": {"get"},
     "/v1/jobs/{job_id}/media/content": {"get"},
     "/v1/jobs/{job_id}/annotate": {"post"},

@@ -306,6 +306,7 @@ def test_a_job_that_does_not_succeed_has_its_exit_code(
 def test_ctrl_c_ends_the_waiting_and_says_that_the_job_continues(
     cli: RunCli, ready: FakePlatform, job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("drivetrain.cli.specs.source_of", lambda _: None)  # it waits for Git
     monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
     ready.on("GET", f"/v1/jobs/{JOB_ID}", make_job("running", 10))
     before = signal.getsignal(signal.SIGINT)

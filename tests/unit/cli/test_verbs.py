@@ -500,3 +500,15 @@ def test_recommendations(cli: RunCli, platform: FakePlatform) -> None:
     assert "$1.25" in shown
     assert "30.0 %" in shown
     assert "nothing to recommend" in cli("cost", "recommendations").out
+
+
+def test_a_job_is_repeated_and_what_may_differ_is_said(cli: RunCli, platform: FakePlatform) -> None:
+    differs = [{"what": "device type", "was": "h200", "now": "a100"}]
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/reproduce", {"would_differ": differs})
+    made = {"job_id": "job_" + "b" * 26, "job_url": "http://localhost:8480/jobs/new"}
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/rerun", made)
+    platform.on("POST", "/v1/login-links", {"url": "http://localhost:8480/login"})
+    ran = cli("job", "rerun", JOB_ID, "--request-id", "again")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, made["job_id"])
+    assert "may differ: device type: was h200; now a100" in ran.err
+    assert platform.bodies(f"/v1/jobs/{JOB_ID}/rerun") == [{"request_id": "again"}]

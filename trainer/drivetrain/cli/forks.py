@@ -43,7 +43,7 @@ def fork(
             raise InvalidInput(f"{job_id}: its specification or checkpoint is not known yet")
         directory = checkpoint["manifest_key"].split("/")[-2]
         spec: dict[str, Any] = {
-            **source["spec"],
+            **{name: value for name, value in source["spec"].items() if name != "rerun_of"},
             "start_from": {"job_id": job_id, "checkpoint": directory},
         }
         check_job(spec, [_full(setting) for setting in settings or ()])

@@ -23,6 +23,7 @@ from drivetrain.cli import (
     pages,
     parked,
     reports,
+    reruns,
     session,
     starting,
     studies,
@@ -44,6 +45,7 @@ app = session.make_group(
 app.info.epilog = EPILOG
 files.register(jobs.app)
 forks.register(jobs.app)
+reruns.register(jobs.app)
 job_exports.register(jobs.app)
 exports.register(checkpoints.app)
 app.add_typer(jobs.app, name="job")

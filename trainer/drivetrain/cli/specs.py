@@ -5,6 +5,7 @@ the line of the file. `code: DIRECTORY` in a job is packed, uploaded under its d
 by {uri, sha256}. This is the last step, after everything else was checked.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from drivetrain.cli.command_line import DEFAULT_FILE, as_spec
 from drivetrain.cli.documents import MAX_BYTES, Document, read_document
 from drivetrain.cli.errors import FieldProblem, InvalidInput
 from drivetrain.cli.gateway import Gateway
+from drivetrain.cli.git_source import source_of
 from drivetrain.cli.ignoring import ENVIRONMENT, GIT_IGNORE_FILE, IGNORE_FILE, RUNS, SECRETS
 from drivetrain.cli.names import find_study
 from drivetrain.cli.output import write_note
@@ -23,6 +25,7 @@ from drivetrain.cli.packing import LeftOut, pack
 from drivetrain_schemas import launching
 from drivetrain_schemas.errors import UNKNOWN_FIX, field_errors
 from drivetrain_schemas.jobs import FieldError, JobSpec
+from drivetrain_schemas.specs import MAX_SPEC_BYTES
 from drivetrain_schemas.studies import StudySpec
 from drivetrain_schemas.submission import problems
 
@@ -59,7 +62,9 @@ def load_job(
     code = _take_code(spec)
     _check(spec, JobSpec, document, assigned)
     if code is not None and gateway is not None:
-        spec["code"] = _upload(_directory(file or "-", code), gateway)
+        directory = _directory(file or "-", code)
+        spec["code"] = _upload(directory, gateway)
+        _name_source(spec, directory)
     return spec
 
 
@@ -75,8 +80,20 @@ def load_study(file: str, settings: Sequence[str], gateway: Gateway) -> dict[str
     code = _take_code(job) if isinstance(job, dict) else None
     _check(spec, StudySpec, document, assigned)
     if code is not None and isinstance(job, dict):
-        job["code"] = _upload(_directory(file, code), gateway)
+        directory = _directory(file, code)
+        job["code"] = _upload(directory, gateway)
+        _name_source(job, directory)
     return spec
+
+
+def _name_source(job: dict[str, Any], directory: Path) -> None:
+    """Where the file does not say it, and the spec has room for it."""
+    if "source" in job or (source := source_of(directory)) is None:
+        return
+    job["source"] = source
+    size = len(json.dumps(job, ensure_ascii=False).encode("utf-8", "replace"))
+    if size > MAX_SPEC_BYTES // 2:
+        job["source"] = {name: value for name, value in source.items() if name != "diff"}
 
 
 def check_job(spec: dict[str, Any], settings: Sequence[str]) -> None:

@@ -11,7 +11,15 @@ from typing import Any
 
 import msgspec
 
-from drivetrain.messages import CheckpointSaved, MediaSaved, Resumed, Samples, SaveFailed, Warned
+from drivetrain.messages import (
+    CheckpointSaved,
+    Described,
+    MediaSaved,
+    Resumed,
+    Samples,
+    SaveFailed,
+    Warned,
+)
 from drivetrain.pod.logs import Chunk
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.checkpoints import (
@@ -20,6 +28,7 @@ from drivetrain_schemas.checkpoints import (
     RunResumed,
     SaveFailure,
 )
+from drivetrain_schemas.descriptions import PodDescribed, Surroundings
 from drivetrain_schemas.envelope import Event, encode, encode_headers
 from drivetrain_schemas.media import MediaLogged
 from drivetrain_schemas.metrics import Column, LogsWritten, SamplesRecorded
@@ -165,6 +174,18 @@ class Events:
     def media(self, message: MediaSaved) -> OutRecord:
         payload = MediaLogged(**self._run, logged_at=datetime.now(UTC), **_fields(message))
         return self._record(payload, f"{self._pod_id}/media/{self._session}/{message.number}")
+
+    def described(self, message: Described) -> OutRecord:
+        payload = PodDescribed(
+            **self._run,
+            pod_id=self._pod_id,
+            number=message.number,
+            surroundings=Surroundings.model_validate_json(
+                bytes(message.surroundings), extra="ignore"
+            ),
+        )
+        number = message.number
+        return self._record(payload, f"{self._pod_id}/described/{self._session}/{number}")
 
     def heartbeat(self, number: int, **fields: Any) -> OutRecord:
         payload = PodHeartbeat(

@@ -22,6 +22,7 @@ from drivetrain.messages import (
     MAX_ORDINAL,
     Ack,
     CheckpointSaved,
+    Described,
     MediaSaved,
     Message,
     Samples,
@@ -397,6 +398,8 @@ class Supervision:
             self._warn(message)
         elif isinstance(message, MediaSaved):
             self._telemetry.put(self._events.media(message))
+        elif isinstance(message, Described):
+            self._telemetry.put(self._events.described(message))
         else:
             self._telemetry.put(self._events.resumed(message))
 

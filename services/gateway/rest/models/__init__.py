@@ -55,6 +55,7 @@ from services.gateway.rest.models.parked import (
     ShownBytes,
 )
 from services.gateway.rest.models.previews import Preview, PreviewRung, Span
+from services.gateway.rest.models.reproduction import Difference, Reproduction
 from services.gateway.rest.models.series import (
     AttemptTimes,
     Chart,
@@ -104,6 +105,7 @@ __all__ = [
     "Curve",
     "CurveOfJob",
     "Curves",
+    "Difference",
     "Estimate",
     "Explanation",
     "File",
@@ -147,6 +149,7 @@ __all__ = [
     "RecommendationList",
     "Refusal",
     "Reported",
+    "Reproduction",
     "Run",
     "Rung",
     "RungSummary",

@@ -1,0 +1,92 @@
+"""What a run says of its surroundings: what is there, and nothing secret."""
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivetrain import environment, surroundings
+from drivetrain.messages import Described
+from drivetrain.surroundings import Description, describe, without_secrets
+from drivetrain_schemas.descriptions import MAX_DATA, Surroundings
+
+LOCAL = environment.read({})
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["--lr", "0.1", "data"], ("--lr", "0.1", "data")),
+        (["--api-key", "abc", "--lr=1"], ("--api-key", "***", "--lr=1")),
+        (["--HF_TOKEN=abc", "password=x"], ("--HF_TOKEN=***", "password=***")),
+        (["--use-auth", "--lr", "1"], ("--use-auth", "--lr", "1")),
+        (["s3://user:word@host/data"], ("s3://host/data",)),
+    ],
+)
+def test_values_of_arguments_that_look_secret_are_left_out(given: Any, shown: Any) -> None:
+    assert without_secrets(given) == shown
+
+
+def test_packages_entry_point_and_data_are_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--fast", "--token", "abc"])
+    monkeypatch.setenv("MY_PASSWORD", "nobody-may-see")
+    file = tmp_path / "data.csv"
+    file.write_bytes(b"1,2\n")
+    used = [(str(file), "v1"), ("s3://u:word@bucket/x", None), ("nowhere.csv", None)]
+    found = describe(LOCAL, 7, used)
+    assert (found.entry_point, found.arguments) == ("train.py", ("--fast", "--token", "***"))
+    assert (found.seed, found.python) == (7, sys.version.split()[0])
+    names = [one.name for one in found.packages]
+    assert "pydantic" in names
+    assert names == sorted(names, key=str.lower)
+    digest = hashlib.sha256(b"1,2\n").hexdigest()
+    checksums = [(one.uri, one.checksum) for one in found.data]
+    assert checksums == [
+        (str(file), f"sha256:{digest}"),
+        ("s3://bucket/x", None),
+        ("nowhere.csv", None),
+    ]
+    assert "nobody-may-see" not in found.model_dump_json()
+
+
+def test_a_directory_is_known_by_the_names_and_sizes_in_it(tmp_path: Path) -> None:
+    def checksum() -> str | None:
+        return describe(LOCAL, 0, [(str(tmp_path), None)]).data[0].checksum
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_text("one")
+    first = checksum()
+    assert first == checksum()
+    assert (first or "").startswith("listing:")
+    (tmp_path / "a" / "b").write_text("three")
+    assert checksum() != first
+
+
+def test_each_use_of_data_is_a_further_description_and_they_are_bounded() -> None:
+    sent: list[Described] = []
+    description = Description(LOCAL, 0, sent.append)
+    assert description.use_data("first", None)
+    description.begin()
+    description.close(20)
+    for number in range(MAX_DATA - 1):
+        assert description.use_data(f"data-{number}", "v1")
+        description.close(20)
+    assert description.use_data("first", None)
+    assert not description.use_data("one more", None)
+    numbers = [one.number for one in sent]
+    assert numbers == list(range(1, MAX_DATA + 1))
+    last = Surroundings.model_validate_json(bytes(sent[-1].surroundings))
+    assert len(last.data) == MAX_DATA
+
+
+def test_what_cannot_be_described_does_not_fail_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "describe", lambda *_: 1 // 0)
+    sent: list[Described] = []
+    description = Description(LOCAL, 0, sent.append)
+    description.begin()
+    description.close(20)
+    assert sent == []
