@@ -1,7 +1,8 @@
 """Compares every budget with what is spent, about once a second, and stops jobs where it must.
 
 One reading of budgets, open allocations and sums at one moment; a transaction only for a budget
-about which there is news, or whose jobs still run although it stops them.
+about which there is news, or whose jobs still run although it stops them. So a midnight, at which
+every period of a day begins, is a look like any other.
 """
 
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class BudgetWatch:
         return [
             due
             for due in found
-            if core.judge(as_budget(due.row), due.spent.micro_usd, now).budget != as_budget(due.row)
+            if core.is_due(as_budget(due.row), due.spent.micro_usd, now)
             or (_stops(due.row) and due.spent.running_jobs)
         ]
 

@@ -94,6 +94,13 @@ def judge(budget: Budget, spent_micro_usd: int, now: datetime) -> Judged:
     return Judged(replace(budget, reached_percent=now_at), tuple(news))
 
 
+def is_due(budget: Budget, spent_micro_usd: int, now: datetime) -> bool:
+    """Is there anything to tell or to keep? A new period alone is neither."""
+    judged = judge(budget, spent_micro_usd, now)
+    is_same_period = judged.budget.period_starts_at == budget.period_starts_at
+    return bool(judged.news) or (is_same_period and judged.budget != budget)
+
+
 def used_up_at(
     budget: Budget, spent_micro_usd: int, recent_micro_usd: int, now: datetime
 ) -> datetime | None:

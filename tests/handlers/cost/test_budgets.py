@@ -434,3 +434,13 @@ async def test_a_budget_of_a_project_counts_its_jobs(database: OpenDatabase) -> 
 async def test_a_budget_has_one_subject() -> None:
     with pytest.raises(ValueError, match="study_id and project are given"):
         budget(15, study_id=STUDY, project="robots")
+
+
+async def test_a_new_period_without_news_takes_no_transaction(database: OpenDatabase) -> None:
+    """At midnight a thousand budgets of a day begin anew: a crossing must not wait for them."""
+    db = await database("cost")
+    await deliver(db, budget(15, period="day"))
+    async with db.connection() as connection:
+        await connection.execute("update budgets set period_starts_at = '2026-01-01'")
+    platform: Any = SimpleNamespace(database=db)
+    assert await BudgetWatch(BOOK)._due(platform) == []

@@ -11,6 +11,7 @@ from services.cost.core.budgets import (
     Budget,
     Reached,
     Released,
+    is_due,
     judge,
     level,
     period_end,
@@ -115,3 +116,18 @@ def test_no_forecast_beyond_the_period_or_without_spend(spent: int, recent: int)
 
 def test_what_is_used_up_is_used_up_now() -> None:
     assert used_up_at(BUDGET, 1_000, 0, NOW) == NOW
+
+
+def test_a_new_period_alone_is_nothing_to_keep() -> None:
+    noon = datetime(2026, 2, 1, 12, tzinfo=UTC)
+    midnight, earlier = noon.replace(hour=0), noon - timedelta(days=3)
+    for reached, spent, starts_at, want in (
+        (0, 0, earlier, False),
+        (80, 0, earlier, False),
+        (100, 0, earlier, True),  # it is released
+        (0, 90, earlier, True),
+        (80, 0, midnight, True),  # a correction: the warning is to be told again
+        (80, 90, midnight, False),
+    ):
+        of_day = Budget(100, "day", "hold", (80,), reached, starts_at)
+        assert is_due(of_day, spent, noon) == want, (reached, spent, starts_at)
