@@ -57,6 +57,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # A line with none of these has no level: most lines of a training are told by this alone.
 _STEMS = ("info", "warn", "err", "debug", "level", "trac", "crit", "fatal", "exception", "notice")
 _RARE_STEMS = ("success", "sever", "lvl", "alert", "emergency", "panic", "kill", "fault")
+_HIGH_STEMS = (
+    *("warn", "err", "crit", "fatal", "exception", "trac"),
+    *("sever", "alert", "emergency", "panic", "kill", "fault"),
+)
+# W1122 10:00:00 and "level": 40
+_HIGH_NUMBER = re.compile(r'[wef]\d{4} \d\d:|(?:level|lvl|severity|levelname)"\s*:\s*\d')
 _RANK = r"(?:\[rank\d+\]:\s*)?"
 # {"level": "info"}, {"levelname": "INFO"}, {"severity": 40}
 _JSON = re.compile(
@@ -104,8 +110,21 @@ def level_of(line: str) -> int:
 
 
 def highest(lines: Sequence[str]) -> int:
-    """The highest level among the lines."""
-    return max(map(level_of, lines), default=NONE)
+    """The highest level among the lines; most have no line above INFO, and are told at once."""
+    has_more = _may_exceed_info("\n".join(lines).lower())
+    found = NONE
+    for line in lines:
+        if found >= Level.INFO and not (has_more and _may_exceed_info(line.lower())):
+            continue
+        found = max(found, level_of(line))
+        if found == Level.CRITICAL or (found == Level.INFO and not has_more):
+            break
+    return found
+
+
+def _may_exceed_info(text: str) -> bool:
+    """Of text in lower case."""
+    return any(stem in text for stem in _HIGH_STEMS) or _HIGH_NUMBER.search(text) is not None
 
 
 def _has_hint(text: str) -> bool:

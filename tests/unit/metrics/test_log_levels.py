@@ -1,6 +1,8 @@
 """Levels of lines, in the shapes that people's programs write."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.metrics.core.log_levels import NONE, Level, highest, level_of
 
@@ -69,6 +71,11 @@ def test_the_highest_of_several() -> None:
     assert highest(["step 1", "INFO:root:x", "ERROR:root:y", "DEBUG:root:z"]) == Level.ERROR
     assert highest(["step 1"]) == NONE
     assert highest([]) == NONE
+
+
+@given(st.lists(st.sampled_from([line for line, _ in SHAPES]), max_size=6))
+def test_the_highest_is_that_of_each_line(lines: list[str]) -> None:
+    assert highest(lines) == max(map(level_of, lines), default=NONE)
 
 
 @pytest.mark.parametrize("text", ["[", "{", '{"level": ', "a: ", "\x1b[0m", "A.", "x:1: ", "-"])
