@@ -4,6 +4,8 @@
 
 import asyncio
 import inspect
+import signal
+import sys
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +19,7 @@ from services.metrics import log_format, log_moving, segment_store, streams
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS
 from services.metrics.log_moving import LogMover, LogPolicy
+from services.runtime.directory_store import DirectoryStore
 from services.runtime.errors import StoreError
 from tests.events import handle, handle_batch, make_event
 from tests.handlers.metrics.builders import JOB, make_logs
@@ -259,3 +262,64 @@ def test_a_damaged_block_is_an_error_and_no_lines() -> None:
     for content in (b"", b"other", b"\x28\xb5\x2f\xfd" + b"\0" * 50):
         with pytest.raises(StoreError, match="damaged"):
             log_format.decode(content, 10)
+
+
+# Moves the lines of a directory store, and is killed in its n-th write or reading back.
+MOVER = """
+import asyncio, os, signal, sys
+from datetime import timedelta
+from pathlib import Path
+from services.metrics import log_format, log_moving
+from services.metrics.log_moving import LogMover, LogPolicy
+from services.runtime.database import Database
+from services.runtime.directory_store import DirectoryStore
+from services.runtime.transaction import Origin
+
+dsn, schema, root, call, left = sys.argv[1:]
+log_moving.SEGMENT_BYTES, log_format.BLOCK_BYTES, left = 2000, 600, int(left)
+
+
+class Killed(DirectoryStore):
+    async def put_if_absent(self, key, content):
+        self.count("before")
+        done = await super().put_if_absent(key, content)
+        self.count("after")
+        return done
+
+    def count(self, moment):
+        global left
+        left -= moment == call
+        if left == 0 and moment == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main():
+    database = Database(dsn, schema, Origin("/drivetrain/metrics", "drivetrain."))
+    await database.open([])
+    await LogMover(database, Killed(Path(root)), LogPolicy(2**30, quiet=timedelta(0))).run_alone()
+
+asyncio.run(main())
+"""
+
+
+async def test_kill_9_while_lines_are_moved(metrics, postgres_dsn, tmp_path) -> None:
+    root = tmp_path / "objects"
+    store = DirectoryStore(root)
+    await store.create_root()
+    await write(metrics)
+    app = read_api(metrics, store, SETTINGS)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url="http://metrics"
+    ) as client:
+        for call, number in (("before", 2), ("after", 1), ("after", 2)):
+            given = (postgres_dsn, metrics.schema, str(root), call, str(number))
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", MOVER, *given)
+            assert await process.wait() == -signal.SIGKILL
+            assert await walk(client) == list(range(NUM_LINES))
+        await LogMover(metrics, store, NOW).run_alone()
+        assert await count(metrics, "log_chunks") == 0
+        assert await walk(client) == list(range(NUM_LINES))
+    stored = {str(path.relative_to(root)) for path in root.rglob("*.zst")}
+    async with metrics.connection() as connection:
+        rows = await connection.fetch("select key from log_segments")
+    assert stored == {row["key"] for row in rows}
