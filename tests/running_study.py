@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import httpx
 
 from services.hpo import messages, saved, store
 from services.hpo.core import inputs
@@ -33,10 +34,13 @@ class RunningStudy:
         assert answer.status_code in (201, 202), answer.text
         return cls(platform, answer.json()["study_id"])
 
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        with self.platform.client() as client:
+            return client.post(f"{self.path}/{path}", json=body)
+
     def command(self, name: str, **body: Any) -> None:
         """`pause`, `resume`, `stop`, `change` or `cancel`, which has to be accepted."""
-        with self.platform.client() as client:
-            answer = client.post(f"{self.path}/{name}", json=body)
+        answer = self.post(name, **body)
         assert answer.status_code in (200, 202), answer.text
 
     def state(self) -> dict[str, Any]:
