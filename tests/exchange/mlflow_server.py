@@ -14,7 +14,7 @@ import httpx
 
 from tests.waiting import wait_until
 
-START_SECONDS = 180.0
+START_SECONDS = 600.0  # it imports half a minute of code, on a busy machine much longer
 # No proxy, no telemetry; the client of MLflow retries refused connections for minutes otherwise.
 QUIET = {
     "NO_PROXY": "*",
@@ -96,7 +96,7 @@ def run_with_tools(tools: Path, script: str, *arguments: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr[-4000:]
     return json.loads(result.stdout)

@@ -34,6 +34,7 @@ def make_view(**changes: Any) -> dict[str, Any]:
             "name": "digits", "command": ["python", "train.py"], "max_steps": 100,
             "hyperparameters": {"learning_rate": 0.05, "optimizer": "sgd", "nesterov": True},
             "resources": {"devices": 1}, "data": "s3://sets/digits/v3",
+            "source": {"commit": "d" * 40, "branch": "main", "is_dirty": True, "diff": "+x\n"},
             "code": {"uri": "file:///code/x.tar.gz", "sha256": "c" * 64},
         },
         "result": {"step": 100, "metrics": {"loss": 0.1}, "seed": {"number": 7, "by_script": []}},

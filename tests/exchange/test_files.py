@@ -159,6 +159,8 @@ def test_lineage_is_what_openlineages_own_client_would_send(
     assert [one["name"] for one in events[1]["outputs"]] == [f"{JOB_ID}/ckpt_1999"]
     assert [one["name"] for one in events[2]["inputs"]] == ["digits/v3", f"{JOB_ID}/ckpt_1999"]
     assert [one["name"] for one in events[3]["outputs"]] == [f"{JOB_ID}/ckpt_2999"]
+    location = events[0]["job"]["facets"]["sourceCodeLocation"]
+    assert (location["type"], location["version"], location["branch"]) == ("git", "d" * 40, "main")
     assert len({one["run"]["runId"] for one in events}) == 2
     again = tmp_path / "again.jsonl"
     assert cli("job", "export", JOB_ID, "--openlineage", str(again)).code == 0

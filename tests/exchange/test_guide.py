@@ -18,12 +18,12 @@ from tests.guides import blocks, section
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 
+pytestmark = pytest.mark.timeout(900)
 GUIDE = "log-compare-export.md"
 SCRIPT = """
 import json, pathlib
 import torch
 import drivetrain
-
 with drivetrain.run(hyperparameters={"learning_rate": 0.1}) as run:
     model = run.parallel(torch.nn.Linear(2, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=run.hyperparameters["learning_rate"])
@@ -47,6 +47,7 @@ def trained(platform: StandalonePlatform) -> TrainingJob:
         checkpoint={"every_steps": 20},
         metric={"name": "loss", "goal": "minimize"},
         project="vision",
+        hyperparameters={"learning_rate": 0.1},
     )
     assert job.wait_final()["state"] == "succeeded", job.timeline()[-5:]
     return job

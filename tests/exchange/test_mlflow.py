@@ -15,6 +15,7 @@ from drivetrain.cli.exchange.mlflow_server import MlflowServer as Client
 from tests.exchange.mlflow_server import MlflowServer, run_with_tools
 from tests.exchange.stored_job import BEGAN_SECONDS, StoredJob, make_job
 
+pytestmark = pytest.mark.timeout(900)
 # Everything of the runs of an experiment, as MLflow's own client reads it.
 READ = """
 import json, sys
@@ -84,10 +85,12 @@ def test_every_point_and_fact_is_there_and_nothing_is_added_by_a_second_export(
     assert run["tags"]["drivetrain.job_id"] == job.view["job_id"]
     assert run["tags"]["drivetrain.tags"] == "baseline"
     assert run["tags"]["drivetrain.seed"] == "7"
+    assert run["tags"]["mlflow.source.git.commit"] == "d" * 40
     assert run["files"] == [
         "drivetrain/checkpoints.json",
         "drivetrain/result.json",
         "drivetrain/spec.json",
+        "drivetrain/uncommitted.diff",
         "files/out/model.txt",
         f"files/{file_path('weird #name?.txt')}",
         *(f"media/sample s/{step}-0.png" for step in (10, 20, 30)),
@@ -159,7 +162,7 @@ def test_an_export_that_is_killed_goes_on_where_it_was(tools: Path, mlflow: Mlfl
     assert len(runs) == len(names)
     for run in runs:
         assert points_in(run) == points_of(job)
-        assert len(run["files"]) == 8
+        assert len(run["files"]) == 9
 
 
 def test_a_server_that_is_killed_and_away_for_an_hour_gets_everything_once(

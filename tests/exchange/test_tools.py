@@ -4,9 +4,12 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.exchange import tools as exchange_tools
 from tests.exchange.mlflow_server import MlflowServer, run_with_tools
 
+pytestmark = pytest.mark.timeout(900)
 NAMES = ("mlflow", "tensorboard", "openlineage-python")
 READ_HISTORY = """
 import json, sys

@@ -1,5 +1,6 @@
 """Exports of jobs: what is read, in bounded parts; what is refused; no half file is left."""
 
+import contextlib
 import errno
 import resource
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from drivetrain.cli import session
 from drivetrain.cli.errors import InvalidInput, NoAnswer, Refused
 from drivetrain.cli.exchange import history as history_module
-from drivetrain.cli.exchange import tables
+from drivetrain.cli.exchange import mlflow, tables
 from drivetrain.cli.exchange.history import Clock, History
 from drivetrain.cli.exchange.mlflow_names import key
 from drivetrain.cli.exchange.mlflow_server import MlflowServer
@@ -130,6 +131,39 @@ def test_what_cannot_be_done_is_said_and_nothing_is_changed(
     assert "fix:" in ran.err
     assert Path("there").read_text() == "mine"
     assert sorted(one.name for one in tmp_path.iterdir()) == [f"digits-{JOB_ID[:12]}", "there"]
+
+
+def test_a_job_that_never_ran_has_files_without_samples(
+    monkeypatch: pytest.MonkeyPatch, cli: RunCli, tmp_path: Path
+) -> None:
+    view = make_view(state="rejected", name=None, spec=None, result=None, runs=[], attempt=None)
+    job = StoredJob(view={**view, "started_at": None, "finished_at": None})
+    monkeypatch.setattr(session, "connect", job.gateway)
+    monkeypatch.chdir(tmp_path)
+    to = ("--csv", "x.csv", "--parquet", "x.parquet", "--tensorboard", "logs")
+    ran = cli("job", "export", JOB_ID, *to, "--openlineage", "x.jsonl")
+    assert ran.code == 0, ran.err
+    assert Path("x.csv").read_text().splitlines() == [",".join(tables.COLUMNS)]
+    assert [one.name for one in Path("logs").iterdir()] == [f"job-{JOB_ID[:12]}"]
+
+
+def test_a_run_that_is_deleted_meanwhile_is_an_error() -> None:
+    """MLflow answers that there is no such run."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path.rpartition("mlflow/")[2]
+        if path == "experiments/get-by-name":
+            return httpx.Response(200, json={"experiment": {"experiment_id": "1"}})
+        if path == "runs/search":
+            info = {"run_id": "r", "artifact_uri": "mlflow-artifacts:/1/r/artifacts"}
+            return httpx.Response(200, json={"runs": [{"info": info}]})
+        return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "?"})
+
+    job = make_job()
+    server = MlflowServer("http://x.test", {}, httpx.MockTransport(answer))
+    deleted = pytest.raises(NoAnswer, match="was deleted in MLflow meanwhile")
+    with contextlib.closing(server), job.gateway() as gateway, deleted:
+        mlflow.export_job(server, gateway, job.view, "x")
 
 
 def test_an_unknown_job_is_not_found(

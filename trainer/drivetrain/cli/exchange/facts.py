@@ -47,7 +47,9 @@ def tags(job: Item) -> dict[str, str]:
         "data": spec.get("data"),
         "code_sha256": (spec.get("code") or {}).get("sha256"),
         "image": spec.get("image"),
-        "git_commit": git_commit(job),
+        "git_commit": source(job).get("commit"),
+        "git_branch": source(job).get("branch"),
+        "is_dirty": source(job).get("is_dirty"),
         "pool": job.get("pool"),
         "devices": job.get("devices"),
         "device_type": resources.get("device_type"),
@@ -64,10 +66,10 @@ def project(job: Item) -> str | None:
     return found
 
 
-def git_commit(job: Item) -> str | None:
-    """The commit that the code was submitted from, where the spec says it."""
-    commit: str | None = (spec_of(job).get("git") or {}).get("commit")
-    return commit
+def source(job: Item) -> Item:
+    """The state of the Git repository that the code was taken from; empty where it is unknown."""
+    found: Item = spec_of(job).get("source") or {}
+    return found
 
 
 def label(job: Item) -> str:

@@ -125,15 +125,13 @@ def _run_facets(job: Item, study: Item | None, run: Item, kind: str) -> Event:
 def _job_facets(job: Item) -> Event:
     content = {"processingType": "BATCH", "integration": "DRIVETRAIN", "jobType": "TRAINING"}
     facets = {"jobType": _facet("2-0-4/JobTypeJobFacet", content)}
-    spec = facts.spec_of(job)
-    code, git = spec.get("code") or {}, spec.get("git") or {}
-    location: dict[str, str] = {}
+    code, source = facts.spec_of(job).get("code"), facts.source(job)
     if code:
         location = {"type": "archive", "url": code["uri"], "version": code["sha256"]}
-    if git.get("commit"):
-        url = git.get("remote") or code.get("uri") or "unknown:"
-        location = {"type": "git", "url": url, "version": git["commit"]}
-    if location:
+        if "commit" in source:
+            location |= {"type": "git", "version": source["commit"]}
+        if source.get("branch"):
+            location["branch"] = source["branch"]
         name = "1-1-0/SourceCodeLocationJobFacet"
         facets["sourceCodeLocation"] = _facet(name, location)
     return facets

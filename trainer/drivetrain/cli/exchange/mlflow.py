@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MAX_METRICS = 1000
 MAX_ITEMS = 100  # parameters or tags
+TRIES = 5
 MAX_HISTORY = 25_000
 MAX_MEDIA_NAMES, MAX_MEDIA_STEPS = 1000, 500
 _SUFFIXES = {"histogram": "json", "table": "json", "text": "txt"}
@@ -95,7 +96,7 @@ def export_job(server: MlflowServer, gateway: "Gateway", job: Item, experiment: 
 
 
 def _experiment_id(server: MlflowServer, name: str) -> str:
-    while True:
+    for _ in range(TRIES):
         found = server.get("/experiments/get-by-name", {"experiment_name": name})
         if found is not None:
             experiment = found["experiment"]
@@ -105,6 +106,7 @@ def _experiment_id(server: MlflowServer, name: str) -> str:
             return str(experiment["experiment_id"])
         # None where another export makes it at the same time.
         server.post("/experiments/create", {"name": name})
+    raise NoAnswer(f"MLflow has no experiment {name!r:.100} and makes none", fix="export it again")
 
 
 def _run_of(server: MlflowServer, job: Item, experiment_id: str) -> _Run:
@@ -143,10 +145,11 @@ def _log_facts(server: MlflowServer, run: _Run, job: Item) -> None:
     }
     known = facts.tags(job)
     tags = {f"{TAG}{name}": value for name, value in known.items()}
-    tags["mlflow.source.name"] = known.get("command", "")
+    tags["mlflow.source.name"] = known.get("command") or str(job["job_id"])
     tags["mlflow.source.type"] = "JOB"
-    if "git_commit" in known:
-        tags["mlflow.source.git.commit"] = known["git_commit"]
+    for name in ("commit", "branch"):
+        if f"git_{name}" in known:
+            tags[f"mlflow.source.git.{name}"] = known[f"git_{name}"]
     if "note" in known:
         tags["mlflow.note.content"] = known["note"]
     # A parameter cannot be changed once it is there.
@@ -163,8 +166,16 @@ def _log_facts(server: MlflowServer, run: _Run, job: Item) -> None:
 
 def _log_items(server: MlflowServer, run: _Run, kind: str, items: Mapping[str, str]) -> None:
     for some in _batches(items.items(), MAX_ITEMS):
-        pairs = [{"key": name, "value": value} for name, value in some]
-        server.post("/runs/log-batch", {"run_id": run.run_id, kind: pairs})
+        _log(server, run, kind, [{"key": name, "value": value} for name, value in some])
+
+
+def _log(server: MlflowServer, run: _Run, kind: str, items: Sequence[Item]) -> None:
+    if server.post("/runs/log-batch", {"run_id": run.run_id, kind: items}) is None:
+        raise _deleted()
+
+
+def _deleted() -> NoAnswer:
+    return NoAnswer("the run was deleted in MLflow meanwhile", fix="export it again")
 
 
 def _log_samples(server: MlflowServer, run: _Run, samples: Iterator[Sample]) -> int:
@@ -175,7 +186,7 @@ def _log_samples(server: MlflowServer, run: _Run, samples: Iterator[Sample]) -> 
         for (rank, name), of_series in groupby(samples, attrgetter("rank", "name"))
     )
     for metrics in _batches(missing, MAX_METRICS):
-        server.post("/runs/log-batch", {"run_id": run.run_id, "metrics": metrics})
+        _log(server, run, "metrics", metrics)
         num_sent += len(metrics)
     return num_sent
 
@@ -199,6 +210,8 @@ def _points(server: MlflowServer, run: _Run, name: str) -> Iterator[Point]:
     token = ""
     while True:
         page = server.get("/metrics/get-history", {**query, "page_token": token})
+        if page is None:
+            raise _deleted()
         for one in page.get("metrics", ()):
             yield point(int(one.get("step", 0)), one.get("value", 0.0))
         token = page.get("next_page_token")
@@ -216,6 +229,8 @@ def _upload_files(server: MlflowServer, gateway: "Gateway", run: _Run, job: Item
         "drivetrain/checkpoints.json": gateway.get(f"{path}/checkpoints")["checkpoints"],
     }
     texts = {name: json.dumps(one, indent=2) for name, one in documents.items() if one}
+    if diff := facts.source(job).get("diff"):
+        texts["drivetrain/uncommitted.diff"] = diff
     files = [one for one in downloads.choose(listed["files"], None) if one.get("target") is None]
     media = [*_media(gateway, path)]
     contents = [(one["path"], one["sha256"]) for one in (*files, *media)]
@@ -281,7 +296,7 @@ def _update(server: MlflowServer, run: _Run, job: Item) -> None:
         changes["end_time"] = int(ended * 1000)
     is_same = all(run.info.get(name) == value for name, value in changes.items())
     if not is_same and server.post("/runs/update", {"run_id": run.run_id, **changes}) is None:
-        raise NoAnswer("the run was deleted in MLflow meanwhile", fix="export it again")
+        raise _deleted()
 
 
 def _digest(content: str) -> str:
