@@ -85,6 +85,13 @@ JOB = board(
                 link=_PAGE,
             ),
             line(
+                "Calls of webhooks",
+                "By outcome; those that failed are made again.",
+                "ops",
+                (rate("drivetrain_metrics_deliveries_total", "outcome"), "{{outcome}}"),
+                link=_PAGE,
+            ),
+            line(
                 "Live windows",
                 "Changes stored per second, and ends of the process that folds them.",
                 "ops",

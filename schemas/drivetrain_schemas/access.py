@@ -62,7 +62,9 @@ ACCESS: dict[str, Access] = {
         "checkpoints", (COMMANDS_JOBS, EVENTS_JOBS, REPORTS), (EVENTS_CHECKPOINTS,)
     ),
     "metrics": _service(
-        "metrics", (EVENTS_JOBS, METRICS, LOGS, REPORTS, WINDOWS), (EVENTS_ALERTS, WINDOWS)
+        "metrics",
+        (EVENTS_JOBS, EVENTS_ALERTS, EVENTS_BUDGETS, METRICS, LOGS, REPORTS, WINDOWS),
+        (EVENTS_ALERTS, WINDOWS),
     ),
     "cost": _service(
         "cost",

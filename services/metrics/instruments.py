@@ -24,6 +24,11 @@ WINDOWS_ENDS = Counter(
     "drivetrain_metrics_windows_ends_total", "Times that process ended without being stopped."
 )
 WINDOWS_STORED = Counter("drivetrain_metrics_windows_stored_total", "Changes of windows stored.")
+DELIVERIES = Counter(
+    "drivetrain_metrics_deliveries_total",
+    "Calls of webhooks, by outcome: sent, failed (tried again), given_up, dropped.",
+    ["webhook", "outcome"],
+)
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
 READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."

@@ -5,6 +5,7 @@
 | `batches` | when its topic has deleted the record for certain, plus a margin |
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `trials` | a day after the end of the job |
+| `deliveries` | after two days, if its webhook is no longer configured |
 | `windows` | after a day: they are for what runs now |
 | `run_health` | a day after its first window, once its run is deleted |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
@@ -27,6 +28,7 @@ KEEP_BATCHES = max(inbox_keep(METRICS), inbox_keep(LOGS))
 KEEP_RUNS = timedelta(days=1)
 KEEP_TRIALS = timedelta(days=1)
 KEEP_WINDOWS = timedelta(days=1)
+KEEP_DELIVERIES = timedelta(days=2)
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 
 
@@ -113,6 +115,13 @@ RULES = (
             where created_at < clock_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = run_health.run_id)
             order by created_at limit $2))""",
+    ),
+    Rule(
+        "deliveries",
+        KEEP_DELIVERIES,
+        """delete from deliveries where ctid = any(array(
+            select ctid from deliveries
+            where created_at < clock_timestamp() - $1::interval order by created_at limit $2))""",
     ),
     Rule(
         "alerts",

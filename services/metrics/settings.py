@@ -1,5 +1,7 @@
 """Settings of the metrics service."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from services.runtime.settings import Settings
@@ -35,4 +37,14 @@ class MetricsSettings(Settings):
         default=None,
         ge=1,
         description="then the charts of series without any samples are; never where not given",
+    )
+    webhooks: Path | None = Field(
+        default=None, description="file of the webhooks that alerts and budgets are sent to"
+    )
+    webhook_hosts: tuple[str, ...] = Field(
+        default=(), description='hosts that webhooks may name: ["hooks.example.com"]'
+    )
+    webhook_networks: tuple[str, ...] = Field(
+        default=(),
+        description='networks that are not public and may be called nevertheless: ["10.0.0.0/8"]',
     )

@@ -1,10 +1,12 @@
 """Builds the metrics service."""
 
+import os
 from functools import partial
 
 from starlette.applications import Starlette
 
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, WINDOWS
+from services.metrics import webhooks
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.log_moving import move_logs
@@ -13,6 +15,7 @@ from services.metrics.rolling import roll
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
 from services.metrics.tiering import tier
+from services.metrics.webhook_file import read_networks, read_webhooks
 from services.metrics.windows_process import run_windows
 from services.metrics.windows_stored import take_windows
 from services.runtime.run_tokens import RunTokens
@@ -24,18 +27,20 @@ def build(settings: MetricsSettings) -> Service:
         return read_api(platform.database, platform.object_store, settings)
 
     tokens = RunTokens(settings.run_token_key)
+    hooks = read_webhooks(settings, os.environ)
+    send = partial(webhooks.deliver, hooks, read_networks(settings))
     return Service(
         name="metrics",
         settings=settings,
         package="services.metrics",
-        handlers=HANDLERS,
+        handlers={**HANDLERS, **webhooks.handlers(hooks)},
         streams={
             METRICS: partial(take_samples, tokens),
             LOGS: partial(take_logs, tokens),
             WINDOWS: take_windows,
             REPORTS: partial(take_reports, tokens),
         },
-        tasks=(roll, tier, move_logs, run_windows),
+        tasks=(roll, tier, move_logs, run_windows, send),
         http=http,
         retention=rules(settings),
     )

@@ -26,6 +26,7 @@ BOUNDED_BY = {
     "verified_by": "a closed list of the contract",
     "action": "the enum AtLimit",
     "answer": "closed lists in code",
+    "webhook": "the operator's file, at most 32",
     "outcome": "a closed list of the contract",
     "state": "closed lists in code",
     "holder": "none, job or trial",

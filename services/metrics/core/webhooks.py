@@ -1,0 +1,54 @@
+"""Which webhook gets which event, when it is tried again, and which addresses may be called."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+MAX_TRIES = 12
+FIRST_WAIT_SECONDS = 5.0
+MAX_WAIT_SECONDS = 3600.0
+
+Networks = Sequence[IPv4Network | IPv6Network]
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """`events` are types such as `alert.raised`; `alerts` are kinds. Empty: all of them."""
+
+    name: str
+    url: str
+    secret: str = ""
+    tenants: frozenset[str] = frozenset()
+    events: frozenset[str] = frozenset()
+    alerts: frozenset[str] = frozenset()
+
+    def wants(self, tenant_id: str, event_type: str, alert: str | None) -> bool:
+        """`alert`: its kind, where the event is about one."""
+        return (
+            (not self.tenants or tenant_id in self.tenants)
+            and (not self.events or event_type in self.events)
+            and (not self.alerts or alert is None or alert in self.alerts)
+        )
+
+
+def wait_seconds(num_tries: int) -> float | None:
+    """How long to wait after so many tries that failed; None: no further one."""
+    if num_tries >= MAX_TRIES:
+        return None
+    return float(min(FIRST_WAIT_SECONDS * 2 ** (num_tries - 1), MAX_WAIT_SECONDS))
+
+
+def refusal_of(address: str, networks: Networks) -> str | None:
+    """Why nothing may be sent to this IP address; None where it may.
+
+    Addresses that are not public (private, loopback, link-local, those of clouds' metadata) must be
+    in one of `networks`.
+    """
+    found = ip_address(address.partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None) or found
+    is_public = mapped.is_global and not mapped.is_multicast
+    if is_public or any(
+        mapped.version == network.version and mapped in network for network in networks
+    ):
+        return None
+    return f"{address} is not a public address: allow its network by DRIVETRAIN_WEBHOOK_NETWORKS"

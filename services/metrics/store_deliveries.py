@@ -1,0 +1,64 @@
+"""The table of deliveries to webhooks: one function per statement, no rules."""
+
+from dataclasses import dataclass
+
+import asyncpg
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one webhook; `num_tries` with the one that is made now."""
+
+    id: int
+    event_id: str
+    body: str
+    num_tries: int
+
+
+async def add(
+    connection: asyncpg.Connection, webhook: str, event_id: str, body: str, at_most: int
+) -> bool:
+    """False where so many wait for this webhook already."""
+    row = await connection.fetchval(
+        """insert into deliveries (webhook, event_id, body)
+        select $1, $2, $3
+        where (select count(*) from (
+            select from deliveries where webhook = $1 limit $4) waiting) < $4
+        on conflict (webhook, event_id) do nothing returning 1""",
+        webhook,
+        event_id,
+        body,
+        at_most,
+    )
+    return row is not None
+
+
+async def begin(
+    connection: asyncpg.Connection, webhook: str, retry_seconds: float
+) -> Delivery | None:
+    """The next one that is due, counted as tried: not due again before `retry_seconds`, so that a
+    process that dies meanwhile costs one try."""
+    row = await connection.fetchrow(
+        """update deliveries set num_tries = num_tries + 1,
+            not_before = clock_timestamp() + make_interval(secs => $2)
+        where id = (
+            select id from deliveries where webhook = $1 and not_before <= clock_timestamp()
+            order by not_before, id limit 1 for update skip locked)
+        returning id, event_id, body, num_tries""",
+        webhook,
+        retry_seconds,
+    )
+    return None if row is None else Delivery(**dict(row))
+
+
+async def again(connection: asyncpg.Connection, delivery_id: int, seconds: float) -> None:
+    await connection.execute(
+        """update deliveries set not_before = clock_timestamp() + make_interval(secs => $2)
+        where id = $1""",
+        delivery_id,
+        seconds,
+    )
+
+
+async def end(connection: asyncpg.Connection, delivery_id: int) -> None:
+    await connection.execute("delete from deliveries where id = $1", delivery_id)

@@ -1,0 +1,167 @@
+"""Sends alerts and budgets that are reached to the operator's webhooks.
+
+An event becomes a row per webhook in the transaction that handles it; one task per webhook sends
+them, so that a slow one holds up nobody else. Counted as tried, then sent, then deleted: a webhook
+may get an event twice, with the same `Drivetrain-Delivery`, and loses none until it is given up.
+
+A receiver is not trusted: only public addresses or allowed networks, checked at each connection; no
+redirects; 10 s for everything; its answer is not read.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ssl
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import httpcore
+
+from drivetrain_schemas.budgets import BudgetReached, BudgetReleased
+from drivetrain_schemas.envelope import Event, encode_structured
+from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from services.metrics import store_deliveries
+from services.metrics.core.webhooks import Networks, Webhook, refusal_of, wait_seconds
+from services.metrics.instruments import DELIVERIES
+from services.metrics.store_deliveries import Delivery
+from services.runtime import logs
+from services.runtime.database import Database
+from services.runtime.errors import is_temporary
+from services.runtime.processing import HandlerTable
+from services.runtime.service import Platform
+from services.runtime.transaction import Tx
+
+log = logs.get()
+
+SEND_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+MAX_WAITING = 10_000
+# Events older than this are history: a new webhook does not get them.
+MAX_AGE = timedelta(hours=1)
+SENT = (AlertRaised, AlertCleared, BudgetReached, BudgetReleased)
+
+
+class NotSent(Exception):
+    """The receiver was not called, or did not answer with success."""
+
+
+def handlers(webhooks: Sequence[Webhook]) -> HandlerTable:
+    return dict.fromkeys(SENT, partial(_enqueue, webhooks)) if webhooks else {}
+
+
+async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> None:
+    alert = getattr(event.payload, "alert", None)
+    wanted = [each for each in webhooks if each.wants(event.tenant_id, event.type, alert)]
+    now = await tx.connection.fetchval("select clock_timestamp()")
+    if not wanted or event.occurred_at < now - MAX_AGE:
+        return
+    _, _, body = encode_structured(event)
+    for webhook in wanted:
+        is_added = await store_deliveries.add(
+            tx.connection, webhook.name, event.event_id, body.decode(), MAX_WAITING
+        )
+        if not is_added:
+            DELIVERIES.labels(webhook.name, "dropped").inc()
+            log.warning("delivery dropped: too many wait", webhook=webhook.name)
+
+
+async def deliver(webhooks: Iterable[Webhook], networks: Networks, platform: Platform) -> None:
+    """Until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for webhook in webhooks:
+            group.create_task(Sender(webhook, networks, platform.database).run(platform))
+        await platform.stopping.wait()
+
+
+class Sender:
+    """Sends to one webhook, one delivery at a time."""
+
+    def __init__(self, webhook: Webhook, networks: Networks, database: Database) -> None:
+        self._webhook = webhook
+        self._networks = networks
+        self._database = database
+
+    async def run(self, platform: Platform) -> None:
+        while True:
+            try:
+                while await self.send_next():
+                    pass
+            except Exception as error:
+                if not is_temporary(error):
+                    raise
+                log.warning("webhooks wait for Postgres", error=repr(error))
+            await platform.clock.sleep(LOOK_SECONDS)
+
+    async def send_next(self) -> bool:
+        """Try the next delivery that is due; False where none is."""
+        async with self._database.connection() as connection:
+            delivery = await store_deliveries.begin(
+                connection, self._webhook.name, 2 * SEND_SECONDS
+            )
+        if delivery is None:
+            return False
+        error: Exception | None = None
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._post(delivery)
+        except (NotSent, OSError, TimeoutError, httpcore.NetworkError) as failed:
+            error = failed
+        except (httpcore.ProtocolError, httpcore.TimeoutException, ssl.SSLError) as failed:
+            error = failed
+        await self._note(delivery, error)
+        return True
+
+    async def _post(self, delivery: Delivery) -> None:
+        body = delivery.body.encode()
+        headers: dict[bytes | str, bytes | str] = {
+            "Content-Type": "application/cloudevents+json",
+            "User-Agent": "drivetrain",
+            "Drivetrain-Delivery": delivery.event_id,
+        }
+        if self._webhook.secret:
+            digest = hmac.digest(self._webhook.secret.encode(), body, hashlib.sha256).hex()
+            headers["Drivetrain-Signature"] = f"sha256={digest}"
+        async with (
+            httpcore.AsyncConnectionPool(network_backend=CheckedNetwork(self._networks)) as pool,
+            pool.stream("POST", self._webhook.url, headers=headers, content=body) as response,
+        ):
+            if not 200 <= response.status < 300:
+                raise NotSent(f"it answered {response.status}")
+
+    async def _note(self, delivery: Delivery, error: Exception | None) -> None:
+        wait = None if error is None else wait_seconds(delivery.num_tries)
+        outcome = "sent" if error is None else "failed" if wait is not None else "given_up"
+        async with self._database.connection() as connection:
+            if wait is None:
+                await store_deliveries.end(connection, delivery.id)
+            else:
+                await store_deliveries.again(connection, delivery.id, wait)
+        DELIVERIES.labels(self._webhook.name, outcome).inc()
+        log.info(
+            "webhook called",
+            webhook=self._webhook.name,
+            event_id=delivery.event_id,
+            num_tries=delivery.num_tries,
+            outcome=outcome,
+            error=None if error is None else f"{type(error).__name__}: {error}"[:300],
+        )
+
+
+class CheckedNetwork(httpcore.AnyIOBackend):
+    """Connects only to addresses that may be called; the name is resolved once, here, so it cannot
+    mean another address when the connection is made."""
+
+    def __init__(self, networks: Networks) -> None:
+        self._networks = networks
+
+    async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, proto=6)
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        refusals = [refusal_of(address, self._networks) for address in addresses]
+        allowed = [address for address, why in zip(addresses, refusals, strict=True) if why is None]
+        if not allowed:
+            raise NotSent("; ".join(why for why in refusals if why) or f"{host} has no address")
+        return await super().connect_tcp(allowed[0], port, *args, **options)

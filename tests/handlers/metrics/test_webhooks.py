@@ -1,0 +1,193 @@
+"""Deliveries to real sockets: receivers that hang, redirect, refuse, or answer without an end."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from drivetrain_schemas.ids import run_id_for
+from drivetrain_schemas.metrics import AlertKind, AlertRaised
+from services.metrics import webhooks
+from services.metrics.core.webhooks import MAX_TRIES, Webhook
+from services.metrics.webhooks import Sender
+from services.runtime.database import Database
+from tests.conftest import OpenDatabase
+from tests.events import handle, make_event
+from tests.handlers.metrics.builders import JOB
+
+LOOPBACK = [ip_network("127.0.0.0/8")]
+ALERT = AlertRaised(
+    tenant_id="default",
+    job_id=JOB,
+    run_id=run_id_for(JOB, 1),
+    attempt=1,
+    alert=AlertKind.STALLED,
+    detail="no step for 60 s",
+)
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def metrics(database: OpenDatabase) -> Database:
+    return await database("metrics")
+
+
+@dataclass
+class Receiver:
+    port: int = 0
+    requests: list[bytes] = field(default_factory=list)
+
+    @property
+    def webhook(self) -> Webhook:
+        return Webhook("oncall", f"http://127.0.0.1:{self.port}/hook", secret="shared")
+
+
+@asynccontextmanager
+async def receiving(answer: Answer) -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        receiver.requests.append(head + await reader.readexactly(length))
+        try:
+            await answer(writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    receiver.port = server.sockets[0].getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        server.close()
+
+
+def saying(text: str) -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(text.encode())
+        await writer.drain()
+
+    return answer
+
+
+async def hangs(writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(3600)
+
+
+async def never_ends(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+OK = saying("HTTP/1.1 204 No Content\r\n\r\n")
+
+
+async def enqueue(metrics: Database, *hooks: Webhook, **fields: Any) -> None:
+    await handle(metrics, webhooks.handlers(hooks), replace(make_event(ALERT), **fields))
+
+
+async def waiting(metrics: Database) -> list[tuple[str, int]]:
+    async with metrics.connection() as connection:
+        rows = await connection.fetch("select webhook, num_tries from deliveries order by id")
+    return [tuple(row) for row in rows]
+
+
+async def due_now(metrics: Database) -> None:
+    async with metrics.connection() as connection:
+        await connection.execute("update deliveries set not_before = clock_timestamp()")
+
+
+async def test_an_alert_is_sent_once_signed_and_as_a_cloud_event(metrics: Database) -> None:
+    async with receiving(OK) as receiver:
+        now = datetime.now(UTC)
+        await enqueue(metrics, receiver.webhook, occurred_at=now, event_id="one")
+        await enqueue(metrics, receiver.webhook, occurred_at=now, event_id="one")
+        sender = Sender(receiver.webhook, LOOPBACK, metrics)
+        assert await sender.send_next()
+        assert not await sender.send_next()
+    [request] = receiver.requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    event = json.loads(body)
+    assert (event["type"], event["data"]["alert"]) == ("alert.raised", "stalled")
+    digest = hmac.digest(b"shared", body, hashlib.sha256).hex()
+    assert f"Drivetrain-Signature: sha256={digest}".encode() in head
+    assert b"Drivetrain-Delivery: one" in head
+    assert await waiting(metrics) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        saying("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"),
+        saying("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n"),
+        saying("not HTTP at all\r\n\r\n"),
+        saying(""),
+        hangs,
+    ],
+    ids=["error", "redirect", "garbage", "closed", "hangs"],
+)
+async def test_what_is_not_accepted_is_tried_again_later(
+    metrics: Database, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "SEND_SECONDS", 1.0)
+    async with receiving(answer) as receiver:
+        await enqueue(metrics, receiver.webhook, occurred_at=datetime.now(UTC))
+        sender = Sender(receiver.webhook, LOOPBACK, metrics)
+        assert await sender.send_next()
+        assert await waiting(metrics) == [("oncall", 1)]
+        assert not await sender.send_next(), "not due yet"
+        assert len(receiver.requests) == 1
+        for _ in range(MAX_TRIES - 1):
+            async with metrics.connection() as connection:
+                await connection.execute(
+                    "update deliveries set num_tries = $1, not_before = clock_timestamp()",
+                    MAX_TRIES - 1,
+                )
+            if not await sender.send_next():
+                break
+    assert await waiting(metrics) == [], "given up"
+
+
+async def test_an_answer_without_an_end_is_not_read(metrics: Database) -> None:
+    async with receiving(never_ends) as receiver:
+        await enqueue(metrics, receiver.webhook, occurred_at=datetime.now(UTC))
+        assert await Sender(receiver.webhook, LOOPBACK, metrics).send_next()
+    assert await waiting(metrics) == []
+
+
+async def test_a_private_address_is_never_called(metrics: Database) -> None:
+    async with receiving(OK) as receiver:
+        await enqueue(metrics, receiver.webhook, occurred_at=datetime.now(UTC))
+        assert await Sender(receiver.webhook, [], metrics).send_next()
+        named = replace(receiver.webhook, url=f"http://localhost:{receiver.port}/")
+        await due_now(metrics)
+        assert await Sender(named, [], metrics).send_next()
+        assert receiver.requests == []
+    assert await waiting(metrics) == [("oncall", 2)]
+
+
+async def test_history_is_not_sent_and_too_many_are_dropped(
+    metrics: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_WAITING", 3)
+    hook = Webhook("oncall", "http://127.0.0.1/")
+    now = datetime.now(UTC)
+    await enqueue(metrics, hook, occurred_at=now - timedelta(hours=2))
+    assert await waiting(metrics) == []
+    for number in range(5):
+        await enqueue(metrics, hook, occurred_at=now, event_id=f"event-{number}")
+    assert await waiting(metrics) == [("oncall", 0)] * 3

@@ -1,0 +1,103 @@
+"""Which webhook gets what, when it is tried again, and what its file and addresses may be."""
+
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.metrics.core.webhooks import MAX_TRIES, Webhook, refusal_of, wait_seconds
+from services.metrics.settings import MetricsSettings
+from services.metrics.webhook_file import read_networks, read_webhooks
+from services.runtime.errors import ConfigurationError
+
+ONCALL = "https://hooks.example.com/x"
+
+
+def settings(tmp_path: Path, text: str, **more: Any) -> MetricsSettings:
+    path = tmp_path / "webhooks.yaml"
+    path.write_text(text)
+    given = {"webhook_hosts": ("hooks.example.com",), **more}
+    return MetricsSettings(
+        kafka_bootstrap_servers="unused:1", postgres_dsn="unused", webhooks=path, **given
+    )
+
+
+def test_a_webhook_gets_what_it_names_and_without_names_everything() -> None:
+    every = Webhook("every", ONCALL)
+    assert every.wants("a", "alert.raised", "stalled")
+    assert every.wants("b", "budget.reached", None)
+    some = Webhook(
+        "some",
+        ONCALL,
+        tenants=frozenset({"a"}),
+        events=frozenset({"alert.raised", "budget.reached"}),
+        alerts=frozenset({"diverging"}),
+    )
+    assert some.wants("a", "alert.raised", "diverging")
+    assert some.wants("a", "budget.reached", None)
+    assert not some.wants("a", "alert.raised", "stalled")
+    assert not some.wants("a", "alert.cleared", "diverging")
+    assert not some.wants("b", "alert.raised", "diverging")
+
+
+def test_tries_are_farther_and_farther_apart_and_end() -> None:
+    waits = [wait_seconds(num_tries) for num_tries in range(1, MAX_TRIES + 1)]
+    assert waits[:3] == [5, 10, 20]
+    assert waits[-2:] == [3600, None]
+
+
+@pytest.mark.parametrize(
+    ("address", "is_refused"),
+    [
+        ("93.184.216.34", False),
+        ("2606:2800:220:1:248:1893:25c8:1946", False),
+        ("10.1.2.3", False),
+        ("127.0.0.1", True),
+        ("192.168.1.1", True),
+        ("169.254.169.254", True),
+        ("100.64.0.1", True),
+        ("0.0.0.0", True),
+        ("224.0.0.1", True),
+        ("::1", True),
+        ("fe80::1%eth0", True),
+        ("fd00::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.1.2.3", False),
+    ],
+)
+def test_only_public_addresses_and_allowed_networks_are_called(
+    address: str, is_refused: bool
+) -> None:
+    assert (refusal_of(address, [ip_network("10.0.0.0/8")]) is not None) == is_refused
+
+
+def test_a_file_is_read_with_the_secret_of_its_variable(tmp_path: Path) -> None:
+    text = f"webhooks: [{{name: oncall, url: '{ONCALL}', secret_variable: HOOK, alerts: [slower]}}]"
+    [hook] = read_webhooks(settings(tmp_path, text), {"HOOK": "s"})
+    assert hook == Webhook("oncall", ONCALL, "s", alerts=frozenset({"slower"}))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("{name: a, url: 'ftp://hooks.example.com'}", "webhooks[0].url: "),
+        ("{name: a, url: 'https://other.example.com'}", "add it to DRIVETRAIN_WEBHOOK_HOSTS"),
+        ("{name: a, url: 'https://169.254.169.254/x'}", "169.254.169.254 is not allowed"),
+        ("{name: a, url: 'https://u:p@hooks.example.com'}", "holds a password"),
+        ("{name: a, url: 'https://hooks.example.com:99999'}", "webhooks[0].url: Port out of range"),
+        (f"{{name: a, url: '{ONCALL}', secret_variable: NONE}}", "NONE is not set"),
+        (f"{{name: a, url: '{ONCALL}'}}, {{name: a, url: '{ONCALL}'}}", "is used twice"),
+        (f"{{name: a, url: '{ONCALL}', alerts: [sometimes]}}", "alerts"),
+        (f"{{name: a, url: '{ONCALL}', retries: 3}}", "retries"),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_its_field(tmp_path: Path, entry: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_webhooks(settings(tmp_path, f"webhooks: [{entry}]"), {})
+    assert said in str(refused.value)
+
+
+def test_a_wrong_network_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"DRIVETRAIN_WEBHOOK_NETWORKS: .*10\.0\.0\.0/8"):
+        read_networks(settings(tmp_path, "", webhook_networks=("10.0.0.0/99",)))
