@@ -2,7 +2,7 @@
 
 | alert | raised when, in so many windows in a row | windows |
 |---|---|---|
-| diverging | a loss is above its lowest mean by half of that and by six of its deviations | 3 |
+| diverging | a loss is far above its lowest mean (`_diverges_above`) | 3 |
 | straggler | a pod makes under 80 % of the steps per second of the middle pod | 4 |
 | low_utilisation | the devices of the run are used under 75 % on average | 10 |
 | slower | the median of 20 windows is over 5 % below that of the first 20, and not by noise | 5 |
@@ -19,7 +19,10 @@ from statistics import fmean, median
 from services.metrics.core.windows import Statistics
 
 DIVERGES_BY = 0.5
-DIVERGES_BY_DEVIATIONS = 6.0
+DIVERGES_BY_GAINED = 0.5
+DIVERGES_BY_NOISE = 6.0
+# The part of one window in the running mean of how means change.
+_WOBBLE_SHARE = 0.1
 STRAGGLES_BELOW = 0.8
 UTILISATION_PERCENT = 75.0
 SLOWER_BY = 0.05
@@ -62,10 +65,17 @@ class RunWindow:
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """The lowest mean of a loss in one window, and the deviation there."""
+    """The lowest mean of a loss in one window, and the deviation there.
+
+    `first`, `newest`: means of those windows. `wobble`: how much the mean usually differs from that
+    of the window before, which a window of few samples does not say itself.
+    """
 
     mean: float
     deviation: float
+    first: float = 0.0  # also where an earlier release wrote the row
+    newest: float = 0.0
+    wobble: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +149,20 @@ def _diverging(health: Health, window: RunWindow) -> Finding | None:
         lowest = health.lowest.get(name)
         if lowest is None or not statistics.num_finite:
             continue
-        margin = max(DIVERGES_BY * abs(lowest.mean), DIVERGES_BY_DEVIATIONS * lowest.deviation)
-        threshold = lowest.mean + margin
+        threshold = _diverges_above(lowest)
         detail = f"{name} is {statistics.mean:.6g} on average, and was {lowest.mean:.6g}"
         is_bad = statistics.mean > threshold
         findings.append(Finding("diverging", is_bad, detail, statistics.mean, threshold, name))
     return max(findings, key=lambda one: one.value - one.threshold, default=None)
+
+
+def _diverges_above(lowest: Lowest) -> float:
+    """The lowest mean and the most of: half of it, half of what was gained, six times the noise."""
+    return lowest.mean + max(
+        DIVERGES_BY * abs(lowest.mean),
+        DIVERGES_BY_GAINED * (lowest.first - lowest.mean),
+        DIVERGES_BY_NOISE * max(lowest.deviation, lowest.wobble),
+    )
 
 
 def _straggler(window: RunWindow) -> Finding | None:
@@ -199,7 +217,20 @@ def _with_rates(health: Health, window: RunWindow) -> Health:
 def _with_losses(health: Health, window: RunWindow) -> Health:
     lowest = dict(health.lowest)
     for name, statistics in window.losses.items():
-        known = lowest.get(name)
-        if statistics.num_finite and (known is None or statistics.mean < known.mean):
-            lowest[name] = Lowest(statistics.mean, statistics.deviation)
+        if statistics.num_finite:
+            lowest[name] = _with_loss(lowest.get(name), statistics)
     return replace(health, lowest=lowest)
+
+
+def _with_loss(known: Lowest | None, now: Statistics) -> Lowest:
+    """What is known of a loss after one more window. The noise is that of windows that are good."""
+    if known is None:
+        return Lowest(now.mean, now.deviation, first=now.mean, newest=now.mean)
+    if now.mean > _diverges_above(known):
+        return known
+    change = abs(now.mean - known.newest)
+    wobble = known.wobble + _WOBBLE_SHARE * (change - known.wobble)
+    known = replace(known, newest=now.mean, wobble=wobble)
+    if now.mean < known.mean:
+        known = replace(known, mean=now.mean, deviation=now.deviation)
+    return known

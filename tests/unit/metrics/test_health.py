@@ -107,3 +107,42 @@ def test_what_is_said_names_the_figures() -> None:
     assert isinstance(change, Change)
     assert change.finding.detail == "pod_2 makes 70% of the steps per second of the middle pod"
     assert (change.finding.value, change.finding.threshold) == (0.7, 0.8)
+
+
+def of_samples(losses: list[float]) -> RunWindow:
+    mean = sum(losses) / len(losses)
+    squares = sum((loss - mean) ** 2 for loss in losses)
+    return RunWindow(
+        losses={"loss": Statistics(len(losses), 0, mean, squares, min(losses), max(losses))}
+    )
+
+
+def noisy(rng: random.Random, per_window: int, floor: float, outliers: float) -> list[RunWindow]:
+    """A loss that falls to its floor, with noise around it and an outlier now and then."""
+    return [
+        of_samples(
+            [
+                floor
+                + 2 * 0.99 ** (window * per_window + sample)
+                + abs(rng.gauss(0, 0.1))
+                + (20 if rng.random() < outliers else 0)
+                for sample in range(per_window)
+            ]
+        )
+        for window in range(300)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("per_window", [1, 2, 30])
+def test_a_healthy_loss_with_noise_does_not_diverge(seed: int, per_window: int) -> None:
+    rng = random.Random(seed)
+    outliers = 0.005 if per_window == 30 else 0.0
+    assert changes(noisy(rng, per_window, 0.05, outliers)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_noisy_loss_that_goes_back_to_its_beginning_diverges(seed: int) -> None:
+    healthy = noisy(random.Random(seed), 2, 0.05, 0.0)
+    raised = (len(healthy) + 2, "diverging", True)
+    assert changes([*healthy, *repeat(of_samples([2.2, 2.4]), 10)]) == [raised]
