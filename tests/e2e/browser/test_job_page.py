@@ -251,6 +251,8 @@ async def test_what_each_pod_uses_is_a_line_and_opened_its_charts(
     await expect(pods.first.locator("summary")).to_have_text(line)
     await pods.nth(1).locator("summary").press("Enter")
     await expect(pods.nth(1).get_by_role("img", name="CPU by time")).to_be_visible()
+    ticks = "Chart.getChart(document.querySelector('#system canvas')).scales.y.ticks"
+    assert (await ask(page, f"{ticks}.at(-1).label")).endswith(" %")
     asked = [given for path, given in site.asked if path == "/chart" and given["rank"] == 4]
     assert asked[0]["name"] == ["system/cpu_percent"]
     assert await ask(page, "document.documentElement.scrollWidth") == 390
@@ -270,12 +272,12 @@ async def test_all_lines_are_searched_and_only_matches_are_shown_and_followed(
     logs = page.locator("#logs")
     lines = logs.locator("pre > div")
     await expect(lines).to_have_count(500)
-    await logs.get_by_label("Level").select_option("error")
+    await logs.get_by_label("From level").select_option("error")
     await expect(lines).to_have_count(4)
     await expect(logs.get_by_text("4 lines; searched all 2,000")).to_be_visible()
     site.log += ("step 2000", "error: lost again")
     await expect(lines).to_have_count(5, timeout=10_000)
-    await logs.get_by_label("Level").select_option("all")
+    await logs.get_by_label("From level").select_option("all")
     await logs.get_by_label("only matches").check()
     await logs.get_by_role("searchbox").fill("LOST 507")
     await expect(lines).to_have_text([re.compile("error: lost 507")])

@@ -61,7 +61,8 @@ function dataset(line, options) {
 
 const xText = (axis, x) => (axis === "time" ? `${duration(x)} after the start` : `step ${exact(x)}`);
 
-// `lines`: [{label, color, points, notFinite, low?, high?}]. `options`: axis, smoothing, isLog, range, marks.
+// `lines`: [{label, color, points, notFinite, low?, high?}]. `options`: axis, smoothing, isLog, range, marks,
+// and how a value is written at the y axis, where it has a unit.
 export function makePlot(box, name, onZoom) {
   const canvas = element("canvas", { role: "img", "aria-label": `${name} by step` });
   box.replaceChildren(canvas);
@@ -98,6 +99,7 @@ export function makePlot(box, name, onZoom) {
     options = given;
     const { x, y } = chart.options.scales;
     y.type = options.isLog ? "logarithmic" : "linear";
+    if (options.text) y.ticks.callback = (value) => options.text(value);
     [x.min, x.max] = options.range ?? [undefined, undefined];
     x.ticks.callback = options.axis === "time" ? (value) => duration(value) : (value) => exact(value);
     chart.options.plugins.marks = { at: options.marks, notFinite: lines.flatMap((line) => line.notFinite), color: style("--soft"), bad: style("--bad") };

@@ -38,7 +38,7 @@ function makePod(jobId, rank) {
       const points = (values) => values.map((y, index) => ({ x: curve.steps[index] - first, y: y ?? NaN })), { last, plot } = plots.get(name);
       last.textContent = show(curve.values.at(-1));
       const band = curve.lows && { low: points(curve.lows), high: points(curve.highs) };
-      plot.show([{ label, color: style("--series-1"), points: points(curve.values), notFinite: [], ...band }], { axis: "time", smoothing: 0, isLog: false, range: null, marks: [] });
+      plot.show([{ label, color: style("--series-1"), points: points(curve.values), notFinite: [], ...band }], { axis: "time", smoothing: 0, isLog: false, range: null, marks: [], text: show });
     }
   }
   node.addEventListener("toggle", draw);
