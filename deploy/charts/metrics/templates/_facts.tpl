@@ -6,5 +6,5 @@ readToken: true
 objectStore: true
 consumes:
   metrics: [events.jobs]
-  metrics.streams: [metrics, logs, reports]
+  metrics.streams: [metrics, logs, windows, reports]
 {{- end -}}
