@@ -81,7 +81,7 @@ ACCESS: dict[str, Access] = {
     "gateway": _service(
         "gateway",
         (*_EVENTS, *_COMMANDS, REPORTS, *_PARKED),
-        (*_COMMANDS, COMMANDS_BUDGETS, *_EVENTS, *_FROM_PODS),
+        (*_COMMANDS, COMMANDS_BUDGETS, *_EVENTS, *_FROM_PODS, WINDOWS),
     ),
     POD: Access(writes=_FROM_PODS),
     CLIENT: Access(reads=_EVENTS, writes=_COMMANDS),

@@ -52,6 +52,7 @@ PARTS = {
     "/curves": {"by": "step", "start": 0, "width": 1, "curves": []},
     "/times": {"job_id": "", "attempts": []},
     "/windows": {"job_id": "", "window_seconds": 30, "windows": []},
+    "/media": {"names": [], "items": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},
     "/recommendations/default": {"recommendations": []},

@@ -5,6 +5,6 @@ reports: true
 readToken: true
 objectStore: true
 consumes:
-  metrics: [events.jobs]
+  metrics: [events.jobs, events.alerts, events.budgets]
   metrics.streams: [metrics, logs, windows, reports]
 {{- end -}}
