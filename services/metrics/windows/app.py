@@ -7,8 +7,10 @@ what is read again after a kill changes nothing.
 """
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import faust
@@ -137,7 +139,8 @@ def build(settings: MetricsSettings) -> tuple[faust.App, Folder]:
         producer_acks=-1,
         processing_guarantee="at_least_once",
         store="memory://",
-        datadir=tempfile.gettempdir(),
+        # Empty, but Faust makes it.
+        datadir=Path(tempfile.gettempdir()) / f"drivetrain-windows-{os.geteuid()}",
         web_enabled=False,
         web_tables_enabled=False,
         topic_allow_declare=False,
