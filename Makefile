@@ -23,7 +23,7 @@ run: environment ## start the platform and train a model on it (ARGS=--exit-when
 	@$(VENV_PYTHON) -m examples.demo $(ARGS)
 
 test: environment ## everything except the long suites: unit, contracts, integration, one series of failures
-	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios \
+	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios --ignore=tests/exchange \
 		--ignore=tests/kubernetes/scenarios -n 2 $(ARGS)
 
 unit: environment ## pure tests, under 10 s

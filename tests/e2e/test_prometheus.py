@@ -43,6 +43,7 @@ STUDY = {
 WITHOUT_DATA = {
     "drivetrain_checkpoints_intent_failures_total": "the object store does not fail",
     "drivetrain_checkpoints_rejected_total": "no checkpoint is invalid",
+    "drivetrain_cost_budgets_reached_total": "there is no budget",
     "drivetrain_cost_unpriced_charges_total": "every device has a price",
     "drivetrain_cost_unpriced_devices": "every device has a price",
     "drivetrain_events_failed_total": "no handler fails",
@@ -53,6 +54,7 @@ WITHOUT_DATA = {
     "drivetrain_hpo_study_commands_total": "nobody pauses or changes the study",
     "drivetrain_hpo_trials_stopped_total": "the study has no pruner",
     "drivetrain_metrics_alerts_total": "no run needs attention",
+    "drivetrain_metrics_deliveries_total": "there is no webhook",
     "drivetrain_outbox_refused_total": "Kafka accepts every event",
     "drivetrain_scheduler_kubernetes_calls_total": "pods run on this machine",
     "drivetrain_sequence_gaps_total": "no event is missing",

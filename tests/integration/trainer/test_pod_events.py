@@ -83,6 +83,8 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
         batch = event.payload
         assert isinstance(batch, SamplesRecorded)
         batches.setdefault((batch.run_id, batch.session), []).append(batch.batch)
+        if "loss" not in batch.columns:
+            continue  # what the shim says of its pod
         for step in batch.columns["loss"].steps:
             best[step] = max(best.get(step, 0), batch.attempt)
     assert sorted(best) == list(range(1, 61))
