@@ -54,7 +54,8 @@ async def submit_job(
     event_id = _event_id("job.submit", tenant_id, request_id, spec)
     command = JobSubmit(request_id=request_id, spec=spec, job_id=job_id)
     record = as_record(gateway, tenant_id, event_id, command)
-    gateway.submissions.remember(Submission(job_id, request_id, spec, gateway.platform.clock.now()))
+    now = gateway.platform.clock.now()
+    gateway.submissions.remember(Submission(tenant_id, job_id, request_id, spec, now))
     await publish(gateway, [record])
 
     async def answer() -> Row | None:
@@ -84,9 +85,8 @@ async def submit_study(
         command = StudyImport.model_validate({**about, "trials": tuple(trials)})
     event_id = _event_id(command.kind.type, tenant_id, request_id, spec)
     record = as_record(gateway, tenant_id, event_id, command)
-    gateway.submissions.remember(
-        Submission(study_id, request_id, spec, gateway.platform.clock.now())
-    )
+    now = gateway.platform.clock.now()
+    gateway.submissions.remember(Submission(tenant_id, study_id, request_id, spec, now))
     await publish(gateway, [record])
 
     async def answer() -> Row | None:

@@ -31,6 +31,7 @@ MAX_READS_OF_MEDIA = 8
 class Submission:
     """A request that this process has sent and the read model may not know yet."""
 
+    tenant_id: str
     subject_id: str
     request_id: str
     spec: JobSpec | StudySpec
@@ -48,8 +49,10 @@ class Submissions:
         while len(self._by_id) > MAX_REMEMBERED:
             self._by_id.popitem(last=False)
 
-    def get(self, subject_id: str) -> Submission | None:
-        return self._by_id.get(subject_id)
+    def get(self, tenant_id: str, subject_id: str) -> Submission | None:
+        """None where this tenant has sent no such request."""
+        found = self._by_id.get(subject_id)
+        return found if found is not None and found.tenant_id == tenant_id else None
 
 
 @dataclass(slots=True)

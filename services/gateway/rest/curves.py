@@ -39,7 +39,7 @@ async def curves(
     async with gateway.platform.database.connection() as connection:
         known = await queries.jobs.known(connection, caller.tenant_id, job_id)
     for one in job_id:
-        if one not in known and gateway.submissions.get(one) is None:
+        if one not in known and gateway.submissions.get(caller.tenant_id, one) is None:
             raise not_found("job", one)
     found = await gateway.backends.get(
         "metrics",

@@ -152,7 +152,7 @@ async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> 
         row = await queries.jobs.find(connection, tenant_id, job_id)
     if row is not None:
         return await _whole(gateway, row, base)
-    submission = gateway.submissions.get(job_id)
+    submission = gateway.submissions.get(tenant_id, job_id)
     if submission is None:
         raise not_found("job", job_id)
     return views.submitted_job(submission, tenant_id, base)

@@ -175,5 +175,5 @@ async def check_job(gateway: Gateway, caller: Caller, job_id: str) -> None:
     """Raises Problem (404) where the caller has no such job."""
     async with gateway.platform.database.connection() as connection:
         is_known = await queries.jobs.find(connection, caller.tenant_id, job_id) is not None
-    if not is_known and gateway.submissions.get(job_id) is None:
+    if not is_known and gateway.submissions.get(caller.tenant_id, job_id) is None:
         raise not_found("job", job_id)

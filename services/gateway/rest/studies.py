@@ -158,7 +158,7 @@ async def find_study(
                 connection, study_id, max_trials or MAX_TRIALS, is_maximized=views.is_maximized(row)
             )
             return views.study(row, trials, base)
-    submission = gateway.submissions.get(study_id)
+    submission = gateway.submissions.get(tenant_id, study_id)
     if submission is None:
         raise not_found("study", study_id)
     return views.submitted_study(submission, base)
