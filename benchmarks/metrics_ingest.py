@@ -247,6 +247,7 @@ async def metrics_service(kafka: RunningKafka, dsn: str, log: Path) -> AsyncIter
         "HTTP_PORT": str(http_port),
         "READ_TOKEN": READ_TOKEN,
         "RUN_TOKEN_KEY": RUN_TOKEN_KEY,
+        "OBJECT_STORE_URL": (log.parent / "objects").as_uri(),
         "OPS_PORT": str(ops_port),
     }
     kept = {name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")}
@@ -262,7 +263,7 @@ async def metrics_service(kafka: RunningKafka, dsn: str, log: Path) -> AsyncIter
     try:
         async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
             while not await _is_ready(client, ops_port):
-                assert process.returncode is None, "the metrics service ended"
+                assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.1)
         yield f"http://127.0.0.1:{http_port}"
     finally:
