@@ -25,7 +25,7 @@ from services.metrics import streams
 from services.metrics.api import read_api
 from services.metrics.core.downsampling import downsample
 from services.metrics.core.series import Chunk, merge
-from services.metrics.rolling import Roller
+from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database

@@ -263,7 +263,7 @@ async def metrics_service(kafka: RunningKafka, dsn: str, log: Path) -> AsyncIter
     try:
         async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(60):
             while not await _is_ready(client, ops_port):
-                assert process.returncode is None, log.read_text()
+                assert process.returncode is None, await asyncio.to_thread(log.read_text)
                 await asyncio.sleep(0.1)
         yield f"http://127.0.0.1:{http_port}"
     finally:

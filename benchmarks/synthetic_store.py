@@ -13,13 +13,15 @@ import asyncpg
 import numpy as np
 
 from drivetrain_schemas.ids import job_id_for, run_id_for
-from services.metrics import cold_format, cold_store, level_store
 from services.metrics.cold import SERIES
-from services.metrics.cold_store import File
+from services.metrics.cold import format as cold_format
+from services.metrics.cold import store as cold_store
+from services.metrics.cold.store import File
 from services.metrics.core import layout, levels
 from services.metrics.core.layout import Part, Samples
 from services.metrics.core.series import Series
-from services.metrics.level_store import SeriesKey
+from services.metrics.series import level_store
+from services.metrics.series.level_store import SeriesKey
 from services.runtime.database import Database
 from services.runtime.object_store import ObjectStore
 

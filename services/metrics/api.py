@@ -18,12 +18,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from drivetrain_schemas.errors import field_errors
-from services.metrics import buckets, curves, log_pages, media, times_store, window_pages
-from services.metrics.chart_reading import Source
-from services.metrics.cold_reading import ColdReader
+from services.metrics import media
+from services.metrics.cold.reading import ColdReader
 from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
-from services.metrics.log_source import LogSource
-from services.metrics.queries import (
+from services.metrics.logs import pages as log_pages
+from services.metrics.logs.source import LogSource
+from services.metrics.series import buckets, curves, times_store
+from services.metrics.series.chart_reading import Source
+from services.metrics.series.queries import (
     ChartQuery,
     CurvesQuery,
     LogsQuery,
@@ -35,6 +37,7 @@ from services.metrics.queries import (
     WindowsQuery,
 )
 from services.metrics.settings import MetricsSettings
+from services.metrics.windows import pages as window_pages
 from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.errors import StoreError

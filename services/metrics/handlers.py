@@ -26,11 +26,12 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunSuspected,
 )
-from services.metrics import alerts, descriptions, rungs, store, times_store
+from services.metrics import alerts, descriptions, rungs, store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
 from services.metrics.core.clock import Point
 from services.metrics.core.clock import advance as advance_clock
 from services.metrics.instruments import WARNINGS
+from services.metrics.series import times_store
 from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord

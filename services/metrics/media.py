@@ -13,7 +13,7 @@ import asyncpg
 from drivetrain_schemas.envelope import InvalidEvent, header
 from drivetrain_schemas.media import MediaLogged
 from services.metrics.instruments import MEDIA, MEDIA_LEFT_OUT
-from services.metrics.queries import MediaQuery
+from services.metrics.series.queries import MediaQuery
 from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord

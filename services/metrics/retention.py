@@ -12,9 +12,9 @@
 | `warnings`, `descriptions` | with the reports, once their run is deleted: none repeats one |
 
 `chunks`, `series`, `levels`, `run_times`, `log_chunks`, `log_heads`, `media` and `media_heads` hold
-what people read, and are kept. `tiering.py` moves and deletes samples; `series` and `levels` go
-only where the setting `keep_charts_days` is given. Nothing here depends on how much there is, so
-that who writes much deletes nothing of others.
+what people read, and are kept. `cold/tiering.py` moves and deletes samples; `series` and
+`levels` go only where the setting `keep_charts_days` is given. Nothing here depends on how much
+there is, so that who writes much deletes nothing of others.
 """
 
 from datetime import timedelta

@@ -12,7 +12,7 @@ import asyncpg
 from services.metrics.core.alerts import Pace
 from services.metrics.core.clock import Clock
 from services.metrics.messages import BatchKey
-from services.metrics.times_store import to_clock
+from services.metrics.series.times_store import to_clock
 
 Stream = Literal["samples", "logs"]
 # Of one kind; names of series are the program's, and an alert is kept for ever.

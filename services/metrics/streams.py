@@ -10,13 +10,15 @@ from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertKind, AlertRaised, LogsWritten, SamplesRecorded
-from services.metrics import alerts, log_store, names, rungs, store
+from services.metrics import alerts, rungs, store
 from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import DROPPED_BYTES, LINES, REPLAYED, SAMPLES
-from services.metrics.log_store import LogChunk
+from services.metrics.logs import store as log_store
+from services.metrics.logs.store import LogChunk
 from services.metrics.media import is_media, take_media
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
+from services.metrics.series import names
 from services.metrics.store import ChunkRow, SeriesRow
 from services.runtime.bus import Record
 from services.runtime.instruments import FORGED

@@ -6,18 +6,18 @@ from functools import partial
 from starlette.applications import Starlette
 
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, WINDOWS
-from services.metrics import webhooks
 from services.metrics.api import read_api
+from services.metrics.cold.tiering import tier
 from services.metrics.handlers import HANDLERS, take_reports
-from services.metrics.log_moving import move_logs
+from services.metrics.logs.moving import move_logs
 from services.metrics.retention import rules
-from services.metrics.rolling import roll
+from services.metrics.series.rolling import roll
 from services.metrics.settings import MetricsSettings
 from services.metrics.streams import take_logs, take_samples
-from services.metrics.tiering import tier
-from services.metrics.webhook_file import read_networks, read_webhooks
-from services.metrics.windows_process import run_windows
-from services.metrics.windows_stored import take_windows
+from services.metrics.webhooks import sending as webhooks
+from services.metrics.webhooks.file import read_networks, read_webhooks
+from services.metrics.windows.process import run_windows
+from services.metrics.windows.stored import take_windows
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform, Service
 

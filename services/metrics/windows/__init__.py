@@ -1,1 +1,1 @@
-"""The process of the metrics service that folds live windows; it stores nothing itself."""
+"""Live windows: the process that folds them (`app.py`); what the service stores and shows."""

@@ -13,15 +13,16 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.runs import RunLost
-from services.metrics import api, curves, streams
+from services.metrics import api, streams
 from services.metrics.api import read_api
+from services.metrics.cold.tiering import Policy, Tierer
 from services.metrics.core import levels
 from services.metrics.core.buckets import cut
 from services.metrics.core.charts import MAX_BYTES
 from services.metrics.handlers import HANDLERS, take_reports
-from services.metrics.rolling import Roller
+from services.metrics.series import curves
+from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
-from services.metrics.tiering import Policy, Tierer
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens

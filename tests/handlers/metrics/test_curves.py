@@ -12,10 +12,10 @@ import pytest_asyncio
 from drivetrain_schemas.ids import run_id_for
 from services.metrics import streams
 from services.metrics.api import read_api
+from services.metrics.cold.tiering import Policy, Tierer
 from services.metrics.core import levels
-from services.metrics.rolling import Roller
+from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
-from services.metrics.tiering import Policy, Tierer
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens

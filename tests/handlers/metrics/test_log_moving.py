@@ -15,10 +15,13 @@ import pytest
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.runs import RunStarting, RunSucceeded
-from services.metrics import log_format, log_moving, segment_store, streams
+from services.metrics import streams
 from services.metrics.api import read_api
 from services.metrics.handlers import HANDLERS
-from services.metrics.log_moving import LogMover, LogPolicy
+from services.metrics.logs import format as log_format
+from services.metrics.logs import moving as log_moving
+from services.metrics.logs import segment_store
+from services.metrics.logs.moving import LogMover, LogPolicy
 from services.runtime.directory_store import DirectoryStore
 from services.runtime.errors import StoreError
 from tests.events import handle, handle_batch, make_event
@@ -269,8 +272,8 @@ MOVER = """
 import asyncio, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
-from services.metrics import log_format, log_moving
-from services.metrics.log_moving import LogMover, LogPolicy
+from services.metrics.logs import format as log_format, moving as log_moving
+from services.metrics.logs.moving import LogMover, LogPolicy
 from services.runtime.database import Database
 from services.runtime.directory_store import DirectoryStore
 from services.runtime.transaction import Origin

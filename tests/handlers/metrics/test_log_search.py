@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.metrics import log_pages
+from services.metrics.logs import pages as log_pages
 from tests.events import handle_batch, make_event
 from tests.handlers.metrics.builders import JOB, make_logs
 from tests.handlers.metrics.test_streams import client, get, metrics, take_logs  # noqa: F401

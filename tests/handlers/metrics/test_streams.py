@@ -11,9 +11,12 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised, SamplesRecorded
-from services.metrics import log_pages, log_store, names, store, streams
+from services.metrics import store, streams
 from services.metrics.api import read_api
-from services.metrics.queries import MAX_SERIES
+from services.metrics.logs import pages as log_pages
+from services.metrics.logs import store as log_store
+from services.metrics.series import names
+from services.metrics.series.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens

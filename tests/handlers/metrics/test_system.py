@@ -7,7 +7,8 @@ from typing import Any
 
 from drivetrain_schemas import system_series
 from drivetrain_schemas.metrics import AlertRaised
-from services.metrics import names, streams
+from services.metrics import streams
+from services.metrics.series import names
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from tests.events import handle_batch, make_event

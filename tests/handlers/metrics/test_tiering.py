@@ -11,13 +11,14 @@ import pytest
 import pytest_asyncio
 
 from drivetrain_schemas.object_store import StoreFailure
-from services.metrics import cold_store, streams
+from services.metrics import streams
 from services.metrics.api import read_api
+from services.metrics.cold import store as cold_store
+from services.metrics.cold.tiering import Policy, Tierer
 from services.metrics.core import levels
 from services.metrics.retention import chart_rules
-from services.metrics.rolling import Roller
+from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
-from services.metrics.tiering import Policy, Tierer
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.errors import StoreError

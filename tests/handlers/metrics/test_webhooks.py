@@ -16,9 +16,9 @@ import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertKind, AlertRaised
-from services.metrics import webhooks
 from services.metrics.core.webhooks import MAX_TRIES, Webhook
-from services.metrics.webhooks import Sender
+from services.metrics.webhooks import sending as webhooks
+from services.metrics.webhooks.sending import Sender
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event

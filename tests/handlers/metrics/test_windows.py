@@ -9,13 +9,13 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import pod_id_for, run_id_for
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from drivetrain_schemas.runs import RunFailed, RunStarted
-from services.metrics import window_pages
 from services.metrics.core.windows import WINDOW_SECONDS, Source, add_batch, add_heartbeat
 from services.metrics.handlers import HANDLERS
-from services.metrics.queries import WindowsQuery
+from services.metrics.series.queries import WindowsQuery
+from services.metrics.windows import pages as window_pages
 from services.metrics.windows import records
 from services.metrics.windows.records import SourceState
-from services.metrics.windows_stored import take_windows
+from services.metrics.windows.stored import take_windows
 from services.runtime.bus import Record
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase

@@ -11,9 +11,9 @@ import pytest
 
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import run_id_for
-from services.metrics import windows_process
 from services.metrics.core.windows import Source
 from services.metrics.settings import MetricsSettings
+from services.metrics.windows import process as windows_process
 from services.metrics.windows import records
 from services.metrics.windows.folding import observe
 from services.metrics.windows.records import SourceState

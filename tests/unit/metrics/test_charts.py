@@ -5,7 +5,6 @@ from math import inf, nan
 
 import pytest
 
-from services.metrics.chart_json import encode
 from services.metrics.core.buckets import cut
 from services.metrics.core.charts import (
     MAX_POINTS,
@@ -16,6 +15,7 @@ from services.metrics.core.charts import (
     width_for,
 )
 from services.metrics.core.series import Series
+from services.metrics.series.chart_json import encode
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from services.metrics.core.webhooks import MAX_TRIES, Webhook, refusal_of, wait_seconds
 from services.metrics.settings import MetricsSettings
-from services.metrics.webhook_file import read_networks, read_webhooks
+from services.metrics.webhooks.file import read_networks, read_webhooks
 from services.runtime.errors import ConfigurationError
 
 ONCALL = "https://hooks.example.com/x"

@@ -8,7 +8,7 @@ import asyncpg
 import numpy as np
 from numpy.typing import NDArray
 
-from services.metrics.cold_reading import ColdChunk
+from services.metrics.cold.reading import ColdChunk
 from services.metrics.core.bucketing import NONE, Clock, Rows
 from services.metrics.core.layout import Samples
 

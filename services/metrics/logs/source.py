@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from services.metrics import log_format, log_store, segment_store
 from services.metrics.core.log_search import Chunk
-from services.metrics.log_store import Head
-from services.metrics.queries import LogsQuery
-from services.metrics.segment_store import Segment
+from services.metrics.logs import format as log_format
+from services.metrics.logs import segment_store
+from services.metrics.logs import store as log_store
+from services.metrics.logs.segment_store import Segment
+from services.metrics.logs.store import Head
+from services.metrics.series.queries import LogsQuery
 from services.runtime.errors import StoreError
 from services.runtime.object_store import NoSuchObject, ObjectStore
 

@@ -22,10 +22,10 @@ import httpcore
 from drivetrain_schemas.budgets import BudgetReached, BudgetReleased
 from drivetrain_schemas.envelope import Event, encode_structured
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
-from services.metrics import store_deliveries
 from services.metrics.core.webhooks import Networks, Webhook, refusal_of, wait_seconds
 from services.metrics.instruments import DELIVERIES
-from services.metrics.store_deliveries import Delivery
+from services.metrics.webhooks import store as store_deliveries
+from services.metrics.webhooks.store import Delivery
 from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.errors import is_temporary

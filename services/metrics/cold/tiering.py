@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from services.metrics import cold_format, cold_store
 from services.metrics.cold import SERIES
-from services.metrics.cold_store import File, OldChunk, SeriesChunk
+from services.metrics.cold import format as cold_format
+from services.metrics.cold import store as cold_store
+from services.metrics.cold.store import File, OldChunk, SeriesChunk
 from services.metrics.core import layout
 from services.metrics.core.layout import Part, Piece, Samples
 from services.metrics.instruments import (

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import asyncpg
 
 from drivetrain_schemas import system_series
-from services.metrics.cold_reading import ColdChunk
+from services.metrics.cold.reading import ColdChunk
 from services.metrics.core.series import Chunk
-from services.metrics.queries import SeriesQuery
+from services.metrics.series.queries import SeriesQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from services.metrics.core.log_levels import NONE, Level, level_of
 from services.metrics.core.log_search import Chunk, Wanted
-from services.metrics.log_source import LogSource, Slice
-from services.metrics.queries import LogsQuery
+from services.metrics.logs.source import LogSource, Slice
+from services.metrics.series.queries import LogsQuery
 
 # A page ends with the line that exceeds this.
 MAX_PAGE_CHARACTERS = 2**20

@@ -10,11 +10,11 @@ import asyncio
 from datetime import timedelta
 from functools import partial
 
-from services.metrics import level_store
 from services.metrics.core import levels
 from services.metrics.core.series import Series, merge
 from services.metrics.instruments import CHUNKS_ADDED, CHUNKS_MERGED
-from services.metrics.level_store import SeriesKey, StoredChunk
+from services.metrics.series import level_store
+from services.metrics.series.level_store import SeriesKey, StoredChunk
 from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.database import Database

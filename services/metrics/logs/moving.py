@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from services.metrics import log_format, segment_store
 from services.metrics.cold import LOGS
 from services.metrics.instruments import (
     LOG_BYTES_MOVED,
@@ -23,8 +22,10 @@ from services.metrics.instruments import (
     LOG_LINES_DELETED,
     LOG_OVERDUE,
 )
-from services.metrics.log_format import Block, StoredChunk
-from services.metrics.segment_store import Due
+from services.metrics.logs import format as log_format
+from services.metrics.logs import segment_store
+from services.metrics.logs.format import Block, StoredChunk
+from services.metrics.logs.segment_store import Due
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database

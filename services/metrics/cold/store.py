@@ -8,8 +8,8 @@ from typing import NamedTuple
 import asyncpg
 
 from drivetrain_schemas.runs import RunState
-from services.metrics.bucket_store import samples
 from services.metrics.core.layout import Part, Piece, Samples
+from services.metrics.series.bucket_store import samples
 
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 # A trial whose rungs are not all announced may need its samples; the samples of a series without

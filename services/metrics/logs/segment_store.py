@@ -9,7 +9,7 @@ import asyncpg
 from drivetrain_schemas.runs import RunState
 from services.metrics.core.log_levels import highest
 from services.metrics.core.log_search import Chunk, Wanted
-from services.metrics.log_format import Block, StoredChunk
+from services.metrics.logs.format import Block, StoredChunk
 
 MAX_CHUNKS_OF_SEGMENT = 20_000
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)

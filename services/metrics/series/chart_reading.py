@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from services.metrics import level_store, series_store
-from services.metrics.cold_reading import ColdReader
+from services.metrics.cold.reading import ColdReader
 from services.metrics.core import levels
 from services.metrics.core.buckets import Bucket, cut, widen
 from services.metrics.core.series import Chunk, Series, merge
-from services.metrics.level_store import Tiles
-from services.metrics.series_store import Extent, Range
+from services.metrics.series import level_store
+from services.metrics.series import store as series_store
+from services.metrics.series.level_store import Tiles
+from services.metrics.series.store import Extent, Range
 
 # Of one series: if attempts meet more often, the last places are looked at closely.
 MAX_MIXED = 16

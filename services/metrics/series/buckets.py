@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from services.metrics import bucket_store
-from services.metrics.bucket_store import ChunksOfPart, Part, TilesOfPart
-from services.metrics.chart_reading import Source
 from services.metrics.core import bucketing, charts, layout, levels
 from services.metrics.core.bucketing import Clock, Curve, Floats, Ints, Rows
 from services.metrics.core.layout import Samples
-from services.metrics.queries import CurvesQuery
+from services.metrics.series import bucket_store
+from services.metrics.series.bucket_store import ChunksOfPart, Part, TilesOfPart
+from services.metrics.series.chart_reading import Source
+from services.metrics.series.queries import CurvesQuery
 
 # All curves together read so many single samples; beyond that, they are read from their levels.
 MAX_EXACT_SAMPLES = 200_000

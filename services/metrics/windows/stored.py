@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.runs import RunState
-from services.metrics import alerts, store, store_windows
+from services.metrics import alerts, store
 from services.metrics.core import health
 from services.metrics.core.health import Change
 from services.metrics.core.windows import WINDOW_SECONDS, Window
 from services.metrics.instruments import WINDOWS_STORED
-from services.metrics.store_windows import StoredWindow
+from services.metrics.windows import store as store_windows
 from services.metrics.windows.records import SourceState, read_record
+from services.metrics.windows.store import StoredWindow
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
 from services.runtime.transaction import Tx

@@ -13,15 +13,16 @@ from typing import Any, Literal
 import asyncpg
 import msgspec
 
-from services.metrics import chart_reading, series_store
-from services.metrics.chart_json import encode
-from services.metrics.chart_reading import Source
 from services.metrics.core import charts
 from services.metrics.core.buckets import Bucket
 from services.metrics.core.charts import Position
 from services.metrics.core.downsampling import downsample
 from services.metrics.core.series import Chunk, Series, merge
-from services.metrics.queries import (
+from services.metrics.series import chart_reading
+from services.metrics.series import store as series_store
+from services.metrics.series.chart_json import encode
+from services.metrics.series.chart_reading import Source
+from services.metrics.series.queries import (
     LAST_STEP,
     MAX_SERIES,
     ChartQuery,
@@ -29,7 +30,7 @@ from services.metrics.queries import (
     SeriesQuery,
     SystemQuery,
 )
-from services.metrics.series_store import Extent, Range
+from services.metrics.series.store import Extent, Range
 
 
 async def page_of_series(connection: asyncpg.Connection, query: SeriesQuery) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.metrics.cold_format import Damaged, Metadata
+from services.metrics.cold.format import Damaged, Metadata
 from services.metrics.core.layout import Samples
 from services.metrics.core.series import Chunk
 from services.runtime.errors import StoreError

@@ -5,10 +5,10 @@ from typing import Any
 
 import asyncpg
 
-from services.metrics import store_windows
 from services.metrics.core.windows import WINDOW_SECONDS, is_utilisation
-from services.metrics.queries import WindowsQuery
-from services.metrics.store_windows import StoredWindow
+from services.metrics.series.queries import WindowsQuery
+from services.metrics.windows import store as store_windows
+from services.metrics.windows.store import StoredWindow
 
 # Rows of ranks and pods that one answer is made of.
 MAX_ROWS = 20_000

@@ -1,0 +1,1 @@
+"""Lines of output: stored, read, searched, and moved to the object store."""

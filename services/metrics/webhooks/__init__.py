@@ -1,0 +1,1 @@
+"""Webhooks: the operator's file, what is to be sent, and the sending."""
