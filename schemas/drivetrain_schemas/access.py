@@ -13,6 +13,7 @@ from drivetrain_schemas.object_store import MARKER_KEY
 from drivetrain_schemas.topics import (
     COMMANDS_BUDGETS,
     COMMANDS_JOBS,
+    COMMANDS_SILENCES,
     COMMANDS_STUDIES,
     EVENTS_ALERTS,
     EVENTS_BUDGETS,
@@ -20,6 +21,7 @@ from drivetrain_schemas.topics import (
     EVENTS_CHECKPOINTS,
     EVENTS_JOBS,
     EVENTS_NODES,
+    EVENTS_SILENCES,
     EVENTS_STUDIES,
     LOGS,
     METRICS,
@@ -63,8 +65,17 @@ ACCESS: dict[str, Access] = {
     ),
     "metrics": _service(
         "metrics",
-        (EVENTS_JOBS, EVENTS_ALERTS, EVENTS_BUDGETS, METRICS, LOGS, REPORTS, WINDOWS),
-        (EVENTS_ALERTS, WINDOWS),
+        (
+            COMMANDS_SILENCES,
+            EVENTS_JOBS,
+            EVENTS_ALERTS,
+            EVENTS_BUDGETS,
+            METRICS,
+            LOGS,
+            REPORTS,
+            WINDOWS,
+        ),
+        (EVENTS_ALERTS, EVENTS_SILENCES, WINDOWS),
     ),
     "cost": _service(
         "cost",
@@ -76,12 +87,12 @@ ACCESS: dict[str, Access] = {
         (COMMANDS_STUDIES, EVENTS_JOBS, EVENTS_ALERTS, EVENTS_CHARGES),
         (COMMANDS_JOBS, EVENTS_STUDIES),
     ),
-    # It sends people's commands (those about budgets it alone: who may only submit jobs must not
-    # raise a limit), and publishes parked records on their original topics.
+    # It sends people's commands (those about budgets and silences it alone: who may only submit
+    # jobs must not raise a limit), and publishes parked records on their original topics.
     "gateway": _service(
         "gateway",
         (*_EVENTS, *_COMMANDS, REPORTS, *_PARKED),
-        (*_COMMANDS, COMMANDS_BUDGETS, *_EVENTS, *_FROM_PODS, WINDOWS),
+        (*_COMMANDS, COMMANDS_BUDGETS, COMMANDS_SILENCES, *_EVENTS, *_FROM_PODS, WINDOWS),
     ),
     POD: Access(writes=_FROM_PODS),
     CLIENT: Access(reads=_EVENTS, writes=_COMMANDS),

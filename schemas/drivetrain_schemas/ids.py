@@ -43,6 +43,7 @@ NodeId = Annotated[
 ]
 ChargeId = Annotated[str, _id("charge")]
 DecisionId = Annotated[str, _id("decision")]
+SilenceId = Annotated[str, _id("silence")]
 
 DEFAULT_TENANT = "default"
 

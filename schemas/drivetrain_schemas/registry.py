@@ -17,6 +17,7 @@ from drivetrain_schemas import (
     parked,
     reports,
     runs,
+    silences,
     studies,
     trials,
 )

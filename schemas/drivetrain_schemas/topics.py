@@ -26,6 +26,7 @@ class Topic:
 COMMANDS_JOBS = Topic("commands.jobs", "job_id", 30 * DAY_MS, "scheduler")
 COMMANDS_STUDIES = Topic("commands.studies", "study_id", 30 * DAY_MS, "hpo")
 COMMANDS_BUDGETS = Topic("commands.budgets", "tenant_id", 30 * DAY_MS, "cost")
+COMMANDS_SILENCES = Topic("commands.silences", "tenant_id", 30 * DAY_MS, "metrics")
 EVENTS_JOBS = Topic("events.jobs", "job_id", FOR_EVER, "gateway")
 EVENTS_NODES = Topic("events.nodes", "node_id", FOR_EVER, "gateway")
 EVENTS_CHECKPOINTS = Topic("events.checkpoints", "job_id", FOR_EVER, "gateway")
@@ -33,6 +34,7 @@ EVENTS_STUDIES = Topic("events.studies", "study_id", FOR_EVER, "gateway")
 EVENTS_CHARGES = Topic("events.charges", "tenant_id", FOR_EVER, "gateway")
 EVENTS_BUDGETS = Topic("events.budgets", "tenant_id", FOR_EVER, "gateway")
 EVENTS_ALERTS = Topic("events.alerts", "job_id", FOR_EVER, "gateway")
+EVENTS_SILENCES = Topic("events.silences", "tenant_id", FOR_EVER, "gateway")
 EVENTS_PARKED = Topic("events.parked", "decision_id", FOR_EVER, "gateway", partitions=1)
 METRICS = Topic("metrics", "run_id", 7 * DAY_MS, "metrics")
 LOGS = Topic("logs", "run_id", 7 * DAY_MS, "metrics")
@@ -52,6 +54,7 @@ TOPICS: tuple[Topic, ...] = (
     COMMANDS_JOBS,
     COMMANDS_STUDIES,
     COMMANDS_BUDGETS,
+    COMMANDS_SILENCES,
     EVENTS_JOBS,
     EVENTS_NODES,
     EVENTS_CHECKPOINTS,
@@ -59,6 +62,7 @@ TOPICS: tuple[Topic, ...] = (
     EVENTS_CHARGES,
     EVENTS_BUDGETS,
     EVENTS_ALERTS,
+    EVENTS_SILENCES,
     EVENTS_PARKED,
     METRICS,
     LOGS,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.descriptions import PodDescribed
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
+from drivetrain_schemas.jobs import JobCancelled, JobFailed, JobQueued, JobStopped, JobSucceeded
 from drivetrain_schemas.metrics import AlertKind, AlertRaised, RunWarned
 from drivetrain_schemas.reports import PodHeartbeat, PodWarned
 from drivetrain_schemas.runs import (
@@ -32,6 +33,7 @@ from services.metrics.core.clock import Point
 from services.metrics.core.clock import advance as advance_clock
 from services.metrics.instruments import WARNINGS
 from services.metrics.series import times_store
+from services.metrics.silences import commands as silences
 from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
@@ -86,7 +88,22 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
         await rungs.run_moved(tx, run, is_live=not state.is_final)
 
 
-HANDLERS: HandlerTable = {**dict.fromkeys(_STATES, on_run_moved), **rungs.HANDLERS}
+async def on_job_queued(tx: Tx, event: Event[JobQueued]) -> None:
+    await silences.on_job_queued(tx, event)
+    await rungs.on_job_queued(tx, event)
+
+
+async def on_job_finished(tx: Tx, event: Event[rungs.JobFinished]) -> None:
+    await silences.on_job_finished(tx, event)
+    await rungs.on_job_finished(tx, event)
+
+
+HANDLERS: HandlerTable = {
+    **dict.fromkeys(_STATES, on_run_moved),
+    **dict.fromkeys((JobSucceeded, JobFailed, JobCancelled, JobStopped), on_job_finished),
+    JobQueued: on_job_queued,
+    **silences.HANDLERS,
+}
 
 
 async def take_reports(

@@ -26,8 +26,12 @@ WINDOWS_ENDS = Counter(
 WINDOWS_STORED = Counter("drivetrain_metrics_windows_stored_total", "Changes of windows stored.")
 DELIVERIES = Counter(
     "drivetrain_metrics_deliveries_total",
-    "Calls of webhooks, by outcome: sent, failed (tried again), given_up, dropped.",
+    "Calls of webhooks, by outcome: sent, failed (tried again), given_up, dropped; of silenced "
+    "alerts held, released, over (before the silence).",
     ["webhook", "outcome"],
+)
+SILENCE_REQUESTS = Counter(
+    "drivetrain_metrics_silence_requests_total", "Commands about silences, by answer.", ["answer"]
 )
 ALERTS = Counter("drivetrain_metrics_alerts_total", "Alerts raised, by kind.", ["alert"])
 READS_REFUSED = Counter(

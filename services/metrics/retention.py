@@ -6,6 +6,9 @@
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `trials` | a day after the end of the job |
 | `deliveries` | after two days, if its webhook is no longer configured |
+| `silences` | a day after their end |
+| `job_projects` | a day after the end of the job |
+| `held_deliveries` | two days after their silence, if their webhook is no longer configured |
 | `windows` | after a day: they are for what runs now |
 | `run_health` | a day after its first window, once its run is deleted |
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
@@ -28,6 +31,7 @@ KEEP_BATCHES = max(inbox_keep(METRICS), inbox_keep(LOGS))
 KEEP_RUNS = timedelta(days=1)
 KEEP_TRIALS = timedelta(days=1)
 KEEP_WINDOWS = timedelta(days=1)
+KEEP_SILENCES = timedelta(days=1)
 KEEP_DELIVERIES = timedelta(days=2)
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 
@@ -122,6 +126,27 @@ RULES = (
         """delete from deliveries where ctid = any(array(
             select ctid from deliveries
             where created_at < clock_timestamp() - $1::interval order by created_at limit $2))""",
+    ),
+    Rule(
+        "silences",
+        KEEP_SILENCES,
+        """delete from silences where ctid = any(array(
+            select ctid from silences
+            where ends_at < clock_timestamp() - $1::interval order by ends_at limit $2))""",
+    ),
+    Rule(
+        "job_projects",
+        KEEP_SILENCES,
+        """delete from job_projects where ctid = any(array(
+            select ctid from job_projects
+            where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+    ),
+    Rule(
+        "held_deliveries",
+        KEEP_DELIVERIES,
+        """delete from held_deliveries where ctid = any(array(
+            select ctid from held_deliveries
+            where held_until < clock_timestamp() - $1::interval order by held_until limit $2))""",
     ),
     Rule(
         "alerts",

@@ -16,7 +16,6 @@ from services.metrics.instruments import RUNGS
 from services.metrics.messages import SampleBatch
 from services.metrics.store import RunRow
 from services.runtime import logs
-from services.runtime.processing import HandlerTable
 from services.runtime.transaction import Tx
 
 log = logs.get()
@@ -44,12 +43,6 @@ async def on_job_queued(tx: Tx, event: Event[JobQueued]) -> None:
 async def on_job_finished(tx: Tx, event: Event[JobFinished]) -> None:
     if event.payload.trial is not None and event.payload.trial.rungs:
         await store_trials.set_finished(tx.connection, event.payload.job_id)
-
-
-HANDLERS: HandlerTable = {
-    JobQueued: on_job_queued,
-    **dict.fromkeys((JobSucceeded, JobFailed, JobCancelled, JobStopped), on_job_finished),
-}
 
 
 async def run_moved(tx: Tx, run: RunRow, is_live: bool) -> None:

@@ -13,6 +13,7 @@ from services.metrics.logs.moving import move_logs
 from services.metrics.retention import rules
 from services.metrics.series.rolling import roll
 from services.metrics.settings import MetricsSettings
+from services.metrics.silences.commands import REFUSALS
 from services.metrics.streams import take_logs, take_samples
 from services.metrics.webhooks import sending as webhooks
 from services.metrics.webhooks.file import read_networks, read_webhooks
@@ -34,6 +35,7 @@ def build(settings: MetricsSettings) -> Service:
         settings=settings,
         package="services.metrics",
         handlers={**HANDLERS, **webhooks.handlers(hooks)},
+        refusals=REFUSALS,
         streams={
             METRICS: partial(take_samples, tokens),
             LOGS: partial(take_logs, tokens),

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from services.gateway.core import study_narration
+from services.gateway.core import silence_narration, study_narration
 from services.gateway.core.formats import count, duration, money, number, ranges, size
 from services.gateway.core.sentences import Fields, Sentence, Tone, request_rejected, with_reason
 
@@ -397,4 +397,5 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "node.registered": _node_registered,
     "node.removed": _node_removed,
     **study_narration.SENTENCES,
+    **silence_narration.SENTENCES,
 }

@@ -3,6 +3,7 @@
 An event becomes a row per webhook in the transaction that handles it; one task per webhook sends
 them, so that a slow one holds up nobody else. Counted as tried, then sent, then deleted: a webhook
 may get an event twice, with the same `Drivetrain-Delivery`, and loses none until it is given up.
+What becomes of silenced alerts: `silences/holding.py`.
 
 A receiver is not trusted: only public addresses or allowed networks, checked at each connection; no
 redirects; 10 s for everything; its answer is not read.
@@ -24,6 +25,7 @@ from drivetrain_schemas.envelope import Event, encode_structured
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
 from services.metrics.core.webhooks import Networks, Webhook, refusal_of, wait_seconds
 from services.metrics.instruments import DELIVERIES
+from services.metrics.silences import holding
 from services.metrics.webhooks import store as store_deliveries
 from services.metrics.webhooks.store import Delivery
 from services.runtime import logs
@@ -60,10 +62,20 @@ async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> No
     now = await tx.connection.fetchval("select clock_timestamp()")
     if event.occurred_at < now - MAX_AGE:
         return
-    _, _, body = encode_structured(event)
+    payload, body = event.payload, encode_structured(event)[2].decode()
+    silenced_until = None
+    if isinstance(payload, AlertRaised):
+        silenced_until = await holding.until(tx, event.tenant_id, payload)
     for webhook in wanted:
+        if silenced_until is not None:
+            await holding.hold(tx, webhook.name, payload, event.event_id, body, silenced_until)
+            continue
+        if isinstance(payload, AlertCleared) and not await holding.is_told(
+            tx, webhook.name, payload
+        ):
+            continue
         is_added = await store_deliveries.add(
-            tx.connection, webhook.name, event.event_id, body.decode(), MAX_WAITING
+            tx.connection, webhook.name, event.event_id, body, MAX_WAITING
         )
         if not is_added:
             DELIVERIES.labels(webhook.name, "dropped").inc()
@@ -89,13 +101,18 @@ class Sender:
     async def run(self, platform: Platform) -> None:
         while True:
             try:
-                while await self.send_next():
+                while await self.release() or await self.send_next():
                     pass
             except Exception as error:
                 if not is_temporary(error):
                     raise
                 log.warning("webhooks wait for Postgres", error=repr(error))
             await platform.clock.sleep(LOOK_SECONDS)
+
+    async def release(self) -> bool:
+        """Judge again what a silence has held back until now; False where there is nothing."""
+        async with self._database.connection() as connection, connection.transaction():
+            return bool(await holding.release(connection, self._webhook.name, MAX_WAITING))
 
     async def send_next(self) -> bool:
         """Try the next delivery that is due; False where none is."""

@@ -1,0 +1,1 @@
+"""Silences: the commands about them, and the deliveries that they hold back."""
