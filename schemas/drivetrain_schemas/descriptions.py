@@ -17,8 +17,12 @@ MAX_PACKAGES = 1500
 MAX_ARGUMENTS = 64
 MAX_DATA = 32
 MAX_TEXT = 300
+MAX_NAME = 100
+MAX_HYPERPARAMETERS = 128
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AS_PRINTED]
+
+Name = Annotated[str, StringConstraints(max_length=MAX_NAME), AS_PRINTED]
 
 
 class DataUsed(Value):
@@ -33,12 +37,15 @@ class DataUsed(Value):
 class Package(Value):
     """An installed distribution."""
 
-    name: Annotated[str, StringConstraints(max_length=100), AS_PRINTED]
+    name: Name
     version: Annotated[str, StringConstraints(max_length=60), AS_PRINTED]
 
 
 class Surroundings(Value):
-    """`seed`: what decides the order of the data."""
+    """`seed`: what decides the order of the data.
+
+    `hyperparameters`: all that the script declares, with the values that the run uses.
+    """
 
     python: Text
     platform: Text
@@ -50,6 +57,9 @@ class Surroundings(Value):
     device_type: Text | None = None
     device_name: Text | None = None
     data: Annotated[tuple[DataUsed, ...], Field(max_length=MAX_DATA)] = ()
+    hyperparameters: Annotated[
+        dict[Name, bool | int | float | Text], Field(max_length=MAX_HYPERPARAMETERS)
+    ] = {}
 
 
 class _Described(Payload):

@@ -30,9 +30,10 @@ def make_view(**changes: Any) -> dict[str, Any]:
         "tags": ["baseline"], "detail": None, "charged_micro_usd": 1_250_000,
         "submitted_at": "2026-11-22T09:59:58+00:00", "started_at": BEGAN,
         "finished_at": "2026-11-22T11:00:00+00:00", "runs": runs,
+        "hyperparameters": {"learning_rate": 0.05, "optimizer": "sgd", "nesterov": True},
         "spec": {
             "name": "digits", "command": ["python", "train.py"], "max_steps": 100,
-            "hyperparameters": {"learning_rate": 0.05, "optimizer": "sgd", "nesterov": True},
+            "hyperparameters": {"learning_rate": 0.05, "optimizer": "sgd"},
             "resources": {"devices": 1}, "data": "s3://sets/digits/v3",
             "source": {"commit": "d" * 40, "branch": "main", "is_dirty": True, "diff": "+x\n"},
             "code": {"uri": "file:///code/x.tar.gz", "sha256": "c" * 64},

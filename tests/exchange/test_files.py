@@ -120,7 +120,7 @@ def test_tensorboard_reads_every_scalar_and_the_hyperparameters(
     scalars = {tag: [one[:2] for one in events] for tag, events in read["scalars"].items()}
     assert scalars == expected
     assert read["scalars"]["loss"][100][2] == pytest.approx(BEGAN_SECONDS + 10)
-    hyperparameters = job.view["spec"]["hyperparameters"]
+    hyperparameters = job.view["hyperparameters"]
     assert read["hparams"] == {**hyperparameters, "status": 1}
 
 

@@ -7,14 +7,16 @@ those of arguments that look like secrets are left out.
 
 import hashlib
 import logging
+import math
 import os
 import platform
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +27,8 @@ from drivetrain.messages import Described
 from drivetrain_schemas.descriptions import (
     MAX_ARGUMENTS,
     MAX_DATA,
+    MAX_HYPERPARAMETERS,
+    MAX_NAME,
     MAX_PACKAGES,
     MAX_TEXT,
     DataUsed,
@@ -44,10 +48,15 @@ class Description:
     """Of rank 0. `send` passes a message on; it is called by the thread."""
 
     def __init__(
-        self, environment: Environment, seed: int, send: Callable[[Described], None]
+        self,
+        environment: Environment,
+        seed: int,
+        hyperparameters: Mapping[str, Any],
+        send: Callable[[Described], None],
     ) -> None:
         self._environment = environment
         self._seed = seed
+        self._hyperparameters = hyperparameters
         self._send = send
         self._data: list[tuple[str, str | None]] = []
         self._number = 0
@@ -84,14 +93,17 @@ class Description:
         try:
             with self._lock:
                 self._number += 1
-                content = describe(self._environment, self._seed, self._data)
+                content = describe(self._environment, self._seed, self._data, self._hyperparameters)
                 self._send(Described(self._number, msgspec.Raw(content.model_dump_json().encode())))
         except Exception:  # training continues
             _logger.exception("the surroundings of the run are not recorded; training continues")
 
 
 def describe(
-    environment: Environment, seed: int, data: Sequence[tuple[str, str | None]]
+    environment: Environment,
+    seed: int,
+    data: Sequence[tuple[str, str | None]],
+    hyperparameters: Mapping[str, Any],
 ) -> Surroundings:
     is_script = sys.argv[0] not in ("", "-c") and "ipykernel" not in sys.modules
     script = started.relative(sys.argv[0]) if is_script else "interactive"
@@ -109,7 +121,21 @@ def describe(
             DataUsed(uri=_plain(uri)[:1024], version=version, checksum=_checksum(uri))
             for uri, version in data
         ),
+        hyperparameters={
+            str(name)[:MAX_NAME]: _as_scalar(name, value)
+            for name, value in sorted(hyperparameters.items())[:MAX_HYPERPARAMETERS]
+        },
     )
+
+
+def _as_scalar(name: str, value: Any) -> bool | int | float | str:
+    """As JSON has it: what is not finite, or no scalar, as text."""
+    if _SECRET.search(name):
+        return HIDDEN
+    is_number = isinstance(value, int) and abs(value) < 2**63
+    if is_number or (isinstance(value, float) and math.isfinite(value)):
+        return value  # type: ignore[no-any-return]
+    return str(value)[:MAX_TEXT]
 
 
 def without_secrets(arguments: Sequence[str]) -> tuple[str, ...]:

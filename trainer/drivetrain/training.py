@@ -124,7 +124,9 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
             self._step_progress,
         )
         self._media = open_media(environment, self._reporter)
-        self._description = Description(environment, self.seed, self._reporter.send)
+        self._description = Description(
+            environment, self.seed, hyperparameters, self._reporter.send
+        )
         self._checkpointer = Checkpointer(
             environment,
             self._world,

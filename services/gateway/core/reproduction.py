@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from services.gateway.core.descriptions import hyperparameters
+
 Json = Mapping[str, Any]
 
 _COMPARED = {
@@ -94,7 +96,7 @@ def has_differed(original: Json | None, repetition: Json | None) -> list[Differe
         for name, words in _COMPARED.items()
         if original.get(name) != repetition.get(name)
     ]
-    for what, of in (("", _packages), ("data ", _data)):
+    for what, of in (("", _packages), ("data ", _data), ("hyperparameter ", _hyperparameters)):
         was, now = of(original), of(repetition)
         found += [
             Difference(f"{what}{name}", was.get(name, "none"), now.get(name, "none"))
@@ -109,6 +111,7 @@ def compared(spec: Json, surroundings: Json | None, said: Json) -> dict[str, Any
     source = {key: value for key, value in (spec.get("source") or {}).items() if key != "diff"}
     environment = dict.fromkeys(spec.get("environment") or {}, "given")
     merged: dict[str, Any] = {**spec, **said, "source": source, "environment": environment}
+    merged["hyperparameters"] = hyperparameters(spec, surroundings)
     if surroundings:
         names = ("python", "device_type", "device_name", "world_size")
         merged["runs on"] = {name: surroundings.get(name) for name in names}
@@ -119,6 +122,10 @@ def compared(spec: Json, surroundings: Json | None, said: Json) -> dict[str, Any
 
 def _packages(surroundings: Json) -> dict[str, str]:
     return {one["name"]: one["version"] for one in surroundings.get("packages") or ()}
+
+
+def _hyperparameters(surroundings: Json) -> dict[str, str]:
+    return {name: _text(value) for name, value in hyperparameters(None, surroundings).items()}
 
 
 def _data(surroundings: Json) -> dict[str, str]:

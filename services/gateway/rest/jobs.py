@@ -177,10 +177,12 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
         runs = await queries.jobs.runs(connection, row["job_id"])
         alerts = await queries.jobs.alerts(connection, row["job_id"])
         warnings = await queries.jobs.warnings(connection, row["job_id"], MAX_WARNINGS)
+        said = await queries.descriptions.newest(connection, row["job_id"])
         found = saved = None
         if row["metric"] is not None:
             found = await queries.checkpoints.best_value(connection, row["job_id"], row["metric"])
             saved = await queries.checkpoints.best_saved(connection, row["job_id"], row["metric"])
+    row = {**row, "surroundings": said}
     return views.job(row, base, views.best(row, found, saved), runs, alerts, warnings)
 
 

@@ -8,6 +8,7 @@ from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.studies import StudySpec
 from services.gateway.context import Submission
 from services.gateway.core import bytes_shown
+from services.gateway.core.descriptions import hyperparameters
 from services.gateway.core.narration import narrate
 from services.gateway.core.progress import eta_seconds, steps_per_second
 from services.gateway.rest import models
@@ -70,6 +71,7 @@ def job(
     return models.Job(
         **job_fields(row, base_url),
         spec=row["spec"],
+        hyperparameters=hyperparameters(row["spec"], row.get("surroundings")),
         result=row["result"],
         best=best,
         num_dropped_samples=row["num_dropped_samples"] or 0,

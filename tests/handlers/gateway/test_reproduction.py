@@ -47,7 +47,9 @@ async def test_a_job_is_repeated_with_its_seed_and_says_what_differed(model: Mod
         spec = {**SPEC, "environment": {"API_TOKEN": SECRET}, "source": SOURCE}
         first = (await client.post("/v1/jobs", json={"spec": spec})).json()["job_id"]
         await model.tell(as_event(described(first), 50))
-        await model.tell(as_event(described(first, 2, python="3.11.8"), 51))
+        await model.tell(
+            as_event(described(first, 2, python="3.11.8", hyperparameters={"momentum": 0.9}), 51)
+        )
         found = (await client.get(f"/v1/jobs/{first}/reproduce")).json()
         assert (found["seed"], found["surroundings"]["python"]) == (7, "3.11.8")
         assert found["variables"] == ["API_TOKEN"]
@@ -76,6 +78,16 @@ async def test_a_job_is_repeated_with_its_seed_and_says_what_differed(model: Mod
         assert "&lt;script&gt;" in section
         assert SECRET not in section
         assert HOSTILE not in page
+        both = await client.get("/v1/comparison", params={"job_id": [first, again["job_id"]]})
+        lines = {one["name"]: one for one in both.json()["lines"]}
+        assert lines["package.torch"]["values"] == ["2.9", "2.10"]
+        assert lines["momentum"]["values"] == ["0.9", "none"]
+        assert lines["momentum"]["is_hyperparameter"]
+        assert {"what": "hyperparameter momentum", "was": "0.9", "now": "none"} in found[
+            "has_differed"
+        ]
+        view = (await client.get(f"/v1/jobs/{first}")).json()
+        assert view["hyperparameters"] == {"learning_rate": 0.05, "momentum": 0.9}
         compared = await client.get("/compare", params={"job": [first, again["job_id"]]})
         assert "package.torch" in compared.text
         assert SECRET not in compared.text

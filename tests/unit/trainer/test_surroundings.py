@@ -1,6 +1,7 @@
 """What a run says of its surroundings: what is there, and nothing secret."""
 
 import hashlib
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,21 @@ def test_packages_entry_point_and_data_are_described(
     file = tmp_path / "data.csv"
     file.write_bytes(b"1,2\n")
     used = [(str(file), "v1"), ("s3://u:word@bucket/x", None), ("nowhere.csv", None)]
-    found = describe(LOCAL, 7, used)
+    found = describe(
+        LOCAL, 7, used, {"lr": 0.1, "api_key": "abc", "eps": math.inf, "layers": [1, 2]}
+    )
     assert (found.entry_point, found.arguments) == ("train.py", ("--fast", "--token", "***"))
     assert (found.seed, found.python) == (7, sys.version.split()[0])
     names = [one.name for one in found.packages]
     assert "pydantic" in names
     assert names == sorted(names, key=str.lower)
+    parsed = Surroundings.model_validate_json(found.model_dump_json())
+    assert parsed.hyperparameters == {
+        "api_key": "***",
+        "eps": "inf",
+        "layers": "[1, 2]",
+        "lr": 0.1,
+    }
     digest = hashlib.sha256(b"1,2\n").hexdigest()
     checksums = [(one.uri, one.checksum) for one in found.data]
     assert checksums == [
@@ -55,7 +65,7 @@ def test_packages_entry_point_and_data_are_described(
 
 def test_a_directory_is_known_by_the_names_and_sizes_in_it(tmp_path: Path) -> None:
     def checksum() -> str | None:
-        return describe(LOCAL, 0, [(str(tmp_path), None)]).data[0].checksum
+        return describe(LOCAL, 0, [(str(tmp_path), None)], {}).data[0].checksum
 
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_text("one")
@@ -68,7 +78,7 @@ def test_a_directory_is_known_by_the_names_and_sizes_in_it(tmp_path: Path) -> No
 
 def test_each_use_of_data_is_a_further_description_and_they_are_bounded() -> None:
     sent: list[Described] = []
-    description = Description(LOCAL, 0, sent.append)
+    description = Description(LOCAL, 0, {}, sent.append)
     assert description.use_data("first", None)
     description.begin()
     description.close(20)
@@ -86,7 +96,7 @@ def test_each_use_of_data_is_a_further_description_and_they_are_bounded() -> Non
 def test_what_cannot_be_described_does_not_fail_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surroundings, "describe", lambda *_: 1 // 0)
     sent: list[Described] = []
-    description = Description(LOCAL, 0, sent.append)
+    description = Description(LOCAL, 0, {}, sent.append)
     description.begin()
     description.close(20)
     assert sent == []

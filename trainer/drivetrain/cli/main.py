@@ -17,6 +17,7 @@ from drivetrain.cli import (
     exports,
     files,
     forks,
+    job_comparison,
     job_exports,
     jobs,
     nodes,
@@ -46,6 +47,7 @@ app.info.epilog = EPILOG
 files.register(jobs.app)
 forks.register(jobs.app)
 reruns.register(jobs.app)
+job_comparison.register(jobs.app)
 job_exports.register(jobs.app)
 exports.register(checkpoints.app)
 app.add_typer(jobs.app, name="job")

@@ -3,6 +3,7 @@
 from services.gateway.rest.models.budgets import Budget, BudgetList
 from services.gateway.rest.models.checkpoints import Checkpoint, CheckpointList, Shard, ShardList
 from services.gateway.rest.models.commands import Accepted, Refusal
+from services.gateway.rest.models.comparison import ComparedJob, ComparedLine, Comparison
 from services.gateway.rest.models.cost import (
     CostOfJob,
     CostReport,
@@ -100,6 +101,9 @@ __all__ = [
     "Checkpoint",
     "CheckpointList",
     "Code",
+    "ComparedJob",
+    "ComparedLine",
+    "Comparison",
     "CostOfJob",
     "CostReport",
     "Curve",

@@ -140,7 +140,10 @@ class Warned(BaseModel):
 
 
 class Job(JobSummary):
+    """`hyperparameters`: those that the script names too, once a run has said what it uses."""
+
     spec: dict[str, Any] | None
+    hyperparameters: dict[str, bool | int | float | str] = {}
     result: dict[str, Any] | None
     best: Best | None
     num_dropped_samples: int

@@ -19,7 +19,8 @@ def spec_of(job: Item) -> Item:
 
 
 def hyperparameters(job: Item) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = spec_of(job).get("hyperparameters") or {}
+    """Those of the specification, and those that the script names itself."""
+    found: Mapping[str, Any] = job["hyperparameters"]
     return found
 
 
