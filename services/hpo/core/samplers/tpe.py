@@ -38,7 +38,9 @@ class Tpe:
         units, tried = trials.units, len(trials)
         num_good = min(math.ceil(_GOOD_SHARE * len(ended)), _MAX_GOOD)
         best = ended[np.argsort(losses[ended], kind="stable")[:num_good]]
-        others = np.setdiff1d(np.arange(tried), best)
+        is_other = np.ones(tried, dtype=bool)
+        is_other[best] = False
+        others = np.flatnonzero(is_other)
         if len(others) > _MAX_OTHERS:
             others = others[np.linspace(0, len(others) - 1, _MAX_OTHERS).astype(int)]
         rng = generator("tpe", self._seed, number)
@@ -84,23 +86,36 @@ class Density:
 
     def log(self, candidates: Array) -> Array:
         """The logarithm of the density at units (m, d); inactive dimensions count as 1."""
-        total = np.zeros((len(candidates), len(self._rows)))
-        for column, size in enumerate(self._sizes):
+        total = self._log_of_ranges(candidates)
+        for column in np.flatnonzero(self._sizes):
+            size, own = self._sizes[column], self._weight_of_own()[column]
             there = candidates[:, column][:, None]
-            offset = there - self._middles[:, column]
-            if size:
-                own = self._weight_of_own()[column]
-                same = np.abs(offset) < 0.5 / size
-                kernel = np.log(np.where(same, own + (1 - own) / size, (1 - own) / size) * size)
-            else:
-                mass = self._high[:, column] - self._low[:, column]
-                kernel = -0.5 * (offset / self._width) ** 2
-                kernel -= np.log(mass * self._width * math.sqrt(2.0 * math.pi))
+            same = np.abs(there - self._middles[:, column]) < 0.5 / size
+            kernel = np.log(np.where(same, own + (1 - own) / size, (1 - own) / size) * size)
             total += np.where(np.isnan(there) | self._inactive[:, column], 0.0, kernel)
         peak = np.maximum(total.max(axis=1, initial=0.0), 0.0)
         mixture = np.exp(total - peak[:, None]).sum(axis=1) + np.exp(-peak)
         result: Array = peak + np.log(mixture / (len(self._rows) + 1))
         return result
+
+    def _log_of_ranges(self, candidates: Array) -> Array:
+        """(m, n): the kernels of the dimensions that are ranges, as three products of matrices.
+
+        A term of a row and one of a candidate count where both are active, so each is multiplied
+        with the other's activity.
+        """
+        ranges = self._sizes == 0
+        active = np.where(self._inactive, 0.0, 1.0)[:, ranges]
+        middles = self._middles[:, ranges] / self._width
+        mass = (self._high - self._low)[:, ranges]
+        of_rows = -0.5 * middles**2 - np.log(mass * self._width * math.sqrt(2.0 * math.pi))
+        there = candidates[:, ranges] / self._width
+        present = np.where(np.isnan(there), 0.0, 1.0)
+        there = np.where(np.isnan(there), 0.0, there)
+        total: Array = there @ (middles * active).T
+        total += present @ (of_rows * active).T
+        total -= 0.5 * (there**2 @ active.T)
+        return total
 
     def _weight_of_own(self) -> Array:
         """How much of a choice's kernel is on the row's own value."""
