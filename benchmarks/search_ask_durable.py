@@ -6,6 +6,7 @@ TPE on SQLite, in the same run: `ask` with all suggestions, and `tell`.
 """
 
 import asyncio
+import gc
 import tempfile
 import time
 from collections.abc import Sequence
@@ -126,6 +127,7 @@ def _row(sampler: str, own: Sequence[float], worked: float, peer: Sequence[float
 async def main() -> None:
     given = options(__doc__ or "")
     logs.configure("hpo", "info")
+    gc.freeze()  # as a service does
     num = 100 if given.quick else 500
     rows = []
     for sampler in ("auto", "tpe"):

@@ -7,6 +7,7 @@ Ray Tune's published figure is 50 to 100 results per second.
 """
 
 import asyncio
+import gc
 import tempfile
 import time
 from dataclasses import dataclass
@@ -205,6 +206,7 @@ def _row(
 async def main() -> None:
     given = options(__doc__ or "")
     logs.configure("hpo", "info")
+    gc.freeze()  # as a service does
     with tempfile.TemporaryDirectory() as name:
         async with running_postgres(Path(name)) as postgres:
             row = await measure(2_000 if given.quick else 20_000, postgres.dsn)
