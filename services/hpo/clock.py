@@ -3,8 +3,11 @@
 A search is told only when a limit is crossed, so its log does not grow while it runs.
 """
 
-from services.hpo import instruments, messages, saved, spending
+import asyncpg
+
+from services.hpo import instruments, messages, saved, spending, store
 from services.hpo.core.limits import crossed
+from services.hpo.core.status import Numbers
 from services.hpo.work import Work
 from services.runtime import logs
 from services.runtime.clock import Clock
@@ -52,8 +55,17 @@ async def _look_at(database: Database, clock: Clock, study_id: str) -> None:
             return
         row = study.row
         # From the row: the searches of all these studies may not fit into memory.
-        status = saved.load_status(row, messages.to_numbers(messages.read_spec(row.spec)))
+        status = saved.load_status(row, await _numbers(tx.connection, row))
         spent = await spending.spent(tx.connection, study_id, row.started_at, clock.now())
         if not status.is_ending and crossed(status.numbers.limits, spent) is not None:
             await work.tell(study, spent, None)
             await work.end()
+
+
+async def _numbers(connection: asyncpg.Connection, row: store.StudyRow) -> Numbers | None:
+    """The numbers of the request, where an earlier release wrote no status."""
+    if row.status is not None:
+        return None
+    asked = await store.asked(connection, row.study_id)
+    assert asked is not None, "the study is locked"
+    return messages.to_numbers(messages.read_spec(asked.spec))

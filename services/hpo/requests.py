@@ -80,14 +80,13 @@ async def _start(
         study_id=study_id,
         tenant_id=event.tenant_id,
         request_id=command.request_id,
-        spec=canonical_json(spec),
         num_trials=num_points(spec.sampler.value, spaces.to_space(spec), spec.max_trials),
         status=saved.dump_status(status),
-        warm_start=json.dumps(warm_start),
     )
-    started_at = await store.insert_study(work.tx.connection, row)
+    asked = store.Asked(canonical_json(spec), json.dumps(warm_start))
+    started_at = await store.insert_study(work.tx.connection, row, asked)
     if started_at is None:
-        await _on_repeated_request(work, event, row)
+        await _on_repeated_request(work, event, study_id)
         return
     await spending.watch(work.tx.connection, study_id, status.numbers.limits)
     started = StudyStarted(
@@ -148,11 +147,12 @@ async def _warm_start(
         await work.write()
     for place, study_id in enumerate(spec.warm_start):
         earlier = await store.get_study(work.tx.connection, study_id)
-        if earlier is None or earlier.tenant_id != tenant_id:
+        known = await store.asked(work.tx.connection, study_id)
+        if earlier is None or known is None or earlier.tenant_id != tenant_id:
             problem, fix = f"there is no study {study_id}", "name a study of this tenant"
         elif not earlier.is_finished:
             problem, fix = f"{study_id} has not ended", "wait for its end, or stop it"
-        elif unlike := messages.error_of_earlier(spec, messages.read_spec(earlier.spec)):
+        elif unlike := messages.error_of_earlier(spec, messages.read_spec(known.spec)):
             problem, fix = unlike
         else:
             found.append((study_id, earlier.num_trials))
@@ -162,15 +162,15 @@ async def _warm_start(
 
 
 async def _on_repeated_request(
-    work: Work, event: Event[StudySubmit] | Event[StudyImport], asked: store.StudyRow
+    work: Work, event: Event[StudySubmit] | Event[StudyImport], study_id: str
 ) -> None:
     """The same request again is the same study; another one under its id is refused."""
-    known = await work.lock(asked.study_id)
+    known = await store.asked(work.tx.connection, study_id)
     assert known is not None
-    if canonical_json(messages.read_spec(known.row.spec)) == asked.spec:
+    if canonical_json(messages.read_spec(known.spec)) == canonical_json(event.payload.spec):
         _count_request(work.tx, "repeated")
         return
-    detail = f"the request id {asked.request_id} belongs to another study"
+    detail = f"the request id {event.payload.request_id} belongs to another study"
     await _reject(work.tx, event, "id_conflict", detail, ())
 
 

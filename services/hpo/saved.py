@@ -26,9 +26,10 @@ def _fields_of(value: Status | Numbers | Limits | Ranked) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__slots__}
 
 
-def load_status(study: StudyRow, numbers: Numbers) -> Status:
+def load_status(study: StudyRow, numbers: Numbers | None = None) -> Status:
     """The status of the row; `numbers` are those of the spec, for rows of an earlier release."""
     if study.status is None:
+        assert numbers is not None, "the row has none"
         best = None if study.best_number is None else study.best_number
         return Status(
             numbers=numbers,

@@ -97,9 +97,11 @@ async def read(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
 
 async def _load(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
     instruments.SEARCHES_LOADED.inc()
-    spec = messages.read_spec(study.spec)
+    asked = await store.asked(connection, study.study_id)
+    assert asked is not None, "the study's row was read before"
+    spec = messages.read_spec(asked.spec)
     rows = await store.load_trials(connection, study.study_id)
-    earlier = await _earlier(connection, spec, study.warm_start)
+    earlier = await _earlier(connection, spec, asked.warm_start)
 
     def build() -> Search:
         trials, opened = saved.load_trials(rows)
@@ -117,12 +119,12 @@ async def _earlier(
     """The finished trials of earlier studies, as many as there were when this one started."""
     found = []
     for study_id, before in json.loads(warm_start):
-        earlier = await store.get_study(connection, study_id)
-        if earlier is None:
+        asked = await store.asked(connection, study_id)
+        if asked is None:
             continue
         rows = await store.completed_trials(connection, study_id, before)
         trials = [saved.load_trial(row) for row in rows]
-        study = messages.to_earlier(spec, messages.read_spec(earlier.spec), trials)
+        study = messages.to_earlier(spec, messages.read_spec(asked.spec), trials)
         log.info("earlier study read", study_id=study_id, read=len(rows), used=len(study.losses))
         found.append(study)
     return tuple(found)

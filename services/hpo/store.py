@@ -15,18 +15,17 @@ _TRIAL = """
 class StudyRow:
     """`status` is None for a study that an earlier release started; then the counts are its state.
 
-    `stamp` is unique for each saved state.
+    `stamp` is unique for each saved state. What was requested is read apart (`Asked`): it may be
+    large, and only a search that is not in memory needs it.
     """
 
     study_id: str
     tenant_id: str
     request_id: str
-    spec: str
     num_trials: int
     status: str | None = None
     stamp: str = ""
     revision: int = 0
-    warm_start: str = "[]"
     num_completed: int = 0
     num_failed: int = 0
     num_stopped: int = 0
@@ -36,6 +35,14 @@ class StudyRow:
     cancel_reason: str | None = None
     started_at: datetime | None = None
     is_finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was requested; it never changes. Both texts are JSON."""
+
+    spec: str
+    warm_start: str = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,9 @@ class JobEnd:
     is_refused: bool
 
 
-async def insert_study(connection: asyncpg.Connection, study: StudyRow) -> datetime | None:
+async def insert_study(
+    connection: asyncpg.Connection, study: StudyRow, asked: Asked
+) -> datetime | None:
     """When the study started; None when it is there already."""
     started_at: datetime | None = await connection.fetchval(
         """
@@ -103,10 +112,10 @@ async def insert_study(connection: asyncpg.Connection, study: StudyRow) -> datet
         study.study_id,
         study.tenant_id,
         study.request_id,
-        study.spec,
+        asked.spec,
         study.num_trials,
         study.status,
-        study.warm_start,
+        asked.warm_start,
     )
     return started_at
 
@@ -126,11 +135,19 @@ async def get_study(connection: asyncpg.Connection, study_id: str) -> StudyRow |
 
 
 _STUDY = """
-select study_id, tenant_id, request_id, spec, num_trials, status, stamp, revision, warm_start,
-       num_completed, num_failed, num_stopped, num_refused_in_row, best_number, best_value,
-       cancel_reason, started_at, finished_at is not null as is_finished
+select study_id, tenant_id, request_id, num_trials, status, stamp, revision, num_completed,
+       num_failed, num_stopped, num_refused_in_row, best_number, best_value, cancel_reason,
+       started_at, finished_at is not null as is_finished
 from studies
 """
+
+
+async def asked(connection: asyncpg.Connection, study_id: str) -> Asked | None:
+    """What was requested; None: there is no such study."""
+    row = await connection.fetchrow(
+        "select spec, warm_start from studies where study_id = $1", study_id
+    )
+    return None if row is None else Asked(**row)
 
 
 async def save(connection: asyncpg.Connection, changes: Sequence[StudyChange]) -> None:

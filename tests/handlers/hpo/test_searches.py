@@ -573,8 +573,8 @@ async def test_the_stored_events_of_a_study_replay_it(hpo: Database) -> None:
         study = await store.get_study(connection, STUDY_ID)
         log = await store.events_of(connection, STUDY_ID)
         assert study is not None
-        stored = (await searches.read(connection, study)).search
-    spec = messages.read_spec(study.spec)
+        loaded = await searches.read(connection, study)
+    spec, stored = loaded.spec, loaded.search
     replayed = Search(messages.to_plan(spec), Status(messages.to_numbers(spec)))
     for text in log:
         replayed.on(inputs.load(text))
@@ -610,3 +610,12 @@ async def test_a_job_that_claims_a_trial_of_a_later_study_does_not_end_it(hpo: D
     assert await handle(hpo, HANDLERS, make_event(claimed)) == []
     submit = StudySubmit(request_id="later", study_id=later, spec=make_spec(job=JOB, max_trials=2))
     assert of_type(await handle(hpo, HANDLERS, make_event(submit)), TrialCompleted) == []
+
+
+async def test_an_event_of_a_search_in_memory_does_not_read_the_request_again(
+    hpo: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [only] = await start(hpo, max_trials=1)
+    monkeypatch.delattr(store, "asked")
+    [*_, completed] = await handle(hpo, HANDLERS, succeeded(only, 0.5))
+    assert isinstance(completed, StudyCompleted)

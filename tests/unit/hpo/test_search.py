@@ -54,8 +54,8 @@ def restored(search: Search) -> Search:
     """The search as a restart finds it: through rows."""
     rows = [saved.trial_row(search, number, None) for number in range(len(search.trials))]
     trials, opened = saved.load_trials(rows)
-    study = StudyRow("study", "default", "request", "{}", 1, saved.dump_status(search.status))
-    return Search(search.plan, saved.load_status(study, Numbers(1, 1)), trials, opened)
+    study = StudyRow("study", "default", "request", 1, saved.dump_status(search.status))
+    return Search(search.plan, saved.load_status(study), trials, opened)
 
 
 def state_of(search: Search) -> object:
