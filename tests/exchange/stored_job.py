@@ -78,7 +78,7 @@ class StoredJob:
 
     def gateway(self) -> Gateway:
         return Gateway(
-            Connection("http://platform.test", "token"), httpx.MockTransport(self._respond)
+            Connection("http://platform.test", "token"), httpx.MockTransport(self.respond)
         )
 
     def expected(self) -> dict[tuple[int, str], dict[int, tuple[int, float]]]:
@@ -91,7 +91,7 @@ class StoredJob:
             of_series.update({step: (attempt, value) for step, value in columns.items()})
         return found
 
-    def _respond(self, request: httpx.Request) -> httpx.Response:
+    def respond(self, request: httpx.Request) -> httpx.Response:
         self.num_requests += 1
         path = request.url.path.removeprefix(f"/v1/jobs/{self.view['job_id']}")
         query = request.url.params

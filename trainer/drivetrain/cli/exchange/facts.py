@@ -20,8 +20,9 @@ def spec_of(job: Item) -> Item:
 
 def hyperparameters(job: Item) -> Mapping[str, Any]:
     """Those of the specification, and those that the script names itself."""
-    found: Mapping[str, Any] = job["hyperparameters"]
-    return found
+    # A platform of an earlier release knows the former only.
+    found: Mapping[str, Any] = job.get("hyperparameters", spec_of(job).get("hyperparameters"))
+    return found or {}
 
 
 def seconds(moment: str | None) -> float | None:
