@@ -3,9 +3,10 @@ for the numbers of trials and the limits, which `study.change` replaces.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from drivetrain_schemas.base import Misfit, Strict
 from drivetrain_schemas.ids import StudyId
@@ -90,10 +91,10 @@ class StudySpec(Strict):
     @model_validator(mode="before")
     @classmethod
     def _without_a_job(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("external") is not True or "job" in data:
+        if not _is_without_a_job(data):
             return data
-        job = {name: data[name] for name in ("metric", "max_steps") if data.get(name) is not None}
-        rest = {name: value for name, value in data.items() if name not in ("metric", "max_steps")}
+        job = {name: data[name] for name in _OF_JOB if data.get(name) is not None}
+        rest = {name: value for name, value in data.items() if name not in _OF_JOB}
         return {**rest, "job": {"name": data.get("name"), "command": ["external"], **job}}
 
     @model_validator(mode="before")
@@ -136,7 +137,7 @@ class StudySpec(Strict):
             if objective.name in seen:
                 raise Misfit(
                     f"repeats {objective.name}",
-                    fix="name another metric; job.metric is the first objective",
+                    fix="name another metric; the metric itself is the first objective",
                     field=f"objectives.{place}.name",
                 )
             seen.add(objective.name)
@@ -159,6 +160,38 @@ class StudySpec(Strict):
                     field="job.checkpoint.every_steps",
                 )
         return self
+
+    # The last one, so that it wraps the others.
+    @model_validator(mode="wrap")
+    @classmethod
+    def _is_refused_as_written(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not _is_without_a_job(data):
+            return handler(data)
+        try:
+            return handler(data)
+        except ValidationError as error:
+            found = [_as_written(item) for item in error.errors(include_url=False)]
+            raise ValidationError.from_exception_data(error.title, found) from None
+
+
+# What an external study has beside its fields, in the place of a job.
+_OF_JOB = ("metric", "max_steps")
+
+
+def _is_without_a_job(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("external") is True and "job" not in data
+
+
+def _as_written(item: Any) -> InitErrorDetails:
+    """A mistake in the job that was made of the study's own fields, as one in these."""
+    location, context = tuple(item["loc"]), dict(item.get("ctx", {}))
+    if location[:1] == ("job",) and location[1:2] and location[1] in _OF_JOB:
+        location = location[1:]
+    misfit = context.get("error")
+    if isinstance(misfit, Misfit) and misfit.field in [f"job.{name}" for name in _OF_JOB]:
+        field = misfit.field.removeprefix("job.")
+        context["error"] = Misfit(str(misfit), fix=misfit.fix, field=field)
+    return {"type": item["type"], "loc": location, "input": item["input"], "ctx": context}
 
 
 def _points_of_a_grid(data: dict[Any, Any]) -> int | None:

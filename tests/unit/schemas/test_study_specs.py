@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from drivetrain_schemas.errors import field_errors
+from drivetrain_schemas.studies import StudySubmit
 from drivetrain_schemas.study_specs import StudySpec
 
 JOB = {
@@ -84,6 +85,32 @@ def test_what_cannot_be_searched_is_refused_with_its_field(
     [error] = field_errors(caught.value)
     assert error.field == field
     assert error.fix
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"metric": None}, "metric"),
+        ({"metric": {"name": "loss", "goal": "less"}}, "metric.goal"),
+        ({"metric": {"name": "loss"}}, "metric.goal"),
+        ({"max_steps": None}, "max_steps"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"max_trials": 0}, "max_trials"),
+        ({"pruner": {"type": "asha", "min_steps": 200}}, "pruner.min_steps"),
+    ],
+)
+def test_what_is_wrong_with_an_external_study_is_named_as_it_was_written(
+    fields: dict[str, Any], field: str
+) -> None:
+    asha = {"type": "asha", "min_steps": 9}
+    written = {**SPEC, "external": True, "metric": JOB["metric"], "max_steps": 100, "pruner": asha}
+    del written["job"]
+    request = {"request_id": "one", "spec": {**written, "max_trials": 9}}
+    StudySubmit.model_validate(request)
+    with pytest.raises(ValidationError) as caught:
+        StudySubmit.model_validate({**request, "spec": {**request["spec"], **fields}})
+    [error] = field_errors(caught.value)
+    assert error.field == f"spec.{field}"
 
 
 @pytest.mark.parametrize("max_steps", [100, 1000, 64_001, 65_001])
