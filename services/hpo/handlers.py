@@ -101,10 +101,11 @@ async def on_job_resumed(work: Work, event: Event[JobResumed]) -> None:
 async def on_trial_measured(work: Work, event: Event[TrialMeasured]) -> None:
     job = event.payload
     named = TrialOf(study_id=job.study_id, number=job.number)
-    if (trial := _trial(event, job.job_id, named)) is not None:
-        await _tell(
-            work, event, trial.study_id, inputs.MeasuredAt(trial.number, job.step, job.value)
-        )
+    if (trial := _trial(event, job.job_id, named)) is None:
+        return
+    # A study that has ended takes it too: who extends it compares trials with it.
+    if (study := await work.lock(trial.study_id)) is not None:
+        await work.tell(study, inputs.MeasuredAt(trial.number, job.step, job.value), event)
 
 
 async def on_allocation_granted(work: Work, event: Event[AllocationGranted]) -> None:
@@ -146,8 +147,13 @@ async def _on_job_end(
     if study is None:
         await store.insert_job_end(work.tx.connection, job_id, trial.study_id, end)
     elif not study.is_finished:
-        spec = (await work.load(study)).spec
-        await work.tell(study, messages.to_ended(end, spec), event)
+        loaded = await work.load(study)
+        opened = loaded.search.opened.get(end.number)
+        await work.tell(study, messages.to_ended(end, loaded.spec), event)
+        # Measured while the trial was to be paused, which came after its end.
+        for one in opened.late if opened else ():
+            late = inputs.MeasuredAt(end.number, one.step, one.value)
+            await work.tell(study, late, event)
 
 
 def _trial(event: Event[Payload], job_id: str, trial: TrialOf | None) -> TrialOf | None:

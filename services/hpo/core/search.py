@@ -39,6 +39,8 @@ from services.hpo.core.status import Numbers, Open, Phase, Status
 from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Sampler, Verdict
 from services.hpo.core.trials import Measured, Trial, Trials, TrialState
 
+_AFTER_THE_END = (inputs.ChangeStudy, inputs.MeasuredAt)
+
 
 class Search:
     """One study. After `on`, `changed` are the numbers of the trials that it changed."""
@@ -58,12 +60,13 @@ class Search:
         self._make_strategies(trials)
 
     def on(self, event: inputs.Input) -> tuple[Action, ...]:
-        """What follows from the event. One about a trial that has ended, or is unknown, is nothing.
+        """What follows from the event. One about a trial that is unknown is nothing.
 
-        A study that has ended only takes a change of its numbers.
+        A trial that has ended takes what it measured before, and a study that has ended also a
+        change of its numbers: then it may go on.
         """
         self._actions, self.changed = [], set()
-        if self.status.is_finished and not isinstance(event, inputs.ChangeStudy):
+        if self.status.is_finished and not isinstance(event, _AFTER_THE_END):
             return ()
         self._take(event)
         self._advance()
@@ -182,20 +185,30 @@ class Search:
             self._open(number, replace(self.opened[number], reason=opened.reason))
 
     def _on_measured(self, event: inputs.MeasuredAt) -> None:
-        opened = self.opened.get(event.number)
-        # A trial that is being stopped takes no place in a rung at which it is not judged.
-        if opened is None or opened.phase is Phase.STOPPING:
-            return
         if event.step not in self.rungs_of(event.number):
             return
+        trial, opened = self.trials[event.number], self.opened.get(event.number)
         measured = Measured(event.step, event.value)
-        known = self.trials[event.number].measured + opened.late
+        known = trial.measured + (opened.late if opened else ())
         if known and known[-1].step >= event.step:
             return
-        if opened.phase in (Phase.PAUSING, Phase.PAUSED, Phase.HELD):
+        # One that was stopped, or is being, takes no place in a rung at which it is not judged.
+        if trial.state is TrialState.STOPPED or (opened and opened.phase is Phase.STOPPING):
+            return
+        if opened is None:
+            self._rank_late(trial, measured)
+        elif opened.phase in (Phase.PAUSING, Phase.PAUSED, Phase.HELD):
             self._open(event.number, replace(opened, late=(*opened.late, measured)))
         else:
             self._judge(event.number, measured)
+
+    def _rank_late(self, trial: Trial, measured: Measured) -> None:
+        """The trial ended before this was known: others at the rung are compared with it."""
+        self._put(replace(trial, measured=(*trial.measured, measured)))
+        judgement = self.pruner.judge(self.trials, trial.number, measured.step)
+        reason = f"{judgement.reason} The trial has ended before this was known."
+        judgement = replace(judgement, verdict=Verdict.CONTINUE, reason=reason)
+        self._actions.append(JudgeTrial(trial.number, measured.step, measured.value, judgement))
 
     def _judge(self, number: int, measured: Measured) -> None:
         trial = self.trials[number]

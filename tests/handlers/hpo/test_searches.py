@@ -247,6 +247,37 @@ async def test_a_study_pauses_resumes_stops_and_is_extended(hpo: Database) -> No
     assert (completed.ended_by, completed.best_number) == ("max_trials", 3)
 
 
+async def test_a_rung_that_is_told_after_the_end_of_its_study_ranks_later_trials(
+    hpo: Database,
+) -> None:
+    """Ends and rungs come from two topics: no order holds between them."""
+    commands = await start(hpo, pruner=ASHA, max_trials=3, max_parallel_trials=1)
+    for number in range(3):
+        payloads = await handle(hpo, HANDLERS, succeeded(commands[number], 0.1))
+        commands += of_type(payloads, JobSubmit)
+    assert isinstance(payloads[-1], StudyCompleted)
+    [judged] = await handle(hpo, HANDLERS, measured(commands[2], 3, 0.2))
+    assert isinstance(judged, TrialJudged)
+    assert (judged.verdict, judged.rank) == ("continue", 1)
+    assert await handle(hpo, HANDLERS, measured(commands[2], 3, 0.2)) == []
+    searches.kept.clear()
+    [last] = of_type(await handle(hpo, HANDLERS, command(StudyChange, max_trials=4)), JobSubmit)
+    [judged] = of_type(await handle(hpo, HANDLERS, measured(last, 3, 0.9)), TrialJudged)
+    assert (judged.verdict, judged.rank, judged.threshold) == ("stop", 2, 0.2)
+
+
+async def test_a_rung_that_a_trial_came_to_before_it_was_paused_counts_when_it_has_ended(
+    hpo: Database,
+) -> None:
+    [first] = await start(hpo, pruner=PAUSING, max_parallel_trials=1)
+    await handle(hpo, HANDLERS, measured(first, 3, 0.5))
+    assert await handle(hpo, HANDLERS, measured(first, 9, 0.25)) == []
+    completed, *_, judged = await handle(hpo, HANDLERS, succeeded(first, 0.1))
+    assert isinstance(completed, TrialCompleted)
+    assert isinstance(judged, TrialJudged)
+    assert (judged.step, judged.value, judged.verdict) == (9, 0.25, "continue")
+
+
 async def test_two_changes_of_different_limits_both_count(hpo: Database) -> None:
     """Each names only what it changes, as two people do at the same time."""
     await start(hpo, limits={"hours": 24.0, "no_improvement": {"trials": 9, "min_change": 0.1}})

@@ -20,6 +20,7 @@ from services.hpo.core.plan import Plan
 from services.hpo.core.search import Search
 from services.hpo.core.space import Choice, Uniform, make_space
 from services.hpo.core.status import Numbers, Phase, Status
+from services.hpo.core.strategies import Verdict
 from services.hpo.core.trials import TrialState
 from services.hpo.store import StudyRow
 
@@ -79,6 +80,7 @@ class World:
     waiting: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     paused: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
     fails: frozenset[int] = frozenset()
     restarts: bool = False
 
@@ -113,7 +115,8 @@ class World:
 
     def step(self) -> bool:
         """One thing happens to one job; False when nothing can."""
-        alive = sorted((self.waiting | self.running | self.paused) - self._resting())
+        alive = (self.waiting | self.running | self.paused) - self._resting()
+        alive = sorted(alive | {number for number in self.late if self.rungs[number]})
         if not alive:
             return False
         number = self.order.choice(alive)
@@ -124,7 +127,10 @@ class World:
             self.waiting.remove(number)
             self.running.add(number)
             self.tell(inputs.Granted(number))
-        elif number in self.running and self.rungs[number]:
+        elif number in self.running and self.order.random() < 0.1:
+            self.late.add(number)
+            self._end(number)
+        elif number in self.running | self.late and self.rungs[number]:
             step = self.rungs[number].pop(0)
             value = None if number % 7 == 6 else self.value_of(number, step)
             self.tell(inputs.MeasuredAt(number, step, value))
@@ -183,7 +189,9 @@ def test_whatever_the_order_a_study_ends_once_and_settles_every_trial_once(
 
     ends = of_type(world.done, actions.FinishStudy | actions.FailStudy)
     assert len(ends) == 1
-    assert world.done[-1] is ends[0]
+    assert {type(one) for one in world.done[world.done.index(ends[0]) + 1 :]} <= {
+        actions.JudgeTrial
+    }
     proposed = [one.number for one in of_type(world.done, actions.ProposeTrial)]
     assert proposed == list(range(len(proposed)))
     settled = [
@@ -418,7 +426,26 @@ def test_a_job_that_succeeds_before_its_pause_or_stop_counts() -> None:
     assert world.tell(inputs.Stopped(0)) == ()
 
 
-def test_what_is_measured_after_the_end_changes_nothing() -> None:
+def test_what_a_trial_measured_before_it_ended_counts_however_late_it_is_told() -> None:
+    world = World(make_search(make_plan("median"), num=3, parallel=1))
+    world.tell(inputs.Begin())
+    for number, value in ((0, 0.1), (1, 0.2)):
+        world.tell(inputs.Ended(number, (value,)))
+        [told] = world.tell(inputs.MeasuredAt(number, 9, value))
+        assert told.judgement.verdict is Verdict.CONTINUE
+        assert "ended before" in told.judgement.reason
+        assert world.tell(inputs.MeasuredAt(number, 9, 0.3)) == ()
+    [judged, stop] = world.tell(inputs.MeasuredAt(2, 9, 0.9))
+    assert (judged.judgement.threshold, judged.judgement.rank) == (pytest.approx(0.15), 3)
+    assert isinstance(stop, actions.StopTrial)
+    world.tell(inputs.Ended(2, (0.9,)))
+    assert world.search.status.is_finished
+    world.search = restored(world.search)
+    [told] = world.tell(inputs.MeasuredAt(1, 18, 0.2))
+    assert told.number == 1, "who gives the study more trials compares them with it"
+
+
+def test_what_is_measured_after_a_stop_changes_nothing() -> None:
     world = paused_world()
     world.tell(inputs.Stopped(0))
     before = state_of(world.search)
