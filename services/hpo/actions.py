@@ -32,6 +32,7 @@ from services.hpo import instruments, messages, store
 from services.hpo.core import actions as core
 from services.hpo.core.ending import MAX_REFUSED_IN_ROW
 from services.hpo.core.search import Search
+from services.hpo.core.status import Status
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
@@ -297,7 +298,7 @@ async def _give_up(at: Carried, action: core.FailStudy) -> None:
     failed = StudyFailed(
         study_id=study.study_id,
         reason=action.reason,
-        detail=_why_failed(action.reason, cause, num, status.num_failed),
+        detail=_why_failed(action.reason, cause, num, status),
         num_completed=status.num_completed,
         num_failed=status.num_failed,
         num_stopped=status.num_stopped,
@@ -312,13 +313,14 @@ def _why_failed(
     reason: Literal["trials_refused", "failed_trials", "all_trials_failed"],
     cause: str,
     num: int,
-    num_failed: int,
+    status: Status,
 ) -> str:
+    num_failed = status.num_failed
     match reason:
         case "trials_refused":
             text = f"{MAX_REFUSED_IN_ROW} or more trials in a row could not run"
         case "failed_trials":
-            text = f"{num_failed} trials failed, as many as limits.failed_trials allows"
+            text = f"{status.num_failed_here} trials failed, as many as limits.failed_trials allows"
         case "all_trials_failed":
             text = f"all {num_failed} trials failed"
     often = "" if num == num_failed else f", {num} of {num_failed} times"

@@ -222,7 +222,8 @@ def to_import(spec: StudySpec, trials: Sequence[FinishedTrial]) -> inputs.Import
         tuple(
             (dict(one.hyperparameters), one.values, _is_safe(objectives, one.safety))
             for one in trials
-        )
+        ),
+        are_tolerated=True,
     )
 
 

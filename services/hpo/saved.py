@@ -19,6 +19,8 @@ def dump_status(status: Status) -> str:
     numbers = _fields_of(status.numbers)
     written["numbers"] = numbers | {"limits": _fields_of(status.numbers.limits)}
     written["best"] = None if status.best is None else _fields_of(status.best)
+    if not status.num_tolerated:
+        del written["num_tolerated"]  # which an earlier release could not read
     return json.dumps(written)
 
 

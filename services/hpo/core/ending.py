@@ -17,7 +17,7 @@ def failed_by(status: Status) -> FailedBy | None:
     most = status.numbers.limits.failed_trials
     if status.num_refused_in_row >= MAX_REFUSED_IN_ROW:
         return "trials_refused"
-    return "failed_trials" if most is not None and status.num_failed >= most else None
+    return "failed_trials" if most is not None and status.num_failed_here >= most else None
 
 
 def counted(status: Status, trials: Trials) -> Status:

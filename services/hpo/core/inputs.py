@@ -120,9 +120,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Trials that ended elsewhere: point, values (None: failed) and whether they were safe."""
+    """Trials that ended elsewhere: point, values (None: failed) and whether they were safe.
+
+    `are_tolerated`: those that failed do not count toward `failed_trials`. Earlier releases, whose
+    logs say nothing of it, counted them.
+    """
 
     trials: tuple[tuple[Point, tuple[float, ...] | None, bool], ...]
+    are_tolerated: bool = False
 
 
 Input = (
@@ -161,7 +166,7 @@ def load(text: str) -> Input:
             (point, None if values is None else tuple(values), is_safe)
             for point, values, is_safe in written["trials"]
         ]
-        return Import(tuple(trials))
+        return Import(tuple(trials), written.get("are_tolerated", False))
     if written.get("values") is not None:
         written["values"] = tuple(written["values"])
     given: Input = _BY_NAME[name](**written)

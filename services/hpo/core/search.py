@@ -283,6 +283,8 @@ class Search:
             self._start(ProposeTrial(number, point, "from elsewhere", is_imported=True))
             detail = "" if values else "it has no values"
             self._record_end(inputs.Ended(number, values, detail, is_safe=is_safe))
+        if event.are_tolerated:
+            self.status = replace(self.status, num_tolerated=self.status.num_failed)
         # The study's own trials are to improve on these; theirs do not count as without one.
         if (best := self.status.best) is not None:
             self.status = replace(self.status, best_counted=self.trials.loss_of(best.value))
@@ -396,7 +398,7 @@ class Search:
             return
         self.status = replace(self.status, failing=reason)
         if reason == "failed_trials":
-            self._stop_all(f"{self.status.num_failed} trials of its study failed")
+            self._stop_all(f"{self.status.num_failed_here} trials of its study failed")
 
     def _count_since_best(self) -> None:
         self.status = counted(self.status, self.trials)

@@ -23,7 +23,8 @@ class Numbers:
 class Status:
     """`best_counted` is the value from which `num_since_best` trials ended without a better one.
 
-    `num_points`: how many points there are, once the sampler has none left.
+    `num_points`: how many points there are, once the sampler has none left. `num_tolerated` trials
+    failed elsewhere, before the study.
     """
 
     numbers: Numbers
@@ -40,6 +41,11 @@ class Status:
     failing: FailedBy | None = None
     is_cancelled: bool = False
     is_finished: bool = False
+    num_tolerated: int = 0
+
+    @property
+    def num_failed_here(self) -> int:
+        return self.num_failed - self.num_tolerated
 
     @property
     def num_trials(self) -> int:

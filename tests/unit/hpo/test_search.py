@@ -611,3 +611,16 @@ def test_imported_trials_without_improvement_do_not_end_a_study() -> None:
     search.on(inputs.Ended(6, (0.6,)))
     assert not search.status.is_ending
     assert search.on(inputs.Ended(7, (0.6,)))[-1].ended_by == "no_improvement"
+
+
+def test_failures_elsewhere_are_not_those_that_a_study_allows() -> None:
+    failed = (({"rate": 0.5}, None, True),) * 3
+    search = make_search(num=9, parallel=1, failed_trials=2)
+    tolerated = inputs.Import(failed, are_tolerated=True)
+    assert isinstance(search.on(inputs.load(inputs.dump(tolerated)))[-1], actions.ProposeTrial)
+    search = restored(search)
+    assert isinstance(search.on(inputs.Ended(3, None, "it crashed"))[-1], actions.ProposeTrial)
+    assert isinstance(search.on(inputs.Ended(4, None, "it crashed"))[-1], actions.FailStudy)
+    earlier = make_search(num=9, parallel=1, failed_trials=2)
+    logged = '["Import", {"trials": [[{"rate": 0.5}, null, true], [{"rate": 0.4}, null, true]]}]'
+    assert isinstance(earlier.on(inputs.load(logged))[-1], actions.FailStudy)
