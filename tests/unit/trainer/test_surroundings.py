@@ -63,6 +63,22 @@ def test_packages_entry_point_and_data_are_described(
     assert "nobody-may-see" not in found.model_dump_json()
 
 
+def test_packages_are_named_as_in_their_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(name: str, text: str) -> None:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    install("a.dist-info/METADATA", "Metadata-Version: 2.1\nVersion: 1.2 \nName: A.b\n\nName: c\n")
+    install("d.egg-info/PKG-INFO", "name: d\r\nversion: 2\r\n\r\nVersion: 3\r\n")
+    install("e.egg-info", "Name: e\nVersion: 4\n")  # as distutils wrote it
+    install("broken.dist-info/METADATA", "Name: broken\nVersion:\n\nVersion: 5\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    packages = describe(LOCAL, 0, []).packages
+    assert [(one.name, one.version) for one in packages] == [("A.b", "1.2"), ("d", "2"), ("e", "4")]
+
+
 def test_a_directory_is_known_by_the_names_and_sizes_in_it(tmp_path: Path) -> None:
     def checksum() -> str | None:
         return describe(LOCAL, 0, [(str(tmp_path), None)], {}).data[0].checksum
