@@ -81,8 +81,7 @@ class ShimInProcess:
             self._loop.call_soon_threadsafe(self._put, message)
         return True
 
-    def acknowledged(self, seconds: float) -> list[Key]:
-        time.sleep(seconds)
+    def acknowledged(self) -> list[Key]:
         taken, self._acknowledged = self._acknowledged, []
         return taken
 

@@ -23,7 +23,7 @@ class Sink:
         self.lines.append(line)
         return True
 
-    def acknowledged(self, seconds: float) -> list[tuple[str, str, int]]:
+    def acknowledged(self) -> list[tuple[str, str, int]]:
         return []
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ script does with the exception cannot change what was saved. From then on each l
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from drivetrain.agreement import Wish, next_multiple, steps_between_looks
@@ -63,13 +63,12 @@ class Boundary:
         """A save waited for what is logged after the pass, or one of these values may be best."""
         return self.save_is_due or self._checkpointer.judged_metric is not None
 
-    def logged(self, step: int, named: Mapping[str, Any]) -> None:
-        """Rank 0 has logged these values of this step."""
-        if self._checkpointer.judged_metric in named:
-            self._evaluations.logged(step)
-            if self._world.size == 1:  # no other ranks: look after this step
-                self._next_evaluation = step
-                self.due_at = min(self.due_at, step)
+    def judged(self, step: int) -> None:
+        """Rank 0 has logged a value of the judged metric of this step."""
+        self._evaluations.logged(step)
+        if self._world.size == 1:  # no other ranks: look after this step
+            self._next_evaluation = step
+            self.due_at = min(self.due_at, step)
 
     def raise_again(self) -> None:
         if self.interrupted is not None:

@@ -69,10 +69,10 @@ def capture(value: Any) -> Any:
 
 
 class Sink(Protocol):
-    """Where lines are sent. `acknowledged` waits up to `seconds` for acknowledgements."""
+    """Where lines are sent. `acknowledged` returns what has arrived, without waiting."""
 
     def send(self, line: bytes) -> bool: ...
-    def acknowledged(self, seconds: float) -> list[Key]: ...
+    def acknowledged(self) -> list[Key]: ...
     def close(self) -> None: ...
 
 
@@ -119,8 +119,9 @@ class Reporter:
         logged = self._logged
         if len(logged) >= 3 * MAX_WAITING_SAMPLES:
             self.settle()  # the thread is too slow; samples are dropped from columns
-        for name, value in values.items():
-            logged.extend((step, name, value if type(value) is float else capture(value)))
+        for name in values:  # a fifth faster than items(), which makes a tuple for each
+            value = values[name]
+            logged += step, name, value if type(value) is float else capture(value)
 
     def send(self, message: Message) -> None:
         """Send one message of another kind (a checkpoint, a resume) in the order of the rest."""
@@ -182,7 +183,8 @@ class Reporter:
             self.send(progress)
             self._sent_at, self._sent_step = time.monotonic(), (progress.step or 0)
         self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
-        self._forget(self._sink.acknowledged(_PERIOD_SECONDS))
+        self._is_closing.wait(_PERIOD_SECONDS)
+        self._forget(self._sink.acknowledged())
 
     def _end(self) -> None:
         self.send(self._progress())
@@ -277,10 +279,12 @@ class ShimSink:
 
     def __init__(self, path: str) -> None:
         self._lines = control.Lines()
+        self._readable = select.poll()
         self._socket: socket.socket | None = None
         try:
             self._socket = control.connect(path)
             self._socket.settimeout(30)
+            self._readable.register(self._socket, select.POLLIN)
         except OSError as error:
             _logger.warning("cannot connect to the shim; samples are not sent: %s", error)
 
@@ -294,12 +298,11 @@ class ShimSink:
             return False
         return True
 
-    def acknowledged(self, seconds: float) -> list[Key]:
+    def acknowledged(self) -> list[Key]:
         if self._socket is None:
-            time.sleep(seconds)
             return []
         try:
-            if not select.select([self._socket], [], [], seconds)[0]:
+            if not self._readable.poll(0):
                 return []
             data = self._socket.recv(65536)
             if not data:
@@ -351,8 +354,7 @@ class FileSink:
             self._written.append((message.run_id, message.session, message.batch))
         return True
 
-    def acknowledged(self, seconds: float) -> list[Key]:
-        time.sleep(seconds)
+    def acknowledged(self) -> list[Key]:
         written, self._written = self._written, []
         return written
 

@@ -50,25 +50,29 @@ class Columns:
     @staticmethod
     def of(logged: Flat) -> "Columns":
         columns = Columns()
-        series = columns.series
+        columns.series = series = _in_turn(logged) or columns._one_by_one(logged)
+        for name in [name for name in series if not is_metric_name(name) or is_system_series(name)]:
+            columns.num_refused += len(series.pop(name)[0])
+            columns.refusals[name] = TAKEN if is_metric_name(name) else NOT_A_NAME
+        columns.num_samples = sum(len(steps) for steps, _ in series.values())
+        return columns
+
+    def _one_by_one(self, logged: Flat) -> Series:
+        series: Series = {}
         items = iter(logged)
         for step, name, value in zip(items, items, items, strict=True):
             if type(value) is not float:
                 value = to_number(value)
                 if value is None:
-                    columns.num_refused += 1
-                    columns.refusals[name] = NOT_A_NUMBER
+                    self.num_refused += 1
+                    self.refusals[name] = NOT_A_NUMBER
                     continue
             column = series.get(name)
             if column is None:
                 column = series[name] = ([], [])
             column[0].append(step)
             column[1].append(value)
-        for name in [name for name in series if not is_metric_name(name) or is_system_series(name)]:
-            columns.num_refused += len(series.pop(name)[0])
-            columns.refusals[name] = TAKEN if is_metric_name(name) else NOT_A_NAME
-        columns.num_samples = sum(len(steps) for steps, _ in series.values())
-        return columns
+        return series
 
     def to_json(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
         """The columns in pieces that fit into an event each."""
@@ -82,6 +86,23 @@ class Columns:
                 piece, size = {}, 0
         if piece:
             yield piece
+
+
+def _in_turn(logged: Flat) -> Series | None:
+    """The series of samples that are as in almost every loop: floats, and the same names again and
+    again in the same order. None for others. Several times as fast as a look at each sample."""
+    names, values = logged[1::3], logged[2::3]
+    if set(map(type, values)) != {float}:
+        return None
+    first, num_series = names[0], 1
+    while num_series < len(names) and names[num_series] != first:
+        num_series += 1
+    turn = names[:num_series]
+    num_turns = -(-len(names) // num_series)
+    if len(set(turn)) < num_series or names != (turn * num_turns)[: len(names)]:
+        return None
+    every = 3 * num_series
+    return {name: (logged[3 * i :: every], values[i::num_series]) for i, name in enumerate(turn)}
 
 
 def num_samples_of(piece: Mapping[str, Mapping[str, list[Any]]]) -> int:
@@ -121,8 +142,10 @@ class LastAndBest:
         left_out = []
         for name, (steps, values) in series.items():
             if name == self.metric:
-                for step, value in zip(steps, values, strict=True):
-                    self._consider(step, value)
+                choose = max if self.is_maximized else min
+                best = choose(filter(math.isfinite, values), default=None)
+                if best is not None:
+                    self._consider(steps[values.index(best)], best)
             if not self._has_room(name):
                 left_out.append(name)
                 continue
@@ -163,8 +186,6 @@ class LastAndBest:
         return len(self.last) + is_reserved < MAX_LAST_VALUES
 
     def _consider(self, step: int, value: float) -> None:
-        if not math.isfinite(value):
-            return
         if self.best is None or self._is_better(value, self.best[0]):
             self.best = (value, step)
 

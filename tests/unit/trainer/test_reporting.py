@@ -35,7 +35,7 @@ class Sink:
             self._sent.append((message["run_id"], message["session"], message["batch"]))
         return True
 
-    def acknowledged(self, seconds: float) -> list[Key]:
+    def acknowledged(self) -> list[Key]:
         sent, self._sent = self._sent, []
         return sent if self.is_open else []
 

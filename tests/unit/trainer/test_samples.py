@@ -40,6 +40,29 @@ def test_samples_of_a_series_are_in_one_column() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "logged",
+    [
+        pytest.param([(1, "a", 0.5)], id="one"),
+        pytest.param([(step, name, step / 3) for step in range(5) for name in "abc"], id="turns"),
+        pytest.param(
+            [(step, name, step / 3) for step in range(5) for name in "abc"][1:-1],
+            id="cut at both ends",
+        ),
+        pytest.param([(1, "a", 1.0), (1, "b", 2.0), (1, "b", 3.0)] * 2, id="twice in a turn"),
+        pytest.param([(1, "a", 1.0), (1, "b", 2.0), (2, "a", 3.0), (2, "c", 4.0)], id="another"),
+        pytest.param([(1, "a", 1.0), (1, "b", 2.0), (2, "a", 3), (2, "b", 4.0)], id="an integer"),
+        pytest.param([(1, "a", math.nan), (1, "a", 1.0)] * 2, id="one series, twice a step"),
+    ],
+)
+def test_each_sample_is_in_the_column_of_its_name(logged) -> None:
+    series = Columns.of([part for one in logged for part in one]).series
+    assert list(series) == list(dict.fromkeys(name for _, name, _ in logged))
+    for name, (steps, values) in series.items():
+        assert steps == [step for step, of, _ in logged if of == name]
+        assert repr(values) == repr([float(value) for _, of, value in logged if of == name])
+
+
 def test_nan_and_infinity_arrive_by_name() -> None:
     columns = sort((1, {"loss": math.nan}), (2, {"loss": math.inf}), (3, {"loss": -math.inf}))
     (piece,) = columns.to_json()
