@@ -3,7 +3,9 @@
 A process plays the shim, so samples are sent and acknowledged as in a pod. CPU time of the whole
 process is counted, the reporting thread included. First an almost empty loop shows the cost of a
 step by itself; then steps of about 20 ms, bare and ours in turn, show the relative cost in
-practice. A sample of what a pod uses is measured by itself.
+practice. A sample of what a pod uses, and the description of a run's surroundings, which are made
+once, are measured by themselves. `run.log` is compared with TensorBoard's `add_scalar`, writer
+thread and flush included (`make exchange-tools`; left out without).
 """
 
 import asyncio
@@ -24,65 +26,90 @@ import torch
 
 import drivetrain
 from benchmarks.report import Row, options, publish
-from drivetrain import control
+from drivetrain import control, surroundings
+from drivetrain import environment as environments
 from drivetrain.messages import Ack, encode_line
 from drivetrain.pod import system_metrics, usage
 from drivetrain.storage import create_storage
 from drivetrain_schemas.ids import job_id_for, run_id_for
+from tests.exchange.tools import MISSING, find_tools
 
 STEP_SECONDS = 0.020
+_ADD_SCALAR = """
+import sys, tempfile, time
+sys.path.append(sys.argv[1])
+from torch.utils.tensorboard import SummaryWriter
+with tempfile.TemporaryDirectory() as directory, SummaryWriter(directory) as writer:
+    writer.add_scalar("loss", 0.5, 0)
+    before = time.process_time()
+    for step in range(int(sys.argv[2])):
+        writer.add_scalar("loss", 0.5, step)
+    writer.flush()
+    print((time.process_time() - before) / int(sys.argv[2]))
+"""
 
 
 def main() -> None:
     chosen = options(__doc__ or "")
     torch.set_num_threads(1)
-    logging.getLogger("drivetrain").addFilter(lambda record: record.levelno > logging.INFO)
+    logging.getLogger("drivetrain").addFilter(lambda record: record.levelno > logging.WARNING)
     with tempfile.TemporaryDirectory() as directory, _as_in_a_pod(Path(directory)):
         step = _measure_step(20_000 if chosen.quick else 200_000)
         log = _measure_log(20 if chosen.quick else 100)
         bare, ours = _measure_loop(6 if chosen.quick else 20)
+    add_scalar = _measure_add_scalar(10_000 if chosen.quick else 50_000)
+    describing = _measure_describing(5 if chosen.quick else 20)
     system = _measure_system(50 if chosen.quick else 300)
-    publish(
-        [
-            Row(
-                id="sdk_cost.step",
-                what="cost of the SDK per step (loop, boundary, two values logged)",
-                ours=f"{step * 1e6:.2f} us",
-                peer=f"{STEP_SECONDS * 1e3:.0f} ms step",
-                ratio=step / STEP_SECONDS,
-                target="at most 0.005",
-                met=step / STEP_SECONDS <= 0.005,
-            ),
-            Row(
-                id="sdk_cost.loop",
-                what="a step of matrix products: with the SDK against bare, CPU, median of blocks",
-                ours=f"{ours * 1e3:.3f} ms",
-                peer=f"{bare * 1e3:.3f} ms",
-                ratio=ours / bare,
-                target="at most 1.005",
-                met=ours / bare <= 1.005,
-            ),
-            Row(
-                id="sdk_cost.log",
-                what="one run.log(loss=...), amortised with sorting, sending and acknowledgements",
-                ours=f"{log * 1e6:.2f} us",
-                peer="2 us",
-                ratio=log / 2e-6,
-                target="at most 1",
-                met=log <= 2e-6,
-            ),
-            Row(
-                id="sdk_cost.system",
-                what="CPU time of a sample of system metrics, a pod of 17 processes, per 10 s",
-                ours=f"{system * 1e3:.2f} ms",
-                peer=f"{system_metrics.SECONDS:.0f} s of a core",
-                ratio=system / system_metrics.SECONDS,
-                target="at most 0.001",
-                met=system / system_metrics.SECONDS <= 0.001,
-            ),
-        ],
-        chosen.json,
-        ("torch", "msgspec"),
+    one_log = "one run.log(loss=...), amortised with sorting, sending and acknowledgements"
+    rows = [
+        _row(
+            "step",
+            "cost of the SDK per step (loop, boundary, two values logged)",
+            (step * 1e6, STEP_SECONDS * 1e6, "us"),
+            0.005,
+            "a step",
+        ),
+        _row(
+            "loop",
+            "a step of matrix products: with the SDK against bare, CPU, median of blocks",
+            (ours * 1e3, bare * 1e3, "ms"),
+            1.005,
+        ),
+        _row("log", one_log, (log * 1e6, 2.0, "us"), 1),
+        _row(
+            "describing",
+            "describing packages and devices, once per run, in a thread, CPU",
+            (describing * 1e3, STEP_SECONDS * 1e3, "ms"),
+            1,
+            "a step",
+        ),
+        _row(
+            "system",
+            "a sample of system metrics, a pod of 17 processes, CPU",
+            (system * 1e3, system_metrics.SECONDS * 1e3, "ms"),
+            0.001,
+            "the time until the next",
+        ),
+    ]
+    if add_scalar is not None:
+        scalar = "TensorBoard's add_scalar, CPU"
+        rows.append(_row("tensorboard", one_log, (log * 1e6, add_scalar * 1e6, "us"), 0.02, scalar))
+    publish(rows, chosen.json, ("torch", "msgspec"))
+
+
+def _row(
+    name: str, what: str, measured: tuple[float, float, str], at_most: float, peer: str = ""
+) -> Row:
+    """`measured`: ours, the peer's, and their unit."""
+    ours, theirs, unit = measured
+    return Row(
+        id=f"sdk_cost.{name}",
+        what=what,
+        ours=f"{ours:.3g} {unit}",
+        peer=f"{theirs:,.5g} {unit}" + (f" ({peer})" if peer else ""),
+        ratio=ours / theirs,
+        target=f"at most {at_most:g}",
+        met=ours / theirs <= at_most,
     )
 
 
@@ -106,7 +133,8 @@ def _measure_step(num_steps: int) -> float:
 
 
 def _measure_log(num_chunks: int) -> float:
-    with drivetrain.run() as run:
+    with drivetrain.run(max_steps=1) as run:
+        _begin_training(run)
 
         def log() -> None:
             for _ in range(num_chunks):
@@ -117,6 +145,27 @@ def _measure_log(num_chunks: int) -> float:
         seconds = _cpu_seconds(log)
         assert run.num_dropped == 0, "samples were dropped: the figure would be too good"
     return seconds / (num_chunks * 5000)
+
+
+def _measure_add_scalar(num_calls: int) -> float | None:
+    """Seconds of CPU per call, with our torch; None without TensorBoard."""
+    tools = find_tools()
+    if tools is None:
+        print(MISSING)
+        return None
+    (packages,) = tools.glob("lib/python3.*/site-packages")
+    given = [sys.executable, "-c", _ADD_SCALAR, str(packages), str(num_calls)]
+    return float(subprocess.run(given, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def _measure_describing(num_times: int) -> float:
+    environment = environments.read(os.environ)
+
+    def describe() -> None:
+        for _ in range(num_times):
+            surroundings.describe(environment, 0, [])
+
+    return _cpu_seconds(describe) / num_times
 
 
 def _measure_system(num_samples: int) -> float:
@@ -145,14 +194,23 @@ def _measure_loop(num_blocks: int) -> tuple[float, float]:
     ours: list[float] = []
     for _ in range(num_blocks):
         bare.append(_cpu_seconds(lambda: [work() for _ in range(steps)]) / steps)
-        with drivetrain.run(max_steps=steps) as run:
+        with drivetrain.run(max_steps=steps + 1) as run:
+            loop = _begin_training(run)
 
-            def train(run: drivetrain.Run = run) -> None:
-                for _ in run.steps():
+            def train(run: drivetrain.Run = run, loop: Iterator[int] = loop) -> None:
+                for _ in loop:
                     run.log(loss=work(), learning_rate=0.1)
 
             ours.append(_cpu_seconds(train) / steps)
     return statistics.median(bare), statistics.median(ours)
+
+
+def _begin_training(run: drivetrain.Run) -> Iterator[int]:
+    """The steps after the first, at which the run is described once."""
+    loop = run.steps()
+    next(loop)
+    run._description.close(10)
+    return loop
 
 
 def _work_of(seconds: float) -> Callable[[], torch.Tensor]:
