@@ -163,7 +163,7 @@ def _measure_describing(num_times: int) -> float:
 
     def describe() -> None:
         for _ in range(num_times):
-            surroundings.describe(environment, 0, [])
+            surroundings.describe(environment, 0, [], {})
 
     return _cpu_seconds(describe) / num_times
 

@@ -75,7 +75,7 @@ def test_packages_are_named_as_in_their_metadata(
     install("e.egg-info", "Name: e\nVersion: 4\n")  # as distutils wrote it
     install("broken.dist-info/METADATA", "Name: broken\nVersion:\n\nVersion: 5\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    packages = describe(LOCAL, 0, []).packages
+    packages = describe(LOCAL, 0, [], {}).packages
     assert [(one.name, one.version) for one in packages] == [("A.b", "1.2"), ("d", "2"), ("e", "4")]
 
 
