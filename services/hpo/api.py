@@ -1,11 +1,13 @@
 """The read API of the search service: what a search does next, and what a study would use.
 
-Only the gateway calls it. Nothing is changed; a decision is made once for each state of a study.
+Only the gateway calls it. Nothing is changed; a decision is made once for each state of a study,
+and beside the event loop where it may take long, so that the other studies go on.
 """
 
 import asyncio
 from collections import OrderedDict
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
@@ -33,9 +35,12 @@ def read_api(platform: Platform) -> ASGIApp:
     app = FastAPI(title="Drivetrain hpo", docs_url=None, redoc_url=None, openapi_url=None)
     answers: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
 
+    one_by_one = asyncio.Lock()
+
     @app.get("/next")
     async def next_of(study_id: StudyId) -> dict[str, Any]:
         async with (
+            one_by_one,
             platform.database.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
@@ -44,8 +49,8 @@ def read_api(platform: Platform) -> ASGIApp:
                 raise HTTPException(404, f"there is no study {study_id}")
             known = answers.get(study_id)
             if known is None or known[0] != study.stamp:
-                found = await searches.read(connection, study)
-                answer = _outlook(study_id, found.spec, found.search)
+                found = await searches.take(connection, study)
+                answer = await searches.ask(study, found, partial(_outlook, study_id, found.spec))
                 known = answers[study_id] = (study.stamp, answer)
                 while len(answers) > MAX_ANSWERS:
                     answers.popitem(last=False)

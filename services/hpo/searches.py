@@ -8,7 +8,10 @@ transaction that failed, or that another replica has moved, is loaded again.
 import asyncio
 import json
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import asyncpg
 
@@ -26,6 +29,8 @@ MAX_TRIALS = 100_000
 _EMPTY = 200
 # A study with as many trials is loaded beside the event loop, which goes on meanwhile.
 _MANY = 1000
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +52,8 @@ class Kept:
     def __init__(self) -> None:
         self._by_study: OrderedDict[str, tuple[str, int, Loaded]] = OrderedDict()
         self._num_trials = 0
+        # Set when the search that is read beside the event loop may be changed again.
+        self._read: dict[str, asyncio.Event] = {}
 
     def __len__(self) -> int:
         return len(self._by_study)
@@ -68,6 +75,23 @@ class Kept:
             _, (_, least, _) = self._by_study.popitem(last=False)
             self._num_trials -= least
 
+    @contextmanager
+    def lend(self, study_id: str, stamp: str, loaded: Loaded) -> Iterator[None]:
+        """Nobody takes the study's search before the end of the block; then it is kept."""
+        self._read[study_id] = read = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._read[study_id]
+            read.set()
+            if study_id not in self._by_study:  # else it is that of somebody who went further
+                self.put(study_id, stamp, loaded)
+
+    async def returned(self, study_id: str) -> None:
+        """Wait while the study's search is lent."""
+        while (read := self._read.get(study_id)) is not None:
+            await read.wait()
+
     def clear(self) -> None:
         self._by_study.clear()
         self._num_trials = 0
@@ -81,18 +105,25 @@ async def take(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
 
     Nobody else sees it before it is put into `kept` again, with the stamp of the saved row.
     """
+    await kept.returned(study.study_id)
     found = kept.take(study.study_id, study.stamp) if study.revision else None
     return found or await _load(connection, study)
 
 
-async def read(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:
-    """The study's search, not to be told anything.
+async def ask(
+    study: store.StudyRow, loaded: Loaded, question: Callable[[Search], Answer]
+) -> Answer:
+    """Ask a search that was taken; it is kept again. A question changes nothing that is decided.
 
-    In a transaction that has locked the study, or sees one state of the tables.
+    One that may take long is asked beside the event loop; who wants to change this search waits
+    meanwhile. Two questions to one search are not asked at once.
     """
-    loaded = await take(connection, study)
-    kept.put(study.study_id, study.stamp, loaded)
-    return loaded
+    with kept.lend(study.study_id, study.stamp, loaded):
+        if not (loaded.is_new or loaded.search.is_slow):
+            return question(loaded.search)
+        answer = await asyncio.to_thread(question, loaded.search)
+        loaded.is_new = False
+        return answer
 
 
 async def _load(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded:

@@ -1,17 +1,31 @@
 """What the search service tells the gateway: what comes next, and what a study would use."""
 
+import asyncio
+import threading
 from dataclasses import dataclass
 
 import httpx
 import pytest
 
+from drivetrain_schemas.jobs import JobSubmit
+from drivetrain_schemas.studies import StudyPause, StudyPaused
 from services.hpo.api import read_api
+from services.hpo.core.samplers.gp import Gp
+from services.hpo.core.trials import Trials
 from services.hpo.handlers import HANDLERS
 from services.runtime.clock import Clock, SystemClock
 from services.runtime.database import Database
 from tests.events import emitted, handle
-from tests.handlers.hpo.test_searches import ASHA, hpo, search_request, with_poor_trial
-from tests.handlers.hpo.test_studies import STUDY_ID, make_spec
+from tests.handlers.hpo.test_searches import (
+    ASHA,
+    command,
+    hpo,
+    of_type,
+    renamed,
+    search_request,
+    with_poor_trial,
+)
+from tests.handlers.hpo.test_studies import STUDY_ID, make_spec, succeeded
 
 __all__ = ["hpo"]
 
@@ -64,3 +78,30 @@ async def test_a_preview_starts_nothing_and_names_what_is_wrong(
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["field"] == "max_trials"
     assert await handle(hpo, HANDLERS) == []
+
+
+async def test_what_comes_next_is_decided_beside_the_event_loop(
+    hpo: Database, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = search_request(sampler="gp"), renamed(search_request(), "other")
+    await handle(hpo, HANDLERS, first)
+    [job, *_] = of_type(await handle(hpo, HANDLERS, second), JobSubmit)
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def propose(self: Gp, trials: Trials, number: int) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(10)
+
+    monkeypatch.setattr(Gp, "propose", propose)
+    asked = asyncio.create_task(client.get("/next", params={"study_id": STUDY_ID}))
+    await begun.wait()
+    pausing = asyncio.create_task(handle(hpo, HANDLERS, command(StudyPause)))
+    try:
+        await handle(hpo, HANDLERS, succeeded(job, 0.5))
+        assert not asked.done(), "another study went on meanwhile"
+        assert not pausing.done(), "what changes this one waits for the answer"
+    finally:
+        may_end.set()
+    assert (await asked).json()["next"]["kind"] == "wait"
+    assert StudyPaused in map(type, await pausing)

@@ -604,7 +604,7 @@ async def test_the_stored_events_of_a_study_replay_it(hpo: Database) -> None:
         study = await store.get_study(connection, STUDY_ID)
         log = await store.events_of(connection, STUDY_ID)
         assert study is not None
-        loaded = await searches.read(connection, study)
+        loaded = await searches.take(connection, study)
     spec, stored = loaded.spec, loaded.search
     replayed = Search(messages.to_plan(spec), Status(messages.to_numbers(spec)))
     for text in log:
@@ -627,7 +627,7 @@ async def test_a_warm_start_takes_the_trials_that_were_there_and_a_study_that_en
     async with hpo.connection() as connection:
         study = await store.get_study(connection, started.study_id)
         assert study is not None
-        search = (await searches.read(connection, study)).search
+        search = (await searches.take(connection, study)).search
     [earlier] = search.trials.earlier
     assert earlier.losses.tolist() == [0.5]
     assert earlier.units.shape == (1, 1)

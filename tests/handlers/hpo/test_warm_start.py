@@ -55,7 +55,7 @@ async def test_a_study_learns_from_the_trials_of_an_earlier_one(hpo: Database) -
     async with hpo.transaction() as tx:
         study = await store.get_study(tx.connection, study_id_for("default", "later"))
         assert study is not None
-        search = (await searches.read(tx.connection, study)).search
+        search = (await searches.take(tx.connection, study)).search
     [earlier] = search.trials.earlier
     assert list(earlier.losses) == [0.0, 1.0, 2.0]
     assert earlier.units[:, 1] == pytest.approx((0.05 - 0.001) / 0.099)
