@@ -1,11 +1,16 @@
-"""Reads the clock for studies with limits of time, devices or money, and ends those that reach one.
+"""What searches are told without an event: that a limit is reached, and to go on.
 
-A search is told only when a limit is crossed, so its log does not grow while it runs.
+The clock is read for studies with limits of time, devices or money. A search is told only when a
+limit is crossed, so its log does not grow while it runs. One that ends with thousands of paused
+trials ends them in slices, each in a transaction of its own; other studies go on in between.
 """
+
+from collections.abc import Awaitable
 
 import asyncpg
 
 from services.hpo import instruments, messages, saved, spending, store
+from services.hpo.core import inputs
 from services.hpo.core.limits import crossed
 from services.hpo.core.status import Numbers
 from services.hpo.work import Work
@@ -33,18 +38,40 @@ async def watch(platform: Platform) -> None:
 
 
 async def look(database: Database, clock: Clock) -> None:
-    """End each study that has reached a limit."""
+    """End each study that has reached a limit, and the paused trials of those that end."""
     async with database.connection() as connection:
         study_ids = await spending.with_clocks(connection)
+        with_more = await store.with_more(connection)
     for study_id in study_ids:
-        try:
-            await _look_at(database, clock, study_id)
-        except Exception as error:
-            if is_temporary(error):
-                raise
-            # One study that cannot be read may not keep the others from their limits.
-            instruments.LIMITS_NOT_READ.inc()
-            log.exception("limits of a study not read", study_id=study_id)
+        await _one(study_id, _look_at(database, clock, study_id))
+    for study_id in with_more:
+        await _one(study_id, _go_on(database, study_id))
+
+
+async def _one(study_id: str, looking: Awaitable[None]) -> None:
+    try:
+        await looking
+    except Exception as error:
+        if is_temporary(error):
+            raise
+        # One study that cannot be read may not keep the others from their limits.
+        instruments.LIMITS_NOT_READ.inc()
+        log.exception("limits of a study not read", study_id=study_id)
+
+
+async def _go_on(database: Database, study_id: str) -> None:
+    has_more = True
+    while has_more:
+        async with database.transaction() as tx:
+            work = Work(tx)
+            study = await work.lock(study_id)
+            if study is None or study.is_finished:
+                return
+            search = (await work.load(study)).search
+            await work.tell(study, inputs.GoOn(), None)
+            await work.end()
+            has_more = search.has_more
+        log.info("paused trials of a study ended", study_id=study_id, has_more=has_more)
 
 
 async def _look_at(database: Database, clock: Clock, study_id: str) -> None:

@@ -79,9 +79,13 @@ class JobOf:
 
 @dataclass(frozen=True, slots=True)
 class StudyChange:
-    """A study after some `events`, the new trials and what changed of those known before."""
+    """A study after some `events`, the new trials and what changed of those known before.
+
+    `has_more`: its search is to be told to go on.
+    """
 
     study: StudyRow
+    has_more: bool
     num_proposed: int
     new: Sequence[tuple[TrialRow, NewTrial]]
     known: Sequence[TrialRow]
@@ -176,7 +180,7 @@ async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyCh
         update studies
         set status = $2, stamp = $3, revision = $4, num_trials = $5, num_proposed = $6,
             num_completed = $7, num_failed = $8, num_stopped = $9, best_number = $10,
-            best_value = $11, num_refused_in_row = $12
+            best_value = $11, num_refused_in_row = $12, has_more = $15
         where study_id = $1
         """,
         [
@@ -195,6 +199,7 @@ async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyCh
                 study.num_refused_in_row,
                 one.events,
                 len(one.events),
+                one.has_more,
             )
             for one in changes
             for study in (one.study,)
@@ -208,6 +213,12 @@ async def events_of(connection: asyncpg.Connection, study_id: str) -> list[str]:
         "select event from search_events where study_id = $1 order by revision", study_id
     )
     return [row["event"] for row in rows]
+
+
+async def with_more(connection: asyncpg.Connection) -> list[str]:
+    """Studies whose searches are to be told to go on."""
+    rows = await connection.fetch("select study_id from studies where has_more order by study_id")
+    return [row["study_id"] for row in rows]
 
 
 async def cancel_study(connection: asyncpg.Connection, study_id: str, reason: str) -> None:

@@ -66,7 +66,12 @@ class Study:
             for number in sorted(self.changed - self.new.keys())
         ]
         change = store.StudyChange(
-            self.row, len(self.search.trials), new, known, tuple(self.events)
+            study=self.row,
+            has_more=self.search.has_more,
+            num_proposed=len(self.search.trials),
+            new=new,
+            known=known,
+            events=tuple(self.events),
         )
         self.new, self.changed, self.details, self.events = {}, set(), {}, []
         return change

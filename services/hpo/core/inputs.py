@@ -119,6 +119,11 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class GoOn:
+    """The search has more to do than one event may do at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Import:
     """Trials that ended elsewhere: point, values (None: failed) and whether they were safe.
 
@@ -146,6 +151,7 @@ Input = (
     | CancelStudy
     | ChangeStudy
     | Ask
+    | GoOn
     | Import
 )
 _BY_NAME: dict[str, type[Any]] = {kind.__name__: kind for kind in Input.__args__}

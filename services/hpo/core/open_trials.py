@@ -7,11 +7,14 @@ from services.hpo.core.status import Open, Phase
 
 
 class OpenTrials(UserDict[int, Open]):
-    """`num_holding` and `num_waiting` for devices follow each change; paused trials do neither."""
+    """What follows each change: `num_holding` and `num_waiting` for devices, and the `paused` ones,
+    which do neither.
+    """
 
     def __init__(self, known: Mapping[int, Open]) -> None:
         self.num_holding = 0
         self.num_waiting = 0
+        self.paused: set[int] = set()
         super().__init__(known)
 
     def __setitem__(self, number: int, opened: Open) -> None:
@@ -19,10 +22,15 @@ class OpenTrials(UserDict[int, Open]):
             self._count(self.data[number], -1)
         super().__setitem__(number, opened)
         self._count(opened, 1)
+        if opened.phase is Phase.PAUSED:
+            self.paused.add(number)
+        else:
+            self.paused.discard(number)
 
     def __delitem__(self, number: int) -> None:
         self._count(self.data[number], -1)
         super().__delitem__(number)
+        self.paused.discard(number)
 
     def _count(self, opened: Open, change: int) -> None:
         if opened.holds_devices:

@@ -11,6 +11,7 @@ run; every trial ends once, and so does the study.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from heapq import nsmallest
 
 from services.hpo.core import inputs
 from services.hpo.core.actions import (
@@ -40,6 +41,8 @@ from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Sampler, V
 from services.hpo.core.trials import Measured, Trial, Trials, TrialState
 
 _AFTER_THE_END = (inputs.ChangeStudy, inputs.MeasuredAt)
+# Of trials that wait when their study ends: each makes an event, a command and a row.
+MAX_ENDED_AT_ONCE = 200
 
 
 class Search:
@@ -68,9 +71,16 @@ class Search:
         self._actions, self.changed = [], set()
         if self.status.is_finished and not isinstance(event, _AFTER_THE_END):
             return ()
+        was_ending = self.status.is_ending
         self._take(event)
-        self._advance()
+        is_slice = not was_ending or isinstance(event, inputs.GoOn)
+        self._advance(MAX_ENDED_AT_ONCE if is_slice else 1)
         return tuple(self._actions)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it is to be told to go on: it ends, with more paused trials than end at once."""
+        return self.status.is_ending and bool(self.opened.paused)
 
     @property
     def is_slow(self) -> bool:
@@ -123,7 +133,7 @@ class Search:
                 self._on_ask(event.request_id)
             case inputs.Import():
                 self._on_import(event)
-            case inputs.Begin():
+            case inputs.Begin() | inputs.GoOn():
                 pass
 
     def _on_ended(self, event: inputs.Ended) -> None:
@@ -251,9 +261,8 @@ class Search:
             # There are no jobs to cancel, and whoever runs the trials may be gone.
             for number in sorted(self.opened):
                 self._on_ended(inputs.Ended(number, None, "its study was cancelled"))
-        for number, opened in sorted(self.opened.items()):
-            self._open(number, replace(opened, phase=Phase.STOPPING, reason="with its study"))
-            self._actions.append(CancelTrial(number))
+        for number in sorted(self.opened.keys() - self.opened.paused):
+            self._cancel(number)
 
     def _on_change(self, event: inputs.ChangeStudy) -> None:
         limits = Limits(**event.limits)
@@ -292,9 +301,9 @@ class Search:
 
     # What follows.
 
-    def _advance(self) -> None:
+    def _advance(self, most_ended: int) -> None:
         if self.status.is_ending:
-            self._drop_paused()
+            self._end_paused(most_ended)
         elif self.status.paused is None:
             self._use_places()
         if not self.opened:
@@ -325,10 +334,12 @@ class Search:
             for number in sorted(self.opened):
                 self._drop(number, "the study has no further trials")
 
-    def _drop_paused(self) -> None:
-        """Nothing promotes a trial of a study that ends."""
-        for number, opened in sorted(self.opened.items()):
-            if opened.phase is Phase.PAUSED:
+    def _end_paused(self, at_most: int) -> None:
+        """Nothing promotes a trial of a study that ends. There may be thousands: see `has_more`."""
+        for number in nsmallest(at_most, self.opened.paused):
+            if self.status.is_cancelled:
+                self._cancel(number)
+            else:
                 self._drop(number, "its study ends")
 
     def _propose(self, request_id: str | None = None) -> bool:
@@ -386,10 +397,9 @@ class Search:
         self._stop_all(limit.reason)
 
     def _stop_all(self, reason: str) -> None:
-        for number, opened in sorted(self.opened.items()):
-            if opened.phase is Phase.PAUSED:
-                self._drop(number, reason)
-            elif opened.phase is not Phase.STOPPING:
+        for number in sorted(self.opened.keys() - self.opened.paused):
+            opened = self.opened[number]
+            if opened.phase is not Phase.STOPPING:
                 self._open(number, replace(opened, phase=Phase.STOPPING, reason=reason))
                 self._actions.append(StopTrial(number, reason))
 
@@ -430,6 +440,11 @@ class Search:
             if (now := self.opened[number]).phase is not Phase.RUNNING:
                 self._open(number, replace(now, late=opened.late[place + 1 :]))
                 return
+
+    def _cancel(self, number: int) -> None:
+        opened = replace(self.opened[number], phase=Phase.STOPPING, reason="with its study")
+        self._open(number, opened)
+        self._actions.append(CancelTrial(number))
 
     def _drop(self, number: int, reason: str) -> None:
         """A trial that the pruner has paused ends."""

@@ -55,7 +55,7 @@ from drivetrain_schemas.trials import (
     TrialTell,
 )
 from services.hpo import clock, instruments, messages, searches, store
-from services.hpo.core import inputs
+from services.hpo.core import inputs, search
 from services.hpo.core.search import Search
 from services.hpo.core.status import Status
 from services.hpo.handlers import HANDLERS, handle_batch
@@ -379,6 +379,27 @@ async def test_reading_the_clock_loads_no_trials(hpo: Database) -> None:
     searches.kept.clear()
     await clock.look(hpo, SystemClock())
     assert not len(searches.kept)
+
+
+async def test_trials_that_wait_when_their_study_is_stopped_end_in_transactions_of_their_own(
+    hpo: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = await start(hpo, pruner=PAUSING, max_parallel_trials=1)
+    for place in range(3):
+        last = commands[-1]
+        payloads = await handle(hpo, HANDLERS, measured(last, 3, float(place)), paused(last))
+        commands += of_type(payloads, JobSubmit)
+    monkeypatch.setattr(search, "MAX_ENDED_AT_ONCE", 1)
+    payloads = await handle(hpo, HANDLERS, command(StudyStop))
+    assert [one.number for one in of_type(payloads, TrialStopped)] == [1]
+    before = len(await emitted(hpo))
+    await clock.look(hpo, SystemClock())
+    found = [event.payload for event in await emitted(hpo)][before:]
+    assert [one.number for one in of_type(found, TrialStopped)] == [2]
+    [*_, completed] = await handle(hpo, HANDLERS, stopped(commands[0]))
+    assert isinstance(completed, StudyCompleted)
+    async with hpo.connection() as connection:
+        assert await store.with_more(connection) == []
 
 
 async def test_a_study_that_cannot_be_read_leaves_the_others_their_limits(hpo: Database) -> None:

@@ -14,14 +14,14 @@ from pydantic import TypeAdapter
 
 from drivetrain_schemas.pruners import Pruner
 from services.hpo import saved
-from services.hpo.core import actions, inputs
+from services.hpo.core import actions, inputs, search
 from services.hpo.core.limits import Limits
 from services.hpo.core.plan import Plan
 from services.hpo.core.search import Search
 from services.hpo.core.space import Choice, Uniform, make_space
-from services.hpo.core.status import Numbers, Phase, Status
+from services.hpo.core.status import Numbers, Open, Phase, Status
 from services.hpo.core.strategies import Verdict
-from services.hpo.core.trials import TrialState
+from services.hpo.core.trials import Trial, TrialState
 from services.hpo.store import StudyRow
 
 SPACE = make_space({"rate": Uniform(0.0, 1.0)})
@@ -461,6 +461,33 @@ def test_what_is_measured_after_a_stop_changes_nothing() -> None:
     ):
         assert world.tell(late) == ()
     assert state_of(world.search) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "of_paused"),
+    [(inputs.StopStudy(), actions.DropTrial), (inputs.CancelStudy(), actions.CancelTrial)],
+)
+def test_of_many_trials_that_wait_a_few_end_at_once(
+    monkeypatch: pytest.MonkeyPatch, command: inputs.Input, of_paused: type[actions.Action]
+) -> None:
+    """Thousands may wait when their study ends; one transaction may not end them all."""
+    monkeypatch.setattr(search, "MAX_ENDED_AT_ONCE", 2)
+    trials = [Trial(number, {"rate": 0.1}, TrialState.PAUSED) for number in range(6)]
+    trials.append(Trial(6, {"rate": 0.1}))
+    opened = {number: Open(Phase.PAUSED) for number in range(6)} | {6: Open()}
+    world = World(Search(make_plan("asha, paused"), Status(Numbers(9, 1)), trials, opened))
+
+    def ended(decided: tuple[actions.Action, ...]) -> list[int]:
+        world.search = restored(world.search)
+        return [one.number for one in of_type(decided, of_paused) if one.number != 6]
+
+    assert ended(world.tell(command)) == [0, 1]
+    assert world.search.opened[6].phase is Phase.STOPPING, "what runs is stopped at once"
+    assert ended(world.tell(inputs.Granted(6))) == [2], "events of its trials bring few more"
+    assert world.search.has_more
+    assert ended(world.tell(inputs.GoOn())) == [3, 4]
+    assert ended(world.tell(inputs.GoOn())) == [5]
+    assert not world.search.has_more
 
 
 def test_what_is_measured_of_a_trial_that_is_being_stopped_takes_no_place_in_a_rung() -> None:
