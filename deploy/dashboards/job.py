@@ -78,10 +78,21 @@ JOB = board(
             ),
             line(
                 "Samples",
-                "Stored per second, and left out because a job has too many series.",
+                "Stored per second, and left out: of too many series, beyond a quota.",
                 "ops",
                 (rate("drivetrain_metrics_samples_total"), "stored"),
-                (rate("drivetrain_metrics_samples_left_out_total"), "left out"),
+                (
+                    rate("drivetrain_metrics_samples_left_out_total", "reason"),
+                    "left out: {{reason}}",
+                ),
+                link=_PAGE,
+            ),
+            line(
+                "Pictures, tables and files",
+                "Stored per second, and left out because a job has too many.",
+                "ops",
+                (rate("drivetrain_metrics_media_total"), "stored"),
+                (rate("drivetrain_metrics_media_left_out_total"), "left out"),
                 link=_PAGE,
             ),
             line(

@@ -6,7 +6,7 @@ SAMPLES = Counter("drivetrain_metrics_samples_total", "Samples stored.")
 LINES = Counter("drivetrain_metrics_log_lines_total", "Log lines stored.")
 DROPPED_BYTES = Counter(
     "drivetrain_metrics_log_dropped_bytes_total",
-    "Bytes of output that pods left out, because they wrote more than the limit.",
+    "Bytes of output that were left out, by pods or beyond a quota.",
 )
 REPLAYED = Counter(
     "drivetrain_metrics_batches_replayed_total", "Batches that were stored before.", ["stream"]
@@ -38,7 +38,9 @@ READS_REFUSED = Counter(
     "drivetrain_metrics_reads_refused_total", "Requests refused because too many were read at once."
 )
 LEFT_OUT = Counter(
-    "drivetrain_metrics_samples_left_out_total", "Samples of more series than a job may have."
+    "drivetrain_metrics_samples_left_out_total",
+    "Samples of more series than a job may have (names), or beyond a quota (quota).",
+    ["reason"],
 )
 MEDIA = Counter("drivetrain_metrics_media_total", "Pictures, tables and so on that were stored.")
 MEDIA_LEFT_OUT = Counter(

@@ -85,7 +85,10 @@ class BatchKey(msgspec.Struct, frozen=True, order=True):
 
 
 class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """`appended_ms`: when the broker appended the record, in milliseconds since 1970."""
+
     key: BatchKey
+    appended_ms: int
     run_token: str | None
     tenant_id: str
     job_id: str
@@ -96,7 +99,10 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """`appended_ms`: as of samples."""
+
     key: BatchKey
+    appended_ms: int
     run_token: str | None
     tenant_id: str
     job_id: str
@@ -130,7 +136,7 @@ def fast_samples(record: Record) -> SampleBatch | None:
         wire = _samples_decoder.decode(record.value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return _from_wire_samples(wire, _run_token(record))
+    return _from_wire_samples(wire, record)
 
 
 def fast_logs(record: Record) -> LogBatch | None:
@@ -141,7 +147,7 @@ def fast_logs(record: Record) -> LogBatch | None:
         wire = _logs_decoder.decode(record.value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return _from_wire_logs(wire, _run_token(record))
+    return _from_wire_logs(wire, record)
 
 
 def samples_by_contract(record: Record) -> SampleBatch:
@@ -152,6 +158,7 @@ def samples_by_contract(record: Record) -> SampleBatch:
         raise _unexpected(payload.kind.type)
     return SampleBatch(
         key=_key(payload),
+        appended_ms=record.timestamp_ms,
         run_token=event.run_token,
         tenant_id=payload.tenant_id,
         job_id=payload.job_id,
@@ -173,6 +180,7 @@ def logs_by_contract(record: Record) -> LogBatch:
         raise _unexpected(payload.kind.type)
     return LogBatch(
         key=_key(payload),
+        appended_ms=record.timestamp_ms,
         run_token=event.run_token,
         tenant_id=payload.tenant_id,
         job_id=payload.job_id,
@@ -240,7 +248,7 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _from_wire_samples(wire: _SamplesOnWire, run_token: str | None) -> SampleBatch | None:
+def _from_wire_samples(wire: _SamplesOnWire, record: Record) -> SampleBatch | None:
     """The batch, or None where the contract must read the record."""
     sent_at = _time(wire.sent_at)
     if sent_at is None:
@@ -252,7 +260,8 @@ def _from_wire_samples(wire: _SamplesOnWire, run_token: str | None) -> SampleBat
         columns[name] = (column.steps, list(map(float, column.values)))
     return SampleBatch(
         key=BatchKey(wire.run_id, wire.rank, wire.session, wire.batch),
-        run_token=run_token,
+        appended_ms=record.timestamp_ms,
+        run_token=_run_token(record),
         tenant_id=wire.tenant_id,
         job_id=wire.job_id,
         attempt=wire.attempt,
@@ -262,13 +271,14 @@ def _from_wire_samples(wire: _SamplesOnWire, run_token: str | None) -> SampleBat
     )
 
 
-def _from_wire_logs(wire: _LogsOnWire, run_token: str | None) -> LogBatch | None:
+def _from_wire_logs(wire: _LogsOnWire, record: Record) -> LogBatch | None:
     sent_at = _time(wire.sent_at)
     if sent_at is None:
         return None
     return LogBatch(
         key=BatchKey(wire.run_id, wire.rank, wire.session, wire.batch),
-        run_token=run_token,
+        appended_ms=record.timestamp_ms,
+        run_token=_run_token(record),
         tenant_id=wire.tenant_id,
         job_id=wire.job_id,
         attempt=wire.attempt,

@@ -15,6 +15,22 @@ class MetricsSettings(Settings):
         ge=1000,
         description="samples that one request reads; the last ones if there are more",
     )
+    max_samples_per_second_of_run: int = Field(
+        default=50_000,
+        ge=1000,
+        description="what a run logs beyond it is left out and counted; ten seconds of it at once",
+    )
+    max_samples_per_second_of_tenant: int | None = Field(
+        default=None, ge=1000, description="of all runs of a tenant, in each replica"
+    )
+    max_log_bytes_per_second_of_run: int = Field(
+        default=1024**2,
+        ge=64 * 1024,
+        description="of the lines of a run; more is left out and counted",
+    )
+    max_log_bytes_per_second_of_tenant: int | None = Field(
+        default=None, ge=64 * 1024, description="of all runs of a tenant, in each replica"
+    )
     cold_after_hours: float = Field(
         default=24.0, ge=0, description="then samples are moved from Postgres to the object store"
     )

@@ -132,7 +132,9 @@ async def add_names(connection: asyncpg.Connection, job_id: str, names: Sequence
 async def add_left_out(connection: asyncpg.Connection, job_id: str, num_samples: int) -> None:
     await connection.execute(
         """
-        update sample_heads set num_samples_left_out = num_samples_left_out + $2 where job_id = $1
+        insert into sample_heads as head (job_id, num_samples_left_out) values ($1, $2)
+        on conflict (job_id) do update
+            set num_samples_left_out = head.num_samples_left_out + excluded.num_samples_left_out
         """,
         job_id,
         num_samples,

@@ -13,11 +13,12 @@ from drivetrain_schemas.metrics import AlertKind, AlertRaised, LogsWritten, Samp
 from services.metrics import alerts, rungs, store
 from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
-from services.metrics.instruments import DROPPED_BYTES, LINES, REPLAYED, SAMPLES
+from services.metrics.instruments import DROPPED_BYTES, LEFT_OUT, LINES, REPLAYED, SAMPLES
 from services.metrics.logs import store as log_store
 from services.metrics.logs.store import LogChunk
 from services.metrics.media import is_media, take_media
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
+from services.metrics.quotas import Quotas, Rates, num_bytes
 from services.metrics.series import names
 from services.metrics.store import ChunkRow, SeriesRow
 from services.runtime.bus import Record
@@ -34,7 +35,7 @@ _TYPES = {SampleBatch: SamplesRecorded.kind.type, LogBatch: LogsWritten.kind.typ
 
 
 async def take_samples(
-    tokens: RunTokens, tx: Tx, records: Sequence[Record]
+    tokens: RunTokens, tx: Tx, records: Sequence[Record], *, quotas: Quotas | None = None
 ) -> Sequence[InvalidRecord]:
     """Store the samples of new batches, and raise alerts for non-finite values."""
     of_media = [record for record in records if is_media(record)]
@@ -43,6 +44,10 @@ async def take_samples(
     read, rejected = _read(tokens, read_samples, samples)
     rejected += invalid
     batches = await _not_seen(tx, "samples", read)
+    if quotas is not None:
+        divided = await quotas.divide(tx, batches)
+        batches = divided.admitted
+        await _leave_out(tx, divided.beyond, quotas.rates)
     known = await names.admit(tx, batches)
     chunks: list[ChunkRow] = []
     sums: dict[tuple[str, int, str], SeriesRow] = {}
@@ -84,22 +89,29 @@ async def take_samples(
 
 
 async def take_logs(
-    tokens: RunTokens, tx: Tx, records: Sequence[Record]
+    tokens: RunTokens, tx: Tx, records: Sequence[Record], *, quotas: Quotas | None = None
 ) -> Sequence[InvalidRecord]:
     """Store the lines of batches not seen before; each gets its position among the job's lines."""
     read, rejected = _read(tokens, read_logs, records)
-    by_job: dict[str, list[LogBatch]] = {}
-    for batch in await _not_seen(tx, "logs", read):
-        by_job.setdefault(batch.job_id, []).append(batch)
+    batches = await _not_seen(tx, "logs", read)
+    by_job: dict[str, list[LogBatch]] = {batch.job_id: [] for batch in batches}
+    num_left_out = dict.fromkeys(by_job, 0)
+    if quotas is not None:
+        divided = await quotas.divide(tx, batches)
+        batches = divided.admitted
+        for batch in divided.beyond:
+            num_left_out[batch.job_id] += num_bytes(batch) + batch.num_dropped_bytes
+    for batch in batches:
+        by_job[batch.job_id].append(batch)
     chunks = [
         chunk
         for job_id in sorted(by_job)  # all transactions lock heads in this order
-        for chunk in await _log_chunks(tx, job_id, by_job[job_id])
+        for chunk in await _log_chunks(tx, job_id, by_job[job_id], num_left_out[job_id])
     ]
     if chunks:
         await log_store.insert_chunks(tx.connection, chunks)
     num_lines = sum(len(chunk.lines) for chunk in chunks)
-    num_dropped = sum(batch.num_dropped_bytes for each in by_job.values() for batch in each)
+    num_dropped = sum(batch.num_dropped_bytes for batch in batches) + sum(num_left_out.values())
     tx.after_commit(lambda: LINES.inc(num_lines))
     tx.after_commit(lambda: DROPPED_BYTES.inc(num_dropped))
     return rejected
@@ -134,6 +146,37 @@ async def _not_seen(tx: Tx, stream: store.Stream, read: dict[BatchKey, B]) -> li
     return [batch for key, batch in read.items() if key in new]
 
 
+async def _leave_out(tx: Tx, batches: Sequence[SampleBatch], rates: Rates) -> None:
+    """Count the samples beyond a quota, and say so once per run."""
+    num_samples: dict[str, int] = {}
+    of_runs: dict[str, SampleBatch] = {}
+    for batch in batches:
+        of_batch = sum(len(steps) for steps, _ in batch.columns.values())
+        num_samples[batch.job_id] = num_samples.get(batch.job_id, 0) + of_batch
+        of_runs.setdefault(batch.key.run_id, batch)
+    for _, batch in sorted(of_runs.items()):
+        await alerts.raise_once(tx, _beyond_quota(batch, rates), about="quota")
+    for job_id in sorted(num_samples):
+        await store.add_left_out(tx.connection, job_id, num_samples[job_id])
+    total = sum(num_samples.values())
+    tx.after_commit(lambda: LEFT_OUT.labels("quota").inc(total))
+
+
+def _beyond_quota(batch: SampleBatch, rates: Rates) -> AlertRaised:
+    of_tenant = f", or those of its tenant more than {rates.of_tenant:,}" if rates.of_tenant else ""
+    return AlertRaised(
+        tenant_id=batch.tenant_id,
+        job_id=batch.job_id,
+        run_id=batch.key.run_id,
+        attempt=batch.attempt,
+        alert=AlertKind.SAMPLES_DROPPED,
+        detail=(
+            f"the run logs more than {rates.of_run:,} samples a second{of_tenant}: further ones "
+            "are left out and counted; log fewer series, or not in every step"
+        ),
+    )
+
+
 def _not_finite(batch: SampleBatch, name: str, step: int) -> AlertRaised:
     return AlertRaised(
         tenant_id=batch.tenant_id,
@@ -163,20 +206,24 @@ def _added(old: SeriesRow | None, batch: SampleBatch, name: str, summary: Summar
     )
 
 
-async def _log_chunks(tx: Tx, job_id: str, batches: Sequence[LogBatch]) -> list[LogChunk]:
+async def _log_chunks(
+    tx: Tx, job_id: str, batches: Sequence[LogBatch], num_left_out: int
+) -> list[LogChunk]:
     """The chunks of one job, at the positions after its last line.
 
-    A job with very much that could not be moved to the object store gets no more: its lines are
-    counted as left out.
+    `num_left_out`: bytes beyond a quota. A job with very much that could not be moved to the object
+    store gets no more: its lines are counted as left out.
     """
-    sizes = [len("\n".join(batch.lines).encode("utf-8", "replace")) for batch in batches]
-    num_dropped_bytes = sum(batch.num_dropped_bytes for batch in batches)
+    sizes = [num_bytes(batch) for batch in batches]
+    num_dropped_bytes = num_left_out + sum(batch.num_dropped_bytes for batch in batches)
     if await log_store.num_hot_bytes(tx.connection, job_id) > MAX_HOT_BYTES:
         tx.after_commit(lambda: DROPPED_BYTES.inc(sum(sizes)))
         await log_store.add_lines(tx.connection, job_id, 0, num_dropped_bytes + sum(sizes))
         return []
     num_lines = sum(len(batch.lines) for batch in batches)
     position = await log_store.add_lines(tx.connection, job_id, num_lines, num_dropped_bytes)
+    if not batches:
+        return []
     await log_store.add_hot(tx.connection, job_id, sum(sizes), len(batches))
     chunks = []
     for batch, size_bytes in zip(batches, sizes, strict=True):

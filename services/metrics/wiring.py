@@ -10,6 +10,7 @@ from services.metrics.api import read_api
 from services.metrics.cold.tiering import tier
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.logs.moving import move_logs
+from services.metrics.quotas import Quotas, Rates
 from services.metrics.retention import rules
 from services.metrics.series.rolling import roll
 from services.metrics.settings import MetricsSettings
@@ -30,6 +31,12 @@ def build(settings: MetricsSettings) -> Service:
     tokens = RunTokens(settings.run_token_key)
     hooks = read_webhooks(settings, os.environ)
     send = partial(webhooks.deliver, hooks, read_networks(settings))
+    samples = Quotas(
+        Rates(settings.max_samples_per_second_of_run, settings.max_samples_per_second_of_tenant)
+    )
+    lines = Quotas(
+        Rates(settings.max_log_bytes_per_second_of_run, settings.max_log_bytes_per_second_of_tenant)
+    )
     return Service(
         name="metrics",
         settings=settings,
@@ -37,8 +44,8 @@ def build(settings: MetricsSettings) -> Service:
         handlers={**HANDLERS, **webhooks.handlers(hooks)},
         refusals=REFUSALS,
         streams={
-            METRICS: partial(take_samples, tokens),
-            LOGS: partial(take_logs, tokens),
+            METRICS: partial(take_samples, tokens, quotas=samples),
+            LOGS: partial(take_logs, tokens, quotas=lines),
             WINDOWS: take_windows,
             REPORTS: partial(take_reports, tokens),
         },

@@ -51,7 +51,7 @@ async def leave_out(tx: Tx, batches: Sequence[SampleBatch], known: Collection[Na
     for job_id in sorted(num_samples):
         await store.add_left_out(tx.connection, job_id, num_samples[job_id])
     total = sum(num_samples.values())
-    tx.after_commit(lambda: LEFT_OUT.inc(total))
+    tx.after_commit(lambda: LEFT_OUT.labels("names").inc(total))
 
 
 def _alert(batch: SampleBatch, name: str) -> AlertRaised:

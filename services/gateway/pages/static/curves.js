@@ -137,7 +137,7 @@ export function makeCurves(panel, jobs) {
         for (const one of found) known.set(one.name, runs.length > 1 ? "" : number(one.last_value));
         numLeft += numLeftOut;
       }
-      find("left-out").textContent = numLeft ? `${exact(numLeft)} samples were left out, because too many series were logged.` : "";
+      find("left-out").textContent = numLeft ? `${exact(numLeft)} samples were left out: of too many series, or too many a second. The alerts say which.` : "";
       namesAt = performance.now();
       offer();
     }

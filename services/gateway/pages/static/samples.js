@@ -11,7 +11,7 @@ async function get(path) {
   return answer.json();
 }
 
-// All series of a job, and how many samples were of names beyond the bound, and so left out.
+// All series of a job, and how many samples were left out.
 export async function readNames(jobId) {
   const found = [];
   let after = null, numLeftOut = 0;

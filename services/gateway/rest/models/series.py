@@ -68,7 +68,7 @@ class SeriesSummary(BaseModel):
 class SeriesPage(BaseModel):
     """By name. `next` is the `after` of the following page; `num_series` counts all pages.
 
-    `num_samples_left_out`: of more names than a job may have.
+    `num_samples_left_out`: of more names than a job may have, or beyond a quota.
     """
 
     job_id: str
