@@ -14,6 +14,7 @@ from services.gateway.model_age import HEADER, ModelAge, ModelAgeHeader
 from services.gateway.pages import routes as pages
 from services.gateway.pages.routes import WANTED
 from services.gateway.rest import (
+    alerts,
     budgets,
     chargeback,
     code,
@@ -130,6 +131,7 @@ def build_app(gateway: Gateway) -> FastAPI:
         external_trials,
         names,
         platform,
+        alerts,
         budgets,
         chargeback,
         parked,

@@ -236,6 +236,7 @@ async def raise_refusal(gateway: Gateway, event_id: str, subject_id: str) -> Non
         "no_such_trial": 404,
         "no_such_checkpoint": 404,
         "no_such_budget": 404,
+        "no_such_silence": 404,
         "too_large": 413,
     }
     errors = tuple(FieldError.model_validate(error) for error in refusal["errors"])

@@ -26,10 +26,12 @@ class Alert:
     step: int | None = None
     detail: str | None = None
     raised_at: datetime | None = None
+    tenant_id: str | None = None
+    cleared_at: datetime | None = None
 
 
 def _raised(alert: Alert, event: Event[AlertRaised]) -> Alert:
-    facts = given(event, "series", "step", "detail")
+    facts = given(event, "series", "step", "detail", "tenant_id")
     return newest(alert, "raised_seq", event, raised_at=event.occurred_at, **facts)
 
 
@@ -37,11 +39,12 @@ def _failed(alert: Alert, event: Event[CheckpointingFailed]) -> Alert:
     found = event.payload
     since = "" if found.last_step is None else f" since step {found.last_step:,}"
     facts = {"step": found.failed_step, "detail": f"no checkpoint{since}: {found.detail}"}
+    facts["tenant_id"] = event.tenant_id
     return newest(alert, "raised_seq", event, raised_at=event.occurred_at, **facts)
 
 
 def _cleared(alert: Alert, event: Event[Any]) -> Alert:
-    return newest(alert, "cleared_seq", event)
+    return newest(alert, "cleared_seq", event, cleared_at=event.occurred_at)
 
 
 def _key_of(event: Event[Any]) -> Key:

@@ -18,6 +18,7 @@ from services.gateway.core.progress import PROGRESS
 from services.gateway.core.rejections import REJECTIONS
 from services.gateway.core.requests import REQUESTS
 from services.gateway.core.runs import RUNS
+from services.gateway.core.silences import SILENCES
 from services.gateway.core.studies import STUDIES
 from services.gateway.core.trials import RUNGS, TRIALS
 
@@ -33,6 +34,7 @@ NOUNS: tuple[Noun, ...] = (
     DESCRIPTIONS,
     CHARGES,
     BUDGETS,
+    SILENCES,
     STUDIES,
     TRIALS,
     RUNGS,

@@ -9,6 +9,7 @@ from drivetrain_schemas.budgets import BudgetRequestRejected
 from drivetrain_schemas.checkpoints import CheckpointPinRejected
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobRequestRejected
+from drivetrain_schemas.silences import SilenceRequestRejected
 from drivetrain_schemas.studies import (
     StudyCancelRejected,
     StudyCommandRejected,
@@ -23,6 +24,7 @@ _SUBJECTS: Mapping[type[Payload], str] = {
     StudyCommandRejected: "study_id",
     CheckpointPinRejected: "checkpoint_id",
     BudgetRequestRejected: "name",
+    SilenceRequestRejected: "silence_id",
 }
 
 

@@ -4,6 +4,7 @@ Each costs what it returns, not what was ever projected (docs/architecture.md, r
 """
 
 from services.gateway.queries import (
+    alerts,
     budgets,
     checkpoints,
     costs,
@@ -14,11 +15,13 @@ from services.gateway.queries import (
     nodes,
     rejections,
     searches,
+    silences,
     studies,
     timeline,
 )
 
 __all__ = [
+    "alerts",
     "budgets",
     "checkpoints",
     "costs",
@@ -29,6 +32,7 @@ __all__ = [
     "nodes",
     "rejections",
     "searches",
+    "silences",
     "studies",
     "timeline",
 ]

@@ -12,7 +12,7 @@ from services.gateway import commands, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import invalid, not_found
-from services.gateway.rest import explanations, models, views
+from services.gateway.rest import alert_views, explanations, models, views
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
@@ -176,6 +176,8 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
     async with gateway.platform.database.connection() as connection:
         runs = await queries.jobs.runs(connection, row["job_id"])
         alerts = await queries.jobs.alerts(connection, row["job_id"])
+        now = gateway.platform.clock.now()
+        silences = await queries.silences.in_force(connection, row["tenant_id"], now)
         warnings = await queries.jobs.warnings(connection, row["job_id"], MAX_WARNINGS)
         said = await queries.descriptions.newest(connection, row["job_id"])
         found = saved = None
@@ -183,7 +185,8 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
             found = await queries.checkpoints.best_value(connection, row["job_id"], row["metric"])
             saved = await queries.checkpoints.best_saved(connection, row["job_id"], row["metric"])
     row = {**row, "surroundings": said}
-    return views.job(row, base, views.best(row, found, saved), runs, alerts, warnings)
+    shown = [alert_views.alert(alert, silences, row["project"]) for alert in alerts]
+    return views.job(row, base, views.best(row, found, saved), runs, shown, warnings)
 
 
 def _seq(text: str) -> int:

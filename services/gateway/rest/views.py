@@ -65,7 +65,7 @@ def job(
     base_url: str,
     best: models.Best | None = None,
     runs: Sequence[Row] = (),
-    alerts: Sequence[Row] = (),
+    alerts: Sequence[models.Alert] = (),
     warnings: Sequence[Row] = (),
 ) -> models.Job:
     return models.Job(
@@ -77,7 +77,7 @@ def job(
         num_dropped_samples=row["num_dropped_samples"] or 0,
         num_dropped_log_bytes=row["num_dropped_log_bytes"] or 0,
         runs=[_of(models.Run, run) for run in runs],
-        alerts=[alert(row) for row in alerts],
+        alerts=list(alerts),
         warnings=[_of(models.Warned, row) for row in warnings],
     )
 
@@ -177,10 +177,6 @@ def best(
         is_saved=saved is not None and saved["value"] == reported["value"],
         saved=None if saved is None else models.SavedBest(**saved),
     )
-
-
-def alert(row: Row) -> models.Alert:
-    return _of(models.Alert, row)
 
 
 def timeline_item(row: Row) -> models.TimelineItem:

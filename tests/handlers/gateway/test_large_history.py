@@ -34,9 +34,9 @@ LONG_STUDY = "study_" + "q" * 26
 
 HISTORY = f"""
 create temp table numbers as select n from generate_series(1, {NUM_JOBS}) as n;
-insert into jobs (job_id, tenant_id, state, state_seq, queued_at, attempt, cancel_requested,
-    finished_at, refused_seq)
-select {JOB}, 'default', case when n % 10 = 0 then 'failed' else 'succeeded' end, 9, {DAY}, 1,
+insert into jobs (job_id, tenant_id, state, state_seq, queued_at, attempt, run_id,
+    cancel_requested, finished_at, refused_seq)
+select {JOB}, 'default', case when n % 10 = 0 then 'failed' else 'succeeded' end, 9, {DAY}, 1, n,
     false, {DAY}, -1 from numbers;
 update jobs set state = 'running', finished_at = null where job_id > 'job_' || {ID.format(199_900)};
 insert into requests (subject_id, request_id, name, spec, is_accepted, asked_at, event_id, pool,
@@ -65,8 +65,13 @@ insert into checkpoints (checkpoint_id, tenant_id, job_id, run_id, attempt, fenc
 select n, 'default', case when n < 20000 then 'job_' || {ID.format(NUM_JOBS)} else {JOB} end,
     n, 1, 1, n, n, '{{"accuracy": 1}}', n, -1, case when n < 19000 then n else -1 end, false
 from numbers;
-insert into alerts (run_id, alert, job_id, attempt, raised_seq, cleared_seq)
-select n, 'stalled', {JOB}, 1, 1, 2 from numbers where n % 10 = 0;
+insert into alerts (run_id, alert, job_id, attempt, raised_seq, cleared_seq, raised_at, tenant_id,
+    detail)
+select n, 'stalled', {JOB}, 1, 1, n % 20 / 10 * 2, {DAY}, 'default', 'slow'
+from numbers where n % 10 = 0;
+insert into silences
+select n, 'default', 1, null, null, 'p', {DAY}, '', {DAY}, '', case when n < 100 then 0 else 2 end
+from numbers where n < 10000;
 insert into nodes select 'node-' || n, 'default', 'cpu', 8, 1, case when n < 100 then -1 else 2 end
 from numbers where n <= 20000;
 insert into studies (study_id, tenant_id, state, started_at, refused_seq)
@@ -122,6 +127,11 @@ PATHS = (
     f"/v1/jobs/{JOB_ID}/explain",
     "/v1/cost",
     "/v1/budgets",
+    "/v1/alerts",
+    "/v1/alerts?state=open",
+    "/v1/alerts?state=ended&alert=diverging",
+    f"/v1/alerts?job_id={JOB_ID}",
+    "/v1/silences",
     "/v1/ids?kind=job&text=job",
     f"/v1/ids?kind=job&text={JOB_ID[:20]}",
     f"/v1/ids?kind=study&text={STUDY_ID[:-1]}",

@@ -41,6 +41,16 @@ def study_states(incomplete: str) -> list[str]:
     return [state for state in STUDY_STATES if state.startswith(incomplete)]
 
 
+def alerts(incomplete: str) -> list[str]:
+    from drivetrain_schemas.silences import AlertName
+
+    return [name.value for name in AlertName if name.startswith(incomplete)]
+
+
+def alerts_or_all(incomplete: str) -> list[str]:
+    return [*alerts(incomplete), *(word for word in ("all",) if word.startswith(incomplete))]
+
+
 def _newest(kind: Kind, incomplete: str) -> list[Choice]:
     from drivetrain.cli.connection import find_connection
     from drivetrain.cli.gateway import Gateway

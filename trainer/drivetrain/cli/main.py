@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from drivetrain.cli import (
+    alerts,
     budgets,
     checkpoints,
     costs,
@@ -55,6 +56,7 @@ app.add_typer(studies.app, name="study")
 app.add_typer(checkpoints.app, name="checkpoint")
 app.add_typer(costs.app, name="cost")
 app.add_typer(budgets.app, name="budget")
+app.add_typer(alerts.app, name="alert")
 app.add_typer(nodes.app, name="node")
 app.add_typer(parked.app, name="parked")
 app.command(name="init", epilog=example("drivetrain init train.py"))(starting.init)

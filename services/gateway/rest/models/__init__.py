@@ -1,5 +1,14 @@
 """The responses of the API. Times are UTC, money is micro-dollars, steps are optimizer steps."""
 
+from services.gateway.rest.models.alerts import (
+    Alert,
+    AlertList,
+    ListedAlert,
+    Silence,
+    SilenceAccepted,
+    SilencedBy,
+    SilenceList,
+)
 from services.gateway.rest.models.budgets import Budget, BudgetList
 from services.gateway.rest.models.checkpoints import Checkpoint, CheckpointList, Shard, ShardList
 from services.gateway.rest.models.commands import Accepted, Refusal
@@ -26,7 +35,6 @@ from services.gateway.rest.models.insight import (
     RungSummary,
 )
 from services.gateway.rest.models.jobs import (
-    Alert,
     Best,
     Explanation,
     Holder,
@@ -92,6 +100,7 @@ from services.gateway.rest.models.timeline import Timeline, TimelineItem
 __all__ = [
     "Accepted",
     "Alert",
+    "AlertList",
     "AttemptTimes",
     "Best",
     "Budget",
@@ -126,6 +135,7 @@ __all__ = [
     "JobList",
     "JobSummary",
     "JudgedTrial",
+    "ListedAlert",
     "LogLine",
     "LogPage",
     "LoginLink",
@@ -166,6 +176,10 @@ __all__ = [
     "ShardList",
     "ShouldStop",
     "ShownBytes",
+    "Silence",
+    "SilenceAccepted",
+    "SilenceList",
+    "SilencedBy",
     "Slot",
     "Span",
     "Spend",

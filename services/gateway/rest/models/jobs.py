@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from services.gateway.rest.models.alerts import Alert
 from services.gateway.rest.models.commands import Refusal
 
 
@@ -117,18 +118,6 @@ class Run(BaseModel):
     signal: int | None
     rank: int | None
     detail: str | None
-
-
-class Alert(BaseModel):
-    """Something about a run that needs attention."""
-
-    run_id: str
-    attempt: int
-    alert: str
-    series: str | None
-    step: int | None
-    detail: str
-    raised_at: datetime | None
 
 
 class Warned(BaseModel):
