@@ -101,7 +101,8 @@ class TrialPromoted(_OfTrial):
 class TrialCompleted(Payload):
     """The trial's job succeeded with this value of the study's metric.
 
-    `values` are all objectives, first this one. A trial that is not safe cannot be the best.
+    `values` are all objectives, first this one. A trial that is not safe cannot be the best;
+    `safety` is its value of the study's safety metric.
     """
 
     study_id: StudyId
@@ -112,6 +113,7 @@ class TrialCompleted(Payload):
     is_best: bool
     values: Annotated[tuple[float, ...], Field(max_length=4)] = ()
     is_safe: bool = True
+    safety: float | None = None
 
 
 @event("trial.failed", topic=EVENTS_STUDIES, producer="hpo")

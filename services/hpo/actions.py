@@ -226,6 +226,7 @@ async def _complete(at: Carried, action: core.CompleteTrial) -> None:
         is_best=action.is_best,
         values=action.values,
         is_safe=action.is_safe,
+        safety=action.safety,
     )
     await at.emit(completed)
     _note_end(at, action.number, "completed")

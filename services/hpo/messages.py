@@ -178,7 +178,7 @@ def to_ended(end: JobEnd, spec: StudySpec) -> inputs.Ended:
     found = worth(_reported(result), objectives_of(spec))
     if isinstance(found, NoWorth):
         return inputs.Ended(end.number, None, found.detail)
-    return inputs.Ended(end.number, found.values, is_safe=found.is_safe)
+    return inputs.Ended(end.number, found.values, is_safe=found.is_safe, safety=found.safety)
 
 
 def _reported(result: Result) -> ranking.Reported:
@@ -224,6 +224,7 @@ def to_import(spec: StudySpec, trials: Sequence[FinishedTrial]) -> inputs.Import
             for one in trials
         ),
         are_tolerated=True,
+        safety=tuple(one.safety for one in trials) if objectives.safety else (),
     )
 
 
@@ -232,8 +233,10 @@ def to_told(spec: StudySpec, told: TrialTell) -> inputs.Ended | inputs.Stopped:
         return inputs.Stopped(told.number, told.detail or "it ended early")
     if told.values is None:
         return inputs.Ended(told.number, None, told.detail or "it ended without a value")
-    is_safe = _is_safe(objectives_of(spec), told.safety)
-    return inputs.Ended(told.number, told.values, is_safe=is_safe)
+    objectives = objectives_of(spec)
+    safety = told.safety if objectives.safety else None
+    is_safe = _is_safe(objectives, told.safety)
+    return inputs.Ended(told.number, told.values, is_safe=is_safe, safety=safety)
 
 
 def errors_of_imported(spec: StudySpec, trials: Sequence[FinishedTrial]) -> tuple[FieldError, ...]:

@@ -32,6 +32,7 @@ class Trial:
     value: float | None = None
     objectives: list[Any] | None = None
     is_safe: bool = True
+    safety: float | None = None
     was_best: bool = False
     detail: str | None = None
     ended_at: datetime | None = None
@@ -68,6 +69,7 @@ _OF_STATE = {
     "value": None,
     "objectives": None,
     "is_safe": True,
+    "safety": None,
     "was_best": False,
     "detail": None,
     "ended_at": None,
@@ -122,7 +124,7 @@ def _stopped(trial: Trial, event: Event[TrialStopped]) -> Trial:
 
 
 def _completed(trial: Trial, event: Event[TrialCompleted]) -> Trial:
-    facts = given(event, "value", "is_safe", objectives="values", was_best="is_best")
+    facts = given(event, "value", "is_safe", "safety", objectives="values", was_best="is_best")
     return _move(trial, event, "completed", **facts, ended_at=event.occurred_at)
 
 

@@ -90,6 +90,7 @@ class CompleteTrial:
     values: tuple[float, ...]
     is_best: bool
     is_safe: bool = True
+    safety: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Begin:
 class Ended:
     """A trial's job ended: with the values of all objectives, or without and a reason.
 
-    `is_refused`: the scheduler did not accept the job.
+    `is_refused`: the scheduler did not accept the job. `safety`: the value of the safety metric.
     """
 
     number: int
@@ -34,6 +34,7 @@ class Ended:
     detail: str = ""
     is_refused: bool = False
     is_safe: bool = True
+    safety: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,12 @@ class Import:
     """Trials that ended elsewhere: point, values (None: failed) and whether they were safe.
 
     `are_tolerated`: those that failed do not count toward `failed_trials`. Earlier releases, whose
-    logs say nothing of it, counted them.
+    logs say nothing of it, counted them. `safety` are the trials' values of the safety metric.
     """
 
     trials: tuple[tuple[Point, tuple[float, ...] | None, bool], ...]
     are_tolerated: bool = False
+    safety: tuple[float | None, ...] = ()
 
 
 Input = (
@@ -172,7 +174,8 @@ def load(text: str) -> Input:
             (point, None if values is None else tuple(values), is_safe)
             for point, values, is_safe in written["trials"]
         ]
-        return Import(tuple(trials), written.get("are_tolerated", False))
+        safety = tuple(written.get("safety", ()))
+        return Import(tuple(trials), written.get("are_tolerated", False), safety)
     if written.get("values") is not None:
         written["values"] = tuple(written["values"])
     given: Input = _BY_NAME[name](**written)

@@ -6,6 +6,7 @@ their last values. A trial that did not report one of the objectives has no wort
 that did not report the safety metric is not known to be safe, so it is not.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,7 @@ class Worth:
 
     values: tuple[float, ...]
     is_safe: bool = True
+    safety: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def worth(reported: Reported | None, objectives: Objectives) -> Worth | NoWorth:
     if safety is None:
         return Worth(tuple(values))
     last = reported.metrics.get(safety.metric) if reported else None
-    return Worth(tuple(values), is_safe=safety.holds(last))
+    known = last if last is not None and math.isfinite(last) else None
+    return Worth(tuple(values), is_safe=safety.holds(last), safety=known)
 
 
 def pareto(trials: Trials) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ run; every trial ends once, and so does the study.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
+from itertools import zip_longest
 
 from services.hpo.core import inputs
 from services.hpo.core.actions import (
@@ -151,7 +152,10 @@ class Search:
         else:
             better = self._rank(event)
             self._settle(event.number, TrialState.COMPLETED, event.values, event.is_safe)
-            self._actions.append(CompleteTrial(event.number, event.values, better, event.is_safe))
+            completed = CompleteTrial(
+                event.number, event.values, better, event.is_safe, event.safety
+            )
+            self._actions.append(completed)
 
     def _rank(self, event: inputs.Ended) -> bool:
         assert event.values is not None
@@ -287,11 +291,12 @@ class Search:
             self._actions.append(Refuse("no_further_point", "the study starts no further trials"))
 
     def _on_import(self, event: inputs.Import) -> None:
-        for point, values, is_safe in event.trials:
+        for (point, values, is_safe), safety in zip_longest(event.trials, event.safety):
             number = len(self.trials)
             self._start(ProposeTrial(number, point, "from elsewhere", is_imported=True))
             detail = "" if values else "it has no values"
-            self._record_end(inputs.Ended(number, values, detail, is_safe=is_safe))
+            ended = inputs.Ended(number, values, detail, is_safe=is_safe, safety=safety)
+            self._record_end(ended)
         if event.are_tolerated:
             self.status = replace(self.status, num_tolerated=self.status.num_failed)
         # The study's own trials are to improve on these; theirs do not count as without one.

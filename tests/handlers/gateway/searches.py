@@ -111,6 +111,7 @@ class SearchStory:
                 values=values,
                 is_best=is_best,
                 is_safe=is_safe,
+                safety=None if is_safe else 64.0,
             )
         )
 

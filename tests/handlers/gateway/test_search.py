@@ -94,6 +94,7 @@ async def test_a_trial_that_breaks_the_safety_limit_has_no_rank(model: Model) ->
         shown = (await server.client.get(f"/v1/studies/{study.study_id}")).json()
     unsafe = shown["trials"][-1]
     assert (unsafe["number"], unsafe["is_safe"], unsafe["rank"]) == (3, False, None)
+    assert unsafe["safety"] == 64.0
     assert [trial["rank"] for trial in shown["trials"][:-1]] == list(range(1, 10))
     assert shown["best_number"] == shown["trials"][0]["number"]
     assert len(shown["trials"][0]["values"]) == 2

@@ -26,6 +26,7 @@ from drivetrain_schemas.studies import (
     StudyCancelRejected,
     StudyCompleted,
     StudyFailed,
+    StudyImport,
     StudyRequestRejected,
     StudySpec,
     StudyStarted,
@@ -562,3 +563,24 @@ async def test_the_refusal_of_a_cancel_of_ours_ends_no_trial(hpo: Database) -> N
     assert await handle(hpo, HANDLERS, make_event(refusal)) == []
     payloads = await handle(hpo, HANDLERS, succeeded(command, 0.5))
     assert [type(payload) for payload in payloads] == [TrialCompleted, StudyCancelled]
+
+
+async def test_the_value_of_the_safety_metric_is_told_with_the_end_of_a_trial(
+    hpo: Database,
+) -> None:
+    """Of a trial of the study, and of one from elsewhere; without that metric there is none."""
+    safety = {"metric": "memory", "max": 4.0}
+    fields = {"sampler": "random", "max_trials": 3, "max_parallel_trials": 1, "safety": safety}
+    submit = make_request("default", **fields)
+    point = {"learning_rate": 0.05}
+    known = [
+        {"hyperparameters": point, "values": [0.5], "safety": 3.0},
+        {"hyperparameters": point, "values": [0.4]},
+    ]
+    request = {**submit.payload.model_dump(mode="json"), "trials": known}
+    told = await handle(hpo, HANDLERS, make_event(StudyImport.model_validate(request)))
+    [job] = of_type(told, JobSubmit)
+    result = {"step": 10, "metrics": {"loss": 0.3, "memory": 6.5}}
+    told += await handle(hpo, HANDLERS, succeeded(job, 0.3, result=result))
+    found = [(one.number, one.is_safe, one.safety) for one in of_type(told, TrialCompleted)]
+    assert found == [(0, True, 3.0), (1, False, None), (2, False, 6.5)]

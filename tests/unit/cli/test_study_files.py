@@ -188,6 +188,35 @@ def test_an_unsafe_trial_is_imported_as_failed(
     assert ["values" in trial for trial in body["trials"]] == [True, False]
 
 
+def test_values_of_the_safety_metric_go_to_optuna_and_back(
+    cli: RunCli, platform: FakePlatform, studied: Callable[..., None], tmp_path: Path
+) -> None:
+    safety = {"metric": "memory", "min": 1.0, "max": 4.0}
+    trials = [
+        make_trial(0, "completed", 0.5, safety=3.5),
+        make_trial(1, "completed", 0.1, is_safe=False, safety=6.0),
+        make_trial(2, "completed", 0.2, is_safe=False, safety=0.5),
+        make_trial(3, "completed", 0.3, is_safe=False, safety=None),
+    ]
+    studied(*trials, safety=safety)
+    storage, file = tmp_path / "search.db", tmp_path / "study.yaml"
+    assert cli("study", "export", STUDY_ID, "--optuna", str(storage)).code == 0
+    exported = load(storage)
+    assert exported.best_trial.number == 0, "the others are infeasible"
+    broken_by = [trial.constraints["safety"] for trial in exported.trials]
+    assert broken_by == [-0.5, 2.0, 0.5, 1.0]
+    assert exported.trials[1].user_attrs["safety"] == 6.0
+    assert exported.user_attrs["safety"] == safety
+
+    file.write_text(STUDY)
+    platform.on("POST", "/v1/studies/import", make_study("running"))
+    bounds = "safety={metric: memory, max: 4}"
+    assert cli("study", "import", str(storage), str(file), "--set", bounds).code == 0
+    (body,) = platform.bodies("/v1/studies/import")
+    assert [trial["values"] for trial in body["trials"]] == [[0.5], [0.1], [0.2], [0.3]]
+    assert [trial["safety"] for trial in body["trials"]] == [3.5, 6.0, 0.5, None]
+
+
 def test_trials_that_would_be_ranked_otherwise_are_refused(
     cli: RunCli, platform: FakePlatform, studied: Callable[..., None], tmp_path: Path
 ) -> None:

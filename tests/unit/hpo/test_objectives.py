@@ -32,7 +32,9 @@ def test_a_trial_is_safe_where_its_metric_is_known_to_keep_its_bounds(
     memory: dict[str, float], is_safe: bool
 ) -> None:
     reported = Reported({"loss": 0.5, "speed": 3.0, **memory}, "loss", "minimize", 0.25)
-    assert worth(reported, OBJECTIVES) == Worth((0.25, 3.0), is_safe)
+    last = memory.get("memory", math.nan)
+    known = None if math.isnan(last) else last
+    assert worth(reported, OBJECTIVES) == Worth((0.25, 3.0), is_safe, known)
 
 
 def test_a_trial_without_one_of_the_objectives_has_no_worth() -> None:

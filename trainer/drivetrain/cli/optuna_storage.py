@@ -21,7 +21,8 @@ Item = Mapping[str, Any]
 
 MAX_IMPORTED = 1000
 # What Optuna has no field for; each is an attribute of the trial where it is known.
-_ATTRIBUTES = ("number", "job_id", "why", "parent", "detail", "charged_micro_usd")
+_ATTRIBUTES = ("number", "job_id", "why", "parent", "detail", "charged_micro_usd", "safety")
+# Of a trial: the constraint, and the attribute with the value. Of a study: the bounds.
 _SAFETY = "safety"
 
 
@@ -58,8 +59,11 @@ def write_storage(file: Path, study: Item, trials: Iterable[Item]) -> int:
         written.set_user_attr("metrics", [goal["name"] for goal in goals])
         written.set_user_attr("study_id", study["study_id"])
         written.set_user_attr("sampler", study["sampler"])
+        if (safety := spec.get("safety")) is not None:
+            written.set_user_attr(_SAFETY, safety)
         for trial in trials:
-            written.add_trial(_frozen(trial, space, num_values=len(goals)))
+            constraints = _constraints(trial, safety or {})
+            written.add_trial(_frozen(trial, space, len(goals), constraints))
             num += 1
     finally:
         storage.remove_session()
@@ -72,7 +76,7 @@ class Finished:
     """Of a storage: each objective's goal, the finished trials, and how many others it has."""
 
     goals: tuple[str, ...]
-    trials: list[dict[str, Any]]
+    trials: list["FrozenTrial"]
     num_left_out: int
 
 
@@ -93,7 +97,7 @@ def read_finished(file: Path, name: str | None) -> Finished:
         raise InvalidInput(f"{file} has the studies: {shown}", fix="choose one with --study-name")
     study = optuna.load_study(study_name=name, storage=address(file))
     trials = study.trials
-    found = [_finished(trial) for trial in trials if trial.state.name in ("COMPLETE", "FAIL")]
+    found = [trial for trial in trials if trial.state.name in ("COMPLETE", "FAIL")]
     if not found:
         raise InvalidInput(f"the study {name} of {file} has no finished trial")
     if len(found) > MAX_IMPORTED:
@@ -102,8 +106,11 @@ def read_finished(file: Path, name: str | None) -> Finished:
     return Finished(goals, found, len(trials) - len(found))
 
 
-def check_fits(finished: Finished, spec: Item) -> None:
-    """Refuse a study that would rank these trials otherwise than Optuna did."""
+def first_trials(finished: Finished, spec: Item) -> list[dict[str, Any]]:
+    """With these the study begins. Raises InvalidInput where it would rank them otherwise.
+
+    In a study without a safety metric an infeasible trial has no values: it must not win.
+    """
     metric = (spec.get("job") or spec).get("metric") or {}
     metrics = [metric, *(spec.get("objectives") or ())]
     goals = tuple(each.get("goal") for each in metrics)
@@ -113,19 +120,39 @@ def check_fits(finished: Finished, spec: Item) -> None:
             f"the study's to {' and '.join(map(str, goals))}",
             fix="give the study the goals of the storage, in their order",
         )
-    if spec.get("safety") is not None:
+    if spec.get("safety") is None:
+        return [_first(trial, has_values=_is_feasible(trial)) for trial in finished.trials]
+    if not any(_SAFETY in trial.user_attrs for trial in finished.trials):
         raise InvalidInput(
-            "a storage has no values of the safety metric, so none of its trials would be safe",
-            fix="leave safety out: trials that Optuna calls infeasible are imported as failed",
+            "the storage has no values of the safety metric, so none of its trials would be safe",
+            fix=f"set the user attribute {_SAFETY} of its trials, or leave safety out: "
+            "trials that Optuna calls infeasible are imported as failed",
         )
+    return [
+        _first(trial, has_values=True) | {"safety": trial.user_attrs.get(_SAFETY)}
+        for trial in finished.trials
+    ]
 
 
-def _finished(trial: "FrozenTrial") -> dict[str, Any]:
-    """Infeasible ones have no values here: they must not win."""
-    is_feasible = all(each <= 0 for each in trial.constraints.values())
-    has_values = trial.state.name == "COMPLETE" and is_feasible
-    values = {"values": list(trial.values)} if has_values else {}
+def _first(trial: "FrozenTrial", *, has_values: bool) -> dict[str, Any]:
+    is_complete = trial.state.name == "COMPLETE" and has_values
+    values = {"values": list(trial.values)} if is_complete else {}
     return {"hyperparameters": dict(trial.params), **values}
+
+
+def _is_feasible(trial: "FrozenTrial") -> bool:
+    return all(each <= 0 for each in trial.constraints.values())
+
+
+def _constraints(trial: Item, safety: Item) -> dict[str, float] | None:
+    """By how much it breaks the bounds; 0 or less is feasible. None: nothing is known of it."""
+    value = trial.get(_SAFETY)
+    low, high = safety.get("min"), safety.get("max")
+    if value is None or (low is None and high is None):
+        return None if trial.get("is_safe", True) else {_SAFETY: 1.0}
+    excesses = [low - value] if low is not None else []
+    excesses += [value - high] if high is not None else []
+    return {_SAFETY: max(excesses)}
 
 
 def distributions(space: Item, prefix: str = "") -> dict[str, "BaseDistribution"]:
@@ -154,7 +181,12 @@ def distributions(space: Item, prefix: str = "") -> dict[str, "BaseDistribution"
     return found
 
 
-def _frozen(trial: Item, space: Mapping[str, "BaseDistribution"], num_values: int) -> "FrozenTrial":
+def _frozen(
+    trial: Item,
+    space: Mapping[str, "BaseDistribution"],
+    num_values: int,
+    constraints: dict[str, float] | None,
+) -> "FrozenTrial":
     from optuna.trial import create_trial
 
     params = {
@@ -174,7 +206,7 @@ def _frozen(trial: Item, space: Mapping[str, "BaseDistribution"], num_values: in
             rung["step"]: math.nan if rung["value"] is None else rung["value"]
             for rung in trial.get("rungs") or ()
         },
-        constraints=None if trial.get("is_safe", True) else {_SAFETY: 1.0},
+        constraints=constraints,
     )
 
 

@@ -91,9 +91,9 @@ def import_study(
         write_note(f"not imported: {num} trials that did not end with or without a value")
     with session.connect() as gateway:
         spec = load_study(file, settings or [], gateway)
-        optuna_storage.check_fits(finished, spec)
+        trials = optuna_storage.first_trials(finished, spec)
         chosen = request_id or uuid.uuid4().hex
-        study = gateway.submit("/v1/studies/import", chosen, spec, trials=finished.trials)
+        study = gateway.submit("/v1/studies/import", chosen, spec, trials=trials)
         if output is Format.TABLE:
             write_line(study["study_id"])
             write_line(page_link(gateway, study["study_url"]))

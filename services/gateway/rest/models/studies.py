@@ -45,8 +45,9 @@ class TrialFacts(BaseModel):
     """A trial; `state` is proposed, stopping, paused, stopped, completed or failed.
 
     `values` are of all objectives. A trial with `is_safe` false breaks the safety limit and cannot
-    win. `rung`, `measured`, `verdict` and `threshold` are of the last rung at which it was judged;
-    `parent` is the trial whose checkpoint it started from, and `why` says why it was proposed.
+    win; `safety` is its value of that metric. `rung`, `measured`, `verdict` and `threshold` are of
+    the last rung at which it was judged; `parent` is the trial whose checkpoint it started from,
+    and `why` says why it was proposed.
     """
 
     number: int
@@ -56,6 +57,7 @@ class TrialFacts(BaseModel):
     value: float | None
     values: list[float] | None = None
     is_safe: bool = True
+    safety: float | None = None
     hyperparameters: dict[str, bool | int | float | str]
     step: int | None
     max_steps: int | None
