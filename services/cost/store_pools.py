@@ -17,6 +17,8 @@ from services.cost.core.prices import Period
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+# Pods say how long saving blocked them: more than this changes nothing, and has no meaning.
+_MAX_BLOCKED_SECONDS = timedelta(days=3650).total_seconds()
 
 _TO_SHARE = """
 select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds
@@ -155,7 +157,7 @@ async def note_checkpoint(
         """,
         run_id,
         at,
-        blocked_seconds,
+        min(blocked_seconds, _MAX_BLOCKED_SECONDS),
     )
 
 
@@ -332,5 +334,5 @@ def _facts(row: Any) -> RunFacts:
     if row["run_id"] is None:
         return RunFacts(started_at=row["granted_at"])
     kept = (row["last_checkpoint_at"] or row["started_at"]) if row["has_lost"] else None
-    blocked = timedelta(seconds=row["blocked_seconds"] or 0.0)
+    blocked = timedelta(seconds=min(row["blocked_seconds"] or 0.0, _MAX_BLOCKED_SECONDS))
     return RunFacts(row["started_at"], kept, blocked)

@@ -230,3 +230,17 @@ async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(
         read = await rows_read(connection, statement, "", 500)
     assert found == {("productive", "vision"): 20.0}
     assert read["allocations"] == 20
+
+
+@pytest.mark.parametrize("claimed", [1e12, 1e308, float("inf")])
+async def test_a_checkpoint_that_claims_to_have_blocked_for_ages_stops_nothing(
+    database: OpenDatabase, claimed: float
+) -> None:
+    """What a save took stands in its manifest, which the pod writes."""
+    db = await database("cost")
+    saved = [committed().model_copy(update={"blocked_seconds": claimed}) for _ in range(2)]
+    await deliver(db, at(NODE, NOON), at(STARTED, NOON), *(at(one, NOON + HOUR) for one in saved))
+    await deliver(db, at(FAILED, NOON + 3 * HOUR), at(RELEASED, NOON + 4 * HOUR))
+    assert await share(db) == 1
+    assert (await shares(db))["starting", "vision"] == 1.0
+    assert ("productive", "vision") not in await shares(db)
