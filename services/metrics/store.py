@@ -5,34 +5,21 @@ Series are read by `series_store`, lines stored and read by `log_store`.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from io import BytesIO
+from typing import Literal
 
 import asyncpg
 
 from services.metrics.core.alerts import Pace
 from services.metrics.core.clock import Clock
 from services.metrics.messages import BatchKey
+from services.metrics.series.copying import ChunkRow, binary
 from services.metrics.series.times_store import to_clock
 
 Stream = Literal["samples", "logs"]
 # Of one kind; names of series are the program's, and an alert is kept for ever.
 MAX_ALERTS_OF_RUN = 100
 MAX_WARNINGS_OF_RUN = 20
-
-
-class ChunkRow(NamedTuple):
-    """The samples of one series in one batch; the fields are the columns."""
-
-    job_id: str
-    run_id: str
-    attempt: int
-    rank: int
-    series: str
-    num_samples: int
-    min_step: int
-    max_step: int
-    steps: list[int]
-    values: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +129,9 @@ async def add_left_out(connection: asyncpg.Connection, job_id: str, num_samples:
 
 
 async def insert_chunks(connection: asyncpg.Connection, chunks: Sequence[ChunkRow]) -> None:
-    await connection.copy_records_to_table("chunks", records=chunks, columns=ChunkRow._fields)
+    await connection.copy_to_table(
+        "chunks", source=BytesIO(binary(chunks)), columns=ChunkRow._fields, format="binary"
+    )
 
 
 async def add_to_series(connection: asyncpg.Connection, rows: Sequence[SeriesRow]) -> None:

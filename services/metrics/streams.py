@@ -20,7 +20,8 @@ from services.metrics.media import is_media, take_media
 from services.metrics.messages import BatchKey, LogBatch, SampleBatch, read_logs, read_samples
 from services.metrics.quotas import Quotas, Rates, num_bytes
 from services.metrics.series import names
-from services.metrics.store import ChunkRow, SeriesRow
+from services.metrics.series.copying import ChunkRow
+from services.metrics.store import SeriesRow
 from services.runtime.bus import Record
 from services.runtime.instruments import FORGED
 from services.runtime.parking import InvalidRecord

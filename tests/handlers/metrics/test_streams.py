@@ -1,5 +1,6 @@
 """Samples and logs from a batch of records to the answers of the read API."""
 
+import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from services.metrics.api import read_api
 from services.metrics.logs import pages as log_pages
 from services.metrics.logs import store as log_store
 from services.metrics.series import names
+from services.metrics.series.copying import ChunkRow
 from services.metrics.series.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
@@ -28,6 +30,7 @@ from tests.handlers.metrics.builders import JOB, make_logs, make_samples
 UNKEYED = RunTokens(None)
 take_samples = partial(streams.take_samples, UNKEYED)
 take_logs = partial(streams.take_logs, UNKEYED)
+RUN = run_id_for(JOB, 1)
 SETTINGS = MetricsSettings(
     kafka_bootstrap_servers="none:1", postgres_dsn="none", max_samples_read=1000
 )
@@ -67,6 +70,21 @@ async def test_samples_are_read_as_they_were_logged(
     assert answer["series"]["loss"]["steps"] == [1, 2, 3]
     assert answer["series"]["loss"]["values"] == [0.9, 0.8, 0.7]
     assert answer["series"]["accuracy"]["steps"] == [2]
+
+
+async def test_numbers_and_names_are_stored_bit_by_bit(metrics: Database) -> None:
+    """Chunks are written as Postgres's binary form, by `copying`."""
+    values = [-0.0, 5e-324, 1.7976931348623157e308, math.pi, math.nan, math.inf, -math.inf]
+    steps = [2**53, 0, 1, 2, 3, 4, 5]
+    plain = ChunkRow(JOB, RUN, 999_999, 99_999, "loss", 7, 0, 2**53, steps, values)
+    one = ChunkRow(JOB, RUN, 1, 0, "Verlust \u00fc \U0001f600", 1, 7, 7, [7], [0.1])
+    async with metrics.transaction() as tx:
+        await store.insert_chunks(tx.connection, [plain, one])
+        rows = await tx.connection.fetch(
+            f"select {', '.join(ChunkRow._fields)} from chunks order by id"
+        )
+        assert await tx.connection.fetchval("select sum(values[1]) from chunks") == 0.1
+    assert [repr(tuple(row)) for row in rows] == [repr(tuple(plain)), repr(tuple(one))]
 
 
 async def test_a_batch_sent_again_adds_nothing(
