@@ -23,6 +23,7 @@ from drivetrain_schemas.pods import KafkaAccess
 
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 _BATCH_RECORDS = 200
+_BATCH_BYTES = 512 * 1024  # a broker takes 1 MiB
 _ACK_SECONDS = 20.0
 _logger = logging.getLogger("drivetrain.pod")
 
@@ -136,6 +137,8 @@ class Telemetry:
                 acks="all",
                 enable_idempotence=True,
                 linger_ms=5,
+                # With the default of 16 KiB each record of samples or lines is a request.
+                max_batch_size=_BATCH_BYTES,
                 request_timeout_ms=10_000,
                 retry_backoff_ms=200,
                 metadata_max_age_ms=60_000,
