@@ -89,10 +89,12 @@ JOB = board(
             ),
             line(
                 "Pictures, tables and files",
-                "Stored per second, and left out because a job has too many.",
+                "Stored per second, left out because a job has too many, and deleted as too old.",
                 "ops",
                 (rate("drivetrain_metrics_media_total"), "stored"),
                 (rate("drivetrain_metrics_media_left_out_total"), "left out"),
+                (rate("drivetrain_metrics_media_deleted_total"), "deleted"),
+                (rate("drivetrain_metrics_media_failures_total"), "passes that failed"),
                 link=_PAGE,
             ),
             line(

@@ -125,6 +125,7 @@ STORE_ACCESS: tuple[StoreAccess, ...] = (
     StoreAccess("checkpoints", "checkpoints/", reads=True, deletes=True),
     StoreAccess("checkpoints", "files/", reads=True, deletes=True),
     StoreAccess("metrics", "cold/", reads=True, writes=True, deletes=True),
+    StoreAccess("metrics", "media/", deletes=True),
     StoreAccess("gateway", "code/", reads=True, writes=True),
     StoreAccess("gateway", "checkpoints/", reads=True),
     StoreAccess("gateway", "files/", reads=True),

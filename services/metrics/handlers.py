@@ -27,7 +27,7 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunSuspected,
 )
-from services.metrics import alerts, descriptions, rungs, store
+from services.metrics import alerts, descriptions, media_retention, rungs, store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
 from services.metrics.core.clock import Point
 from services.metrics.core.clock import advance as advance_clock
@@ -96,6 +96,7 @@ async def on_job_queued(tx: Tx, event: Event[JobQueued]) -> None:
 async def on_job_finished(tx: Tx, event: Event[rungs.JobFinished]) -> None:
     await silences.on_job_finished(tx, event)
     await rungs.on_job_finished(tx, event)
+    await media_retention.on_job_ended(tx, event, event.payload.job_id)
 
 
 HANDLERS: HandlerTable = {

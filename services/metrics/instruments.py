@@ -46,6 +46,12 @@ MEDIA = Counter("drivetrain_metrics_media_total", "Pictures, tables and so on th
 MEDIA_LEFT_OUT = Counter(
     "drivetrain_metrics_media_left_out_total", "Pictures and so on beyond what a job may have."
 )
+MEDIA_DELETED = Counter(
+    "drivetrain_metrics_media_deleted_total", "Pictures and so on of jobs that ended long ago."
+)
+MEDIA_FAILURES = Counter(
+    "drivetrain_metrics_media_failures_total", "Passes of deleting media that failed."
+)
 CHUNKS_ADDED = Counter(
     "drivetrain_metrics_chunks_added_total", "Chunks of samples added to the levels of charts."
 )

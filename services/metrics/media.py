@@ -39,7 +39,7 @@ def is_media(record: Record) -> bool:
 async def take_media(
     tokens: RunTokens, tx: Tx, records: Sequence[Record]
 ) -> Sequence[InvalidRecord]:
-    """Store what is new, while the job has not too much."""
+    """Store what is new, while the job has not too much and its media are not deleted."""
     rejected: list[InvalidRecord] = []
     by_job: dict[str, list[MediaLogged]] = {}
     for record in records:
@@ -57,19 +57,24 @@ async def take_media(
 
 async def _store(tx: Tx, job_id: str, logged: Sequence[MediaLogged]) -> None:
     connection = tx.connection
-    num_before: int = await connection.fetchval(
+    head = await connection.fetchrow(
         """insert into media_heads (job_id) values ($1)
-        on conflict (job_id) do update set job_id = excluded.job_id returning num_items""",
+        on conflict (job_id) do update set job_id = excluded.job_id
+        returning num_items, deleting_at is not null as is_deleted""",
         job_id,
     )
+    assert head is not None
     num_added = num_left_out = 0
     for one in logged:
-        is_full = num_before + num_added >= MAX_ITEMS_OF_JOB
+        is_full = head["is_deleted"] or head["num_items"] + num_added >= MAX_ITEMS_OF_JOB
         is_new = await _put(connection, one, may_add=not is_full)
         num_added += is_new is True
         num_left_out += is_new is None
     await connection.execute(
-        "update media_heads set num_items = num_items + $2 where job_id = $1", job_id, num_added
+        """update media_heads set num_items = num_items + $2, written_at = clock_timestamp()
+        where job_id = $1""",
+        job_id,
+        num_added,
     )
     tx.after_commit(lambda: MEDIA.inc(num_added))
     if num_left_out:

@@ -5,6 +5,7 @@
 | `batches` | when its topic has deleted the record for certain, plus a margin |
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `trials` | a day after the end of the job |
+| `media_heads` | when no record can name the job's media any more, if they are deleted or none |
 | `deliveries` | after two days, if its webhook is no longer configured |
 | `silences` | a day after their end |
 | `job_projects` | a day after the end of the job |
@@ -14,10 +15,10 @@
 | `alerts` | with the batches, once their run is deleted: no batch can raise one again |
 | `warnings`, `descriptions` | with the reports, once their run is deleted: none repeats one |
 
-`chunks`, `series`, `levels`, `run_times`, `log_chunks`, `log_heads`, `media` and `media_heads` hold
-what people read, and are kept. `cold/tiering.py` moves and deletes samples; `series` and
-`levels` go only where the setting `keep_charts_days` is given. Nothing here depends on how much
-there is, so that who writes much deletes nothing of others.
+`chunks`, `series`, `levels`, `run_times`, `log_chunks`, `log_heads` and `media` hold what people
+read, and are kept. `cold/tiering.py` moves and deletes samples, `media_retention.py` media;
+`series` and `levels` go only where the setting `keep_charts_days` is given. Nothing here depends on
+how much there is, so that who writes much deletes nothing of others.
 """
 
 from datetime import timedelta
@@ -103,6 +104,15 @@ RULES = (
         """delete from trials where ctid = any(array(
             select ctid from trials
             where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+    ),
+    Rule(
+        "media_heads",
+        KEEP_BATCHES,
+        """delete from media_heads where ctid = any(array(
+            select ctid from media_heads
+            where ended_at < clock_timestamp() - $1::interval
+                and (num_items = 0 or deleted_at < clock_timestamp() - $1::interval)
+            order by ended_at limit $2))""",
     ),
     Rule(
         "windows",

@@ -39,6 +39,12 @@ class MetricsSettings(Settings):
         ge=1,
         description="then samples in the object store are deleted; never where it is not given",
     )
+    keep_media_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="after the end of a job its pictures, tables and so on are deleted; never "
+        "where not given",
+    )
     max_log_bytes_of_job: int = Field(
         default=1024**3,
         ge=16 * 1024**2,

@@ -10,6 +10,7 @@ from services.metrics.api import read_api
 from services.metrics.cold.tiering import tier
 from services.metrics.handlers import HANDLERS, take_reports
 from services.metrics.logs.moving import move_logs
+from services.metrics.media_retention import delete_media
 from services.metrics.quotas import Quotas, Rates
 from services.metrics.retention import rules
 from services.metrics.series.rolling import roll
@@ -49,7 +50,7 @@ def build(settings: MetricsSettings) -> Service:
             WINDOWS: take_windows,
             REPORTS: partial(take_reports, tokens),
         },
-        tasks=(roll, tier, move_logs, run_windows, send),
+        tasks=(roll, tier, move_logs, delete_media, run_windows, send),
         http=http,
         retention=rules(settings),
     )
