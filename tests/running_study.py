@@ -84,12 +84,14 @@ async def _stored(dsn: str, study_id: str) -> Stored:
     try:
         await connection.execute("set search_path to hpo")
         study = await store.get_study(connection, study_id)
+        asked = await store.asked(connection, study_id)
         rows = await store.load_trials(connection, study_id)
         log = [inputs.load(text) for text in await store.events_of(connection, study_id)]
     finally:
         await connection.close()
     assert study is not None
-    spec = messages.read_spec(study.spec)
+    assert asked is not None
+    spec = messages.read_spec(asked.spec)
     numbers = messages.to_numbers(spec)
     replayed = Search(messages.to_plan(spec), Status(numbers))
     for given in log:
