@@ -101,22 +101,23 @@ def _outlook(study_id: str, spec: StudySpec, search: Search) -> dict[str, Any]:
 
 
 def _sentence(found: outlook.Next) -> str:
+    why = found.why.rstrip(".")
     match found.kind:
         case "propose":
-            return f"The next free place goes to trial {found.number}, a new point: {found.why}."
+            return f"The next free place goes to trial {found.number}, a new point: {why}."
         case "fork":
             return (
                 f"The next free place goes to trial {found.number}, which starts from the "
-                f"checkpoint of trial {found.parent}: {found.why}."
+                f"checkpoint of trial {found.parent}: {why}."
             )
         case "promote":
-            return f"The next free place goes to trial {found.number}, which waits: {found.why}."
+            return f"The next free place goes to trial {found.number}, which waits: {why}."
         case "drop":
-            return f"Trial {found.number}, which waits, ends: {found.why}."
+            return f"Trial {found.number}, which waits, ends: {why}."
         case "wait":
-            return f"Nothing is started now: {found.why}."
+            return f"Nothing is started now: {why}."
         case "end":
-            return f"Nothing more is started: {found.why}."
+            return f"Nothing more is started: {why}."
 
 
 def _invalid(errors: Any) -> JSONResponse:

@@ -18,11 +18,15 @@ from services.runtime.database import Database
 from tests.events import emitted, handle
 from tests.handlers.hpo.test_searches import (
     ASHA,
+    PAUSING,
     command,
     hpo,
+    measured,
     of_type,
+    paused,
     renamed,
     search_request,
+    start,
     with_poor_trial,
 )
 from tests.handlers.hpo.test_studies import STUDY_ID, make_spec, succeeded
@@ -59,6 +63,21 @@ async def test_what_comes_next_is_what_then_happens(
     assert rung["threshold"] is not None
     assert (found["next"]["kind"], found["next"]["number"]) == ("propose", 3)
     assert "trial 3" in found["sentence"]
+
+
+async def test_a_trial_that_waits_for_a_place_is_what_comes_next(
+    hpo: Database, client: httpx.AsyncClient
+) -> None:
+    [trial] = await start(hpo, pruner=PAUSING, max_parallel_trials=1)
+    for value in (0.5, 0.6):
+        await handle(hpo, HANDLERS, measured(trial, 3, value))
+        [trial] = of_type(await handle(hpo, HANDLERS, paused(trial)), JobSubmit)
+    await handle(hpo, HANDLERS, measured(trial, 3, 0.7))
+    found = (await client.get("/next", params={"study_id": STUDY_ID})).json()
+    assert (found["next"]["kind"], found["next"]["number"]) == ("promote", 0)
+    assert found["sentence"] == (
+        "The next free place goes to trial 0, which waits: It is number 1 of 3 at step 3: 1 go on."
+    )
 
 
 async def test_a_study_that_is_not_there_is_not_found(client: httpx.AsyncClient) -> None:
