@@ -59,6 +59,7 @@ async def find_insight(gateway: Gateway, study: Row) -> Drawing:
     data = {
         "goals": goals,
         "points": [_point(row) for row in ranked[-MAX_POINTS:]],
+        "stopped": _stopped(recent)[-MAX_POINTS:],
         "bests": [[row["number"], row["value"]] for row in bests],
         "rungs": [[row["step"], row["threshold"]] for row in rungs],
         "live": [[row["number"], row["step"], row["value"]] for row in live],
@@ -97,6 +98,15 @@ def _point(row: Row) -> list[Any]:
         row["value"],
         row["charged_micro_usd"] / 1e6,
         *(row["objectives"] or ())[1:],
+    ]
+
+
+def _stopped(recent: list[Row]) -> list[list[Any]]:
+    """[number, value at its last rung, cost in dollars]"""
+    return [
+        [row["number"], row["measured"], row["charged_micro_usd"] / 1e6]
+        for row in recent
+        if row["state"] == "stopped" and row["measured"] is not None
     ]
 
 

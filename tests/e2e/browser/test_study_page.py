@@ -29,6 +29,8 @@ async def test_a_study_draws_its_trials_sorts_them_and_overlays_their_curves(
     assert best[0] == [0, 0.846]
     assert best[-1] == [6, 0.954]
     assert [y for _, y in best] == sorted(y for _, y in best)
+    costs = page.get_by_role("img", name="validation_accuracy against the cost of 7 trials")
+    await expect(costs).to_be_visible()
     over = "7 trials over learning_rate, momentum, validation_accuracy"
     await expect(page.get_by_role("img", name=over)).to_be_visible()
     await expect(page.get_by_role("img", name="against momentum")).to_be_visible()
@@ -80,6 +82,8 @@ async def test_a_search_shows_its_rungs_its_front_and_its_lineage(
 ) -> None:
     story = Story()
     stops, two, copies = asha(story, 60), two_objectives(story), population(story)
+    for number in (0, 2):
+        stops.jobs[number].releases()
     await site.model.tell(*story.events)
     context, page = await site.sign_in(browser)
     complaints = watch(page)
@@ -88,6 +92,8 @@ async def test_a_search_shows_its_rungs_its_front_and_its_lineage(
     await expect(page.get_by_role("row", name="10 60")).to_be_visible()
     curves = page.get_by_role("img", name="and the threshold of 3 rungs")
     await expect(curves).to_be_visible()
+    costs = page.get_by_role("img", name="the cost of 2 trials; 1 were stopped early")
+    await expect(costs).to_be_visible()
     rates = page.get_by_role("progressbar", name="Importance of learning_rate")
     assert float(await rates.get_attribute("value") or 0) > 0.2
 

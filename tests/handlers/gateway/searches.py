@@ -17,7 +17,7 @@ from drivetrain_schemas.trials import (
     TrialStopped,
     TrialStopping,
 )
-from tests.handlers.gateway.story import TENANT, Story, spec
+from tests.handlers.gateway.story import TENANT, JobStory, Story, spec
 
 RUNGS = (10, 30, 90)
 SPACE = {
@@ -50,6 +50,7 @@ class SearchStory:
         self.study_id = study_id_for(TENANT, name)
         self.points: dict[int, dict[str, Any]] = {}
         self.job_ids: dict[int, str] = {}
+        self.jobs: dict[int, JobStory] = {}
         self.best = -math.inf
         self.completed = self.stopped = self.failed = 0
         started = {"study_id": self.study_id, "request_id": name, "spec": self.spec}
@@ -65,7 +66,7 @@ class SearchStory:
             trial = TrialOf(study_id=self.study_id, number=number)
             job = self.story.job(name, trial, resources={"devices": 1}, max_steps=270)
             job.starts()
-            self.job_ids[number] = job.job_id
+            self.jobs[number], self.job_ids[number] = job, job.job_id
         else:
             self.job_ids[number] = "job_" + f"{number:026d}".translate(
                 str.maketrans("0189", "abcd")

@@ -32,12 +32,13 @@ function drawFront(box, { points, front, goals }) {
   return scatter(box, `${first.name} against ${second.name} of ${whole.length} trials; ${best.length} are on the front`, sets, { title: second.name }, { title: first.name });
 }
 
-function drawCost(box, { points }, metric) {
-  const paid = points.filter((point) => point[2] > 0);
-  document.getElementById("cost-card").hidden = !paid.length;
-  if (!paid.length) return null;
-  const data = paid.map(([of, y, x]) => ({ x, y, text: `trial ${of}: ${metric} ${exact(y)} for $${number(x)}` }));
-  return scatter(box, `${metric} against the cost of ${paid.length} trials`, [dots(metric, data, "--series-1")], { title: "dollars", beginAtZero: true }, { title: metric });
+function drawCost(box, { points, stopped }, metric) {
+  const paid = (rows, what) => rows.filter((row) => row[2] > 0).map(([of, y, x]) => ({ x, y, text: `trial ${of}${what}: ${metric} ${exact(y)} for $${number(x)}` }));
+  const whole = paid(points, ""), early = paid(stopped, ", stopped early"), num = whole.length + early.length;
+  document.getElementById("cost-card").hidden = !num;
+  if (!num) return null;
+  const sets = [dots("trials with a value", whole, "--series-1"), dots("stopped early, at their last rung", early, "--idle", 3)];
+  return scatter(box, `${metric} against the cost of ${num} trials; ${early.length} were stopped early`, sets, { title: "dollars", beginAtZero: true }, { title: metric });
 }
 
 // A point per trial; a line to the one that it continued from.
