@@ -1,10 +1,11 @@
 """A job without a model for studies: its loss follows from its hyperparameters and the step alone.
 
-The step after a rung comes `settle_seconds` later, so the search can decide before it, and while
-the file `hold` exists there is no step at all. The weight is the sum of `a` over all steps, so it
-tells from which checkpoint a trial began.
+The step after a rung comes `settle_seconds` later. With `limits`, a directory, there is no step
+beyond the number in the file there that is named as the job, unless the job is to stop. The weight
+is the sum of `a` over all steps, so it tells from which checkpoint a trial began.
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -13,16 +14,14 @@ from torch import nn
 
 import drivetrain
 
-DEFAULTS = {"a": 0.5, "b": 0.5, "settle_seconds": 0.0, "hold": "", "rung": 3}
+DEFAULTS = {"a": 0.5, "b": 0.5, "settle_seconds": 0.0, "limits": "", "rung": 3}
 
 
-def settle(hold: str, seconds: float) -> None:
-    """Wait until there was no file `hold` for as long."""
-    free_at = time.monotonic() + seconds
-    while time.monotonic() < free_at:
-        if hold and Path(hold).exists():
-            free_at = time.monotonic() + seconds
-        time.sleep(0.05)
+def limit_in(directory: str) -> int:
+    try:
+        return int((Path(directory) / os.environ["DRIVETRAIN_JOB_ID"]).read_text())
+    except FileNotFoundError:
+        return 0
 
 
 with drivetrain.run(max_steps=9, hyperparameters=DEFAULTS) as run:
@@ -33,10 +32,12 @@ with drivetrain.run(max_steps=9, hyperparameters=DEFAULTS) as run:
     print(f"began with {model.weight.item():.6f}", flush=True)
     is_first = True
     for step in run.steps():
-        is_after_pause = is_first and step > 1
-        if is_after_pause or step % given["rung"] == 1:
-            settle(given["hold"], given["settle_seconds"] if step > 1 else 0.1)
+        is_after_rung = step > 1 and (is_first or step % given["rung"] == 1)
         is_first = False
+        if is_after_rung:
+            time.sleep(given["settle_seconds"])
+        while given["limits"] and limit_in(given["limits"]) < step and run._stop.reason is None:
+            time.sleep(0.1)
         with torch.no_grad():
             model.weight += given["a"]
         a, b = given["a"], given["b"]
