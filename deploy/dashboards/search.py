@@ -12,6 +12,13 @@ SEARCH = board(
     {
         "Studies": [
             line(
+                "Studies that have not ended",
+                "By state.",
+                "short",
+                ("max by (state) (drivetrain_hpo_studies)", "{{state}}"),
+                link=_STUDIES,
+            ),
+            line(
                 "Requests for studies",
                 "By answer.",
                 "ops",
@@ -29,6 +36,13 @@ SEARCH = board(
             ),
         ],
         "Trials": [
+            line(
+                "Trials that have not ended",
+                "Running or waiting for devices, and paused with a checkpoint.",
+                "short",
+                ("max by (state) (drivetrain_hpo_trials)", "{{state}}"),
+                link=_STUDIES,
+            ),
             line(
                 "Trials proposed",
                 "Per second.",
@@ -64,9 +78,17 @@ SEARCH = board(
             ),
             line(
                 "Trials ended early",
-                "By the pruner that decided it.",
+                "By the pruner, and why: its decision, the end of the study, or somebody else.",
                 "ops",
-                (rate("drivetrain_hpo_trials_stopped_total", "pruner"), "{{pruner}}"),
+                (rate("drivetrain_hpo_trials_stopped_total", "pruner, why"), "{{pruner}} {{why}}"),
+                link=_STUDIES,
+            ),
+            line(
+                "Device-seconds saved",
+                "What trials that ended early would have needed to their end, in the last hour; "
+                "counted when their study completes.",
+                "s",
+                ("sum(increase(drivetrain_hpo_saved_device_seconds_total[1h]))", "saved"),
                 link=_STUDIES,
             ),
             line(
@@ -78,6 +100,12 @@ SEARCH = board(
             ),
         ],
         "Service": [
+            line(
+                "Stored events of searches",
+                "Of studies that have not ended: all of them, and the longest log.",
+                "short",
+                ("max by (what) (drivetrain_hpo_log_events)", "{{what}}"),
+            ),
             line(
                 "Time of a decision (95 %)",
                 "Proposals included, by sampler.",

@@ -5,6 +5,7 @@ Rows of trials are written by `searches` from the search itself.
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from drivetrain_schemas.base import Payload
@@ -28,9 +29,10 @@ from drivetrain_schemas.trials import (
     TrialStopped,
     TrialStopping,
 )
-from services.hpo import instruments, messages, store
+from services.hpo import instruments, messages, spending, store
 from services.hpo.core import actions as core
 from services.hpo.core.ending import MAX_REFUSED_IN_ROW
+from services.hpo.core.savings import saved_per_step_run
 from services.hpo.core.search import Search
 from services.hpo.core.status import Status
 from services.runtime import logs
@@ -254,8 +256,14 @@ async def _settle_stopped(at: Carried, action: core.SettleStopped | core.DropTri
     await at.emit(stopped)
     if isinstance(action, core.DropTrial):
         await _command(at, _stop_command(at, action.number, action.reason))
-    at.tx.after_commit(instruments.TRIALS_STOPPED.labels(_pruner(at)).inc)
+    at.tx.after_commit(instruments.TRIALS_STOPPED.labels(_pruner(at), _why_stopped(at, action)).inc)
     _note_end(at, action.number, "stopped")
+
+
+def _why_stopped(at: Carried, action: core.SettleStopped | core.DropTrial) -> str:
+    if isinstance(action, core.SettleStopped) and not action.is_asked:
+        return "outside"
+    return "study" if at.search.status.is_ending else "pruner"
 
 
 async def _finish(at: Carried, action: core.FinishStudy) -> None:
@@ -265,6 +273,9 @@ async def _finish(at: Carried, action: core.FinishStudy) -> None:
     )
     await at.emit(completed)
     at.tx.after_commit(instruments.STUDIES_COMPLETED.inc)
+    if share := saved_per_step_run(at.search.trials, at.spec.job.max_steps or 0):
+        used = await spending.device_seconds(at.tx.connection, at.study.study_id)
+        at.tx.after_commit(partial(instruments.SAVED_DEVICE_SECONDS.inc, share * used))
     log.info("study completed", study_id=at.study.study_id, best_number=completed.best_number)
 
 

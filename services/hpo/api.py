@@ -81,11 +81,10 @@ def read_api(platform: Platform) -> ASGIApp:
 
 def _outlook(study_id: str, spec: StudySpec, search: Search) -> dict[str, Any]:
     status, found = search.status, outlook.what_next(search)
-    state = "paused" if status.paused else "ending" if status.is_ending else "running"
     limits = messages.of_limits(status.numbers.limits).model_dump(exclude_none=True)
     return {
         "study_id": study_id,
-        "state": "finished" if status.is_finished else state,
+        "state": status.state,
         "sentence": _sentence(found),
         "next": {name: value for name, value in asdict(found).items() if value is not None},
         "sampler": spec.sampler.value,

@@ -1,6 +1,6 @@
 """Every Prometheus metric of the search service."""
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 STUDY_REQUESTS = Counter(
     "drivetrain_hpo_study_requests_total",
@@ -30,7 +30,27 @@ STUDY_COMMANDS = Counter(
 )
 TRIALS_PROMOTED = Counter("drivetrain_hpo_trials_promoted_total", "Paused trials that went on.")
 TRIALS_STOPPED = Counter(
-    "drivetrain_hpo_trials_stopped_total", "Trials that ended early, by pruner.", ["pruner"]
+    "drivetrain_hpo_trials_stopped_total",
+    "Trials that ended early, by pruner, and why: the pruner, the end of their study, or outside.",
+    ["pruner", "why"],
+)
+SAVED_DEVICE_SECONDS = Counter(
+    "drivetrain_hpo_saved_device_seconds_total",
+    "Device-seconds that trials which ended early would have needed to their end; an estimate by "
+    "steps, added when a study completes.",
+)
+STUDIES = Gauge(
+    "drivetrain_hpo_studies", "Studies that have not ended: running, paused or ending.", ["state"]
+)
+TRIALS = Gauge(
+    "drivetrain_hpo_trials",
+    "Trials that have not ended: paused, or running and waiting for devices.",
+    ["state"],
+)
+LOG_EVENTS = Gauge(
+    "drivetrain_hpo_log_events",
+    "Stored events of studies that have not ended: of all, and of the longest log.",
+    ["what"],
 )
 RUNGS_MEASURED = Counter(
     "drivetrain_hpo_rungs_measured_total",

@@ -185,6 +185,14 @@ async def spent(
     return Spent(slot_seconds / _HOUR, row["micro_usd"] / 1e6 + open_usd, max(0.0, hours))
 
 
+async def device_seconds(connection: asyncpg.Connection, study_id: str) -> float:
+    """Of the slots that the study's trials have released."""
+    seconds: float | None = await connection.fetchval(
+        "select slot_seconds from spending where study_id = $1", study_id
+    )
+    return seconds or 0.0
+
+
 async def watch(connection: asyncpg.Connection, study_id: str, limits: Limits) -> None:
     """Whether the clock is read for the study."""
     await connection.execute(

@@ -85,11 +85,25 @@ class StudyChange:
     """
 
     study: StudyRow
+    state: str
     has_more: bool
+    num_paused: int
     num_proposed: int
     new: Sequence[tuple[TrialRow, NewTrial]]
     known: Sequence[TrialRow]
     events: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Of all studies in this state that have not ended: their open trials, and their logs."""
+
+    state: str
+    num_studies: int
+    num_paused: int
+    num_running: int
+    num_events: int
+    longest_log: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +194,8 @@ async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyCh
         update studies
         set status = $2, stamp = $3, revision = $4, num_trials = $5, num_proposed = $6,
             num_completed = $7, num_failed = $8, num_stopped = $9, best_number = $10,
-            best_value = $11, num_refused_in_row = $12, has_more = $15
+            best_value = $11, num_refused_in_row = $12, has_more = $15,
+            state = $16, num_paused = $17
         where study_id = $1
         """,
         [
@@ -200,6 +215,8 @@ async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyCh
                 one.events,
                 len(one.events),
                 one.has_more,
+                one.state,
+                one.num_paused,
             )
             for one in changes
             for study in (one.study,)
@@ -213,6 +230,19 @@ async def events_of(connection: asyncpg.Connection, study_id: str) -> list[str]:
         "select event from search_events where study_id = $1 order by revision", study_id
     )
     return [row["event"] for row in rows]
+
+
+async def not_ended(connection: asyncpg.Connection) -> list[Running]:
+    rows = await connection.fetch(
+        """
+        select state, count(*) as num_studies, sum(num_paused) as num_paused,
+               sum(num_proposed - num_completed - num_failed - num_stopped - num_paused)
+                   as num_running,
+               sum(revision)::bigint as num_events, max(revision) as longest_log
+        from studies where finished_at is null group by state
+        """
+    )
+    return [Running(**row) for row in rows]
 
 
 async def with_more(connection: asyncpg.Connection) -> list[str]:

@@ -18,6 +18,7 @@ from services.hpo import actions, instruments, saved, searches, spending, store
 from services.hpo.core import actions as core
 from services.hpo.core import inputs
 from services.hpo.core.search import Search
+from services.hpo.core.trials import TrialState
 from services.runtime.transaction import Tx
 
 
@@ -67,7 +68,9 @@ class Study:
         ]
         change = store.StudyChange(
             study=self.row,
+            state=self.search.status.state,
             has_more=self.search.has_more,
+            num_paused=len(self.search.trials.in_state(TrialState.PAUSED)),
             num_proposed=len(self.search.trials),
             new=new,
             known=known,

@@ -101,7 +101,9 @@ class FailTrial:
 
 @dataclass(frozen=True, slots=True)
 class SettleStopped(_Because):
-    """The trial has ended early."""
+    """The trial has ended early; `is_asked`: as the search had asked."""
+
+    is_asked: bool
 
 
 @dataclass(frozen=True, slots=True)

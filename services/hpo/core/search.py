@@ -170,8 +170,9 @@ class Search:
             return
         self._settle(event.number, TrialState.STOPPED)
         self.status = replace(self.status.with_stopped(), num_refused_in_row=0)
-        reason = opened.reason if opened.phase is Phase.STOPPING else event.reason
-        self._actions.append(SettleStopped(event.number, reason or "its job was stopped"))
+        is_asked = opened.phase is Phase.STOPPING
+        reason = (opened.reason if is_asked else event.reason) or "its job was stopped"
+        self._actions.append(SettleStopped(event.number, reason, is_asked))
         self._count_since_best()
 
     def _on_paused(self, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from services.hpo.core.actions import EndedBy, FailedBy
 from services.hpo.core.inputs import TrialsOfPause
@@ -56,6 +57,12 @@ class Status:
     @property
     def is_ending(self) -> bool:
         return bool(self.is_finished or self.is_cancelled or self.ending or self.failing)
+
+    @property
+    def state(self) -> Literal["running", "paused", "ending", "finished"]:
+        if self.is_finished:
+            return "finished"
+        return "ending" if self.is_ending else "paused" if self.paused else "running"
 
     def with_completed(self, best: Ranked | None) -> "Status":
         """After one more trial; `best`: it is, None where it is not."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.base import Payload
@@ -54,7 +55,7 @@ from drivetrain_schemas.trials import (
     TrialStopping,
     TrialTell,
 )
-from services.hpo import clock, instruments, messages, searches, store
+from services.hpo import clock, instruments, messages, searches, spending, store
 from services.hpo.core import inputs, search
 from services.hpo.core.search import Search
 from services.hpo.core.status import Status
@@ -381,14 +382,54 @@ async def test_reading_the_clock_loads_no_trials(hpo: Database) -> None:
     assert not len(searches.kept)
 
 
-async def test_trials_that_wait_when_their_study_is_stopped_end_in_transactions_of_their_own(
-    hpo: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def with_paused_trials(hpo: Database) -> list[JobSubmit]:
+    """Three trials came to their first rung: the best goes on, two wait."""
     commands = await start(hpo, pruner=PAUSING, max_parallel_trials=1)
     for place in range(3):
         last = commands[-1]
         payloads = await handle(hpo, HANDLERS, measured(last, 3, float(place)), paused(last))
         commands += of_type(payloads, JobSubmit)
+    return commands
+
+
+def value_of(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def test_gauges_show_what_has_not_ended_and_counters_what_ended_early(hpo: Database) -> None:
+    commands = await with_paused_trials(hpo)
+    await handle(hpo, HANDLERS, granted(commands[0]))
+    await clock.look(hpo, SystemClock())
+    assert value_of("drivetrain_hpo_studies", state="running") == 1
+    assert value_of("drivetrain_hpo_trials", state="running") == 1
+    assert value_of("drivetrain_hpo_trials", state="paused") == 2
+    async with hpo.connection() as connection:
+        num_events = len(await store.events_of(connection, STUDY_ID))
+    for what in ("all", "longest"):
+        assert value_of("drivetrain_hpo_log_events", what=what) == num_events
+
+    stops = {"pruner": "asha", "why": "study"}
+    num_stopped = value_of("drivetrain_hpo_trials_stopped_total", **stops)
+    saved = value_of("drivetrain_hpo_saved_device_seconds_total")
+    await handle(hpo, HANDLERS, command(StudyStop), released(commands[0]))
+    await handle(hpo, HANDLERS, stopped(commands[0]))
+    await clock.look(hpo, SystemClock())
+    for state in ("running", "paused", "ending"):
+        assert value_of("drivetrain_hpo_studies", state=state) == 0
+    assert value_of("drivetrain_hpo_trials", state="paused") == 0
+    assert value_of("drivetrain_hpo_trials_stopped_total", **stops) == num_stopped + 3
+    async with hpo.connection() as connection:
+        used = await spending.device_seconds(connection, STUDY_ID)
+    assert used > 0
+    # Each of the three ran 3 of its 27 steps.
+    saved = value_of("drivetrain_hpo_saved_device_seconds_total") - saved
+    assert saved == pytest.approx(8 * used)
+
+
+async def test_trials_that_wait_when_their_study_is_stopped_end_in_transactions_of_their_own(
+    hpo: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = await with_paused_trials(hpo)
     monkeypatch.setattr(search, "MAX_ENDED_AT_ONCE", 1)
     payloads = await handle(hpo, HANDLERS, command(StudyStop))
     assert [one.number for one in of_type(payloads, TrialStopped)] == [1]
