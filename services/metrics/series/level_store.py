@@ -45,6 +45,15 @@ class StoredChunk:
     chunk: Chunk
 
 
+class Before(NamedTuple):
+    """Which chunk of a series to look for: before this one, with at most so many samples."""
+
+    key: SeriesKey
+    job_id: str
+    chunk_id: int
+    max_samples: int
+
+
 class Tiles(NamedTuple):
     """Which tiles of one series of one run to read."""
 
@@ -79,56 +88,80 @@ async def new_chunks(
     return found, sum(one.num_chunks for one in found) >= limit
 
 
-async def lock_series(connection: asyncpg.Connection, key: SeriesKey) -> LockedSeries | None:
-    row = await connection.fetchrow(
+async def lock_series(
+    connection: asyncpg.Connection, keys: Sequence[SeriesKey]
+) -> dict[SeriesKey, LockedSeries]:
+    """Those that exist, locked in the order in which all transactions lock series."""
+    rows = await connection.fetch(
         """
-        select job_id, attempt, base_width, cold_at is not null from series
-        where run_id = $1 and rank = $2 and name = $3 for update
+        select run_id, rank, name, job_id, attempt, base_width, cold_at is not null from series
+        join unnest($1::text[], $2::integer[], $3::text[]) as wanted (run_id, rank, name)
+            using (run_id, rank, name)
+        order by run_id collate "C", rank, name collate "C" for update of series
         """,
-        *key,
+        *_columns(keys),
     )
-    return LockedSeries(*row) if row else None
+    return {SeriesKey(*row[:3]): LockedSeries(*row[3:]) for row in rows}
 
 
 async def take_new(
-    connection: asyncpg.Connection, key: SeriesKey, max_samples: int
-) -> list[StoredChunk]:
-    """New chunks in the order they arrived, until they hold so many samples; at least one."""
+    connection: asyncpg.Connection, keys: Sequence[SeriesKey], max_samples: int
+) -> dict[SeriesKey, list[StoredChunk]]:
+    """Of each series its new chunks in the order they arrived, until they hold so many samples, at
+    least one. Series without new chunks are left out.
+    """
     rows = await connection.fetch(
         """
-        select id, attempt, steps, values from (
-            select *, sum(num_samples) over (order by id) - num_samples as num_before
-            from chunks where run_id = $1 and rank = $2 and series = $3 and is_new
-            order by id limit 1000
-        ) as chunk
+        select wanted.*, id, attempt, steps, values
+        from unnest($1::text[], $2::integer[], $3::text[]) as wanted (run_id, rank, series),
+            lateral (
+                select *, sum(num_samples) over (order by id) - num_samples as num_before
+                from (
+                    select id, attempt, steps, values, num_samples from chunks
+                    where chunks.run_id = wanted.run_id and chunks.rank = wanted.rank
+                        and chunks.series = wanted.series and is_new
+                    order by id limit 1000
+                ) as first
+            ) as chunk
         where num_before < $4 order by id
         """,
-        *key,
+        *_columns(keys),
         max_samples,
     )
-    return [StoredChunk(row[0], Chunk(*row[1:])) for row in rows]
+    found: dict[SeriesKey, list[StoredChunk]] = {}
+    for row in rows:
+        found.setdefault(SeriesKey(*row[:3]), []).append(StoredChunk(row[3], Chunk(*row[4:])))
+    return found
 
 
-async def chunk_before(
-    connection: asyncpg.Connection, key: SeriesKey, job_id: str, chunk_id: int, max_samples: int
-) -> StoredChunk | None:
-    """The last chunk before this one that is in the levels, if it holds at most so many samples."""
-    row = await connection.fetchrow(
+async def chunks_before(
+    connection: asyncpg.Connection, wanted: Sequence[Before]
+) -> dict[SeriesKey, StoredChunk]:
+    """Of each series the last chunk before that which is in the levels, where there is room."""
+    rows = await connection.fetch(
         """
-        select id, attempt, steps, values from (
-            select * from chunks
-            where job_id = $4 and rank = $2 and series = $3 and id < $5
-                and run_id = $1 and not is_new
-            order by id desc limit 1
-        ) as chunk
-        where num_samples <= $6
+        select wanted.run_id, wanted.rank, wanted.series, id, attempt, steps, values
+        from unnest($1::text[], $2::integer[], $3::text[], $4::text[], $5::bigint[], $6::integer[])
+                as wanted (run_id, rank, series, job_id, chunk_id, max_samples),
+            lateral (
+                select id, attempt, steps, values, num_samples from chunks
+                where chunks.job_id = wanted.job_id and chunks.rank = wanted.rank
+                    and chunks.series = wanted.series and chunks.id < wanted.chunk_id
+                    and chunks.run_id = wanted.run_id and not is_new
+                order by id desc limit 1
+            ) as chunk
+        where chunk.num_samples <= wanted.max_samples
         """,
-        *key,
-        job_id,
-        chunk_id,
-        max_samples,
+        *_columns([one.key for one in wanted]),
+        [one.job_id for one in wanted],
+        [one.chunk_id for one in wanted],
+        [one.max_samples for one in wanted],
     )
-    return StoredChunk(row[0], Chunk(*row[1:])) if row else None
+    return {SeriesKey(*row[:3]): StoredChunk(row[3], Chunk(*row[4:])) for row in rows}
+
+
+def _columns(keys: Sequence[SeriesKey]) -> tuple[list[str], list[int], list[str]]:
+    return [key.run_id for key in keys], [key.rank for key in keys], [key.name for key in keys]
 
 
 async def keep_as_they_are(connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> None:
@@ -136,22 +169,23 @@ async def keep_as_they_are(connection: asyncpg.Connection, chunk_ids: Sequence[i
 
 
 async def replace_chunks(
-    connection: asyncpg.Connection, chunk_ids: Sequence[int], merged: Series
+    connection: asyncpg.Connection, replaced: Sequence[tuple[Sequence[int], Series]]
 ) -> None:
-    """One chunk instead of these. It has the last one's number: the order of arrival stays."""
-    await connection.execute("delete from chunks where id = any($1)", chunk_ids[:-1])
+    """One chunk instead of several. It has the last one's number: the order of arrival stays."""
     await connection.execute(
+        "delete from chunks where id = any($1)",
+        [chunk_id for chunk_ids, _ in replaced for chunk_id in chunk_ids[:-1]],
+    )
+    await connection.executemany(
         """
         update chunks set is_new = false, num_samples = $2, min_step = $3, max_step = $4,
             steps = $5, values = $6
         where id = $1
         """,
-        chunk_ids[-1],
-        len(merged.steps),
-        merged.steps[0],
-        merged.steps[-1],
-        merged.steps,
-        merged.values,
+        [
+            (ids[-1], len(one.steps), one.steps[0], one.steps[-1], one.steps, one.values)
+            for ids, one in replaced
+        ],
     )
 
 

@@ -20,7 +20,7 @@ from services.metrics.core import levels
 from services.metrics.core.buckets import cut
 from services.metrics.core.charts import MAX_BYTES
 from services.metrics.handlers import HANDLERS, take_reports
-from services.metrics.series import curves
+from services.metrics.series import curves, rolling
 from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
@@ -412,3 +412,26 @@ async def test_many_points_of_time_are_thinned(
     assert len(answer.content) < MAX_BYTES
     assert len(steps) == len(times) > 5000
     assert steps[-1] == 60_000
+
+
+async def test_many_small_series_share_transactions(
+    metrics: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pod of a large run has some; a transaction of its own for each took them all."""
+    write, num_pods = Writer(metrics, None), 120
+    for part in range(2):
+        for pod in range(num_pods):
+            await write({"loss": line(range(part * 3, part * 3 + 3))}, rank=pod)
+    steps: list[int] = []
+    step = rolling._step
+
+    async def counted(tx: Any, keys: Any) -> Any:
+        steps.append(len(keys))
+        return await step(tx, keys)
+
+    monkeypatch.setattr(rolling, "_step", counted)
+    await Roller(metrics, SystemClock(), max_age=timedelta(0)).roll_all()
+    assert steps == [50, 50, 20]
+    rows = await metrics.pool.fetch("select rank, is_new, steps from chunks order by rank")
+    assert [(row["rank"], row["is_new"]) for row in rows] == [(n, False) for n in range(num_pods)]
+    assert {tuple(row["steps"]) for row in rows} == {tuple(range(6))}
