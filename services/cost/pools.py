@@ -1,7 +1,8 @@
 """The shares of every pool's day: what events tell, the task that adds them up, and the report.
 
-An allocation is shared out some minutes after its release, once, so that a checkpoint that was
-verified late still counts; until then the report works it out anew.
+An allocation is shared out some minutes after its release was read, once, so that a checkpoint that
+was verified late still counts, and so does what other topics tell when they are read after an
+outage; until then the report works it out anew.
 """
 
 from collections import defaultdict

@@ -18,12 +18,16 @@ from services.cost.core.prices import UNPRICED
 _PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
-     paid_ends_at, run_id, node_slots)
-select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
+     paid_ends_at, run_id, node_slots, release_noted_at)
+select *, case when released_at is not null then clock_timestamp() end
+from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
     $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[])
+    as told (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at,
+        released_at, paid_ends_at, run_id, node_slots)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at),
-    paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at)
+    paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at),
+    release_noted_at = coalesce(allocations.release_noted_at, excluded.release_noted_at)
 """
 # The same statement updates the totals: a charge counts once, or not at all.
 _INSERT_CHARGES = """

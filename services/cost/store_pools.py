@@ -164,9 +164,10 @@ async def note_checkpoint(
 async def to_share(
     connection: asyncpg.Connection, age: timedelta, limit: int
 ) -> Sequence[HeldUsage]:
-    """Released longer ago than `age` and not shared out, locked."""
+    """Known to be released for longer than `age` and not shared out, locked."""
     statement = _TO_SHARE.format(
-        condition="released_at < clock_timestamp() - $1::interval",
+        condition="released_at < clock_timestamp() - $1::interval"
+        " and coalesce(release_noted_at, released_at) < clock_timestamp() - $1::interval",
         order="released_at, allocation_id",
     )
     rows = await connection.fetch(statement + " for update of allocations", age, limit)

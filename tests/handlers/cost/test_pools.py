@@ -24,7 +24,7 @@ from services.cost.core.pools import Row
 from services.cost.core.prices import Price, PriceBook
 from services.cost.corrections import Corrections
 from services.cost.handlers import handlers
-from services.cost.pools import Sharing, report
+from services.cost.pools import SHARE_AFTER, Sharing, report
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event
@@ -244,3 +244,18 @@ async def test_a_checkpoint_that_claims_to_have_blocked_for_ages_stops_nothing(
     assert await share(db) == 1
     assert (await shares(db))["starting", "vision"] == 1.0
     assert ("productive", "vision") not in await shares(db)
+
+
+async def test_what_is_read_after_an_outage_is_not_shared_out_at_once(
+    database: OpenDatabase,
+) -> None:
+    """Events of nodes and checkpoints are on other topics: they may be read a little later."""
+    db = await database("cost")
+    platform: Any = SimpleNamespace(database=db)
+    await deliver(db, at(STARTED, NOON), at(FAILED, NOON), at(RELEASED, NOON))
+    assert await Sharing(BOOK).share(platform, SHARE_AFTER) == 0
+    await deliver(db, at(NODE, NOON), at(committed(), NOON + 3 * HOUR))
+    assert await share(db) == 1
+    found = await shares(db)
+    assert ("lost", "vision") not in found
+    assert sum(found.values()) == 24.0
