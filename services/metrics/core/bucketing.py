@@ -93,6 +93,22 @@ def without(rows: Rows, spans: Sequence[tuple[int, int]], finer: Rows | None = N
     return joined([kept, _where(finer, is_within & _apart(finer, spans)[0])])
 
 
+def with_span(
+    spans: Sequence[tuple[int, int]], first: int, last: int
+) -> tuple[tuple[int, int], ...]:
+    """The steps of these spans and from `first` to `last`, in as few spans as can be.
+
+    Attempts continue each other: hundreds of them are still one span.
+    """
+    apart = []
+    for span in spans:
+        if span[1] < first - 1 or span[0] > last + 1:
+            apart.append(span)
+        else:
+            first, last = min(first, span[0]), max(last, span[1])
+    return (*apart, (first, last))
+
+
 def bucketed(rows: Rows, x: Floats | Ints, start: float, width: float, num_buckets: int) -> Curve:
     """One bucket for each `width` from `start` on that holds samples; `x`: where each row is."""
     if len(rows.num) <= num_buckets and np.all(rows.first == rows.last):

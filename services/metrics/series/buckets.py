@@ -176,7 +176,7 @@ def _plans(parts: Sequence[Part], axis: _Axis) -> list[_Plan]:
                 if part.base_width is not None and num_exact > MAX_EXACT_SAMPLES:
                     level = 0
             plans.append(_Plan(number, part, level, first, last, spans[curve]))
-        spans[curve] = (*spans[curve], (part.first_step, part.last_step))
+        spans[curve] = bucketing.with_span(spans[curve], part.first_step, part.last_step)
     return plans
 
 

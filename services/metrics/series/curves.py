@@ -231,13 +231,13 @@ def _is_exact(plan: _Plan, name: str, found: Series | list[Bucket]) -> bool:
 
 def _attempts(extents: tuple[Extent, ...]) -> list[dict[str, int]]:
     """Of each attempt its first and last step in these series."""
+    steps: dict[int, tuple[int, int]] = {}
+    for one in extents:
+        first, last = steps.get(one.attempt, (one.first_step, one.last_step))
+        steps[one.attempt] = min(first, one.first_step), max(last, one.last_step)
     return [
-        {
-            "attempt": attempt,
-            "first_step": min(one.first_step for one in extents if one.attempt == attempt),
-            "last_step": max(one.last_step for one in extents if one.attempt == attempt),
-        }
-        for attempt in sorted({one.attempt for one in extents})
+        {"attempt": attempt, "first_step": first, "last_step": last}
+        for attempt, (first, last) in sorted(steps.items())
     ]
 
 
