@@ -20,7 +20,16 @@ from services.gateway import commands, login_codes, parked_queries, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import failures, sessions
-from services.gateway.pages import compare, costs, files, job_list, log_file, parked, study
+from services.gateway.pages import (
+    alerts,
+    compare,
+    costs,
+    files,
+    job_list,
+    log_file,
+    parked,
+    study,
+)
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import explanations, models, views
@@ -52,6 +61,7 @@ class Static(StaticFiles):
 
 def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(router)
+    app.include_router(alerts.router)
     app.include_router(compare.router)
     app.include_router(costs.router)
     app.include_router(files.router)
@@ -104,6 +114,7 @@ async def job(
         has_all=has_all,
         timeline=[views.timeline_item(row) for row in history],
         checkpoints=[views.checkpoint(row) for row in saved],
+        lengths=alerts.LENGTHS,
         spend=await _spend(gateway, job_id),
         reproduction=await reproduction_of(gateway, caller.tenant_id, found),
         num_parked=num_parked,

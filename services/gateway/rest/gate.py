@@ -112,7 +112,7 @@ class Gate:
         if method not in SAFE_METHODS:
             _refuse_encoding(headers)
             if path not in UPLOADS:
-                receive = await _checked_body(headers, receive)
+                receive = await _checked_body(headers, path, receive)
         await self._app(scope, receive, send)
 
     def _has_session(self, headers: Headers) -> bool:
@@ -190,15 +190,15 @@ def _refuse_encoding(headers: Headers) -> None:
         )
 
 
-async def _checked_body(headers: Headers, receive: Receive) -> Receive:
-    """The whole body, checked to be strict JSON, and passed on to the route."""
+async def _checked_body(headers: Headers, path: str, receive: Receive) -> Receive:
+    """The whole body, passed on to the route: strict JSON, or the form of a page."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             body = await _read(headers, receive)
     except TimeoutError:
         detail = f"the body did not arrive within {BODY_SECONDS:g} s"
         raise Problem(408, "request_timeout", detail, headers={"Connection": "close"}) from None
-    if body:
+    if body and not (_is_form(headers) and not path.startswith("/v1/")):
         _check_json(headers, body)
     is_given = False
 
@@ -228,6 +228,12 @@ async def _read(headers: Headers, receive: Receive) -> bytes:
             raise _too_large()
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def _is_form(headers: Headers) -> bool:
+    """Pages send forms, which any site could send: `check_origin` refuses those of others."""
+    content_type = headers.get("content-type", "").split(";")[0].strip().lower()
+    return content_type == "application/x-www-form-urlencoded"
 
 
 def _check_json(headers: Headers, body: bytes) -> None:

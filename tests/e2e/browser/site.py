@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, Page
 
+from drivetrain_schemas.envelope import Event
 from services.runtime.operations import serve, server
-from tests.handlers.gateway.model import Model, Server, serving
+from tests.handlers.gateway.model import Answer, Model, Server, serving
 
 
 @dataclass(slots=True)
@@ -33,7 +35,11 @@ class Site:
     report: list[dict[str, Any]] = field(default_factory=lambda: [{"is_complete": True}])
     budgets: list[dict[str, Any]] = field(default_factory=list)
     media: list[dict[str, Any]] = field(default_factory=list)
+    # The newest live windows of a job.
+    windows: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    # What services answer to commands.
+    answer: Answer = lambda _: ()
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
@@ -42,7 +48,12 @@ class Site:
 
     async def start(self) -> None:
         self.http = await self._stack.enter_async_context(
-            serving(self.model, forward=self._forward, assets_directory=self.assets)
+            serving(
+                self.model,
+                answer=self._answer,
+                forward=self._forward,
+                assets_directory=self.assets,
+            )
         )
         running = server(self.http.app, "127.0.0.1", self.port)
         task = asyncio.create_task(serve(running, self.http.platform.stopping))
@@ -70,6 +81,9 @@ class Site:
         await page.wait_for_url(f"{self.url}/")
         return opened, page
 
+    def _answer(self, command: Event[Any]) -> Sequence[Event[Any]]:
+        return self.answer(command)
+
     async def _forward(self, part: str, path: str, parameters: Any) -> Any:
         given = {**(parameters or {})}
         self.asked.append((path, given))
@@ -94,6 +108,8 @@ class Site:
             return self.report
         if path.startswith("/budgets/"):
             return {"budgets": self.budgets}
+        if path == "/windows":
+            return {"job_id": given["job_id"], "window_seconds": 30, "windows": self.windows}
         if path == "/media":
             return self._media(given)
         if path == "/logs":

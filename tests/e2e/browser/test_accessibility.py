@@ -7,9 +7,13 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from drivetrain_schemas.jobs import JobFailed
+from drivetrain_schemas.metrics import AlertKind
+from drivetrain_schemas.silences import AlertName
 from tests.e2e.browser.site import Site
+from tests.e2e.browser.test_alerts import windows
 from tests.handlers.gateway.searches import asha, population, two_objectives
 from tests.handlers.gateway.story import Story, recovery, search
+from tests.handlers.gateway.test_alerts import raises, silenced, spec
 from tests.handlers.gateway.test_budgets import changed, reached
 from tests.handlers.gateway.test_cost_page import report
 
@@ -40,11 +44,15 @@ async def filled(site: Site) -> list[str]:
     site.report = report()
     site.budgets = [{"name": "vision", "reached_percent": 80, "spent_micro_usd": 450_000_000}]
     await site.model.tell(changed(), reached(80))
+    site.windows = windows(6)
     story = Story()
     story.nodes("node-1", "node-2")
     study_id = search(story, 6)
     searches = (asha(story, 40), population(story), two_objectives(story, 20))
     job = recovery(story)
+    raises(job)
+    raises(job, AlertKind.SLOWER)
+    silenced(story, spec(alert=AlertName.SLOWER, reason="a shared node"))
     failed = story.job("fails", tags=["vision"])
     failed.starts()
     failed.fails()
@@ -63,6 +71,7 @@ async def filled(site: Site) -> list[str]:
         *(f"/studies/{study.study_id}" for study in searches),
         "/nodes",
         "/costs?month=2026-02",
+        "/alerts",
         "/parked",
         f"/parked/{parked_id}",
         "/jobs/job_" + "a" * 26,
@@ -81,6 +90,8 @@ async def test_no_page_has_a_serious_finding(
         curves = page.locator("#curves figure")
         if await page.locator("#curves").count():
             await expect(curves.first).to_be_visible()
+        for silence in await page.locator("details.silence summary").all():
+            await silence.click()
         serious = await findings(page, axe)
         if serious:
             found[address] = serious

@@ -24,7 +24,7 @@ from drivetrain_schemas.silences import (
 )
 from services.gateway.core.alert_hints import HINTS
 from services.gateway.queries import alerts as queries_alerts
-from tests.handlers.gateway.model import Model, Server, serving
+from tests.handlers.gateway.model import BASE_URL, Model, Server, serving, sign_in
 from tests.handlers.gateway.story import TENANT, JobStory, Story
 
 
@@ -211,7 +211,7 @@ async def test_a_silence_is_set_confirmed_and_ended(model: Model) -> None:
         assert (await server.client.post(f"/v1/silences/{unknown}/end")).status_code == 404
 
 
-async def test_a_silence_lasts_two_hours_unless_something_else_is_asked_for(
+async def test_a_silence_lasts_two_hours_and_is_not_confirmed_without_an_answer(
     server: Server,
 ) -> None:
     answer = await server.client.post("/v1/silences", json={})
@@ -263,3 +263,78 @@ async def test_a_refusal_of_the_metrics_service_names_field_and_fix(model: Model
 def test_every_alert_has_a_hint() -> None:
     assert HINTS.keys() == {name.value for name in AlertName}
     assert {kind.value for kind in AlertKind} < HINTS.keys(), "every alert can be silenced"
+
+
+async def test_the_page_shows_open_alerts_with_a_hint_silences_and_ended_ones(
+    model: Model,
+) -> None:
+    story = Story()
+    job, other = story.job("digits", project="vision"), story.job("other")
+    job.starts()
+    other.starts()
+    raises(job)
+    raises(other, AlertKind.SLOWER)
+    clears(other, AlertKind.SLOWER)
+    silenced(story, spec(alert=AlertName.STRAGGLER, project="vision", reason="<i>repair</i>"))
+    await model.tell(*story.events)
+    async with serving(model) as server:
+        text = " ".join((await server.client.get("/alerts")).text.split())
+        on_job = (await server.client.get(f"/jobs/{job.job_id}")).text
+    still_open, _, rest = text.partition('id="silences"')
+    in_force, _, over = rest.partition('id="ended-alerts"')
+    assert job.job_id in still_open
+    assert other.job_id not in still_open
+    assert HINTS["straggler"].split(":")[0] in still_open
+    assert "Silenced until" in still_open
+    assert "project vision" in in_force
+    assert "&lt;i&gt;repair&lt;/i&gt;" in in_force
+    assert "slower: something about it" in over
+    assert "Silenced until" in on_job
+
+
+async def test_the_forms_of_the_page_silence_and_end(model: Model) -> None:
+    story = Story()
+    job = story.job("digits", project="vision")
+    await model.tell(*story.events)
+    wanted = spec(job_id=job.job_id)
+    await model.tell(silenced(story, wanted))
+    form = {"alert": "slower", "job_id": job.job_id, "project": "vision", "for_seconds": "3600",
+            "reason": ""}  # fmt: skip
+
+    def answer(command: Event[Any]) -> list[Event[Any]]:
+        if isinstance(command.payload, SilenceSet):
+            return [silenced(story, command.payload.spec, command.event_id)]
+        return [ended(story, wanted)]
+
+    async with serving(model, answer=answer) as server:
+        session = await sign_in(server)
+
+        async def send(path: str, fields: dict[str, str], origin: str = BASE_URL) -> Any:
+            headers = {**session, "origin": origin}
+            return await server.stranger.post(path, data=fields, headers=headers)
+
+        answers = [
+            await send("/alerts/silence", {**form, "of": "job", "back": job.job_id}),
+            await send("/alerts/silence", {**form, "of": "project"}),
+            await send("/alerts/silence", {**form, "of": "tenant", "alert": ""}),
+            await send(f"/silences/{silence_id_for(TENANT, wanted)}/end", {}),
+        ]
+        assert [(one.status_code, one.headers["location"]) for one in answers] == [
+            (303, f"/jobs/{job.job_id}"), *[(303, "/alerts")] * 3
+        ]  # fmt: skip
+        sent = [command.payload for command in server.bus.commands("commands.silences")]
+        assert [(it.spec.alert, it.spec.job_id, it.spec.project) for it in sent[:3]] == [
+            ("slower", job.job_id, None), ("slower", None, "vision"), (None, None, None)
+        ]  # fmt: skip
+        assert isinstance(sent[3], SilenceEnd)
+        for fields in (
+            {**form, "for_seconds": "soon"},
+            {**form, "alert": "loud"},
+            {**form, "reason": "\0"},
+            {**form, "back": "//elsewhere.example"},
+            {f"field-{number}": "x" for number in range(30)},
+        ):
+            assert (await send("/alerts/silence", fields)).status_code == 422, fields
+        assert (await send("/alerts/silence", form, "http://elsewhere.example")).status_code == 403
+        assert (await send("/v1/silences", form)).status_code == 415, "forms are for pages"
+        assert len(server.bus.commands("commands.silences")) == 4

@@ -4,10 +4,11 @@ import { listen } from "./live.js";
 import { makeLogs } from "./logs.js";
 import { makeMedia } from "./media.js";
 import { makeSystem } from "./system.js";
+import { makeWindows } from "./windows.js";
 
 const head = document.getElementById("head"), panel = document.getElementById("curves"), logs = document.getElementById("logs");
 const curves = makeCurves(panel, [{ id: document.body.dataset.job, label: document.title }]);
-const readLogs = makeLogs(logs), readSystem = makeSystem(document.getElementById("system")), readMedia = makeMedia(document.getElementById("media")), EVERY_MS = 2000, ROUNDS_AFTER_END = 5;
+const readLogs = makeLogs(logs), readSystem = makeSystem(document.getElementById("system")), readMedia = makeMedia(document.getElementById("media")), readWindows = makeWindows(document.getElementById("windows")), EVERY_MS = 2000, ROUNDS_AFTER_END = 5;
 let rounds = 0;
 
 function look() {
@@ -19,6 +20,7 @@ function look() {
   readLogs();
   readSystem();
   readMedia();
+  readWindows();
 }
 listen((type) => { if (/^(run\.|checkpoint\.restored|reset|reopened)/.test(type)) { rounds = 0; curves.restart(); } });
 look();
