@@ -355,10 +355,16 @@ async def save_trials(
 async def trials_of_jobs(
     connection: asyncpg.Connection, job_ids: Sequence[str]
 ) -> dict[str, JobOf]:
-    """The trials that these jobs run; other jobs are left out."""
+    """The trials that these jobs run; other jobs are left out.
+
+    Each is found by the index. With `= any`, a plan that was made while the table was short reads
+    all of it, and stays until the table is analyzed.
+    """
     rows = await connection.fetch(
         """
-        select job_id, study_id, number, command_event_id from trials where job_id = any($1)
+        select trial.* from unnest($1::text[]) as wanted (job_id), lateral (
+            select job_id, study_id, number, command_event_id from trials
+            where trials.job_id = wanted.job_id limit 1) as trial
         """,
         job_ids,
     )

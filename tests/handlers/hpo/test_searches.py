@@ -712,3 +712,18 @@ async def test_an_event_of_a_search_in_memory_does_not_read_the_request_again(
     monkeypatch.delattr(store, "asked")
     [*_, completed] = await handle(hpo, HANDLERS, succeeded(only, 0.5))
     assert isinstance(completed, StudyCompleted)
+
+
+async def test_trials_are_found_by_their_jobs_without_reading_all_of_them(hpo: Database) -> None:
+    """Also by the plan that Postgres keeps from the first minute of a platform."""
+    [job] = await start(hpo, max_trials=1)
+    wanted = [f"job_{place}" for place in range(100)] + [str(job.job_id)]
+    async with hpo.connection() as connection, connection.transaction():
+        for _ in range(10):
+            found = await store.trials_of_jobs(connection, wanted)
+        num_scans = await connection.fetchval(
+            "select seq_scan from pg_stat_xact_user_tables "
+            "where relname = 'trials' and schemaname = current_schema"
+        )
+    assert [(one.study_id, one.number) for one in found.values()] == [(STUDY_ID, 0)]
+    assert num_scans == 0
