@@ -1,9 +1,11 @@
 """What runs and tenants write beyond their quota is left out, so that it delays nobody else.
 
 Records of many runs share a partition and are stored in its order. Leaving a batch out costs a
-small part of storing it, so a flood is passed quickly. Buckets are kept in memory, one per run and
-tenant: a run's records are in one partition, and one process reads that. A quota of a tenant is one
-of each replica, so it grows with what they can store. After a restart each sender has a full one.
+small part of storing it, so a flood is passed quickly. Buckets are kept in memory, one per run: its
+records are in one partition, and one process reads that. A tenant's are in many, which are not read
+in the order of time after an outage, so it has a bucket for each ten seconds. A quota of a tenant
+is one of each replica, so it grows with what they can store. After a restart each sender has a full
+one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,16 @@ from typing import Generic, TypeVar
 
 import asyncpg
 
-from services.metrics.core.quota import Bucket, filled, full, has_room, is_full, taken
+from services.metrics.core.quota import (
+    Bucket,
+    filled,
+    full,
+    has_room,
+    is_full,
+    of_slot,
+    slot_of,
+    taken,
+)
 from services.metrics.messages import LogBatch, SampleBatch
 from services.runtime.transaction import Tx
 
@@ -22,6 +33,8 @@ MAX_BUCKETS = 10_000
 MIN_SAMPLES_OF_COLUMN = 10
 MIN_BYTES_OF_BATCH = 1000
 
+# "run" and its id, or "tenant", its id and the number of the ten seconds.
+Sender = tuple[str, str, int]
 B = TypeVar("B", SampleBatch, LogBatch)
 
 
@@ -58,21 +71,20 @@ class Quotas:
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
-        self._buckets: dict[tuple[str, str], Bucket] = {}
+        self._buckets: dict[Sender, Bucket] = {}
 
     async def divide(self, tx: Tx, batches: Sequence[B]) -> Divided[B]:
         """Which batches are stored. Counts once the transaction is committed."""
         tenants: Mapping[str, str] = {}
         if self.rates.of_tenant is not None:
             tenants = await _tenants(tx.connection, {batch.key.run_id for batch in batches})
-        changed: dict[tuple[str, str], Bucket] = {}
+        changed: dict[Sender, Bucket] = {}
         divided: Divided[B] = Divided([], [])
         for batch in batches:
             at = batch.appended_ms / 1000
             buckets = {
-                sender: filled(known, rate, at) if known else full(rate, at)
-                for sender, rate in self._senders(batch, tenants)
-                for known in [changed.get(sender) or self._buckets.get(sender)]
+                sender: filled(changed.get(sender) or self._buckets.get(sender) or new, rate, at)
+                for sender, rate, new in self._senders(batch, tenants, at)
             }
             if not all(map(has_room, buckets.values())):
                 divided.beyond.append(batch)
@@ -84,15 +96,17 @@ class Quotas:
         return divided
 
     def _senders(
-        self, batch: SampleBatch | LogBatch, tenants: Mapping[str, str]
-    ) -> list[tuple[tuple[str, str], int]]:
-        run_id = batch.key.run_id
-        senders = [(("run", run_id), self.rates.of_run)]
-        if self.rates.of_tenant is not None and run_id in tenants:
-            senders.append((("tenant", tenants[run_id]), self.rates.of_tenant))
+        self, batch: SampleBatch | LogBatch, tenants: Mapping[str, str], at: float
+    ) -> list[tuple[Sender, int, Bucket]]:
+        """Each with its rate, and the bucket that it begins with."""
+        run_id, of_run, of_tenant = batch.key.run_id, self.rates.of_run, self.rates.of_tenant
+        senders: list[tuple[Sender, int, Bucket]] = [(("run", run_id, 0), of_run, full(of_run, at))]
+        if of_tenant is not None and run_id in tenants:
+            sender = "tenant", tenants[run_id], slot_of(at)
+            senders.append((sender, of_tenant, of_slot(of_tenant, at)))
         return senders
 
-    def _keep(self, changed: Mapping[tuple[str, str], Bucket]) -> None:
+    def _keep(self, changed: Mapping[Sender, Bucket]) -> None:
         self._buckets.update(changed)
         if len(self._buckets) <= MAX_BUCKETS:
             return

@@ -23,6 +23,16 @@ def full(rate: float, at: float) -> Bucket:
     return Bucket(rate * BURST_SECONDS, at)
 
 
+def slot_of(at: float) -> int:
+    """The number of the ten seconds in which this time is."""
+    return int(at // BURST_SECONDS)
+
+
+def of_slot(rate: float, at: float) -> Bucket:
+    """What may be written in the ten seconds of this time, in whatever order it is read."""
+    return Bucket(rate * BURST_SECONDS, (slot_of(at) + 1) * BURST_SECONDS)
+
+
 def filled(bucket: Bucket, rate: float, at: float) -> Bucket:
     """The bucket at a later time; a time before its own changes nothing."""
     if at <= bucket.at:

@@ -106,13 +106,8 @@ async def test_a_series_of_a_batch_counts_as_several_samples(
     assert (stored, left_out) == (BURST // 10, BURST - BURST // 10)
 
 
-async def test_the_runs_of_a_tenant_share_its_quota_whatever_they_claim(
-    metrics: Database,
-    client: httpx.AsyncClient,
-) -> None:
-    """The tenant of a run is the one of the scheduler's events."""
-    jobs = ["job_" + letter * 26 for letter in "abc"]
-    for job_id, tenant_id in zip(jobs, ("noisy", "noisy", "calm"), strict=True):
+async def start(metrics: Database, tenants: dict[str, str]) -> None:
+    for job_id, tenant_id in tenants.items():
         starting = RunStarting(
             job_id=job_id,
             run_id=run_id_for(job_id, 1),
@@ -122,6 +117,15 @@ async def test_the_runs_of_a_tenant_share_its_quota_whatever_they_claim(
             num_pods=1,
         )
         await handle(metrics, HANDLERS, make_event(starting, tenant_id=tenant_id))
+
+
+async def test_the_runs_of_a_tenant_share_its_quota_whatever_they_claim(
+    metrics: Database,
+    client: httpx.AsyncClient,
+) -> None:
+    """The tenant of a run is the one of the scheduler's events."""
+    jobs = ["job_" + letter * 26 for letter in "abc"]
+    await start(metrics, dict(zip(jobs, ("noisy", "noisy", "calm"), strict=True)))
     quotas = Quotas(Rates(of_run=RATE * 100, of_tenant=RATE))
     num = BURST // SAMPLES_A_BATCH
     for job_id in jobs:
@@ -131,6 +135,20 @@ async def test_the_runs_of_a_tenant_share_its_quota_whatever_they_claim(
         (0, BURST),
         (BURST, 0),
     ]
+
+
+async def test_a_tenant_under_its_quota_loses_nothing_when_its_partitions_are_read_one_by_one(
+    metrics: Database,
+    client: httpx.AsyncClient,
+) -> None:
+    """As after an outage: the second run's records are older than what was read last."""
+    jobs = ["job_" + letter * 26 for letter in "de"]
+    await start(metrics, dict.fromkeys(jobs, "calm"))
+    quotas = Quotas(Rates(of_run=RATE, of_tenant=RATE))
+    num = 200
+    for job_id in jobs:
+        await take(metrics, [samples(job_id, n, float(n)) for n in range(num)], quotas)
+    assert [await numbers(client, job_id) for job_id in jobs] == [(num * SAMPLES_A_BATCH, 0)] * 2
 
 
 async def test_lines_beyond_the_quota_are_counted_in_bytes(
