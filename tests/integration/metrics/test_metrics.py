@@ -8,6 +8,7 @@ import asyncpg
 import httpx
 import pytest
 
+from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertRaised
 from services.metrics.settings import MetricsSettings
 from services.metrics.wiring import build
@@ -93,6 +94,57 @@ async def test_samples_and_logs_sent_twice_across_a_restart_are_there_once(
         await answer(given, "/series", [loss], at="series")
         await until_merged(postgres_dsn, at_most=49)
     assert [line["line"] for line in page["lines"]] == [f"line {n}" for n in range(20)] + ["end"]
+
+
+async def test_a_flood_is_cut_so_that_the_run_behind_it_does_not_wait(
+    kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
+) -> None:
+    """All are of one partition, where records are stored in their order. The flood is counted."""
+    given = await settings(kafka, postgres_dsn, topic_prefix)
+    given = given.model_copy(
+        update={
+            "max_samples_per_second_of_run": 1000,
+            "max_log_bytes_per_second_of_run": 64 * 1024,
+        }
+    )
+    calm, num_batches, num_samples = await same_partition(kafka, topic_prefix), 120, 1000
+    line = "x" * 8000
+    flood = [
+        make_event(make_samples({"loss": dict.fromkeys(range(n, n + num_samples), 0.5)}, batch=n))
+        for n in range(num_batches)
+    ]
+    lines = [
+        make_event(make_logs([line] * 4, batch=n, first_line=4 * n)) for n in range(num_batches)
+    ]
+    own = [
+        make_event(make_samples({"loss": {1: 0.5}}, job_id=calm)),
+        make_event(make_logs(["here"], job_id=calm)),
+    ]
+    await produce(kafka, topic_prefix, *flood, *lines, *own)
+    async with running(build(given)):
+        await answer(given, "/logs", 1, at="num_lines", job_id=calm)
+        found = await answer(given, "/series", 1, at="num_series", job_id=calm)
+        assert (found["series"][0]["num_samples"], found["num_samples_left_out"]) == (1, 0)
+        found = await answer(given, "/series", 1, at="num_series")
+        stored, left_out = found["series"][0]["num_samples"], found["num_samples_left_out"]
+        assert stored + left_out == num_batches * num_samples
+        assert left_out > stored
+        page = await answer(given, "/logs", JOB, at="job_id", tail=1)
+        num_bytes = page["num_lines"] * len(line) + page["num_dropped_bytes"]
+        assert abs(num_bytes - num_batches * 4 * len(line)) <= num_batches * 3, "but for line ends"
+        assert page["num_dropped_bytes"] > page["num_lines"] * len(line)
+
+
+async def same_partition(kafka: KafkaAccess, prefix: str) -> str:
+    """A job whose first run is in the partition of that of `JOB`, on both topics."""
+    jobs = ["job_" + letter * 26 for letter in "abcdefgh"]
+    await produce(
+        kafka, prefix, *(make_event(make_heartbeat(job_id=job_id)) for job_id in (JOB, *jobs))
+    )
+    records = await read_topic(kafka, f"{prefix}reports", at_least=1 + len(jobs))
+    partitions = {record.key: record.partition for record in records}
+    at = partitions[run_id_for(JOB, 1).encode()]
+    return next(job for job in jobs if partitions[run_id_for(job, 1).encode()] == at)
 
 
 async def test_garbage_is_parked_with_its_bytes_and_alerts_go_out(
