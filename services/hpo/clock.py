@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 
 import asyncpg
 
-from services.hpo import instruments, messages, saved, spending, store
+from services.hpo import gauges, instruments, messages, saved, spending, store
 from services.hpo.core import inputs
 from services.hpo.core.limits import crossed
 from services.hpo.core.status import Numbers
@@ -42,23 +42,11 @@ async def look(database: Database, clock: Clock) -> None:
     async with database.connection() as connection:
         study_ids = await spending.with_clocks(connection)
         with_more = await store.with_more(connection)
-        _show(await store.not_ended(connection))
+        gauges.show(await gauges.not_ended(connection))
     for study_id in study_ids:
         await _one(study_id, _look_at(database, clock, study_id))
     for study_id in with_more:
         await _one(study_id, _go_on(database, study_id))
-
-
-def _show(running: list[store.Running]) -> None:
-    """Every gauge, also those that are 0 now."""
-    by_state = {one.state: one.num_studies for one in running}
-    for state in ("running", "paused", "ending"):
-        instruments.STUDIES.labels(state).set(by_state.get(state, 0))
-    instruments.TRIALS.labels("running").set(sum(one.num_running for one in running))
-    instruments.TRIALS.labels("paused").set(sum(one.num_paused for one in running))
-    instruments.LOG_EVENTS.labels("all").set(sum(one.num_events for one in running))
-    longest = max((one.longest_log for one in running), default=0)
-    instruments.LOG_EVENTS.labels("longest").set(longest)
 
 
 async def _one(study_id: str, looking: Awaitable[None]) -> None:

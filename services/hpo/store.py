@@ -95,18 +95,6 @@ class StudyChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """Of all studies in this state that have not ended: their open trials, and their logs."""
-
-    state: str
-    num_studies: int
-    num_paused: int
-    num_running: int
-    num_events: int
-    longest_log: int
-
-
-@dataclass(frozen=True, slots=True)
 class JobEnd:
     """How a job ended that was read before its study."""
 
@@ -230,19 +218,6 @@ async def events_of(connection: asyncpg.Connection, study_id: str) -> list[str]:
         "select event from search_events where study_id = $1 order by revision", study_id
     )
     return [row["event"] for row in rows]
-
-
-async def not_ended(connection: asyncpg.Connection) -> list[Running]:
-    rows = await connection.fetch(
-        """
-        select state, count(*) as num_studies, sum(num_paused) as num_paused,
-               sum(num_proposed - num_completed - num_failed - num_stopped - num_paused)
-                   as num_running,
-               sum(revision)::bigint as num_events, max(revision) as longest_log
-        from studies where finished_at is null group by state
-        """
-    )
-    return [Running(**row) for row in rows]
 
 
 async def with_more(connection: asyncpg.Connection) -> list[str]:
