@@ -99,9 +99,16 @@ JOB = board(
             ),
             line(
                 "Calls of webhooks",
-                "By outcome; those that failed are made again.",
+                "By outcome; those that failed are made again, those of silenced alerts are held.",
                 "ops",
                 (rate("drivetrain_metrics_deliveries_total", "outcome"), "{{outcome}}"),
+                link=_PAGE,
+            ),
+            line(
+                "Commands about silences",
+                "By answer: set, ended, or why it was refused.",
+                "ops",
+                (rate("drivetrain_metrics_silence_requests_total", "answer"), "{{answer}}"),
                 link=_PAGE,
             ),
             line(

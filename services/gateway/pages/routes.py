@@ -22,6 +22,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import failures, sessions
 from services.gateway.pages import (
     alerts,
+    annotations,
     compare,
     costs,
     files,
@@ -62,6 +63,7 @@ class Static(StaticFiles):
 def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(router)
     app.include_router(alerts.router)
+    app.include_router(annotations.router)
     app.include_router(compare.router)
     app.include_router(costs.router)
     app.include_router(files.router)

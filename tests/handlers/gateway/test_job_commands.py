@@ -18,7 +18,7 @@ from drivetrain_schemas.jobs import (
     JobStopping,
     RejectionReason,
 )
-from tests.handlers.gateway.model import Model, serving
+from tests.handlers.gateway.model import BASE_URL, Model, serving, sign_in
 from tests.handlers.gateway.story import START
 from tests.handlers.gateway.test_api import SPEC, accept, as_event, refuse
 
@@ -138,3 +138,27 @@ async def test_an_annotation_that_says_nothing_valid_is_refused(
         answer = await server.client.post(f"{path}/annotate", json=body)
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["field"].startswith(field)
+
+
+async def test_the_form_of_a_page_sends_what_was_changed_in_it(model: Model) -> None:
+    async with serving(model, answer=carry_out) as server:
+        job_id = (await server.client.post("/v1/jobs", json={"spec": SPEC})).json()["job_id"]
+        headers = {**await sign_in(server), "origin": BASE_URL}
+
+        async def save(**fields: str) -> int:
+            path = f"/jobs/{job_id}/annotate"
+            answer = await server.stranger.post(path, data=fields, headers=headers)
+            return answer.status_code
+
+        assert await save(note="one\r\ntwo", tags="good, compared", project="vision") == 303
+        job = (await server.client.get(f"/v1/jobs/{job_id}")).json()
+        assert (job["note"], job["project"]) == ("one\ntwo", "vision")
+        assert job["tags"] == ["good", "compared"]
+        num_sent = len(server.bus.commands())
+        assert await save(note="one\r\ntwo", tags="compared,good", project="vision") == 303
+        assert len(server.bus.commands()) == num_sent, "nothing was changed"
+        assert await save(note="", tags="good", project="vision") == 303
+        assert server.bus.commands()[-1].payload == JobAnnotate(
+            job_id=job_id, remove_tags=("compared",), note=""
+        )
+        assert await save(project="<b>") == 422

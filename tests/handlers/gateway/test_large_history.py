@@ -127,6 +127,7 @@ PATHS = (
     f"/v1/jobs/{JOB_ID}/explain",
     "/v1/cost",
     "/v1/budgets",
+    "/alerts",
     "/v1/alerts",
     "/v1/alerts?state=open",
     "/v1/alerts?state=ended&alert=diverging",
