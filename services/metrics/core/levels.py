@@ -24,6 +24,9 @@ MIN_CHUNK_SAMPLES = MAX_CHUNK_SAMPLES // 4
 # New chunks are added when there are so many, or so many samples in them, or when one is old.
 MAX_NEW_CHUNKS = 32
 MAX_NEW_SAMPLES = 4096
+# Of chunks that stay as they are, so many are added at once: with every time the last tiles are
+# written again.
+MAX_SAMPLES_OF_STEP = 4 * MAX_NEW_SAMPLES
 
 TileKey = tuple[int, int]  # level, tile
 
@@ -42,6 +45,20 @@ class Step:
 
 def is_due(num_chunks: int, num_samples: int, *, is_old: bool) -> bool:
     return num_chunks >= MAX_NEW_CHUNKS or num_samples >= MAX_NEW_SAMPLES or is_old
+
+
+def num_to_add(sizes: Sequence[int], *, may_merge: bool) -> int:
+    """How many of the next chunks are added at once, by their numbers of samples.
+
+    Fewer where they may become one chunk, which should not be large.
+    """
+    num_samples = 0
+    for number, size in enumerate(sizes):
+        may_merge = may_merge or size < MIN_CHUNK_SAMPLES
+        if num_samples >= (MAX_NEW_SAMPLES if may_merge else MAX_SAMPLES_OF_STEP):
+            return number
+        num_samples += size
+    return len(sizes)
 
 
 def add(

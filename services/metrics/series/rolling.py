@@ -121,9 +121,11 @@ async def _step(tx: Tx, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
     """Add some new chunks of these series. Returns how many of each."""
     connection = tx.connection
     locked = await level_store.lock_series(connection, keys)
-    new = await level_store.take_new(connection, list(locked), levels.MAX_NEW_SAMPLES)
-    if not new:
+    most = levels.MAX_SAMPLES_OF_STEP if len(keys) == 1 else levels.MAX_NEW_SAMPLES
+    found = await level_store.take_new(connection, list(locked), most)
+    if not found:
         return {}
+    new = {key: chunks[: _num_to_add(locked[key], chunks)] for key, chunks in found.items()}
     samples = await asyncio.to_thread(_merged, new)
     wanted = [
         Before(key, locked[key].job_id, chunks[0].chunk_id, _room(locked[key], samples[key]))
@@ -140,6 +142,11 @@ async def _step(tx: Tx, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
     num_added = {key: len(chunks) for key, chunks in new.items()}
     tx.after_commit(lambda: CHUNKS_ADDED.inc(sum(num_added.values())))
     return num_added
+
+
+def _num_to_add(series: LockedSeries, chunks: Sequence[StoredChunk]) -> int:
+    sizes = [len(one.chunk.steps) for one in chunks]
+    return levels.num_to_add(sizes, may_merge=series.base_width is None)
 
 
 def _merged(new: Mapping[SeriesKey, Sequence[StoredChunk]]) -> dict[SeriesKey, Series]:

@@ -41,6 +41,18 @@ def test_only_small_chunks_are_merged() -> None:
     assert add(large, 3, line(1), 16).merged is not None
 
 
+def test_many_samples_are_added_at_once_but_chunks_stay_small() -> None:
+    large, small = [2000] * 100, [levels.MIN_CHUNK_SAMPLES - 1] * 100
+    num_large = levels.num_to_add(large, may_merge=False)
+    assert 0 <= num_large * 2000 - levels.MAX_SAMPLES_OF_STEP < 2000
+    assert levels.num_to_add(large, may_merge=True) == 3
+    num_small = levels.num_to_add(small, may_merge=False)
+    assert 0 <= num_small * small[0] - levels.MAX_NEW_SAMPLES < small[0]
+    assert levels.num_to_add([2000, 2000, 2000, 1, 2000], may_merge=False) == 3
+    assert levels.num_to_add([100_000, 1], may_merge=True) == 1
+    assert levels.num_to_add([1], may_merge=False) == 1
+
+
 @given(
     parts=st.lists(
         st.dictionaries(st.integers(0, 40_000), st.floats(width=32), min_size=1, max_size=50),
