@@ -48,6 +48,7 @@ from drivetrain.samples import (
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 
 MAX_WAITING_SAMPLES = 200_000
+MAX_LOGGED = 3 * MAX_WAITING_SAMPLES  # each is three items
 MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
 MAX_WARNINGS = 20
 _PERIOD_SECONDS = 0.25
@@ -117,7 +118,7 @@ class Reporter:
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         logged = self._logged
-        if len(logged) >= 3 * MAX_WAITING_SAMPLES:
+        if len(logged) >= MAX_LOGGED:
             self.settle()  # the thread is too slow; samples are dropped from columns
         for name in values:  # a fifth faster than items(), which makes a tuple for each
             value = values[name]

@@ -119,6 +119,7 @@ def test_samples_that_do_not_fit_are_counted_and_the_result_is_exact(
     """Samples are not sent: the thread does not run before the end."""
     room = 2 * MAX_SAMPLES_PER_CHUNK
     monkeypatch.setattr(reporting, "MAX_WAITING_SAMPLES", room)
+    monkeypatch.setattr(reporting, "MAX_LOGGED", 3 * room)
     reporter = make_reporter()
     num_logged = 5 * MAX_SAMPLES_PER_CHUNK + 7
     for step in range(num_logged):
