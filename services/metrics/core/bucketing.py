@@ -39,6 +39,16 @@ class Clock(NamedTuple):
     def times_of(self, steps: Ints) -> Floats:
         return np.interp(steps, self.steps, self.times)
 
+    def with_point(self, step: float, time: float) -> "Clock":
+        """With one more point; of two at one step, the later time."""
+        place = int(np.searchsorted(self.steps, step))
+        if place == len(self.steps) or self.steps[place] != step:
+            steps, times = np.insert(self.steps, place, step), np.insert(self.times, place, time)
+            return Clock(steps, times)
+        times = self.times.copy()
+        times[place] = max(times[place], time)
+        return Clock(self.steps, times)
+
     def step_at(self, time: float) -> int:
         return int(np.interp(time, self.times, self.steps))
 

@@ -72,25 +72,27 @@ async def clocks(
         """
         select job_id, attempt, array_send(array_agg(step::float8 order by step)),
             array_send(array_agg(at order by step))
-        from (
-            select job_id, attempt, step, max(at) as at from (
-                select job_id, attempt, step, at from run_times where job_id = any($1)
-                union all
-                select job_id, attempt, clock[4]::bigint, clock[5] from runs
-                where job_id = any($1) and clock is not null
-            ) as either
-            group by job_id, attempt, step
-        ) as point
-        group by job_id, attempt
+        from run_times where job_id = any($1) group by job_id, attempt
         """,
         job_ids,
     )
-    return {
+    newest = await connection.fetch(
+        """
+        select job_id, attempt, clock[4], clock[5] from runs
+        where job_id = any($1) and clock is not null
+        """,
+        job_ids,
+    )
+    found = {
         (row[0], row[1]): Clock(
             numbers(row[2], ">f8", np.float64), numbers(row[3], ">f8", np.float64)
         )
         for row in rows
     }
+    for job_id, attempt, step, at in newest:
+        known = found.get((job_id, attempt), Clock(np.empty(0), np.empty(0)))
+        found[job_id, attempt] = known.with_point(step, at)
+    return found
 
 
 async def tiles(
