@@ -2,6 +2,7 @@
 
 What one request reads is bounded, in bytes and in time, whatever it searches for: it answers what
 it has found so far and from where to where it has searched, and the next request continues there.
+So it does where the object store is away: only a request that has no line yet fails.
 """
 
 import time
@@ -11,6 +12,7 @@ from services.metrics.core.log_levels import NONE, Level, level_of
 from services.metrics.core.log_search import Chunk, Wanted
 from services.metrics.logs.source import LogSource, Slice
 from services.metrics.series.queries import LogsQuery
+from services.runtime.errors import StoreError
 
 # A page ends with the line that exceeds this.
 MAX_PAGE_CHARACTERS = 2**20
@@ -20,6 +22,7 @@ MAX_SEARCH_SECONDS = 0.8
 
 
 async def page(source: LogSource, query: LogsQuery) -> dict[str, Any]:
+    """Raises StoreError where not even the first line can be read."""
     return await (_last_lines if _is_backwards(query) else _lines_after)(source, query)
 
 
@@ -72,8 +75,14 @@ class _Page:
 async def _lines_after(source: LogSource, query: LogsQuery) -> dict[str, Any]:
     page = _Page(query.limit, query.wanted)
     begin = position = query.after or 0
+    found: Slice | None = None
     while True:
-        found = await source.after(position)
+        try:
+            found = await source.after(position)
+        except StoreError:
+            if found is None or not page.lines:
+                raise
+            return _answer(query, page, found, begin, position)
         for chunk in found.chunks:
             for index in page.indices(chunk):
                 at = chunk.first_position + index
@@ -94,8 +103,14 @@ async def _lines_after(source: LogSource, query: LogsQuery) -> dict[str, Any]:
 async def _last_lines(source: LogSource, query: LogsQuery) -> dict[str, Any]:
     page = _Page(query.tail or query.limit, query.wanted)
     end = position = query.before
+    found: Slice | None = None
     while True:
-        found = await source.before(position)
+        try:
+            found = await source.before(position)
+        except StoreError:
+            if found is None or end is None or position is None or not page.lines:
+                raise
+            return _answer(query, page, found, position, end)
         if end is None or position is None:
             end = position = found.head.num_lines
         for chunk in found.chunks:

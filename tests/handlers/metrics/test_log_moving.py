@@ -96,6 +96,25 @@ async def count(metrics, what: str) -> int:
         return int(await connection.fetchval(f"select count(*) from {what}"))
 
 
+async def test_lines_before_and_after_a_lost_segment_are_answered(metrics, client, store) -> None:
+    await write(metrics)
+    await LogMover(metrics, store, NOW).run()
+    await write(metrics, NUM_LINES, NUM_LINES + 20)
+    async with metrics.connection() as connection:
+        lost = await connection.fetchrow("select * from log_segments order by id offset 1 limit 1")
+    await store.delete(lost["key"])
+    newest = await get(client, tail=5000)
+    first, end = lost["first_position"], lost["end_position"]
+    assert [one["position"] for one in newest["lines"]] == list(range(end, NUM_LINES + 20))
+    assert not newest["is_complete"]
+    oldest = await get(client, limit=5000)
+    assert [one["position"] for one in oldest["lines"]] == list(range(first))
+    assert not oldest["is_complete"]
+    for query in ({"tail": 5, "before": newest["searched_from"]}, {"after": oldest["next"]}):
+        answer = await client.get("/logs", params={"job_id": JOB, **query})
+        assert (answer.status_code, "lost" in answer.text) == (503, True)
+
+
 async def test_all_lines_are_paged_and_searched_as_before(metrics, client, store) -> None:
     await write(metrics)
     before = (await get(client, tail=5000))["lines"]
