@@ -159,14 +159,19 @@ def _axis(query: CurvesQuery, parts: Sequence[Part], clocks: Clocks) -> _Axis:
 
 
 def _plans(parts: Sequence[Part], axis: _Axis) -> list[_Plan]:
-    """Parts come by job and name, the highest attempt first."""
+    """Parts come by job and name, the highest attempt first; what later ones replaced is not read.
+
+    A run that begins anew at each restart is read as if it had one attempt.
+    """
     plans: list[_Plan] = []
     spans: dict[tuple[str, str], tuple[tuple[int, int], ...]] = defaultdict(tuple)
     num_exact = 0
     for number, part in enumerate(parts):
         curve = part.job_id, part.name
         first, last = axis.steps(part)
-        if first <= last:
+        whole = part.first_step, part.last_step
+        is_replaced = any(low <= whole[0] and whole[1] <= high for low, high in spans[curve])
+        if first <= last and not is_replaced:
             level = None
             if part.base_width is not None:
                 level = levels.level_for(part.base_width, int(axis.row_width(part)))
@@ -176,7 +181,7 @@ def _plans(parts: Sequence[Part], axis: _Axis) -> list[_Plan]:
                 if part.base_width is not None and num_exact > MAX_EXACT_SAMPLES:
                     level = 0
             plans.append(_Plan(number, part, level, first, last, spans[curve]))
-        spans[curve] = bucketing.with_span(spans[curve], part.first_step, part.last_step)
+        spans[curve] = bucketing.with_span(spans[curve], *whole)
     return plans
 
 

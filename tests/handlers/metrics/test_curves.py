@@ -14,6 +14,7 @@ from services.metrics import streams
 from services.metrics.api import read_api
 from services.metrics.cold.tiering import Policy, Tierer
 from services.metrics.core import levels
+from services.metrics.series import bucket_store
 from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
@@ -118,6 +119,23 @@ async def test_steps_are_those_of_the_last_attempt(world: World, num_buckets: in
     assert 7.0 in highs, "what only the first attempt logged"
     second = await world.curve(num_buckets=num_buckets, start=1100, end=1900)
     assert set(second["means"]) == {2.0}
+
+
+async def test_an_attempt_that_is_wholly_replaced_is_not_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for attempt in (1, 2, 3):
+        await world.log({"loss": dict.fromkeys(range(200 * attempt), 1.0)}, attempt=attempt)
+    read = []
+    cold_chunks = bucket_store.cold_chunks
+
+    async def noted(connection: Any, rank: int, wanted: Any) -> Any:
+        read.extend(one.run_id for one in wanted)
+        return await cold_chunks(connection, rank, wanted)
+
+    monkeypatch.setattr(bucket_store, "cold_chunks", noted)
+    assert len((await world.curve(num_buckets=2000))["x"]) == 600
+    assert read == [run_id_for(JOB, 3)]
 
 
 async def test_by_time_pauses_are_seen_and_relative_times_begin_at_zero(world: World) -> None:
