@@ -1,6 +1,9 @@
-"""kill -9 of the metrics service and of Postgres under load: the same samples after the restart."""
+"""kill -9 of the metrics service, of Postgres and of the broker under load: after the restarts, the
+same samples and the same live windows as without.
+"""
 
 import asyncio
+import json
 import os
 import random
 import sys
@@ -11,17 +14,23 @@ from typing import Any
 
 import asyncpg
 import httpx
+import msgspec
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from drivetrain_schemas.envelope import Event
+from services.metrics.windows.folding import observe
+from services.metrics.windows.records import SourceState
+from services.runtime.errors import TemporaryError
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.run_tokens import RunTokens
 from services.runtime.stores import initialise
 from services.runtime.topics import create_topics
 from services.standalone.embedded import running_kafka, running_postgres
 from services.standalone.ports import free_port
 from tests.events import make_event
-from tests.handlers.metrics.builders import JOB, make_samples
-from tests.platform_service import READ_TOKEN, produce, service_environment
+from tests.handlers.metrics.builders import JOB, make_heartbeat, make_samples
+from tests.platform_service import READ_TOKEN, produce, read_topic, service_environment
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -82,10 +91,20 @@ def batches() -> list[tuple[Event[Any], dict[int, Any]]]:
 
 async def produce_all(access: KafkaAccess, events: list[Event[Any]], sent: asyncio.Event) -> None:
     for start in range(0, len(events), 10):
-        await produce(access, "faults.", *events[start : start + 10])
+        heartbeat = make_event(make_heartbeat(step=start + 1))
+        await until_produced(access, [*events[start : start + 10], heartbeat])
         if start % 50 == 0:
-            await produce(access, "faults.", *events[start : start + 5])  # once more
+            await until_produced(access, events[start : start + 5])  # once more
     sent.set()
+
+
+async def until_produced(access: KafkaAccess, events: list[Event[Any]]) -> None:
+    """As a pod: what is not acknowledged is sent again, and may arrive twice."""
+    while True:
+        try:
+            return await produce(access, "faults.", *events)
+        except TemporaryError:
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
@@ -127,7 +146,58 @@ async def until_stored(dsn: str, num_batches: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_kills_of_metrics_and_of_postgres_under_load_change_no_sample(tmp_path: Path) -> None:
+async def stored_windows(dsn: str) -> dict[tuple[str, int], tuple[Any, ...]]:
+    """By source and start, what the service has stored of each window."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            """select source_id, starts_at, series, first_at, first_step, last_at, last_step
+            from metrics.windows"""
+        )
+    finally:
+        await connection.close()
+    return {(row[0], row[1]): (json.loads(row[2]), *row[3:]) for row in rows}
+
+
+async def expected_windows(access: KafkaAccess) -> dict[tuple[str, int], tuple[Any, ...]]:
+    """What the records that are in the topics give, folded without Faust and without any fault."""
+    states: dict[bytes, SourceState] = {}
+    for topic in ("faults.metrics", "faults.reports"):
+        num_records = await num_written(access, topic)
+        for record in await read_topic(access, topic, at_least=num_records):
+            if observation := observe(RunTokens(None), record):
+                states[observation.key] = observation.fold(states.get(observation.key))
+    expected = {}
+    for key, state in states.items():
+        for window in state.source.windows:
+            at = window.progress
+            steps = (at.first_at, at.first_step, at.last_at, at.last_step) if at else (None,) * 4
+            series = json.loads(msgspec.json.encode(window.series))
+            expected[key.decode(), window.starts_at] = (series, *steps)
+    return expected
+
+
+async def num_written(access: KafkaAccess, topic: str) -> int:
+    consumer = AIOKafkaConsumer(topic, **access.options())
+    await consumer.start()
+    try:
+        return sum((await consumer.end_offsets(consumer.assignment())).values())
+    finally:
+        await consumer.stop()
+
+
+async def until_stored_windows(dsn: str, expected: dict[tuple[str, int], tuple[Any, ...]]) -> None:
+    """A source keeps its newest windows; earlier ones may be stored too."""
+    while True:
+        stored = await stored_windows(dsn)
+        if {key: stored.get(key) for key in expected} == expected:
+            return
+        await asyncio.sleep(0.5)
+
+
+async def test_kills_of_metrics_postgres_and_broker_under_load_change_no_sample_and_no_window(
+    tmp_path: Path,
+) -> None:
     made = batches()
     expected: dict[str, dict[int, Any]] = {name: {} for name in NAMES}
     for number, (_, values) in enumerate(made):
@@ -150,10 +220,15 @@ async def test_kills_of_metrics_and_of_postgres_under_load_change_no_sample(tmp_
                 metrics.kill()
                 await until_stored(postgres.dsn, int(NUM_BATCHES * (share + 0.1)))
                 await postgres.child.kill_and_wait_ready()
+                await until_stored(postgres.dsn, int(NUM_BATCHES * (share + 0.15)))
+                await kafka.child.kill_and_wait_ready()
             await sent.wait()
             await until_stored(postgres.dsn, NUM_BATCHES)
             series = (await metrics.get("/series"))["series"]
             found = (await metrics.get("/samples", max_points=100_000))["series"]
+            windows = await expected_windows(access)
+            assert {key[0].partition("/")[2][:3] for key in windows} == {"0", "pod"}
+            await until_stored_windows(postgres.dsn, windows)
     assert {one["name"]: one["num_samples"] for one in series} == dict.fromkeys(
         NAMES, NUM_BATCHES // 3 * SAMPLES_PER_BATCH
     ), "each batch counted once"
