@@ -79,7 +79,14 @@ ACCESS: dict[str, Access] = {
     ),
     "cost": _service(
         "cost",
-        (COMMANDS_BUDGETS, EVENTS_CHECKPOINTS, EVENTS_JOBS, EVENTS_NODES, EVENTS_STUDIES),
+        (
+            COMMANDS_BUDGETS,
+            EVENTS_ALERTS,
+            EVENTS_CHECKPOINTS,
+            EVENTS_JOBS,
+            EVENTS_NODES,
+            EVENTS_STUDIES,
+        ),
         (COMMANDS_JOBS, EVENTS_BUDGETS, EVENTS_CHARGES),
     ),
     "hpo": _service(

@@ -1,4 +1,4 @@
-"""Recommendations for the jobs of a tenant, from the shares of their slots."""
+"""Recommendations for the jobs of a tenant: the shares of their slots, and use of devices."""
 
 from datetime import date, timedelta
 
@@ -7,7 +7,13 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import TenantId
-from services.cost.core.recommendations import JobShares, Kind, recommendations
+from services.cost import low_use
+from services.cost.core.recommendations import (
+    JobShares,
+    Kind,
+    busier_devices,
+    recommendations,
+)
 from services.runtime.service import Platform
 
 MAX_DAYS = 92
@@ -54,7 +60,9 @@ def recommend_routes(platform: Platform) -> APIRouter:
             raise HTTPException(422, f"last: write a day from first to {MAX_DAYS - 1} days later")
         async with platform.database.connection() as connection:
             jobs = await _jobs(connection, tenant_id, first, last)
+            low = await low_use.paid_for(connection, tenant_id, first, last, MAX_SHOWN)
         found = [each for job in jobs for each in recommendations(job)]
+        found += [each for job in low for each in busier_devices(job)]
         found.sort(key=lambda each: (-each.saving_micro_usd, each.job_id, each.kind))
         return Recommendations(
             recommendations=[

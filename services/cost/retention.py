@@ -5,6 +5,7 @@
 | `allocations` | once shared out, after as long as an inbox row of its events and a margin |
 | `run_facts` | with the run's allocation; without one, after the same time |
 | `stored_checkpoints` | once deleted, after as long as an inbox row of its events and a margin |
+| `low_use` | a year after it began |
 | `node_offers` | once ended, after three years |
 
 Until then a grant that is delivered again finds its release, and opens nothing. An open allocation
@@ -40,6 +41,13 @@ RULES = (
         """delete from stored_checkpoints where ctid = any(array(
             select ctid from stored_checkpoints
             where deleted_at < clock_timestamp() - $1::interval order by deleted_at limit $2))""",
+    ),
+    Rule(
+        "low_use",
+        timedelta(days=365),
+        """delete from low_use where ctid = any(array(
+            select ctid from low_use
+            where starts_at < clock_timestamp() - $1::interval order by starts_at limit $2))""",
     ),
     Rule(
         "node_offers",

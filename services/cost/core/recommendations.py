@@ -1,7 +1,7 @@
 """Where a job could cost less: what is advised, how much it would save, and the evidence.
 
-Only what the shares of its slots show: how long saving stopped training, and how much was lost for
-want of a newer checkpoint. What its devices were busy with is not known here.
+Only what the shares of its slots show (how long saving stopped training, and how much was lost for
+want of a newer checkpoint), and what was paid while its devices were used too little.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Literal
 MOST_SAVING, MOST_LOST = 5, 5  # percent
 LEAST_MICRO_USD = 10_000  # a cent: less is not worth reading
 
-Kind = Literal["fewer_checkpoints", "more_checkpoints"]
+Kind = Literal["fewer_checkpoints", "more_checkpoints", "busier_devices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,23 @@ class JobShares:
     checkpointing: int
     starting: int
     lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class LowUse:
+    """The time in which the devices of a job were used less than expected.
+
+    `micro_usd`: what was paid for it; `saving_micro_usd`: the part of it that the same work would
+    not have cost at the expected use.
+    """
+
+    job_id: str
+    name: str | None
+    slot_hours: float
+    used_percent: float
+    expected_percent: float
+    micro_usd: int
+    saving_micro_usd: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,22 @@ def recommendations(job: JobShares) -> list[Recommendation]:
             )
         )
     return found
+
+
+def busier_devices(low: LowUse) -> list[Recommendation]:
+    """One, or none where it would save less than a cent."""
+    if low.saving_micro_usd < LEAST_MICRO_USD:
+        return []
+    evidence = (
+        f"for {low.slot_hours:.1f} slot hours (${low.micro_usd / 1_000_000:.2f}) its devices were "
+        f"used {low.used_percent:.0f} % on average; {low.expected_percent:.0f} % is expected"
+    )
+    advice = "load data with more workers, use larger batches, or take fewer or smaller devices"
+    return [
+        Recommendation(
+            low.job_id, low.name, "busier_devices", low.saving_micro_usd, evidence, advice
+        )
+    ]
 
 
 def _above(part: int, whole: int, percent: int) -> int:

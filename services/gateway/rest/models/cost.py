@@ -77,7 +77,7 @@ class PoolReport(BaseModel):
 
 class Recommendation(BaseModel):
     """Where a job could cost less: what it would have saved in these days, the evidence, and what
-    to do. `kind`: fewer_checkpoints, more_checkpoints."""
+    to do. `kind`: fewer_checkpoints, more_checkpoints, busier_devices."""
 
     job_id: str
     job_name: str | None

@@ -1,0 +1,107 @@
+"""When the devices of runs were used too little, and what was paid for that time.
+
+The metrics service raises and clears an alert about it. What is paid is known from the charges, so
+a run counts once its slots were released.
+"""
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import asyncpg
+
+from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
+from services.cost.core.recommendations import LowUse
+from services.runtime.transaction import Tx
+
+KINDS = (AlertRaised, AlertCleared)
+# Times that began longer before the first day are not looked for.
+LONGEST = timedelta(days=92)
+
+_PAID = """
+with paid as (
+    select low_use.job_id, used_percent, expected_percent, num_slots,
+        price_micro_usd_per_slot_hour as price,
+        extract(epoch from least(charges.ends_at, low_use.ends_at, $3)
+            - greatest(charges.starts_at, low_use.starts_at, $2)) / 3600 as hours
+    from low_use join charges using (job_id, run_id)
+    where low_use.tenant_id = $1 and low_use.starts_at between $2 - $4::interval and $3
+        and reverses_charge_id is null and not exists (
+            select from charges as reversal
+            where reversal.reverses_charge_id = charges.charge_id)),
+of_job as (
+    select job_id,
+        sum(hours * num_slots) as slot_hours,
+        sum(hours * num_slots * used_percent) / sum(hours * num_slots) as used_percent,
+        max(expected_percent) as expected_percent,
+        floor(sum(hours * num_slots * price))::bigint as micro_usd,
+        floor(sum((hours * num_slots * price)::double precision
+            * (1 - used_percent / expected_percent)))::bigint as saving_micro_usd
+    from paid where hours > 0 group by job_id)
+select of_job.*, name from of_job left join jobs using (job_id)
+order by saving_micro_usd desc, job_id limit $5
+"""
+
+
+async def handle(tx: Tx, event: Event[Any]) -> None:
+    """Keep when low use of a run's devices began and ended; other alerts say nothing of money."""
+    told = event.payload
+    if told.alert is not AlertKind.LOW_UTILISATION:
+        return
+    if isinstance(told, AlertCleared):
+        await tx.connection.execute(
+            """
+            update low_use set ends_at = $2
+            where run_id = $1 and ends_at is null and starts_at < $2
+            """,
+            told.run_id,
+            event.occurred_at,
+        )
+    elif _has_figures(told):
+        await tx.connection.execute(
+            """
+            insert into low_use (
+                run_id, starts_at, tenant_id, job_id, used_percent, expected_percent)
+            values ($1, $2, $3, $4, $5, $6) on conflict do nothing
+            """,
+            told.run_id,
+            event.occurred_at,
+            event.tenant_id,
+            told.job_id,
+            told.value,
+            told.threshold,
+        )
+
+
+def _has_figures(told: AlertRaised) -> bool:
+    return (
+        told.value is not None
+        and told.threshold is not None
+        and 0 <= told.value < told.threshold <= 100
+    )
+
+
+async def paid_for(
+    connection: asyncpg.Connection, tenant_id: str, first: date, last: date, limit: int
+) -> list[LowUse]:
+    """What the tenant's jobs paid on these days for such time: the largest savings."""
+    rows = await connection.fetch(
+        _PAID,
+        tenant_id,
+        datetime.combine(first, time(), UTC),
+        datetime.combine(last + timedelta(days=1), time(), UTC),
+        LONGEST,
+        limit,
+    )
+    return [
+        LowUse(
+            row["job_id"],
+            row["name"],
+            float(row["slot_hours"]),
+            row["used_percent"],
+            row["expected_percent"],
+            row["micro_usd"],
+            row["saving_micro_usd"],
+        )
+        for row in rows
+    ]
