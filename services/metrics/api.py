@@ -158,7 +158,12 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/logs", logs),
             Route("/media", logged_media),
         ],
-        exception_handlers={ValidationError: _invalid, TooManyReads: _busy, StoreError: _away},
+        exception_handlers={
+            ValidationError: _invalid,
+            buckets.TooManySamples: _too_many,
+            TooManyReads: _busy,
+            StoreError: _away,
+        },
     )
 
 
@@ -176,6 +181,10 @@ def _invalid(request: Request, error: Exception) -> Response:
     detail = "; ".join(f"{one.field}: {one.message}" for one in errors)
     fields = {"errors": [one.model_dump() for one in errors]}
     return _problem(request, 422, "invalid_request", "Invalid request", detail, **fields)
+
+
+def _too_many(request: Request, error: Exception) -> Response:
+    return _problem(request, 422, "too_many_samples", "Too many samples", str(error))
 
 
 def _busy(request: Request, error: Exception) -> Response:

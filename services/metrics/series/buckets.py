@@ -23,10 +23,16 @@ from services.metrics.series.queries import CurvesQuery
 
 # All curves together read so many single samples; beyond that, they are read from their levels.
 MAX_EXACT_SAMPLES = 200_000
+# Attempts too short for levels are read as they are: no more samples than fit in memory at once.
+MAX_SAMPLES = 4_000_000
 # By time, buckets are not aligned with the rows of levels, which may be so many buckets wide. The
 # next finer level has four times the rows.
 ROW_BUCKETS = 1.25
 Clocks = Mapping[tuple[str, int], Clock]
+
+
+class TooManySamples(Exception):
+    """The attempts of these curves have more samples than one request reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,9 @@ def _disjoint(wanted: Sequence[TilesOfPart]) -> list[TilesOfPart]:
 
 
 async def curves(source: Source, query: CurvesQuery) -> bytes:
-    """The answer as JSON. Raises StoreError where old samples are needed and cannot be read."""
+    """The answer as JSON. Raises TooManySamples, and StoreError where old samples are needed and
+    cannot be read.
+    """
     connection = source.connection
     parts = await bucket_store.parts(connection, query.job_id, query.name, query.rank)
     clocks: Clocks = {}
@@ -165,7 +173,7 @@ def _plans(parts: Sequence[Part], axis: _Axis) -> list[_Plan]:
     """
     plans: list[_Plan] = []
     spans: dict[tuple[str, str], tuple[tuple[int, int], ...]] = defaultdict(tuple)
-    num_exact = 0
+    num_exact = num_without_levels = 0
     for number, part in enumerate(parts):
         curve = part.job_id, part.name
         first, last = axis.steps(part)
@@ -178,10 +186,17 @@ def _plans(parts: Sequence[Part], axis: _Axis) -> list[_Plan]:
             if level is None:
                 share = (last - first + 1) / (part.last_step - part.first_step + 1)
                 num_exact += int(part.num_samples * share)
-                if part.base_width is not None and num_exact > MAX_EXACT_SAMPLES:
+                if part.base_width is None:
+                    num_without_levels += int(part.num_samples * share)
+                elif num_exact > MAX_EXACT_SAMPLES:
                     level = 0
             plans.append(_Plan(number, part, level, first, last, spans[curve]))
         spans[curve] = bucketing.with_span(spans[curve], *whole)
+    if num_without_levels > MAX_SAMPLES:
+        raise TooManySamples(
+            f"these curves have {num_without_levels:,} samples in attempts too short to be summed "
+            f"up, and at most {MAX_SAMPLES:,} are read: name fewer jobs or series, or fewer steps"
+        )
     return plans
 
 

@@ -14,7 +14,7 @@ from services.metrics import streams
 from services.metrics.api import read_api
 from services.metrics.cold.tiering import Policy, Tierer
 from services.metrics.core import levels
-from services.metrics.series import bucket_store
+from services.metrics.series import bucket_store, buckets
 from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
@@ -61,8 +61,11 @@ class World:
                 [(job_id, attempt, step, at) for step, at in points.items()],
             )
 
+    async def get(self, **query: Any) -> httpx.Response:
+        return await self._client.get("/curves", params={"job_id": JOB, "name": "loss"} | query)
+
     async def curves(self, **query: Any) -> Any:
-        answer = await self._client.get("/curves", params={"job_id": JOB, "name": "loss"} | query)
+        answer = await self.get(**query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -136,6 +139,19 @@ async def test_an_attempt_that_is_wholly_replaced_is_not_read(
     monkeypatch.setattr(bucket_store, "cold_chunks", noted)
     assert len((await world.curve(num_buckets=2000))["x"]) == 600
     assert read == [run_id_for(JOB, 3)]
+
+
+async def test_more_short_attempts_than_one_request_reads_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "MAX_SAMPLES", 250)
+    for attempt in (1, 2, 3):
+        steps = range(100 * attempt, 100 * attempt + 100)
+        await world.log({"loss": dict.fromkeys(steps, 1.0)}, attempt=attempt)
+    answer = await world.get()
+    assert (answer.status_code, answer.json()["code"]) == (422, "too_many_samples")
+    assert "300 samples" in answer.json()["detail"]
+    assert len((await world.curve(start=100, end=250))["x"]) > 0
 
 
 async def test_by_time_pauses_are_seen_and_relative_times_begin_at_zero(world: World) -> None:
