@@ -2,9 +2,14 @@
 that run elsewhere, imports, previews, and trials that begin from checkpoints of others.
 """
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from tests.running_study import RunningStudy
@@ -40,6 +45,25 @@ def external(platform: StandalonePlatform, name: str, **fields: Any) -> RunningS
     """A study whose trials the test carries out."""
     common = {"name": name, "metric": METRIC, "space": SPACE, "external": True, "max_trials": 9}
     return RunningStudy.submit(platform, {**common, **fields})
+
+
+def cli(platform: StandalonePlatform, *arguments: str, is_refused: bool = False) -> str:
+    """What `drivetrain` prints, of a refusal the error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "drivetrain.cli", *arguments],
+        env={**os.environ, "DRIVETRAIN_HOME": str(platform.home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode != 0) is is_refused, done.stderr
+    return done.stderr if is_refused else done.stdout
+
+
+def complete(study: RunningStudy, number: int, value: float) -> None:
+    answer = study.post(f"trials/{number}/complete", values=[value])
+    assert answer.status_code in (200, 202), answer.text
 
 
 def ask(study: RunningStudy, request_id: str) -> dict[str, Any]:
@@ -177,3 +201,91 @@ def test_finished_trials_begin_a_study_and_a_preview_starts_nothing(
     assert preview.status_code == 200, preview.text
     assert preview.json()["num_trials"] == 9
     assert named.json()["studies"] == []
+
+
+def test_numbers_change_while_a_study_runs_and_after_its_end_and_it_says_what_comes_next(
+    platform: StandalonePlatform,
+) -> None:
+    study = external(platform, "changed", sampler="random")
+
+    def follows(text: str) -> dict[str, Any]:
+        def said() -> Any:
+            found = platform.get(f"{study.path}/insight")["next"]
+            return found if found and text in found["sentence"] else None
+
+        step: dict[str, Any] = wait_until(said, f"what comes next is: {text}")
+        return step
+
+    for number, value in ((0, 0.3), (1, 0.2)):
+        step = follows(f"trial {number}, a new point: drawn at random.")
+        assert step["next"]["number"] == number
+        assert 0.1 <= step["next"]["hyperparameters"]["a"] <= 0.9
+        assert step["next"]["why"]
+        assert ask(study, f"worker/{number}")["hyperparameters"] == step["next"]["hyperparameters"]
+        if number == 0:
+            complete(study, 0, value)
+    refused = cli(platform, "study", "extend", study.study_id, "--max-trials", "1", is_refused=True)
+    assert "below the number of trials proposed so far, 2" in refused
+    cli(platform, "study", "extend", study.study_id, "--max-trials", "2")
+    follows("every trial was started")
+    assert study.post("suggest", request_id="third").status_code == 409
+    complete(study, 1, 0.2)
+    study.wait()
+    assert (study.state()["ended_by"], study.state()["best_number"]) == ("max_trials", 1)
+
+    cli(platform, "study", "extend", study.study_id, "--max-trials", "3")
+    assert ask(study, "worker/2")["number"] == 2
+    complete(study, 2, 0.1)
+    wait_until(lambda: study.state()["best_number"] == 2, "the third is the best")
+    assert len(study.wait()) == 3
+
+
+def test_a_cancelled_study_ends_its_running_trials_and_starts_no_others(
+    platform: StandalonePlatform,
+) -> None:
+    study = RunningStudy.submit(platform, spec_of(platform, "cancelled", FOREVER))
+    wait_until(
+        lambda: any(trial["job_state"] == "running" for trial in study.trials()),
+        "a trial runs",
+        seconds=120,
+    )
+    cli(platform, "study", "cancel", study.study_id, "--reason", "another idea")
+    wait_until(lambda: study.state()["state"] == "cancelled", "the study is cancelled", seconds=60)
+    [trial] = study.trials()
+    assert (trial["state"], trial["job_state"]) == ("failed", "cancelled")
+    refused = cli(platform, "study", "extend", study.study_id, "--max-trials", "9", is_refused=True)
+    assert "cancelled" in refused
+
+
+def test_a_study_moves_from_optuna_here_and_back(
+    platform: StandalonePlatform, tmp_path: Path
+) -> None:
+    theirs = optuna.create_study(storage=f"sqlite:///{tmp_path}/theirs.db", study_name="theirs")
+
+    def objective(trial: optuna.Trial) -> float:
+        a, b = trial.suggest_float("a", 0.1, 0.9), trial.suggest_categorical("b", ["x", "y"])
+        if trial.number == 1:
+            raise ValueError
+        return (a - 0.3) ** 2 + (b == "y")
+
+    theirs.optimize(objective, n_trials=5, catch=ValueError)
+    space = {"a": SPACE["a"], "b": {"type": "choice", "values": ["x", "y"]}}
+    limits = {"failed_trials": 1}
+    common = {"metric": METRIC, "external": True, "max_trials": 6, "limits": limits}
+    file = tmp_path / "study.yaml"
+    file.write_text(json.dumps({"name": "moved", "space": space, **common}))
+    printed = cli(platform, "study", "import", f"{tmp_path}/theirs.db", str(file))
+    study = RunningStudy(platform, printed.split()[0])
+    number = ask(study, "next")["number"]
+    assert number == 5, "a failure elsewhere is none that the study allows"
+    trials = sorted(study.trials(), key=lambda trial: trial["number"])
+    for trial, other in zip(trials, theirs.trials, strict=False):
+        assert trial["value"] == other.value
+        assert trial["hyperparameters"] == pytest.approx(other.params)
+    complete(study, number, -1.0)
+    study.wait()
+
+    cli(platform, "study", "export", study.study_id, "--optuna", f"{tmp_path}/back.db")
+    back = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/back.db")
+    assert [one.value for one in back.trials[:5]] == [one.value for one in theirs.trials]
+    assert (back.best_trial.number, back.best_value) == (5, -1.0)
