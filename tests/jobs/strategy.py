@@ -1,8 +1,9 @@
 """A job without a model for studies: its loss follows from its hyperparameters and the step alone.
 
 The step after a rung comes `settle_seconds` later. With `limits`, a directory, there is no step
-beyond the number in the file there that is named as the job, unless the job is to stop. The weight
-is the sum of `a` over all steps, so it tells from which checkpoint a trial began.
+beyond the number in the file there that is named as the job. A job that is to stop waits for
+neither. The weight is the sum of `a` over all steps, so it tells from which checkpoint a trial
+began.
 """
 
 import os
@@ -34,8 +35,9 @@ with drivetrain.run(max_steps=9, hyperparameters=DEFAULTS) as run:
     for step in run.steps():
         is_after_rung = step > 1 and (is_first or step % given["rung"] == 1)
         is_first = False
-        if is_after_rung:
-            time.sleep(given["settle_seconds"])
+        free_at = time.monotonic() + given["settle_seconds"] * is_after_rung
+        while time.monotonic() < free_at and run._stop.reason is None:
+            time.sleep(0.05)
         while given["limits"] and limit_in(given["limits"]) < step and run._stop.reason is None:
             time.sleep(0.1)
         with torch.no_grad():
