@@ -2,13 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 
 MAX_TRIES = 12
 FIRST_WAIT_SECONDS = 5.0
 MAX_WAIT_SECONDS = 3600.0
 
 Networks = Sequence[IPv4Network | IPv6Network]
+
+_GLOBAL_UNICAST = ip_network("2000::/3")
+# Of NAT64: the last 32 bits are the IPv4 address that a packet goes to.
+_TRANSLATED = ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +56,25 @@ def refusal_of(address: str, networks: Networks) -> str | None:
     in one of `networks`.
     """
     found = ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None) or found
-    is_public = mapped.is_global and not mapped.is_multicast
-    if is_public or any(
-        mapped.version == network.version and mapped in network for network in networks
+    reached = _reached(found)
+    if _is_public(reached) or any(
+        each.version == network.version and each in network
+        for network in networks
+        for each in (found, reached)
     ):
         return None
     return f"{address} is not a public address: allow its network by DRIVETRAIN_WEBHOOK_NETWORKS"
+
+
+def _reached(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address inside an IPv6 address that leads to one; else the address itself."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    is_unicast = isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST
+    return is_unicast and address.is_global and not address.is_multicast

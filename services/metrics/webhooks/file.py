@@ -82,6 +82,8 @@ def _read(path: Path) -> list[_Entry]:
 
 
 def _problems_of_url(entry: _Entry, hosts: Collection[str]) -> list[str]:
+    if not entry.url.isascii() or not entry.url.isprintable() or " " in entry.url:
+        return [f"url: {entry.url!r:.80} has characters that URLs do not have: write them as %XX"]
     try:
         parts = urlsplit(entry.url)
         host, _ = parts.hostname, parts.port

@@ -64,6 +64,15 @@ def test_tries_are_farther_and_farther_apart_and_end() -> None:
         ("fd00::1", True),
         ("::ffff:127.0.0.1", True),
         ("::ffff:10.1.2.3", False),
+        # IPv6 addresses that lead to an IPv4 address: NAT64, 6to4, and forms that are obsolete.
+        ("64:ff9b::169.254.169.254", True),
+        ("64:ff9b::10.1.2.3", False),
+        ("64:ff9b::93.184.216.34", False),
+        ("64:ff9b:1::127.0.0.1", True),
+        ("2002:a9fe:a9fe::1", True),
+        ("::127.0.0.1", True),
+        ("::ffff:0:127.0.0.1", True),
+        ("fec0::1", True),
     ],
 )
 def test_only_public_addresses_and_allowed_networks_are_called(
@@ -86,6 +95,8 @@ def test_a_file_is_read_with_the_secret_of_its_variable(tmp_path: Path) -> None:
         ("{name: a, url: 'https://169.254.169.254/x'}", "169.254.169.254 is not allowed"),
         ("{name: a, url: 'https://u:p@hooks.example.com'}", "holds a password"),
         ("{name: a, url: 'https://hooks.example.com:99999'}", "webhooks[0].url: Port out of range"),
+        ("{name: a, url: 'https://hooks.example.com/ü'}", "write them as %XX"),
+        ('{name: a, url: "https://hooks.example.com/x\\r\\nA: b"}', "write them as %XX"),
         (f"{{name: a, url: '{ONCALL}', secret_variable: NONE}}", "NONE is not set"),
         (f"{{name: a, url: '{ONCALL}'}}, {{name: a, url: '{ONCALL}'}}", "is used twice"),
         (f"{{name: a, url: '{ONCALL}', alerts: [sometimes]}}", "alerts"),
