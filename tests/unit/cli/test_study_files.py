@@ -1,14 +1,17 @@
 """A study as an Optuna storage, and studies side by side."""
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 
-from drivetrain.cli.optuna_storage import address
+from drivetrain.cli.errors import InvalidInput
+from drivetrain.cli.optuna_storage import address, read_finished
 from tests.unit.cli import test_submit
 from tests.unit.cli.conftest import FakePlatform, RunCli
 from tests.unit.cli.test_submit import STUDY_ID, make_study
@@ -240,6 +243,19 @@ def test_a_file_that_is_no_storage_is_refused(cli: RunCli, tmp_path: Path) -> No
     assert cli("study", "import", str(tmp_path / "none.db"), str(file)).code == 2
     ran = cli("study", "import", str(file), str(file))
     assert (ran.code, "is no Optuna storage" in ran.err) == (2, True)
+
+
+def test_a_file_that_is_read_stays_as_it_is(tmp_path: Path) -> None:
+    """Optuna itself adds its tables to any database."""
+    other, empty = tmp_path / "other?#.db", tmp_path / "empty.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("create table precious (a)")
+    empty.touch()
+    before = {file: file.read_bytes() for file in (other, empty)}
+    for file in before:
+        with pytest.raises(InvalidInput):
+            read_finished(file, None)
+    assert {file: file.read_bytes() for file in sorted(tmp_path.iterdir())} == before
 
 
 def test_a_preview_says_what_a_study_would_use(

@@ -6,7 +6,10 @@ defined by running it.
 """
 
 import math
+import sqlite3
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,12 +85,32 @@ class Finished:
 
 def read_finished(file: Path, name: str | None) -> Finished:
     """The finished trials of a storage. Raises InvalidInput."""
-    import optuna
-
     if not file.is_file():
         raise InvalidInput(f"cannot read {file}: there is no such file")
+    with tempfile.TemporaryDirectory() as directory:
+        # Optuna adds its tables to whatever database it opens.
+        copy = Path(directory) / "storage.db"
+        _copy(file, copy)
+        return _read_finished(copy, file, name)
+
+
+def _copy(file: Path, copy: Path) -> None:
+    """With what its journal holds; the file itself stays as it is."""
     try:
-        names = optuna.get_all_study_names(address(file))
+        with (
+            closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+    except sqlite3.Error as error:
+        raise InvalidInput(f"{file} is no Optuna storage (SQLite)") from error
+
+
+def _read_finished(copy: Path, file: Path, name: str | None) -> Finished:
+    import optuna
+
+    try:
+        names = optuna.get_all_study_names(address(copy))
     except Exception as error:  # whatever its database raises for a file that is none of it
         raise InvalidInput(f"{file} is no Optuna storage (SQLite)") from error
     if name is None and len(names) == 1:
@@ -95,7 +118,7 @@ def read_finished(file: Path, name: str | None) -> Finished:
     if name not in names:
         shown = ", ".join(names) or "none"
         raise InvalidInput(f"{file} has the studies: {shown}", fix="choose one with --study-name")
-    study = optuna.load_study(study_name=name, storage=address(file))
+    study = optuna.load_study(study_name=name, storage=address(copy))
     trials = study.trials
     found = [trial for trial in trials if trial.state.name in ("COMPLETE", "FAIL")]
     if not found:
