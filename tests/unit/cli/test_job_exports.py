@@ -1,6 +1,7 @@
 """Exports of jobs: what is read, in bounded parts; what is refused; no half file is left."""
 
 import contextlib
+import csv
 import errno
 import resource
 from pathlib import Path
@@ -15,7 +16,7 @@ from drivetrain.cli import session
 from drivetrain.cli.errors import InvalidInput, NoAnswer, Refused
 from drivetrain.cli.exchange import history as history_module
 from drivetrain.cli.exchange import mlflow, tables
-from drivetrain.cli.exchange.history import Clock, History
+from drivetrain.cli.exchange.history import Clock, History, Sample
 from drivetrain.cli.exchange.mlflow_names import key
 from drivetrain.cli.exchange.mlflow_server import MlflowServer
 from drivetrain.cli.exchange.writing import whole_directory, whole_file
@@ -241,3 +242,19 @@ def test_a_server_that_is_no_mlflow_is_told_from_one() -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>"))
     with pytest.raises(Refused, match="does not come from MLflow"):
         MlflowServer("http://x.test", {}, transport).get("/experiments/get-by-name", {})
+
+
+def test_whatever_the_message_of_a_server_is_it_is_told() -> None:
+    answer = httpx.Response(400, json={"error_code": "X", "message": {"no": "text"}})
+    server = MlflowServer("http://x.test", {}, httpx.MockTransport(lambda _: answer))
+    with pytest.raises(Refused, match=r"no.*text"):
+        server.get("/experiments/get-by-name", {})
+
+
+def test_the_name_of_a_series_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:
+    target = tmp_path / "samples.csv"
+    one = Sample(0, "=HYPERLINK(A1)", 1, 0, 0.0, -1.5)
+    tables.write_csv(target, [(JOB_ID, one)])
+    [_, row] = csv.reader(target.read_text().splitlines())
+    assert row[3] == "'=HYPERLINK(A1)"
+    assert row[6] == "-1.5"

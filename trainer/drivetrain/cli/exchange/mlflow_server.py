@@ -64,7 +64,7 @@ class MlflowServer:
             )
             raise Refused(f"MLflow at {self.url} does not accept the credentials", fix=fix)
         if detail := known.get("message"):
-            raise Refused(f"MLflow refused: {detail:.500}")
+            raise Refused(f"MLflow refused: {str(detail)[:500]}")
         message = f"the answer ({response.status_code}) of {self.url} does not come from MLflow"
         raise Refused(message, fix="give the address of an MLflow server")
 

@@ -15,6 +15,9 @@ ROWS_OF_A_GROUP = 100_000
 
 Row = tuple[str, Sample]  # the job's id
 
+# A spreadsheet takes a cell that begins so for a formula, and the job chose the name.
+_FORMULA = ("=", "+", "-", "@")
+
 
 def write_csv(target: Path, rows: Iterable[Row]) -> int:
     """Returns the number of rows."""
@@ -25,10 +28,14 @@ def write_csv(target: Path, rows: Iterable[Row]) -> int:
         for job_id, one in rows:
             time = _time(one).isoformat().replace("+00:00", "Z")
             writer.writerow(
-                (job_id, one.attempt, one.rank, one.name, one.step, time, repr(one.value))
+                (job_id, one.attempt, one.rank, _cell(one.name), one.step, time, repr(one.value))
             )
             num += 1
     return num
+
+
+def _cell(name: str) -> str:
+    return f"'{name}" if name.startswith(_FORMULA) else name
 
 
 def need_pyarrow() -> None:
