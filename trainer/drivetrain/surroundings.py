@@ -39,7 +39,16 @@ from drivetrain_schemas.descriptions import (
 # Larger files are known by their size alone.
 MAX_HASHED_BYTES = 4 * 1024**3
 MAX_LISTED_FILES = 100_000
-_SECRET = re.compile(r"(?i)(token|secret|passw|credential|api[-_]?key|private[-_]?key|auth)")
+_WORDS = r"(?:token|secret|passw|credential|api[-_]?key|private[-_]?key|auth)"
+_SECRET = re.compile(rf"(?i){_WORDS}")
+_USER_OF_URL = re.compile(r"://[^/\s]*@")
+# As in signed addresses: ?X-Amz-Signature=..., &sig=...
+_SECRET_OF_QUERY = re.compile(
+    rf"(?i)([?&;](?:[^?=&;\s]*(?:{_WORDS}|signature)[^?=&;\s]*|sig)=)[^&;#\s]*"
+)
+_SECRET_HEADER = re.compile(rf"(?i)((?<![\w-])[\w-]*{_WORDS}[\w-]*:(?!//)\s*)\S.*", re.DOTALL)
+# More of a text is not looked at.
+_MAX_LOOKED_AT = 4096
 _NAME_OR_VERSION = re.compile(r"(?mi)^(name|version):[ \t]*(\S.*?)[ \t\r]*$")
 HIDDEN = "***"
 _logger = logging.getLogger("drivetrain")
@@ -136,7 +145,7 @@ def _as_scalar(name: str, value: Any) -> bool | int | float | str:
     is_number = isinstance(value, int) and abs(value) < 2**63
     if is_number or (isinstance(value, float) and math.isfinite(value)):
         return value  # type: ignore[no-any-return]
-    return str(value)[:MAX_TEXT]
+    return _plain(str(value))[:MAX_TEXT]
 
 
 def without_secrets(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -157,8 +166,10 @@ def without_secrets(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    """An address without the user and password in it."""
-    return re.sub(r"://[^/@\s]*@", "://", text)
+    """Without the user and password of an address, signatures in its query, secret headers."""
+    without_user = _USER_OF_URL.sub("://", text[:_MAX_LOOKED_AT])
+    without_query = _SECRET_OF_QUERY.sub(rf"\g<1>{HIDDEN}", without_user)
+    return _SECRET_HEADER.sub(rf"\g<1>{HIDDEN}", without_query)
 
 
 def _packages() -> Iterator[Package]:

@@ -24,10 +24,25 @@ LOCAL = environment.read({})
         (["--HF_TOKEN=abc", "password=x"], ("--HF_TOKEN=***", "password=***")),
         (["--use-auth", "--lr", "1"], ("--use-auth", "--lr", "1")),
         (["s3://user:word@host/data"], ("s3://host/data",)),
+        (["s3://user:wo@rd@host/data"], ("s3://host/data",)),
+        (["--url=http://h/?a=1&token=abc"], ("--url=http://h/?a=1&token=***",)),
+        (["-H", "Authorization: Bearer abc"], ("-H", "Authorization: ***")),
+        (["https://auth.h:8080/x"], ("https://auth.h:8080/x",)),
     ],
 )
 def test_values_of_arguments_that_look_secret_are_left_out(given: Any, shown: Any) -> None:
     assert without_secrets(given) == shown
+
+
+def test_signed_addresses_are_described_without_their_signature() -> None:
+    signed = "https://h/x?v=2&X-Amz-Credential=abc&X-Amz-Signature=abc"
+    used = [(signed, None), ("https://h/y?sv=1&sig=abc", None)]
+    found = describe(LOCAL, 7, used, {"source": "https://u:abc@h/x"})
+    assert [one.uri for one in found.data] == [
+        "https://h/x?v=2&X-Amz-Credential=***&X-Amz-Signature=***",
+        "https://h/y?sv=1&sig=***",
+    ]
+    assert found.hyperparameters == {"source": "https://h/x"}
 
 
 def test_packages_entry_point_and_data_are_described(
