@@ -45,11 +45,11 @@ class Wanted:
         lines = chunk.lines
         if lines is None or not self._may_hold(chunk):
             return
-        text = self.text.lower()
-        if text and text not in "\n".join(lines).lower():
+        text = self.text.casefold()
+        if text and text not in "\n".join(lines).casefold():
             return  # most chunks are told by this alone
         for index, line in enumerate(lines):
-            if (not text or text in line.lower()) and (
+            if (not text or text in line.casefold()) and (
                 self.level == NONE or level_of(line) >= self.level
             ):
                 yield index
