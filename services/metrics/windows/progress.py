@@ -26,6 +26,9 @@ async def watch(app: Any, folder: Folder, stuck_seconds: float = STUCK_SECONDS) 
             for tp in consumer.assignment()
             if tp.topic in folder.topics
         }
+        # What another replica reads now may come back with a later position.
+        for item in folder.positions.keys() - ends.keys():
+            del folder.positions[item]
         positions = {item: folder.positions.get(item, end) for item, end in ends.items()}
         still = standstill.observe(positions, ends, time.monotonic())
         if still.everywhere > stuck_seconds:

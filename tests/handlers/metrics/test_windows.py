@@ -1,9 +1,12 @@
 """Records of `windows` into rows and alerts: the newest state of a source counts, once."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import pytest_asyncio
+from faust.types import TP
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import pod_id_for, run_id_for
@@ -13,10 +16,10 @@ from services.metrics.core.windows import WINDOW_SECONDS, Source, add_batch, add
 from services.metrics.handlers import HANDLERS
 from services.metrics.series.queries import WindowsQuery
 from services.metrics.windows import pages as window_pages
-from services.metrics.windows import records
+from services.metrics.windows import progress, records
 from services.metrics.windows.records import SourceState
 from services.metrics.windows.stored import take_windows
-from services.runtime.bus import Record
+from services.runtime.bus import Partition, Record
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
 from tests.events import emitted, handle, make_event
@@ -117,3 +120,16 @@ async def test_windows_are_read_by_job_all_sources_together(metrics: Database) -
     assert next(iter(second["pods"])) == pod_id_for(JOB, 1, 2)
     assert second["series"]["loss"]["mean"] == 3.0
     assert later["windows"] == [second]
+
+
+async def test_a_partition_that_comes_back_is_not_behind_where_it_was_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another replica has read it meanwhile: without new records nothing is to be done."""
+    monkeypatch.setattr(progress, "CHECK_SECONDS", 0)
+    assigned = iter([{TP("metrics", 0)}, {TP("metrics", 1)}, *[{TP("metrics", 0)}] * 200])
+    consumer = SimpleNamespace(assignment=lambda: next(assigned, None), highwater=lambda _: 200)
+    left = {Partition("metrics", 0): 100}
+    folder: Any = SimpleNamespace(topics={"metrics"}, positions=left)
+    with pytest.raises(TypeError, match="NoneType"):  # after the last assignment
+        await progress.watch(SimpleNamespace(consumer=consumer), folder, stuck_seconds=0)
