@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from drivetrain.cli import session
 from drivetrain.cli.errors import InvalidInput, NoAnswer, Refused
+from drivetrain.cli.exchange import facts, lineage, mlflow, tables
 from drivetrain.cli.exchange import history as history_module
-from drivetrain.cli.exchange import mlflow, tables
 from drivetrain.cli.exchange.history import Clock, History, Sample
 from drivetrain.cli.exchange.mlflow_names import key
 from drivetrain.cli.exchange.mlflow_server import MlflowServer
@@ -258,3 +258,22 @@ def test_the_name_of_a_series_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> 
     [_, row] = csv.reader(target.read_text().splitlines())
     assert row[3] == "'=HYPERLINK(A1)"
     assert row[6] == "-1.5"
+
+
+@pytest.mark.parametrize("write", [tables.write_csv, tables.write_parquet])
+def test_a_time_that_is_no_date_fails_no_export(write: Any, tmp_path: Path) -> None:
+    one = Sample(0, "system/cpu_percent", 1, 0, 2.0**53, 1.0)
+    assert write(tmp_path / "samples", [(JOB_ID, one)]) == 1
+
+
+def test_other_systems_get_no_passwords() -> None:
+    view = make_view()
+    view["spec"]["data"] = "s3://user:hidden@sets/digits?X-Amz-Signature=hidden"
+    view["spec"]["environment"] = {"TOKEN": "hidden"}
+    assert facts.tags(view)["data"] == "s3://sets/digits"
+    assert facts.exported_spec(view)["environment"] == {"TOKEN": "***"}
+    assert "hidden" not in repr(facts.exported_spec(view))
+    events = list(lineage.events_of(view, None, []))
+    assert events
+    assert "hidden" not in repr(events)
+    assert "'namespace': 's3://sets', 'name': 'digits'" in repr(events)

@@ -6,6 +6,7 @@ In: the job's view, GET /v1/jobs/{id}.
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from drivetrain.cli.output import Item
 
@@ -15,6 +16,16 @@ ENDED = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
 def spec_of(job: Item) -> Item:
     """The spec; empty where the job was refused."""
     spec: Item = job.get("spec") or {}
+    return spec
+
+
+def exported_spec(job: Item) -> Item:
+    """For other systems: without the values of its environment, which may be secret."""
+    spec = dict(spec_of(job))
+    if spec.get("environment"):
+        spec["environment"] = dict.fromkeys(spec["environment"], "***")
+    if spec.get("data"):
+        spec["data"] = data(job)
     return spec
 
 
@@ -46,7 +57,7 @@ def tags(job: Item) -> dict[str, str]:
         "tags": ", ".join(job.get("tags") or ()),
         "note": job.get("note"),
         "command": " ".join(spec.get("command") or ()),
-        "data": spec.get("data"),
+        "data": data(job),
         "code_sha256": (spec.get("code") or {}).get("sha256"),
         "image": spec.get("image"),
         "git_commit": source(job).get("commit"),
@@ -60,6 +71,15 @@ def tags(job: Item) -> dict[str, str]:
         "charged_usd": f"{(job.get('charged_micro_usd') or 0) / 1e6:.6f}",
     }
     return {name: str(value) for name, value in known.items() if value not in (None, "")}
+
+
+def data(job: Item) -> str | None:
+    """The address of the data, for other systems: without a password and without a signature."""
+    given: str | None = spec_of(job).get("data")
+    if given is None:
+        return None
+    parts = urlsplit(given)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def project(job: Item) -> str | None:

@@ -142,7 +142,7 @@ def _inputs(job: Item, run: Item, checkpoints: Sequence[Item]) -> list[Event]:
     found = [
         _checkpoint(job, one) for one in checkpoints if one["restored_by_attempt"] == run["attempt"]
     ]
-    data = facts.spec_of(job).get("data")
+    data = facts.data(job)
     if data:
         parts = urlsplit(data)
         where = f"{parts.scheme}://{parts.netloc}" if parts.netloc else parts.scheme

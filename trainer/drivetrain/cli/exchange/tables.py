@@ -17,6 +17,7 @@ Row = tuple[str, Sample]  # the job's id
 
 # A spreadsheet takes a cell that begins so for a formula, and the job chose the name.
 _FORMULA = ("=", "+", "-", "@")
+_LAST_SECOND = 253402300799.0  # of the year 9999
 
 
 def write_csv(target: Path, rows: Iterable[Row]) -> int:
@@ -79,7 +80,8 @@ def _columns(group: Sequence[Row]) -> list[list[Any]]:
 
 
 def _time(one: Sample) -> datetime:
-    return datetime.fromtimestamp(one.at, UTC)
+    # A program can send any time as the step of a system series.
+    return datetime.fromtimestamp(min(one.at, _LAST_SECOND), UTC)
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[Sequence[Row]]:
