@@ -87,6 +87,8 @@ class Consumer:
         self._paused: dict[Partition, _Pause] = {}
         # Partitions whose start is counted, or needs no count.
         self._begun: set[Partition] = set()
+        # Ends of partitions as they were; asked for again where one is reached.
+        self._ends: Mapping[Partition, int] = {}
         # Partitions with a batch that failed, and the end of that batch.
         self._one_by_one: dict[Partition, int] = {}
         # When the last handled record of each partition was written, in seconds since the epoch.
@@ -158,12 +160,12 @@ class Consumer:
 
     async def _count_starts(self, partitions: Set[Partition]) -> None:
         """Done before anything is decoded. Where there is no lag, no record can be at fault."""
-        ends = await self.source.end_offsets()
+        self._ends = await self.source.end_offsets()
         for partition in partitions:
             position = await self.source.position(partition)
-            if position is None or partition not in ends:
+            if position is None or partition not in self._ends:
                 continue  # it has no leader at present; the others begin
-            if position < ends[partition]:
+            if position < self._ends[partition]:
                 await self._count_start(partition, position)
             self._begun.add(partition)
 
@@ -192,12 +194,17 @@ class Consumer:
         return sorted(partitions & self._crashes.alone - self._paused.keys())
 
     async def _suspected(self, partition: Partition) -> _Poll:
-        """One record, and no batch after its own, so that a crash is at this position."""
+        """One record, and no batch after its own, so that a crash is at this position.
+
+        The end is not asked for each time: the broker answers that only after the fetch that waits
+        for records of other partitions, so a second would pass with every record.
+        """
         position = await self.source.position(partition)
-        ends = await self.source.end_offsets()
-        if position is None or partition not in ends:
+        if position is not None and position >= self._ends.get(partition, 0):
+            self._ends = await self.source.end_offsets()
+        if position is None or partition not in self._ends:
             return _Poll(NONE)
-        if position >= ends[partition]:
+        if position >= self._ends[partition]:
             await self._crashes.survives(partition)
         else:
             await self._crashes.reads_alone(partition, position)

@@ -198,6 +198,28 @@ async def test_an_event_that_kills_without_an_error_is_found_and_parked(adder: A
     assert [facts["reason"] for facts in await parked(adder.database)] == ["crash_loop"]
 
 
+async def test_records_handled_alone_ask_for_the_end_once(
+    adder: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request waits for the fetch of idle partitions before it, for up to a second."""
+    await say(adder.bus, *range(1, 31))
+    adder.misbehave = bug_at(1, Killed)
+    for _ in range(2):
+        await adder.crash(Killed)
+    adder.misbehave = None
+    ask, asked = InMemorySource.end_offsets, []
+
+    async def counted(source: InMemorySource) -> Mapping[Partition, int]:
+        asked.append(source)
+        return await ask(source)
+
+    monkeypatch.setattr(InMemorySource, "end_offsets", counted)
+    async with adder.running():
+        await until(committed(adder, 30))
+    assert await adder.heard() == list(range(1, 31))
+    assert len(asked) <= 3
+
+
 async def test_the_next_deadly_event_has_three_crashes_of_its_own(adder: Adder) -> None:
     await say(adder.bus, 1, 2)
 
