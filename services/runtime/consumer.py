@@ -191,7 +191,9 @@ class Consumer:
         return suspects[self.num_polls // 2 % len(suspects)]
 
     def _suspects(self, partitions: Set[Partition]) -> list[Partition]:
-        return sorted(partitions & self._crashes.alone - self._paused.keys())
+        now = self._clock.monotonic()
+        waiting = {item for item, pause in self._paused.items() if pause.until > now}
+        return sorted(partitions & self._crashes.alone - waiting)
 
     async def _suspected(self, partition: Partition) -> _Poll:
         """One record, and no batch after its own, so that a crash is at this position.

@@ -11,6 +11,7 @@ import pytest_asyncio
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import InvalidPayload
 from services.runtime.bus import OutRecord, Partition, Record
+from services.runtime.crashes import CrashWatch
 from services.runtime.errors import TemporaryError
 from services.runtime.migrations import migrate
 from services.runtime.parking import MAX_KEPT_BYTES
@@ -218,6 +219,34 @@ async def test_records_handled_alone_ask_for_the_end_once(
         await until(committed(adder, 30))
     assert await adder.heard() == list(range(1, 31))
     assert len(asked) <= 3
+
+
+async def test_an_outage_of_postgres_while_records_are_handled_alone_is_waited_for(
+    adder: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the record did not end the process cannot be saved either."""
+    await say(adder.bus, 1, 2, 3)
+    adder.misbehave = bug_at(1, Killed)
+    for _ in range(2):
+        await adder.crash(Killed)
+
+    async def unavailable(*_: object) -> None:
+        raise TemporaryError("Postgres is away")
+
+    failed = asyncio.Event()
+
+    async def away(amount: int) -> None:
+        if amount == 2 and not failed.is_set():
+            monkeypatch.setattr(CrashWatch, "survives", unavailable)
+            failed.set()
+            raise TemporaryError("Postgres is away")
+
+    adder.misbehave = away
+    async with adder.running():
+        await failed.wait()
+        await until(heard(adder, [1]))
+        monkeypatch.undo()
+        await until(heard(adder, [1, 2, 3]), adder.clock)
 
 
 async def test_the_next_deadly_event_has_three_crashes_of_its_own(adder: Adder) -> None:
