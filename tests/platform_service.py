@@ -55,6 +55,15 @@ async def produce(kafka: KafkaAccess, prefix: str, *events: Event[Any]) -> None:
         await publisher.close()
 
 
+async def produce_patiently(kafka: KafkaAccess, prefix: str, *events: Event[Any]) -> None:
+    """All of them again until the broker has confirmed all."""
+    while True:
+        try:
+            return await produce(kafka, prefix, *events)
+        except (TemporaryError, OSError):
+            await asyncio.sleep(0.1)
+
+
 def out_record(event: Event[Any], prefix: str) -> OutRecord:
     headers, key, value = encode(event)
     return OutRecord(prefix + event.payload.kind.topic.name, key, value, tuple(headers))

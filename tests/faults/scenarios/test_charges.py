@@ -14,14 +14,13 @@ import pytest
 from drivetrain_schemas.allocations import AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
-from services.runtime.errors import TemporaryError
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
 from services.standalone.embedded import running_kafka, running_postgres
 from services.standalone.ports import free_port
 from tests.integration.runtime.cost import releases, until_charged
 from tests.killable_service import killable_service
-from tests.platform_service import produce, service_environment
+from tests.platform_service import produce_patiently, service_environment
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -52,15 +51,10 @@ def amount(released: AllocationReleased) -> int:
 async def produce_all(
     access: KafkaAccess, events: Sequence[Event[Any]], sent: asyncio.Event
 ) -> None:
-    """Some twice; again whatever the broker has not confirmed."""
+    """Some twice."""
     for start in range(0, len(events), 50):
         again = events[start : start + 10] if start % 200 == 0 else ()
-        while True:
-            try:
-                await produce(access, PREFIX, *events[start : start + 50], *again)
-                break
-            except (TemporaryError, OSError):
-                await asyncio.sleep(0.1)
+        await produce_patiently(access, PREFIX, *events[start : start + 50], *again)
     sent.set()
 
 

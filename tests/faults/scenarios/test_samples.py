@@ -4,11 +4,7 @@ same samples and the same live windows as without.
 
 import asyncio
 import json
-import os
 import random
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +17,6 @@ from aiokafka import AIOKafkaConsumer
 from drivetrain_schemas.envelope import Event
 from services.metrics.windows.folding import observe
 from services.metrics.windows.records import SourceState
-from services.runtime.errors import TemporaryError
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.run_tokens import RunTokens
 from services.runtime.stores import initialise
@@ -30,49 +25,30 @@ from services.standalone.embedded import running_kafka, running_postgres
 from services.standalone.ports import free_port
 from tests.events import make_event
 from tests.handlers.metrics.builders import JOB, make_heartbeat, make_samples
-from tests.platform_service import READ_TOKEN, produce, read_topic, service_environment
+from tests.killable_service import killable_service
+from tests.platform_service import READ_TOKEN, produce_patiently, read_topic, service_environment
 
 pytestmark = pytest.mark.timeout(600)
 
+PREFIX = "faults."
 NUM_BATCHES = 600
 SAMPLES_PER_BATCH = 200
 NAMES = ("loss", "rate", "norm")
 
 
-class MetricsProcess:
-    """The service as a process that can be killed, and is started again whenever it ends."""
-
-    def __init__(self, environment: dict[str, str], port: int, log: Path) -> None:
-        self._environment = environment
-        self._port = port
-        self._log = log
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def run(self) -> None:
+async def answer(port: int, path: str, **query: Any) -> Any:
+    """What the service answers, however long it needs to come back."""
+    headers = {"Authorization": f"Bearer {READ_TOKEN}"}
+    address = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=address, headers=headers, trust_env=False) as client:
         while True:
-            with self._log.open("ab") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "services.metrics", env=self._environment, stdout=log
-                )
-            await self._process.wait()
-
-    def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-
-    async def get(self, path: str, **query: Any) -> Any:
-        """The answer, however long the service needs to come back."""
-        headers = {"Authorization": f"Bearer {READ_TOKEN}"}
-        address = f"http://127.0.0.1:{self._port}"
-        async with httpx.AsyncClient(base_url=address, headers=headers, trust_env=False) as client:
-            while True:
-                try:
-                    answer = await client.get(path, params={"job_id": JOB, **query})
-                    if answer.status_code == 200:
-                        return answer.json()
-                except httpx.TransportError:
-                    pass
-                await asyncio.sleep(0.1)
+            try:
+                answer = await client.get(path, params={"job_id": JOB, **query})
+                if answer.status_code == 200:
+                    return answer.json()
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(0.1)
 
 
 def batches() -> list[tuple[Event[Any], dict[int, Any]]]:
@@ -92,41 +68,10 @@ def batches() -> list[tuple[Event[Any], dict[int, Any]]]:
 async def produce_all(access: KafkaAccess, events: list[Event[Any]], sent: asyncio.Event) -> None:
     for start in range(0, len(events), 10):
         heartbeat = make_event(make_heartbeat(step=start + 1))
-        await until_produced(access, [*events[start : start + 10], heartbeat])
+        await produce_patiently(access, PREFIX, *events[start : start + 10], heartbeat)
         if start % 50 == 0:
-            await until_produced(access, events[start : start + 5])  # once more
+            await produce_patiently(access, PREFIX, *events[start : start + 5])  # once more
     sent.set()
-
-
-async def until_produced(access: KafkaAccess, events: list[Event[Any]]) -> None:
-    """As a pod: what is not acknowledged is sent again, and may arrive twice."""
-    while True:
-        try:
-            return await produce(access, "faults.", *events)
-        except TemporaryError:
-            await asyncio.sleep(0.1)
-
-
-@asynccontextmanager
-async def metrics_process(
-    access: KafkaAccess, dsn: str, home: Path
-) -> AsyncIterator[MetricsProcess]:
-    url = (home / "objects").as_uri()
-    await initialise(url)
-    port = free_port()
-    settings = service_environment(access, dsn, "faults.") | {
-        "object_store_url": url,
-        "http_port": port,
-    }
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("DRIVETRAIN_")}
-    given = {f"DRIVETRAIN_{name.upper()}": str(value) for name, value in settings.items()}
-    process = MetricsProcess(kept | given, port, home / "metrics.log")
-    running = asyncio.create_task(process.run())
-    try:
-        yield process
-    finally:
-        running.cancel()
-        process.kill()
 
 
 async def num_stored(dsn: str) -> int:
@@ -208,10 +153,17 @@ async def test_kills_of_metrics_postgres_and_broker_under_load_change_no_sample_
         running_postgres(tmp_path / "postgres") as postgres,
     ):
         access = KafkaAccess(kafka.bootstrap_servers, kafka.username, kafka.password)
-        await create_topics(access, "faults.")
+        await create_topics(access, PREFIX)
+        url = (tmp_path / "objects").as_uri()
+        await initialise(url)
+        port = free_port()
+        settings = service_environment(access, postgres.dsn, PREFIX) | {
+            "object_store_url": url,
+            "http_port": port,
+        }
         sent = asyncio.Event()
         async with (
-            metrics_process(access, postgres.dsn, tmp_path) as metrics,
+            killable_service("services.metrics", settings, tmp_path / "metrics.log") as metrics,
             asyncio.TaskGroup() as tasks,
         ):
             tasks.create_task(produce_all(access, [event for event, _ in made], sent))
@@ -224,8 +176,8 @@ async def test_kills_of_metrics_postgres_and_broker_under_load_change_no_sample_
                 await kafka.child.kill_and_wait_ready()
             await sent.wait()
             await until_stored(postgres.dsn, NUM_BATCHES)
-            series = (await metrics.get("/series"))["series"]
-            found = (await metrics.get("/samples", max_points=100_000))["series"]
+            series = (await answer(port, "/series"))["series"]
+            found = (await answer(port, "/samples", max_points=100_000))["series"]
             windows = await expected_windows(access)
             assert {key[0].partition("/")[2][:3] for key in windows} == {"0", "pod"}
             await until_stored_windows(postgres.dsn, windows)
