@@ -56,6 +56,7 @@ WITHOUT_DATA = {
     "drivetrain_metrics_alerts_total": "no run needs attention",
     "drivetrain_metrics_deliveries_total": "there is no webhook",
     "drivetrain_metrics_log_lines_deleted_total": "lines are not old enough",
+    "drivetrain_metrics_silence_requests_total": "nobody silences an alert",
     "drivetrain_outbox_refused_total": "Kafka accepts every event",
     "drivetrain_scheduler_kubernetes_calls_total": "pods run on this machine",
     "drivetrain_sequence_gaps_total": "no event is missing",

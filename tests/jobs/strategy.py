@@ -1,9 +1,10 @@
 """A job without a model for studies: its loss follows from its hyperparameters and the step alone.
 
-The step after a rung comes `settle_seconds` later. With `limits`, a directory, there is no step
-beyond the number in the file there that is named as the job. A job that is to stop waits for
-neither. The weight is the sum of `a` over all steps, so it tells from which checkpoint a trial
-began.
+The step after a rung comes `settle_seconds` later, and no step before the save of the last one is
+over: a save that is due meanwhile would wait for the step after. With `limits`, a directory, there
+is no step beyond the number in the file there that is named as the job. A job that is to stop waits
+for none of these. The weight is the sum of `a` over all steps, so it tells from which checkpoint a
+trial began.
 """
 
 import os
@@ -38,6 +39,8 @@ with drivetrain.run(max_steps=9, hyperparameters=DEFAULTS) as run:
         free_at = time.monotonic() + given["settle_seconds"] * is_after_rung
         while time.monotonic() < free_at and run._stop.reason is None:
             time.sleep(0.05)
+        while run._checkpointer.is_saving and run._stop.reason is None:
+            time.sleep(0.01)
         while given["limits"] and limit_in(given["limits"]) < step and run._stop.reason is None:
             time.sleep(0.1)
         with torch.no_grad():
