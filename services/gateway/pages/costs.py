@@ -13,6 +13,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import cost_page
 from services.gateway.pages.rendering import page
 from services.gateway.rest.budgets import list_budgets
+from services.gateway.rest.days import MONTH
 
 router = APIRouter(include_in_schema=False)
 
@@ -24,7 +25,7 @@ async def costs(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    month: Annotated[str | None, Query(pattern=r"^20\d{2}-(0[1-9]|1[0-2])$")] = None,
+    month: Annotated[str | None, Query(pattern=MONTH)] = None,
     by: Literal["project", "study", "tenant"] = "project",
 ) -> HTMLResponse:
     first = cost_page.month_of(month, gateway.platform.clock.now().date())

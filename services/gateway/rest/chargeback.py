@@ -14,6 +14,7 @@ from services.gateway.backends import PartUnavailable
 from services.gateway.context import CallerDep, GatewayDep
 from services.gateway.core import chargeback
 from services.gateway.problem import invalid
+from services.gateway.rest.days import MONTH, Day
 from services.gateway.rest.problems import answers
 
 router = APIRouter(prefix="/v1/cost", tags=["money"])
@@ -44,9 +45,9 @@ class ReportBrokeOff(Exception):
 async def report(
     gateway: GatewayDep,
     caller: CallerDep,
-    month: Annotated[str | None, Query(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")] = None,
-    first: date | None = None,
-    last: date | None = None,
+    month: Annotated[str | None, Query(pattern=MONTH)] = None,
+    first: Day | None = None,
+    last: Day | None = None,
     by: Literal["tenant", "project", "study", "job"] = "job",
     form: Annotated[Form, Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:

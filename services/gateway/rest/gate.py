@@ -108,7 +108,7 @@ class Gate:
                 await self._sign_in(scope, receive, send)
                 return
             raise _not_authenticated(headers)
-        _refuse_nul(scope["query_string"])
+        _refuse_nul(path, scope["query_string"])
         if method not in SAFE_METHODS:
             _refuse_encoding(headers)
             if path not in UPLOADS:
@@ -173,8 +173,10 @@ def _not_authenticated(headers: Headers) -> Problem:
     )
 
 
-def _refuse_nul(query: bytes) -> None:
+def _refuse_nul(path: str, query: bytes) -> None:
     """Postgres cannot hold it, so no text that somebody looks for contains it."""
+    if "\0" in path:
+        raise invalid("(path)", "has a NUL character", "leave it out")
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if "\0" in name or "\0" in value:
             raise invalid(name.replace("\0", "?")[:80], "has a NUL character", "leave it out")

@@ -1,7 +1,7 @@
 """Routes about the platform as a whole: nodes, checkpoints, money, sign-in."""
 
 import secrets
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -16,6 +16,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
+from services.gateway.rest.days import Day
 from services.gateway.rest.jobs import IdempotencyKey
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url
@@ -129,8 +130,8 @@ async def cost(
 async def pools(
     gateway: GatewayDep,
     caller: CallerDep,
-    first: date | None = None,
-    last: date | None = None,
+    first: Day | None = None,
+    last: Day | None = None,
 ) -> models.PoolReport:
     """Who had what of each pool, by day (UTC): by default the last seven. At most 92 days."""
     last = last or gateway.platform.clock.now().date()
@@ -147,8 +148,8 @@ async def pools(
 async def recommendations(
     gateway: GatewayDep,
     caller: CallerDep,
-    first: date | None = None,
-    last: date | None = None,
+    first: Day | None = None,
+    last: Day | None = None,
 ) -> Any:
     """Where jobs could cost less, each with its evidence: by default of the last thirty days (UTC).
 

@@ -126,6 +126,13 @@ async def test_a_spec_that_is_too_large_for_an_event(quiet_server: Server) -> No
         ("DELETE", "/v1/jobs", 405),
         ("GET", "/v1/stream?last_event_id=nonsense", 422),
         ("GET", "/v1/parked/%20", 422),
+        ("POST", "/v1/budgets/%00/remove", 422),
+        ("GET", "/v1/cost/report?month=0000-01", 422),
+        ("GET", "/v1/cost/report?month=9999-12", 422),
+        pytest.param("GET", "/v1/cost/report?month=2026-1%D9%A1", 422, id="digit of Arabic"),
+        ("GET", "/v1/cost/report?first=9999-12-31&last=9999-12-31", 422),
+        ("GET", "/v1/cost/pools?last=0001-01-01", 422),
+        ("GET", "/v1/cost/recommendations?last=0001-01-01", 422),
     ],
 )
 async def test_paths_and_queries(quiet_server: Server, method: str, path: str, status: int) -> None:
