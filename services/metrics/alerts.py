@@ -21,13 +21,15 @@ log = logs.get()
 async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool = False) -> None:
     """Emit the alert unless it was raised before; `again`: also after it was cleared.
 
-    `about` distinguishes alerts of one kind that are not about a series.
+    `about` distinguishes alerts of one kind that are not about a series. Its tenant is the one that
+    the scheduler names; what a batch says of its tenant is a claim.
     """
     if not await store.raise_alert(
         tx.connection, alert.run_id, alert.alert, alert.series or about, again=again
     ):
         return
-    await _emit(tx, alert)
+    tenant_id = await store.tenant_of(tx.connection, alert.run_id)
+    await _emit(tx, alert.model_copy(update={"tenant_id": tenant_id or alert.tenant_id}))
 
 
 async def raise_about_run(tx: Tx, run: RunRow, finding: Finding) -> None:

@@ -257,6 +257,14 @@ async def raise_alert(
     return row is not None
 
 
+async def tenant_of(connection: asyncpg.Connection, run_id: str) -> str | None:
+    """As the scheduler's events name it; None where they have not come yet."""
+    tenant_id: str | None = await connection.fetchval(
+        "select tenant_id from runs where run_id = $1 and state is not null", run_id
+    )
+    return tenant_id
+
+
 async def add_warning(connection: asyncpg.Connection, run_id: str, detail: str) -> int | None:
     """Its number in the run, from 1; None where it is known, or the run has too many.
 

@@ -8,13 +8,15 @@ import pytest
 from pydantic import SecretStr
 
 from drivetrain_schemas.ids import job_id_for, run_id_for
-from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
+from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
+from drivetrain_schemas.runs import RunStarted
 from services.metrics import streams
+from services.metrics.handlers import HANDLERS
 from services.runtime.instruments import FORGED
 from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
-from tests.events import make_event, make_record
-from tests.handlers.metrics.builders import JOB, make_logs, make_samples
+from tests.events import emitted, handle, make_event, make_record
+from tests.handlers.metrics.builders import JOB, NOW, make_logs, make_samples
 
 TOKENS = RunTokens(SecretStr("a-key-that-only-services-have"))
 OWN = TOKENS.of(run_id_for(JOB, 1), 1)
@@ -65,3 +67,18 @@ async def test_a_pod_cannot_write_for_another_run(
         assert await take(TOKENS, tx, records) == []
         assert await tx.connection.fetchval(count) == 1
     assert num_forged(false) - before == 2
+
+
+async def test_an_alert_is_of_the_tenant_of_its_run_whatever_the_batch_claims(
+    database: OpenDatabase,
+) -> None:
+    """Else a pod would call the webhooks of another tenant, and get past its own silences."""
+    metrics = await database("metrics")
+    started = RunStarted(job_id=JOB, run_id=run_id_for(JOB, 1), attempt=1, fence=1, started_at=NOW)
+    await handle(metrics, HANDLERS, make_event(started, tenant_id="its-own"))
+    claims = make_record(make_event(make_samples({"loss": {1: "nan"}}, tenant_id="another")))
+    async with metrics.transaction() as tx:
+        assert await streams.take_samples(RunTokens(None), tx, [claims]) == []
+    (raised,) = await emitted(metrics)
+    assert isinstance(raised.payload, AlertRaised)
+    assert (raised.tenant_id, raised.payload.tenant_id) == ("its-own", "its-own")
