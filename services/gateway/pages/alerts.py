@@ -11,8 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import JobId, SilenceId
-from services.gateway import parked_queries, queries
+from services.gateway import queries
 from services.gateway.context import CallerDep, GatewayDep
+from services.gateway.pages.badges import badges
 from services.gateway.pages.forms import fields_of
 from services.gateway.pages.rendering import page, stream_position
 from services.gateway.problem import invalid
@@ -52,7 +53,7 @@ async def alerts(
     """`after`: a position in the list of those that have ended."""
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     tenant_id, base = caller.tenant_id, base_url(request)
     open_ones = await find_alerts(gateway, tenant_id, AlertFilter(state="open"), OPEN_ROWS, base)
     ended = AlertFilter(state="ended", after=after)
@@ -66,7 +67,7 @@ async def alerts(
         silences=silences.silences,
         lengths=LENGTHS,
         after=after,
-        num_parked=num_parked,
+        **numbers,
     )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
-from services.gateway import parked_queries
 from services.gateway.context import CallerDep, GatewayDep
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page
 from services.gateway.rest import comparison
 from services.gateway.rest.requests import base_url
@@ -23,7 +23,7 @@ async def compare(
     found = await comparison.compare(gateway, caller.tenant_id, job, base_url(request))
     jobs = found.jobs
     async with gateway.platform.database.connection() as connection:
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     metrics = {shown.best.name for shown in jobs if shown.best is not None}
     return page(
         request,
@@ -34,7 +34,7 @@ async def compare(
         metric=min(metrics) if len(metrics) == 1 else None,
         is_live=any(shown.finished_at is None for shown in jobs),
         has_chart=gateway.settings.assets_directory is not None,
-        num_parked=num_parked,
+        **numbers,
     )
 
 

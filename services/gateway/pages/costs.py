@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse
 
-from services.gateway import parked_queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import cost_page
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page
 from services.gateway.rest.budgets import list_budgets
 from services.gateway.rest.days import MONTH
@@ -31,7 +31,7 @@ async def costs(
     first = cost_page.month_of(month, gateway.platform.clock.now().date())
     last = cost_page.last_of(first)
     async with gateway.platform.database.connection() as connection:
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     path = f"/chargeback/{caller.tenant_id}"
     query = {"first": first.isoformat(), "last": last.isoformat(), "by": by}
     found = await _costs(gateway, path, query, by)
@@ -52,7 +52,7 @@ async def costs(
         before=first - timedelta(days=1),
         after=last + timedelta(days=1),
         by=by,
-        num_parked=num_parked,
+        **numbers,
     )
 
 

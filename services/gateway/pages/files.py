@@ -9,8 +9,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse
 
 from drivetrain_schemas.ids import CheckpointId, JobId
-from services.gateway import parked_queries, stored_files
+from services.gateway import stored_files
 from services.gateway.context import CallerDep, GatewayDep
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page
 from services.gateway.rest import views
 from services.gateway.rest.files import find_checkpoint, find_stored, read_manifest
@@ -40,7 +41,7 @@ async def files(
         manifest = await read_manifest(gateway, row)
         stored = await stored_files.at_checkpoint(gateway.platform.object_store, row)
     async with gateway.platform.database.connection() as connection:
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     listed = views.job_files(job_id, stored)
     return page(
         request,
@@ -50,5 +51,5 @@ async def files(
         num_more=max(0, len(listed.files) - MAX_ROWS),
         checkpoint_id=checkpoint,
         manifest=manifest,
-        num_parked=num_parked,
+        **numbers,
     )

@@ -11,8 +11,9 @@ from pydantic import BeforeValidator
 from starlette.responses import RedirectResponse, Response
 
 from drivetrain_schemas.ids import StudyId
-from services.gateway import parked_queries, queries
+from services.gateway import queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page, stream_position
 from services.gateway.queries.job_list import At
 from services.gateway.rest import explanations, models, views
@@ -89,7 +90,7 @@ async def jobs(
         stream = await queries.timeline.head(connection)
         counts = await queries.jobs.count(connection, caller.tenant_id)
         num_held, num_slots = await queries.nodes.slots_in_use(connection)
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     entries, more, num_searched = await _entries(gateway, caller.tenant_id, query, request)
     return page(
         request,
@@ -103,7 +104,7 @@ async def jobs(
         num_searched=num_searched,
         num_held=num_held,
         num_slots=num_slots,
-        num_parked=num_parked,
+        **numbers,
     )
 
 

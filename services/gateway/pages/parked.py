@@ -15,6 +15,7 @@ from drivetrain_schemas.parked import ParkedId
 from services.gateway import parked_commands, parked_queries, queries
 from services.gateway.context import CallerDep, GatewayDep
 from services.gateway.core.parked import ParkedState
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page, stream_position
 from services.gateway.parked_commands import REPLAY, Choice
 from services.gateway.rest import views
@@ -51,7 +52,7 @@ async def parked(
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
         groups = await parked_queries.groups(connection, query.state)
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     selection = query.selection(gateway, query.state)
     rows, more = await find_parked(gateway, selection, query.after, ROWS_PER_PAGE)
     chosen = _chosen(query)
@@ -68,7 +69,7 @@ async def parked(
         num_matching=sum(row["num_records"] for row in groups if _matches(row, chosen)),
         older=urlencode({**chosen, "state": query.state, "after": more}) if more else None,
         decide=urlencode(bounded),
-        num_parked=num_parked,
+        **numbers,
     )
 
 
@@ -92,8 +93,8 @@ async def parked_record(
 ) -> HTMLResponse:
     record = views.parked_record(await find_record(gateway, parked_id))
     async with gateway.platform.database.connection() as connection:
-        num_parked = await parked_queries.count_open(connection)
-    return page(request, "parked_record.html", record=record, num_parked=num_parked)
+        numbers = await badges(gateway, connection, caller)
+    return page(request, "parked_record.html", record=record, **numbers)
 
 
 @router.post("/{parked_id}/{choice}")

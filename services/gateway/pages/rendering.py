@@ -72,6 +72,7 @@ def page(request: Request, name: str, status: int = 200, **values: Any) -> HTMLR
         "path": request.url.path,
         "position": "",
         "job_id": "",
+        "num_alerts": 0,
         "num_parked": 0,
         "as_of": now - timedelta(seconds=age) if age >= STALE_SECONDS else None,
         "lag_records": gateway.model_age.lag_records,

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from drivetrain_schemas.ids import CheckpointId, JobId
 from drivetrain_schemas.jobs import JobPause, JobResume, WaitingReason
-from services.gateway import commands, login_codes, parked_queries, queries
+from services.gateway import commands, login_codes, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import failures, sessions
@@ -31,6 +31,7 @@ from services.gateway.pages import (
     parked,
     study,
 )
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import explanations, models, views
@@ -100,7 +101,7 @@ async def job(
         saved = await queries.checkpoints.of_job(
             connection, job_id, CHECKPOINT_ROWS, with_deleted=has_all
         )
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     found = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     shown = await with_queue_position(gateway, found)
     return page(
@@ -119,7 +120,7 @@ async def job(
         lengths=alerts.LENGTHS,
         spend=await _spend(gateway, job_id),
         reproduction=await reproduction_of(gateway, caller.tenant_id, found),
-        num_parked=num_parked,
+        **numbers,
         has_chart=gateway.settings.assets_directory is not None,
     )
 
@@ -165,11 +166,9 @@ async def pin(
 async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     shown = await find_nodes(gateway)
-    return page(
-        request, "nodes.html", position=stream_position(stream), nodes=shown, num_parked=num_parked
-    )
+    return page(request, "nodes.html", position=stream_position(stream), nodes=shown, **numbers)
 
 
 @router.get("/studies")
@@ -184,7 +183,7 @@ async def studies(
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
         rows = await queries.studies.page(connection, caller.tenant_id, at, STUDY_ROWS + 1)
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     more = None
     if len(rows) > STUDY_ROWS:
         last = rows[STUDY_ROWS - 1]
@@ -195,7 +194,7 @@ async def studies(
         position=stream_position(stream),
         studies=[views.study_summary(row, base_url(request)) for row in rows[:STUDY_ROWS]],
         more=more,
-        num_parked=num_parked,
+        **numbers,
     )
 
 

@@ -9,9 +9,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from drivetrain_schemas.ids import StudyId
 from drivetrain_schemas.studies import StudyChange, StudyPause, StudyResume, StudyStop
 from drivetrain_schemas.study_specs import MAX_TRIALS
-from services.gateway import commands, parked_queries, queries, study_commands
+from services.gateway import commands, queries, study_commands
 from services.gateway.commands import read
 from services.gateway.context import Caller, CallerDep, Gateway, GatewayDep
+from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page, stream_position
 from services.gateway.problem import invalid
 from services.gateway.rest import models, views
@@ -42,7 +43,7 @@ async def study(
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
         history = await queries.timeline.newest(connection, "study_id", study_id, TIMELINE_ROWS)
-        num_parked = await parked_queries.count_open(connection)
+        numbers = await badges(gateway, connection, caller)
     row = await read(gateway, queries.studies.find, caller.tenant_id, study_id)
     found = await find_study(gateway, caller.tenant_id, study_id, base_url(request), TRIAL_ROWS + 1)
     best = next((trial for trial in found.trials if trial.is_best), None)
@@ -63,7 +64,7 @@ async def study(
         is_first_page=after is None,
         has_chart=gateway.settings.assets_directory is not None,
         timeline=[views.timeline_item(item) for item in history],
-        num_parked=num_parked,
+        **numbers,
     )
 
 

@@ -88,6 +88,27 @@ async def of_job(connection: Connection, tenant_id: str, job_id: str, limit: int
     return found.rows
 
 
+async def open_ones(connection: Connection, tenant_id: str, limit: int) -> list[Row]:
+    """The name, job and project of open alerts, in no order."""
+    rows = await connection.fetch(
+        """
+        select alerts.alert, jobs.job_id, jobs.project
+        from (
+            select * from jobs where tenant_id = $1 and state in ('starting', 'running')
+        ) as jobs
+        cross join lateral (
+            select * from alerts where run_id = jobs.run_id and raised_seq > cleared_seq
+            offset 0) as alerts
+        left join runs on runs.run_id = alerts.run_id
+        where runs.ended_at is null and jobs.finished_at is null
+        limit $2
+        """,
+        tenant_id,
+        limit,
+    )
+    return as_rows(rows)
+
+
 async def _open(
     connection: Connection, tenant_id: str, wanted: Wanted, after: At | None, limit: int
 ) -> Found:

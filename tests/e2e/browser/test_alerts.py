@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.metrics import AlertKind
 from drivetrain_schemas.silences import SilenceSet, SilenceSpec
 from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_pages import watch
@@ -61,17 +62,28 @@ async def test_an_alert_is_silenced_and_heard_again_by_the_keyboard(
     await page.goto(f"{site.url}/alerts")
     still_open = page.locator("#open-alerts")
     await expect(still_open).to_contain_text("No open alerts")
+    for link in await page.get_by_role("navigation", name="Main").get_by_role("link").all():
+        await expect(link).to_be_in_viewport(ratio=1)
 
     raises(job)
     await site.model.tell(story.events[-1])
     await expect(still_open).to_contain_text("straggler: something about it")
+    alerts = page.get_by_role("navigation").get_by_role("link", name="Alerts")
+    await expect(alerts).to_contain_text("1")
     await still_open.get_by_text("Silence", exact=True).first.focus()
     await page.keyboard.press("Enter")
     await still_open.locator("select[name=of]").select_option("project")
     await still_open.locator("select[name=for_seconds]").select_option("28800")
     await still_open.get_by_label("Reason").fill("node-7 is being repaired")
-    await page.keyboard.press("Enter")
+    # What is typed stays when the page is renewed meanwhile.
+    await page.locator("h1").click()
+    raises(job, AlertKind.STALLED)
+    await site.model.tell(story.events[-1])
+    await expect(alerts).to_contain_text("2")
+    await expect(still_open.locator("details[open] select[name=of]")).to_have_value("project")
+    await still_open.locator("details[open]").get_by_label("Reason").press("Enter")
     await expect(still_open).to_contain_text("Silenced until")
+    await expect(alerts).to_contain_text("1")  # that of the other one
     assert (made[0].project, made[0].job_id, made[0].alert) == ("vision", None, "straggler")
     silences = page.locator("#silences")
     await expect(silences).to_contain_text("node-7 is being repaired")
@@ -81,8 +93,10 @@ async def test_an_alert_is_silenced_and_heard_again_by_the_keyboard(
     await silences.get_by_role("button", name="End the silence of straggler").press("Enter")
     await expect(silences).to_contain_text("None. Silence an alert above")
     clears(job)
-    await site.model.tell(story.events[-1])
+    clears(job, AlertKind.STALLED)
+    await site.model.tell(*story.events[-2:])
     await expect(still_open).to_contain_text("No open alerts")
+    await expect(alerts).to_have_text("Alerts")
     await expect(page.locator("#ended-alerts")).to_contain_text("straggler")
     assert complaints == []
     await context.close()

@@ -12,7 +12,8 @@ const listeners = [];
 export const listen = (listener) => listeners.push(listener);
 const tell = (type) => { for (const listener of listeners) listener(type); };
 
-// The parts of the page that the server renders again. Open details and what is chosen stay.
+// The parts of the page that the server renders again. Open details, and what is typed
+// and chosen, stay.
 let pending = false, again = false, timer = null;
 async function renew() {
   if (pending) { again = true; return; }
@@ -26,6 +27,11 @@ async function renew() {
       if (!next || part.contains(document.activeElement)) continue;
       for (const details of part.querySelectorAll("details[open][data-key]"))
         next.querySelector(`details[data-key="${CSS.escape(details.dataset.key)}"]`)?.setAttribute("open", "");
+      for (const field of part.querySelectorAll("details[data-key] :is(input[type=text], select)")) {
+        const within = `details[data-key="${CSS.escape(field.closest("details").dataset.key)}"]`;
+        const twin = next.querySelector(`${within} [name="${CSS.escape(field.name)}"]`);
+        if (twin) twin.value = field.value;
+      }
       for (const box of part.querySelectorAll("input:checked[name]"))
         next.querySelector(`input[name="${CSS.escape(box.name)}"][value="${CSS.escape(box.value)}"]`)?.setAttribute("checked", "");
       times(next);
