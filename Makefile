@@ -70,7 +70,7 @@ gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue, v
 bench: environment ## run every benchmark, each against a peer in the same run
 	@for name in sdk_cost checkpoint_cost job_start event_path rebuild metrics_ingest log_ingest metrics_query chart_read \
 		idle submissions drain pages \
-		search_ask search_quality search_multifidelity ledger; do \
+		search_ask search_ask_durable search_scale search_quality search_multifidelity ledger budget_reaction; do \
 		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
 
 charts: environment ## package the charts into build/charts (needs helm)
