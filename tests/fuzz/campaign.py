@@ -177,7 +177,8 @@ async def answered_commands(access: Access) -> set[str]:
 
 async def _read_all(access: Access, topics: list[Topic]) -> AsyncIterator[Any]:
     """Every record up to the end that each topic has now."""
-    consumer = AIOKafkaConsumer(enable_auto_commit=False, **access)
+    # Not a seek: the first position, which is asked for meanwhile, may replace that of the seek.
+    consumer = AIOKafkaConsumer(enable_auto_commit=False, auto_offset_reset="earliest", **access)
     await consumer.start()
     try:
         partitions = [
@@ -187,7 +188,6 @@ async def _read_all(access: Access, topics: list[Topic]) -> AsyncIterator[Any]:
         ]
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
-        await consumer.seek_to_beginning(*partitions)
         for partition, end in ends.items():
             while await consumer.position(partition) < end:
                 for record in (await consumer.getmany(partition, timeout_ms=500)).get(

@@ -17,9 +17,12 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 TYPES_OF_TOPIC: dict[str, list[str]] = {
     topic: sorted({type_name for (type_name, _), each in all_kinds().items()
                    if each.kind.topic.name == topic})
-    for topic in ("commands.jobs", "commands.studies", "metrics", "logs", "reports")
+    for topic in ("commands.jobs", "commands.studies", "commands.budgets", "commands.silences",
+                  "metrics", "logs", "reports")
 }  # fmt: skip
 POD_TOPICS = ("metrics", "logs", "reports")
+# Clients send these through the gateway.
+GATEWAY_TOPICS = ("commands.budgets", "commands.silences")
 
 
 @dataclass

@@ -15,7 +15,7 @@ from drivetrain_schemas.topics import SERVICES
 from tests.fuzz import campaign
 from tests.fuzz.campaign import Access, Sent
 from tests.fuzz.kinds import KINDS, REFUSED
-from tests.fuzz.records import POD_TOPICS, TYPES_OF_TOPIC
+from tests.fuzz.records import GATEWAY_TOPICS, POD_TOPICS, TYPES_OF_TOPIC
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import MAX_STEPS, TrainingJob
 from tests.waiting import wait_until
@@ -52,12 +52,13 @@ def access_to(platform: StandalonePlatform) -> Access:
 
 
 def access_of_writers(platform: StandalonePlatform) -> dict[str, Access]:
-    """For each topic the credential of those who may write it: pods, or clients."""
+    """For each topic the credential of those who may write it: pods, clients, or the gateway."""
     users = json.loads((platform.home / "credentials.json").read_text())["kafka_users"]
+    writers = dict.fromkeys(POD_TOPICS, POD) | dict.fromkeys(GATEWAY_TOPICS, "gateway")
     return {
         topic: _login(platform.admin["kafka"] | {"username": user, "password": users[user]})
         for topic in TYPES_OF_TOPIC
-        for user in (POD if topic in POD_TOPICS else CLIENT,)
+        for user in (writers.get(topic, CLIENT),)
     }
 
 
