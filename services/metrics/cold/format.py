@@ -63,7 +63,11 @@ class Metadata:
         """The row group's samples; `content` is what is at `span`. Raises Damaged."""
         file = _Part(self.span(row_group).start, content, self._size_bytes)
         try:
-            reader = pq.ParquetFile(pa.PythonFile(file, mode="r"), metadata=self._parsed)
+            reader = pq.ParquetFile(
+                pa.PythonFile(file, mode="r"),
+                metadata=self._parsed,
+                page_checksum_verification=True,
+            )
             table = reader.read_row_group(row_group, columns=list(_READ), use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise Damaged(str(error)) from error
@@ -80,6 +84,7 @@ def encode(pieces: Sequence[Piece]) -> bytes:
         use_dictionary=["job_id", "series", "rank", "attempt", "run_id"],
         column_encoding={"step": "DELTA_BINARY_PACKED", "value": "BYTE_STREAM_SPLIT"},
         write_statistics=True,
+        write_page_checksum=True,
         store_schema=False,
     ) as writer:
         group: list[Piece] = []
