@@ -65,8 +65,9 @@ class Features:
 
     def squares(self, features: Array) -> Array:
         """(d, n * n): squared distances of all pairs in each dimension."""
-        columns = features.T
-        per_column = (columns[:, :, None] - columns[:, None, :]) ** 2
+        columns = np.ascontiguousarray(features.T)
+        per_column = columns[:, :, None] - columns[:, None, :]
+        np.square(per_column, out=per_column)
         if any(self.sizes):
             starts = np.flatnonzero(np.diff(self.dimension_of, prepend=-1))
             per_column = np.add.reduceat(per_column, starts, axis=0)

@@ -81,9 +81,10 @@ class FollowingFit:
         _, slopes = negative_log_posterior(step.parameters, squares, learned.values, self._prior)
         agrees = slopes * step.slopes
         factor = np.where(agrees > 0, _FASTER, np.where(agrees < 0, _SLOWER, 1.0))
-        lengths = np.clip(step.lengths * factor, _SHORTEST, _LONGEST)
+        lengths = np.minimum(np.maximum(step.lengths * factor, _SHORTEST), _LONGEST)
         slopes = np.where(agrees < 0, 0.0, slopes)
-        moved = np.clip(step.parameters - lengths * np.sign(slopes), *self._bounds)
+        moved = step.parameters - lengths * np.sign(slopes)
+        moved = np.minimum(np.maximum(moved, self._bounds[0]), self._bounds[1])
         return _Step(number, moved, lengths, slopes)
 
 

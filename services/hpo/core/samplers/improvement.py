@@ -34,12 +34,19 @@ def known(losses: Array, limit: int) -> Known:
     """At most `limit` of the trials that ended: half of them the best, and the latest."""
     ended = np.flatnonzero(~np.isnan(losses))
     if len(ended) > limit:
-        best = ended[np.argsort(losses[ended], kind="stable")[: limit // 2]]
-        is_best = np.zeros(len(losses), dtype=bool)
-        is_best[best] = True
-        latest = ended[~is_best[ended]][-(limit - len(best)) :]
-        ended = np.sort(np.concatenate([best, latest]))
+        is_used = _is_among_best(losses[ended], limit // 2)
+        latest = np.flatnonzero(~is_used)[-(limit - limit // 2) :]
+        is_used[latest] = True
+        ended = ended[is_used]
     return Known(ended, _standardized(losses[ended]))
+
+
+def _is_among_best(losses: Array, num: int) -> NDArray[np.bool_]:
+    """The `num` smallest losses, of equal ones the first: a stable sort, in less time."""
+    last = np.partition(losses, num - 1)[num - 1]
+    is_best: NDArray[np.bool_] = losses < last
+    is_best[np.flatnonzero(losses == last)[: num - int(is_best.sum())]] = True
+    return is_best
 
 
 class Improvement:
