@@ -70,6 +70,7 @@ ACCESS: dict[str, Access] = {
             EVENTS_JOBS,
             EVENTS_ALERTS,
             EVENTS_BUDGETS,
+            EVENTS_CHECKPOINTS,
             METRICS,
             LOGS,
             REPORTS,

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from services.cost.core.prices import Price, PriceBook, problems
 from services.cost.core.storage import StoragePrice, StoragePrices
 from services.runtime.errors import ConfigurationError
+from services.runtime.yaml_file import read_yaml
 
 # 10,000 dollars: what 100,000 slots cost in a year is still a bigint.
 MAX_MICRO_USD = 10_000_000_000
@@ -46,8 +46,8 @@ class _File(BaseModel):
 def read_price_book(path: Path) -> PriceBook:
     """The checked price book of a file."""
     try:
-        file = _File.model_validate(yaml.safe_load(path.read_text()))
-    except (OSError, yaml.YAMLError, ValueError) as error:
+        file = _File.model_validate(read_yaml(path))
+    except (OSError, ValueError) as error:
         raise ConfigurationError(f"DRIVETRAIN_PRICE_BOOK: {path}: {error}") from error
     prices = tuple(
         Price(

@@ -8,6 +8,7 @@ from typing import Any
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
+from drivetrain_schemas.silences import AlertName
 from services.metrics import store
 from services.metrics.core.health import Finding
 from services.metrics.instruments import ALERTS
@@ -61,9 +62,12 @@ async def clear(
 
 
 async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> None:
-    """The run has ended: nothing about it as a whole needs attention any more."""
+    """The run has ended: nothing about it as a whole needs attention any more.
+
+    That it saves no checkpoints was told by another service.
+    """
     for alert in await store.active_alerts(tx.connection, run.run_id):
-        if alert != AlertKind.SAMPLES_DROPPED:
+        if alert not in (AlertKind.SAMPLES_DROPPED, AlertName.NO_CHECKPOINTS):
             await clear(tx, run, alert, detail, cause)
 
 

@@ -42,6 +42,17 @@ class Webhook:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class AlertEvent:
+    """That an alert about a run begins (`is_raised`) or is over."""
+
+    alert: str
+    tenant_id: str
+    job_id: str
+    run_id: str
+    is_raised: bool
+
+
 def wait_seconds(num_tries: int) -> float | None:
     """How long to wait after so many tries that failed; None: no further one."""
     if num_tries >= MAX_TRIES:

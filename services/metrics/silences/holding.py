@@ -10,9 +10,9 @@ from datetime import datetime
 
 import asyncpg
 
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
 from drivetrain_schemas.runs import RunState
 from services.metrics.core.silences import About, Silence, silenced_until
+from services.metrics.core.webhooks import AlertEvent
 from services.metrics.instruments import DELIVERIES
 from services.metrics.silences import store
 from services.metrics.silences.store import Held
@@ -27,23 +27,23 @@ MAX_RELEASED = 100
 _FINAL = [str(state) for state in RunState if state.is_final]
 
 
-async def until(tx: Tx, tenant_id: str, alert: AlertRaised) -> datetime | None:
+async def until(tx: Tx, alert: AlertEvent) -> datetime | None:
     """Until when this alert is silenced. Its silences do not change before the commit."""
-    silences = await store.in_force(tx.connection, tenant_id, lock=True)
+    silences = await store.in_force(tx.connection, alert.tenant_id, lock=True)
     if not silences:
         return None
     return await _until(tx.connection, silences, alert.alert, alert.job_id)
 
 
 async def hold(
-    tx: Tx, webhook: str, alert: AlertRaised, event_id: str, body: str, ends_at: datetime
+    tx: Tx, webhook: str, alert: AlertEvent, event_id: str, body: str, ends_at: datetime
 ) -> None:
     held = Held(0, event_id, body, alert.tenant_id, alert.job_id, alert.run_id, alert.alert)
     is_held = await store.hold(tx.connection, webhook, held, ends_at, MAX_HELD)
     tx.after_commit(DELIVERIES.labels(webhook, "held" if is_held else "dropped").inc)
 
 
-async def is_told(tx: Tx, webhook: str, cleared: AlertCleared) -> bool:
+async def is_told(tx: Tx, webhook: str, cleared: AlertEvent) -> bool:
     """Was the webhook told of the alert that is over now? If not, what was held back is dropped."""
     was_held = await store.forget_held(tx.connection, webhook, cleared.run_id, cleared.alert)
     if was_held:

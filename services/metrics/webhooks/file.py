@@ -6,15 +6,22 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from drivetrain_schemas.metrics import AlertKind
+from drivetrain_schemas.silences import AlertName
 from services.metrics.core.webhooks import Networks, Webhook
 from services.metrics.settings import MetricsSettings
 from services.runtime.errors import ConfigurationError
+from services.runtime.yaml_file import read_yaml
 
-EventType = Literal["alert.raised", "alert.cleared", "budget.reached", "budget.released"]
+EventType = Literal[
+    "alert.raised",
+    "alert.cleared",
+    "checkpointing.failed",
+    "checkpointing.recovered",
+    "budget.reached",
+    "budget.released",
+]
 
 
 class _Entry(BaseModel):
@@ -25,7 +32,7 @@ class _Entry(BaseModel):
     secret_variable: str | None = None
     tenants: frozenset[str] = frozenset()
     events: frozenset[EventType] = frozenset()
-    alerts: frozenset[AlertKind] = frozenset()
+    alerts: frozenset[AlertName] = frozenset()
 
 
 class _File(BaseModel):
@@ -76,8 +83,8 @@ def read_networks(settings: MetricsSettings) -> Networks:
 
 def _read(path: Path) -> list[_Entry]:
     try:
-        return _File.model_validate(yaml.safe_load(path.read_text())).webhooks
-    except (OSError, yaml.YAMLError, ValueError) as error:
+        return _File.model_validate(read_yaml(path)).webhooks
+    except (OSError, ValueError) as error:
         raise ConfigurationError(f"DRIVETRAIN_WEBHOOKS: {path}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Sends alerts and budgets that are reached to the operator's webhooks.
+"""Sends alerts, failing checkpoints and budgets that are reached to the operator's webhooks.
 
 An event becomes a row per webhook in the transaction that handles it; one task per webhook sends
 them, so that a slow one holds up nobody else. Counted as tried, then sent, then deleted: a webhook
@@ -21,9 +21,12 @@ from typing import Any
 import httpcore
 
 from drivetrain_schemas.budgets import BudgetReached, BudgetReleased
+from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered
 from drivetrain_schemas.envelope import Event, encode_structured
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
-from services.metrics.core.webhooks import Networks, Webhook, refusal_of, wait_seconds
+from drivetrain_schemas.silences import AlertName
+from services.metrics import store
+from services.metrics.core.webhooks import AlertEvent, Networks, Webhook, refusal_of, wait_seconds
 from services.metrics.instruments import DELIVERIES
 from services.metrics.silences import holding
 from services.metrics.webhooks import store as store_deliveries
@@ -42,7 +45,8 @@ LOOK_SECONDS = 1.0
 MAX_WAITING = 10_000
 # Events older than this are history: a new webhook does not get them.
 MAX_AGE = timedelta(hours=1)
-SENT = (AlertRaised, AlertCleared, BudgetReached, BudgetReleased)
+_OF_ALERTS = (AlertRaised, AlertCleared, CheckpointingFailed, CheckpointingRecovered)
+SENT = (*_OF_ALERTS, BudgetReached, BudgetReleased)
 
 
 class NotSent(Exception):
@@ -55,24 +59,26 @@ def handlers(webhooks: Sequence[Webhook]) -> HandlerTable:
 
 
 async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> None:
-    alert = getattr(event.payload, "alert", None)
-    wanted = [each for each in webhooks if each.wants(event.tenant_id, event.type, alert)]
+    alert = alert_of(event)
+    kind = None if alert is None else alert.alert
+    wanted = [each for each in webhooks if each.wants(event.tenant_id, event.type, kind)]
     if not wanted:
         return
     now = await tx.connection.fetchval("select clock_timestamp()")
     if event.occurred_at < now - MAX_AGE:
         return
-    payload, body = event.payload, encode_structured(event)[2].decode()
+    body = encode_structured(event)[2].decode()
+    if alert is not None and alert.alert == AlertName.NO_CHECKPOINTS:
+        await _note_checkpointing(tx, alert)
     silenced_until = None
-    if isinstance(payload, AlertRaised):
-        silenced_until = await holding.until(tx, event.tenant_id, payload)
+    if alert is not None and alert.is_raised:
+        silenced_until = await holding.until(tx, alert)
     for webhook in wanted:
-        if silenced_until is not None:
-            await holding.hold(tx, webhook.name, payload, event.event_id, body, silenced_until)
+        if alert is not None and silenced_until is not None:
+            await holding.hold(tx, webhook.name, alert, event.event_id, body, silenced_until)
             continue
-        if isinstance(payload, AlertCleared) and not await holding.is_told(
-            tx, webhook.name, payload
-        ):
+        over = None if alert is None or alert.is_raised else alert
+        if over is not None and not await holding.is_told(tx, webhook.name, over):
             continue
         is_added = await store_deliveries.add(
             tx.connection, webhook.name, event.event_id, body, MAX_WAITING
@@ -80,6 +86,31 @@ async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> No
         if not is_added:
             DELIVERIES.labels(webhook.name, "dropped").inc()
             log.warning("delivery dropped: too many wait", webhook=webhook.name)
+
+
+def alert_of(event: Event[Any]) -> AlertEvent | None:
+    """The alert that the event is about: those of this service, and that a run saves nothing."""
+    payload = event.payload
+    if not isinstance(payload, _OF_ALERTS):
+        return None
+    kind = AlertName.NO_CHECKPOINTS
+    if isinstance(payload, AlertRaised | AlertCleared):
+        kind = AlertName(payload.alert)
+    return AlertEvent(
+        alert=str(kind),
+        tenant_id=event.tenant_id,
+        job_id=payload.job_id,
+        run_id=payload.run_id,
+        is_raised=isinstance(payload, AlertRaised | CheckpointingFailed),
+    )
+
+
+async def _note_checkpointing(tx: Tx, alert: AlertEvent) -> None:
+    """What is held back by a silence is judged by whether its alert is still open."""
+    if alert.is_raised:
+        await store.raise_alert(tx.connection, alert.run_id, alert.alert, again=True)
+    else:
+        await store.clear_alert(tx.connection, alert.run_id, alert.alert)
 
 
 async def deliver(webhooks: Iterable[Webhook], networks: Networks, platform: Platform) -> None:

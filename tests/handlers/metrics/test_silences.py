@@ -10,6 +10,11 @@ import pytest_asyncio
 
 from drivetrain_schemas.annotations import JobAnnotated
 from drivetrain_schemas.base import Payload
+from drivetrain_schemas.checkpoints import (
+    CheckpointingFailed,
+    CheckpointingRecovered,
+    SaveFailure,
+)
 from drivetrain_schemas.ids import job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSpec
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
@@ -148,6 +153,37 @@ async def test_a_silenced_alert_is_sent_when_its_silence_ends_and_it_is_open(
     assert (await sent(metrics), await held(metrics)) == ([], [event_id])
     await time_passes(metrics, 3)
     assert (await sent(metrics), await held(metrics)) == ([event_id], [])
+
+
+async def test_silenced_failures_of_checkpoints_are_sent_while_they_last(
+    metrics: Database,
+) -> None:
+    failed = CheckpointingFailed(
+        **RUN, tenant_id="default", reason=SaveFailure.STORE_FULL, detail="no space"
+    )
+    recovered = CheckpointingRecovered(**RUN, tenant_id="default", step=3)
+    of_run = spec(2, alert=AlertName.NO_CHECKPOINTS, job_id=JOB)
+    await silence(metrics, of_run)
+    await send(metrics, failed, "failed")
+    assert (await sent(metrics), await held(metrics)) == ([], ["failed"])
+    await send(metrics, recovered, "recovered")
+    assert (await sent(metrics), await held(metrics)) == ([], []), "neither begin nor end"
+    await send(metrics, failed, "failed again")
+    await time_passes(metrics, 3)
+    assert await sent(metrics) == ["failed again"]
+    await send(metrics, recovered, "recovered again")
+    assert await sent(metrics) == ["failed again", "recovered again"]
+
+
+async def test_a_run_that_ends_without_checkpoints_is_told_by_no_alert_of_ours(
+    metrics: Database,
+) -> None:
+    """The kinds of `alert.cleared` are a closed list, and this one is not in it."""
+    reason = SaveFailure.STORE_FULL
+    failing = CheckpointingFailed(**RUN, tenant_id="default", reason=reason, detail="no space")
+    await send(metrics, failing, "failed")
+    failed = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
+    assert await handle(metrics, HANDLERS, make_event(failed)) == []
 
 
 @pytest.mark.parametrize(

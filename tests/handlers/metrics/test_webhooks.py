@@ -14,8 +14,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from drivetrain_schemas.base import Payload
+from drivetrain_schemas.checkpoints import (
+    CheckpointingFailed,
+    CheckpointingRecovered,
+    SaveFailure,
+)
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertKind, AlertRaised
+from drivetrain_schemas.silences import AlertName
 from services.metrics.core.webhooks import MAX_TRIES, Webhook
 from services.metrics.webhooks import sending as webhooks
 from services.metrics.webhooks.sending import Sender
@@ -33,6 +40,14 @@ ALERT = AlertRaised(
     alert=AlertKind.STALLED,
     detail="no step for 60 s",
 )
+SAVING: dict[str, Any] = {
+    "tenant_id": "default",
+    "job_id": JOB,
+    "run_id": run_id_for(JOB, 1),
+    "attempt": 1,
+    "fence": 1,
+}
+FAILED = CheckpointingFailed(**SAVING, reason=SaveFailure.STORE_FULL, detail="no space")
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -96,8 +111,10 @@ async def never_ends(writer: asyncio.StreamWriter) -> None:
 OK = saying("HTTP/1.1 204 No Content\r\n\r\n")
 
 
-async def enqueue(metrics: Database, *hooks: Webhook, **fields: Any) -> None:
-    await handle(metrics, webhooks.handlers(hooks), replace(make_event(ALERT), **fields))
+async def enqueue(
+    metrics: Database, *hooks: Webhook, payload: Payload = ALERT, **fields: Any
+) -> None:
+    await handle(metrics, webhooks.handlers(hooks), replace(make_event(payload), **fields))
 
 
 async def waiting(metrics: Database) -> list[tuple[str, int]]:
@@ -178,6 +195,30 @@ async def test_a_private_address_is_never_called(metrics: Database) -> None:
         assert await Sender(named, [], metrics).send_next()
         assert receiver.requests == []
     assert await waiting(metrics) == [("oncall", 2)]
+
+
+@pytest.mark.parametrize("kind", AlertName)
+async def test_every_kind_of_alert_reaches_the_webhook_that_names_it(
+    metrics: Database, kind: AlertName
+) -> None:
+    is_ours = kind in set(AlertKind)
+    raised = ALERT.model_copy(update={"alert": AlertKind(kind)}) if is_ours else FAILED
+    hooks = (
+        Webhook("named", "http://127.0.0.1/", alerts=frozenset({str(kind)})),
+        Webhook("other", "http://127.0.0.1/", alerts=frozenset(set(AlertName) - {kind})),
+    )
+    await enqueue(metrics, *hooks, payload=raised, occurred_at=datetime.now(UTC))
+    assert await waiting(metrics) == [("named", 0)]
+
+
+async def test_failing_checkpoints_are_told_and_that_they_work_again(metrics: Database) -> None:
+    hook = Webhook("oncall", "http://127.0.0.1/", alerts=frozenset({"no_checkpoints"}))
+    now = datetime.now(UTC)
+    recovered = CheckpointingRecovered(**SAVING, step=3)
+    for number, payload in enumerate((FAILED, recovered, FAILED)):
+        event_id = f"event-{number}"
+        await enqueue(metrics, hook, payload=payload, occurred_at=now, event_id=event_id)
+    assert await waiting(metrics) == [("oncall", 0)] * 3
 
 
 async def test_history_is_not_sent_and_too_many_are_dropped(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas.silences import AlertName
 from services.metrics.core.webhooks import MAX_TRIES, Webhook, refusal_of, wait_seconds
 from services.metrics.settings import MetricsSettings
 from services.metrics.webhooks.file import read_networks, read_webhooks
@@ -85,6 +86,36 @@ def test_a_file_is_read_with_the_secret_of_its_variable(tmp_path: Path) -> None:
     text = f"webhooks: [{{name: oncall, url: '{ONCALL}', secret_variable: HOOK, alerts: [slower]}}]"
     [hook] = read_webhooks(settings(tmp_path, text), {"HOOK": "s"})
     assert hook == Webhook("oncall", ONCALL, "s", alerts=frozenset({"slower"}))
+
+
+@pytest.mark.parametrize("kind", AlertName)
+def test_a_webhook_may_name_every_kind_of_alert(tmp_path: Path, kind: AlertName) -> None:
+    text = f"webhooks: [{{name: oncall, url: '{ONCALL}', alerts: [{kind}]}}]"
+    [hook] = read_webhooks(settings(tmp_path, text), {})
+    assert hook.alerts == {str(kind)}
+
+
+ENDLESS = "a0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{ENDLESS}webhooks: *a11", "line 2: the alias *a0 is not taken: write it out"),
+        ("webhooks: &all [*all]", "the alias *all is not taken"),
+        ("webhooks: " + "[" * 100_000, "line 1: nested deeper than 32 levels"),
+        ("#" * (5 * 2**20), "has more than 4 MiB"),
+        ("webhooks: [", "is not YAML"),
+        ("\x00", "is not YAML"),
+    ],
+    ids=["grows", "in itself", "deep", "large", "not ended", "NUL"],
+)
+def test_a_hostile_file_is_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_webhooks(settings(tmp_path, text), {})
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,6 @@ reports: true
 readToken: true
 objectStore: true
 consumes:
-  metrics: [events.jobs, events.alerts, events.budgets]
+  metrics: [events.jobs, events.alerts, events.budgets, events.checkpoints]
   metrics.streams: [metrics, logs, windows, reports]
 {{- end -}}

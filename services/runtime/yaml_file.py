@@ -1,0 +1,40 @@
+"""Reads an operator's YAML file into plain values, bounded.
+
+Refused with the line: aliases, which can make a small file endlessly large, and deep nesting.
+Raises ValueError (yaml.YAMLError is turned into one) and OSError.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 4 * 2**20
+MAX_DEPTH = 32
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of the file."""
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"has more than {MAX_BYTES // 2**20} MiB")
+    try:
+        text = content.decode()
+        _check(text)
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"is not YAML: {error}") from error
+
+
+def _check(text: str) -> None:
+    """Look at the parser's events, before anything is built of them."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"line {line}: the alias *{event.anchor} is not taken: write it out")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"line {line}: nested deeper than {MAX_DEPTH} levels: flatten it")
