@@ -1,14 +1,18 @@
 """What stopping early is worth: LCBench's surrogate, a fifth of the epochs of 100 full trials.
 
 `auto` with its pruner has 1,040 epochs, Optuna's TPE 5,200; only trials that finished all 52 epochs
-count. For comparison, `auto` without a pruner, and random search with it, have 1,040 as well.
+count. For comparison, Optuna's TPE with its HyperbandPruner, `auto` without a pruner, and random
+search with it, have 1,040 as well.
 """
+
+from functools import partial
 
 import numpy as np
 
 from benchmarks.lcbench import EPOCHS, surrogate
 from benchmarks.report import Row, options, publish
-from benchmarks.search_quality import NUM_TRIALS, SEEDS, regrets, run_optuna, workers
+from benchmarks.search_peers import HyperbandSearcher
+from benchmarks.search_quality import NUM_TRIALS, SEEDS, optunas, regrets, run_optuna, workers
 from benchmarks.search_simulation import Ours, search
 
 NUM_EPOCHS = NUM_TRIALS * EPOCHS // 5
@@ -23,12 +27,16 @@ def main() -> None:
             np.array(list(pool.map(_regret, *zip(*[(*run, *how) for run in runs], strict=True))))
             for how in (("auto", True), ("auto", False), ("random", True))
         )
-        tpe = np.array(list(pool.map(_regret_of_tpe, *zip(*runs, strict=True))))
+        tpe, hyperband = (
+            np.array(list(pool.map(peer, *zip(*runs, strict=True))))
+            for peer in (_regret_of_tpe, _regret_of_hyperband)
+        )
     for name, found in {
         f"auto with its pruner, {NUM_EPOCHS} epochs": ours,
         f"auto without a pruner, {NUM_EPOCHS} epochs": bare,
         f"random with the pruner auto, {NUM_EPOCHS} epochs": random,
         f"Optuna TPE, {NUM_TRIALS * EPOCHS} epochs": tpe,
+        f"Optuna TPE with its HyperbandPruner, {NUM_EPOCHS} epochs": hyperband,
     }.items():
         print(f"{name}: mean regret {found.mean():.3f}, median {np.median(found):.3f}")
     publish(
@@ -41,7 +49,16 @@ def main() -> None:
                 ratio=float(ours.mean() / tpe.mean()),
                 target="at most 1",
                 met=bool(ours.mean() <= tpe.mean()),
-            )
+            ),
+            Row(
+                id="search_multifidelity.hyperband",
+                what=f"mean regret after {NUM_EPOCHS} epochs, auto with its pruner",
+                ours=f"{ours.mean():.3f}",
+                peer=f"{hyperband.mean():.3f} (TPE with HyperbandPruner, {NUM_EPOCHS} epochs)",
+                ratio=float(ours.mean() / hyperband.mean()),
+                target="at most 1",
+                met=bool(ours.mean() <= hyperband.mean()),
+            ),
         ],
         chosen.json,
         ("optuna", "numpy", "scipy"),
@@ -49,16 +66,24 @@ def main() -> None:
 
 
 def _regret(task: str, seed: int, sampler: str, is_pruned: bool) -> float:
-    """1, the median random configuration, where no trial finished."""
     searcher = Ours(sampler, seed, is_pruned=is_pruned)
     finished = search(surrogate(), task, searcher, NUM_EPOCHS)
-    if not finished:
-        return 1.0
-    return float(regrets(task, [trial.accuracy for trial in finished])[-1])
+    return _last(task, [trial.accuracy for trial in finished])
 
 
 def _regret_of_tpe(task: str, seed: int) -> float:
     return float(run_optuna("TPE", task, seed)[-1])
+
+
+def _regret_of_hyperband(task: str, seed: int) -> float:
+    name = f"TPE-hyperband-{NUM_EPOCHS}-{task}-{seed}"
+    searcher = partial(HyperbandSearcher, "TPE", seed)
+    return _last(task, optunas(name, task, searcher, NUM_EPOCHS))
+
+
+def _last(task: str, accuracies: list[float]) -> float:
+    """Regret of the best; 1, that of the median random configuration, where no trial finished."""
+    return float(regrets(task, accuracies)[-1]) if accuracies else 1.0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Optuna's samplers with their defaults, behind the interface of the simulation."""
+"""Optuna's samplers and Hyperband with their defaults, behind the interface of the simulation."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
-from benchmarks.lcbench import PARAMETERS
+from benchmarks.lcbench import EPOCHS, PARAMETERS
 from services.hpo.core.space import Integer, Scalar, Uniform
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -36,6 +36,29 @@ class OptunaSearcher:
     def tell(self, key: object, accuracy: float) -> None:
         assert isinstance(key, optuna.Trial)
         self._study.tell(key, accuracy)
+
+
+class HyperbandSearcher(OptunaSearcher):
+    """With `HyperbandPruner`. It decides at `rungs` alone, so no other epochs are reported."""
+
+    rungs = (1, 3, 9, 27)
+
+    def __init__(self, sampler: str, seed: int) -> None:
+        # A trial's bracket follows from its number and the study's name, which is drawn otherwise.
+        self._study = optuna.create_study(
+            study_name=f"{sampler}-{seed}",
+            direction="maximize",
+            sampler=SAMPLERS[sampler](seed),
+            pruner=optuna.pruners.HyperbandPruner(min_resource=1, max_resource=EPOCHS),
+        )
+
+    def goes_on(self, key: object, epoch: int, accuracy: float) -> bool:
+        assert isinstance(key, optuna.Trial)
+        key.report(accuracy, epoch)
+        if not key.should_prune():
+            return True
+        self._study.tell(key, state=optuna.trial.TrialState.PRUNED)
+        return False
 
 
 def _distributions() -> dict[str, BaseDistribution]:

@@ -9,7 +9,7 @@ cache: its Gaussian process takes about a minute each, so it gets one seed.
 import json
 import multiprocessing
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.metadata import version
@@ -81,13 +81,22 @@ def _with_transfer(task: str, seed: int) -> FLOATS:
 
 
 def run_optuna(name: str, task: str, seed: int) -> FLOATS:
-    """Regret after each of the trials; from the cache where it was run before."""
-    path = CACHE / f"optuna-{version('optuna')}" / f"{name}-{task}-{seed}.json"
+    """Regret after each of the trials."""
+    searcher = partial(OptunaSearcher, name, seed)
+    return regrets(task, optunas(f"{name}-{task}-{seed}", task, searcher, NUM_TRIALS * EPOCHS))
+
+
+def optunas(
+    name: str, task: str, make: Callable[[], OptunaSearcher], num_epochs: int
+) -> list[float]:
+    """The accuracies of the finished trials; from the cache where it was run before."""
+    path = CACHE / f"optuna-{version('optuna')}" / f"{name}.json"
     if not path.exists():
-        found = search(surrogate(), task, OptunaSearcher(name, seed), NUM_TRIALS * EPOCHS)
+        found = search(surrogate(), task, make(), num_epochs)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([trial.accuracy for trial in found]))
-    return regrets(task, json.loads(path.read_text()))
+    accuracies: list[float] = json.loads(path.read_text())
+    return accuracies
 
 
 def _rows(tasks: Sequence[str], ours: FLOATS, warm: FLOATS, peers: dict[str, FLOATS]) -> list[Row]:
