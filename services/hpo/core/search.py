@@ -9,7 +9,6 @@ Held at all times: numbers are proposed once and in order; never more than `max_
 run; every trial ends once, and so does the study.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import zip_longest
@@ -17,9 +16,7 @@ from itertools import zip_longest
 from services.hpo.core import inputs
 from services.hpo.core.actions import (
     Action,
-    CancelTrial,
     CompleteTrial,
-    DropTrial,
     EndEarly,
     FailTrial,
     JudgeTrial,
@@ -30,38 +27,22 @@ from services.hpo.core.actions import (
     ResumeJob,
     SettlePaused,
     SettleStopped,
-    StopTrial,
 )
 from services.hpo.core.ending import counted, end_of, failed_by
 from services.hpo.core.limits import Crossed, Limits, crossed, without_improvement
-from services.hpo.core.open_trials import OpenTrials
-from services.hpo.core.plan import Plan, Strategies
 from services.hpo.core.ranking import Ranked, is_better
-from services.hpo.core.status import Numbers, Open, Phase, Status
-from services.hpo.core.strategies import Drop, Fork, Promote, Pruner, Sampler, Verdict
-from services.hpo.core.trials import Measured, Trial, Trials, TrialState
+from services.hpo.core.state import State
+from services.hpo.core.status import Numbers, Phase
+from services.hpo.core.strategies import Drop, Fork, Promote, Verdict
+from services.hpo.core.trials import Measured, Trial, TrialState
 
 _AFTER_THE_END = (inputs.ChangeStudy, inputs.MeasuredAt)
 # Of trials that wait when their study ends: each makes an event, a command and a row.
 MAX_ENDED_AT_ONCE = 200
 
 
-class Search:
-    """One study. After `on`, `changed` are the numbers of the trials that it changed."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        status: Status,
-        trials: Iterable[Trial] = (),
-        opened: Mapping[int, Open] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.status = status
-        self.opened = OpenTrials(opened or {})
-        self.changed: set[int] = set()
-        self._actions: list[Action] = []
-        self._make_strategies(trials)
+class Search(State):
+    """What follows from each event."""
 
     def on(self, event: inputs.Input) -> tuple[Action, ...]:
         """What follows from the event. One about a trial that is unknown is nothing.
@@ -82,23 +63,6 @@ class Search:
     def has_more(self) -> bool:
         """Whether it is to be told to go on: it ends, with more paused trials than end at once."""
         return self.status.is_ending and bool(self.opened.paused)
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether a decision may take a tenth of a second."""
-        return self.plan.is_slow(len(self.trials))
-
-    @property
-    def sampler(self) -> Sampler:
-        return self._strategies.sampler
-
-    @property
-    def pruner(self) -> Pruner:
-        return self._strategies.pruner
-
-    @property
-    def trials(self) -> Trials:
-        return self._strategies.trials
 
     # What an event tells.
 
@@ -224,22 +188,6 @@ class Search:
         reason = f"{judgement.reason} The trial has ended before this was known."
         judgement = replace(judgement, verdict=Verdict.CONTINUE, reason=reason)
         self._actions.append(JudgeTrial(trial.number, measured.step, measured.value, judgement))
-
-    def _judge(self, number: int, measured: Measured) -> None:
-        trial = self.trials[number]
-        self._put(replace(trial, measured=(*trial.measured, measured)))
-        opened = self.opened[number]
-        if opened.is_to_wait:
-            opened = replace(opened, reason="")
-            self._open(number, opened)
-        judgement = self.pruner.judge(self.trials, number, measured.step)
-        self._actions.append(JudgeTrial(number, measured.step, measured.value, judgement))
-        if judgement.verdict is Verdict.STOP:
-            self._open(number, replace(opened, phase=Phase.STOPPING, reason=judgement.reason))
-            self._actions.append(StopTrial(number, judgement.reason))
-        elif judgement.verdict is Verdict.PAUSE:
-            self._open(number, replace(opened, phase=Phase.PAUSING, reason=judgement.reason))
-            self._actions.append(PauseTrial(number, judgement.reason))
 
     def _on_pause(self, trials: inputs.TrialsOfPause) -> None:
         if trials == "finish":
@@ -402,13 +350,6 @@ class Search:
         self._actions.append(EndEarly(limit.ended_by, limit.reason))
         self._stop_all(limit.reason)
 
-    def _stop_all(self, reason: str) -> None:
-        for number in sorted(self.opened.keys() - self.opened.paused):
-            opened = self.opened[number]
-            if opened.phase is not Phase.STOPPING:
-                self._open(number, replace(opened, phase=Phase.STOPPING, reason=reason))
-                self._actions.append(StopTrial(number, reason))
-
     def _check_failures(self) -> None:
         if self.status.is_ending or (reason := failed_by(self.status)) is None:
             return
@@ -420,62 +361,3 @@ class Search:
         self.status = counted(self.status, self.trials)
         limits = self.status.numbers.limits
         self._end_early(without_improvement(limits, self.status.num_since_best))
-
-    # Trials.
-
-    @property
-    def num_active(self) -> int:
-        """Trials that run, or wait for devices; not those that the pruner has paused."""
-        return len(self.trials.in_state(TrialState.RUNNING))
-
-    def rungs_of(self, number: int) -> tuple[int, ...]:
-        return self.pruner.steps_of(number) if number < len(self.trials) else ()
-
-    def _start(self, action: ProposeTrial) -> None:
-        self._put(Trial(action.number, action.point, parent=action.parent))
-        self._open(action.number, Open())
-        self._actions.append(action)
-
-    def _run(self, number: int) -> None:
-        """The trial goes on; what was measured while it was being paused is judged now."""
-        opened = self.opened[number]
-        self._open(number, Open(holds_devices=opened.holds_devices))
-        self._put(replace(self.trials[number], state=TrialState.RUNNING))
-        for place, measured in enumerate(opened.late):
-            self._judge(number, measured)
-            if (now := self.opened[number]).phase is not Phase.RUNNING:
-                self._open(number, replace(now, late=opened.late[place + 1 :]))
-                return
-
-    def _cancel(self, number: int) -> None:
-        opened = replace(self.opened[number], phase=Phase.STOPPING, reason="with its study")
-        self._open(number, opened)
-        self._actions.append(CancelTrial(number))
-
-    def _drop(self, number: int, reason: str) -> None:
-        """A trial that the pruner has paused ends."""
-        self._settle(number, TrialState.STOPPED)
-        self.status = self.status.with_stopped()
-        self._actions.append(DropTrial(number, reason))
-
-    def _settle(
-        self,
-        number: int,
-        state: TrialState,
-        values: tuple[float, ...] = (),
-        is_safe: bool = True,
-    ) -> None:
-        del self.opened[number]
-        self._put(replace(self.trials[number], state=state, values=values, is_safe=is_safe))
-
-    def _open(self, number: int, opened: Open) -> None:
-        self.opened[number] = opened
-        self.changed.add(number)
-
-    def _put(self, trial: Trial) -> None:
-        self.trials.put(trial)
-        self.changed.add(trial.number)
-
-    def _make_strategies(self, trials: Iterable[Trial]) -> None:
-        """Sampler, pruner and index; again when the number of trials changes."""
-        self._strategies = Strategies.of(self.plan, self.status.num_trials, trials)
