@@ -13,6 +13,7 @@ from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import run_id_for
 from services.metrics.core.windows import Source
 from services.metrics.settings import MetricsSettings
+from services.metrics.windows import app as windows_app
 from services.metrics.windows import process as windows_process
 from services.metrics.windows import records
 from services.metrics.windows.folding import observe
@@ -112,3 +113,10 @@ async def test_the_process_ends_with_the_service_that_started_it(
         assert process.stdin is not None
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+def test_faust_does_not_watch_the_topic_of_its_table() -> None:
+    """It would report an error a second from the fifth minute on: nothing is read from there."""
+    nowhere = service_environment(KafkaAccess("127.0.0.1:1"), "postgresql://", "")
+    app, _ = windows_app.build(MetricsSettings(**nowhere))
+    assert app.conf.stream_processing_timeout > 365 * 86_400
