@@ -6,6 +6,7 @@ from typing import NamedTuple
 import asyncpg
 
 from services.metrics.core.log_search import Chunk, Wanted
+from services.metrics.messages import MAX_COUNT
 
 # Of one statement, whichever is reached first.
 SLICE_CHUNKS = 512
@@ -74,7 +75,7 @@ async def add_lines(
         """,
         job_id,
         num_lines,
-        num_dropped_bytes,
+        min(num_dropped_bytes, MAX_COUNT),  # of many batches it may not fit into 64 bits
     )
     return int(end) - num_lines
 

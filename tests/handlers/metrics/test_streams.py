@@ -16,6 +16,7 @@ from services.metrics import store, streams
 from services.metrics.api import read_api
 from services.metrics.logs import pages as log_pages
 from services.metrics.logs import store as log_store
+from services.metrics.messages import MAX_COUNT
 from services.metrics.series import names
 from services.metrics.series.copying import ChunkRow
 from services.metrics.series.queries import MAX_SERIES
@@ -320,6 +321,16 @@ async def test_logs_of_all_ranks_have_one_order_that_can_be_followed(
     followed = await get(client, "/logs", after=rest["next"])
     assert [(line["attempt"], line["line"]) for line in followed["lines"]] == [(2, "c0")]
     assert (followed["num_lines"], followed["num_dropped_bytes"]) == (5, 12)
+
+
+async def test_dropped_bytes_of_many_batches_fit_into_a_number(
+    metrics: Database, client: httpx.AsyncClient
+) -> None:
+    """Each is as large as the contract allows; their sum needs more than 64 bits."""
+    batches = [make_logs(["x"], batch=n, num_dropped_bytes=MAX_COUNT) for n in range(1025)]
+    await handle_batch(metrics, take_logs, *map(make_event, batches))
+    page = await get(client, "/logs", limit=1)
+    assert (page["num_lines"], page["num_dropped_bytes"]) == (1025, MAX_COUNT)
 
 
 async def test_logs_sent_again_add_nothing(metrics: Database, client: httpx.AsyncClient) -> None:
