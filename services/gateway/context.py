@@ -25,6 +25,7 @@ MAX_DOWNLOADS = 32
 MAX_DOWNLOADS_OF_JOB = 8
 MAX_READS_OF_LISTS = 4
 MAX_READS_OF_MEDIA = 8
+MAX_UPLOADS_IN_MEMORY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,10 @@ class Gateway:
     # One of them has up to 25 MB.
     reads_of_media: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_READS_OF_MEDIA)
+    )
+    # Archives on their way from a temporary file to the object store, of up to 64 MiB each.
+    uploads_in_memory: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_UPLOADS_IN_MEMORY)
     )
 
 

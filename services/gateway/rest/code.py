@@ -74,10 +74,12 @@ async def upload(
                 field="(body)", message=reason, fix="pack the files with 'tar -czf', links inside"
             )
             raise Problem(422, "invalid_archive", f"the archive is refused: {reason}", (error,))
-        file.seek(0)
-        content = await asyncio.to_thread(file.read)
-    key = f"code/{caller.tenant_id}/{sha256}.tar.gz"
-    is_new = await gateway.platform.object_store.put_if_absent(key, content)
+        key = f"code/{caller.tenant_id}/{sha256}.tar.gz"
+        async with gateway.uploads_in_memory:
+            file.seek(0)
+            content = await asyncio.to_thread(file.read)
+            is_new = await gateway.platform.object_store.put_if_absent(key, content)
+            del content
     response.status_code = 201 if is_new else 200
     uri = f"{gateway.settings.object_store_url.rstrip('/')}/{key}"
     return models.Code(uri=uri, sha256=sha256, size_bytes=size_bytes, is_new=is_new)

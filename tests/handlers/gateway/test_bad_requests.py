@@ -1,5 +1,6 @@
 """Whatever is sent, the answer is a problem with the field and the fix; nothing is sent on."""
 
+import asyncio
 import gzip
 import io
 import tarfile
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from drivetrain_schemas.object_store import StoreFailure
+from services.gateway.context import MAX_UPLOADS_IN_MEMORY
 from services.gateway.rest import code as uploads
 from services.gateway.rest.positions import position_text
 from services.runtime.errors import StoreError
@@ -256,6 +258,28 @@ async def test_an_upload_is_bounded(quiet_server: Server, monkeypatch: pytest.Mo
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     answer = await quiet_server.client.post("/v1/code", content=b"x", headers=JSON)
     assert answer.status_code == 415
+
+
+async def test_few_archives_are_in_memory_at_once_however_slow_the_store_is(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_now = most = 0
+    put = server.objects.put_if_absent
+
+    async def slow(key: str, content: bytes) -> bool:
+        nonlocal num_now, most
+        num_now, most = num_now + 1, max(most, num_now + 1)
+        await asyncio.sleep(0.05)
+        num_now -= 1
+        return await put(key, content)
+
+    monkeypatch.setattr(server.objects, "put_if_absent", slow)
+    contents = [archive(("train.py", b"%d" % n)) for n in range(12)]
+    answers = await asyncio.gather(
+        *(server.client.post("/v1/code", content=one, headers=GZIP) for one in contents)
+    )
+    assert {answer.status_code for answer in answers} == {201}
+    assert most == MAX_UPLOADS_IN_MEMORY
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs?limt=5", "/v1/nodes?x", "/v1/parked?stat=open"])
