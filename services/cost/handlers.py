@@ -17,7 +17,7 @@ from services.cost.core.charges import Charge, Usage, charges
 from services.cost.core.corrections import platform_fields
 from services.cost.core.prices import UNPRICED, PriceBook
 from services.cost.instruments import CHARGED, PLATFORM_COST, UNPRICED_CHARGES
-from services.cost.jobs import JOB_KINDS, put_jobs
+from services.cost.jobs import JOB_KINDS, end_jobs, put_jobs
 from services.runtime import logs
 from services.runtime.processing import EventBatchHandler, HandlerTable
 from services.runtime.transaction import Tx
@@ -47,6 +47,7 @@ def batch_handler(book: PriceBook) -> EventBatchHandler:
         allocations = [event for event in events if isinstance(event.payload, kinds)]
         if allocations:
             await handle_allocations(tx, allocations)
+        await end_jobs(tx, events)
         for event in events:
             if type(event.payload) in commands:
                 await commands[type(event.payload)](tx, event)

@@ -20,6 +20,10 @@ UNPRICED_DEVICES = Gauge(
     "Slots held now for which there is no price.",
     ["pool", "device_type"],
 )
+UNRELEASED = Gauge(
+    "drivetrain_cost_unreleased_allocations",
+    "Allocations that are over for ten minutes, and whose release was not read.",
+)
 REPRICED = Counter(
     "drivetrain_cost_repriced_charges_total",
     "Charges without a price that were replaced once a price was known.",

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.jobs import JobQueued, JobSucceeded
+from drivetrain_schemas.jobs import JobCancelled, JobFailed, JobQueued, JobStopped, JobSucceeded
 from drivetrain_schemas.trials import TrialProposed
-from services.cost import store_spend
+from services.cost import store_accrual, store_spend
 from services.cost.store_spend import JobFacts
 from services.runtime.transaction import Tx
 
 # The first proposal of a trial is older than its job. An earlier version did not read either: what
 # is kept on the topics tells of its jobs, too.
-JOB_KINDS = (JobQueued, JobSucceeded, TrialProposed)
+_ENDS = (JobSucceeded, JobFailed, JobCancelled, JobStopped)
+JOB_KINDS = (JobQueued, TrialProposed, *_ENDS)
 
 
 async def put_jobs(tx: Tx, events: Sequence[Event[Any]]) -> None:
@@ -27,6 +28,14 @@ async def put_jobs(tx: Tx, events: Sequence[Event[Any]]) -> None:
             of_tenant[facts.job_id] = facts.after(of_tenant.get(facts.job_id))
     for tenant_id, found in sorted(jobs.items()):
         await store_spend.put_jobs(tx.connection, tenant_id, list(found.values()))
+
+
+async def end_jobs(tx: Tx, events: Sequence[Event[Any]]) -> None:
+    """What the jobs that ended by these events held is over, even if no release was read."""
+    ends = [event.payload for event in events if isinstance(event.payload, _ENDS)]
+    if ends:
+        ended_at = {end.job_id: end.finished_at for end in ends}
+        await store_accrual.end_of_jobs(tx.connection, ended_at)
 
 
 def _facts(payload: object) -> JobFacts | None:

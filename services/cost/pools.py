@@ -25,8 +25,9 @@ from drivetrain_schemas.runs import (
     RunStarted,
     RunStopped,
     RunSucceeded,
+    RunUnreachable,
 )
-from services.cost import store_pools
+from services.cost import store_accrual, store_pools
 from services.cost.core.charges import Usage
 from services.cost.core.phases import Amount, Phase, RunFacts, by_day_and_phase
 from services.cost.core.pools import UNOFFERED, Offer, PoolDay, Row, offered, rows, unoffered
@@ -55,6 +56,7 @@ KINDS = (
     RunSucceeded,
     RunStopped,
     RunCancelled,
+    RunUnreachable,
     CheckpointCommitted,
 )
 
@@ -72,6 +74,8 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
             await store_pools.note_ended(tx.connection, ended.run_id, ended.ended_at, True)
         case RunSucceeded() | RunStopped() | RunCancelled() as ended:
             await store_pools.note_ended(tx.connection, ended.run_id, ended.ended_at, False)
+        case RunUnreachable(run_id=run_id, node_ids=node_ids):
+            await store_accrual.note_unreachable(tx.connection, run_id, node_ids, event.occurred_at)
         case CheckpointCommitted() as saved:
             await store_pools.note_checkpoint(
                 tx.connection, saved.run_id, event.occurred_at, saved.blocked_seconds or 0.0

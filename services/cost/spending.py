@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.cost import store
+from services.cost import store, store_accrual
 from services.cost.core.prices import PriceBook
-from services.cost.instruments import SPEND, UNPRICED_DEVICES
+from services.cost.instruments import SPEND, UNPRICED_DEVICES, UNRELEASED
 from services.cost.store import HeldSlots
 from services.runtime import logs
 from services.runtime.errors import is_temporary
@@ -55,6 +55,7 @@ class SpendingTask:
             try:
                 async with platform.database.connection() as connection:
                     held = await store.held_slots(connection)
+                    UNRELEASED.set(await store_accrual.num_unreleased(connection))
                 self.report(held, platform.clock.now())
             except Exception as error:
                 if not is_temporary(error):

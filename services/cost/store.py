@@ -12,8 +12,10 @@ import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
+from services.cost import store_accrual
 from services.cost.core.charges import Usage
 from services.cost.core.prices import UNPRICED
+from services.cost.store_accrual import PAID_UNTIL
 
 _PUT_ALLOCATIONS = """
 insert into allocations
@@ -78,15 +80,18 @@ group by pool, device_type having sum(case when reverses_charge_id is null then 
 UNPRICED_OF_TENANT = """
 select pool, device_type from unpriced_use where tenant_id = $1 and num_charges > 0
 """
-_OPEN = """
-select allocation_id, pool, device_type, num_slots, granted_at, clock_timestamp() as now
-from allocations where released_at is null and {column} = $1 order by allocation_id
+_OPEN = f"""
+select allocation_id, pool, device_type, num_slots, granted_at,
+    least(clock_timestamp(), {PAID_UNTIL}) as now
+from allocations left join run_facts using (run_id)
+where released_at is null and {{column}} = $1 order by allocation_id
 """
 OPEN_OF_JOB = _OPEN.format(column="job_id")
 OPEN_OF_TENANT = _OPEN.format(column="tenant_id")
-HELD_SLOTS = """
+HELD_SLOTS = f"""
 select tenant_id, pool, device_type, sum(num_slots)::bigint as num_slots
-from allocations where released_at is null group by tenant_id, pool, device_type
+from allocations left join run_facts using (run_id)
+where released_at is null and {PAID_UNTIL} is null group by tenant_id, pool, device_type
 """
 UNPRICED_CHARGES = """
 select * from charges where price_id = 'unpriced' and reverses_charge_id is null and charge_id > $1
@@ -106,7 +111,7 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class HeldSlots:
-    """Slots of one kind that a tenant holds now."""
+    """Slots of one kind that a tenant holds and pays for now."""
 
     tenant_id: str
     pool: str
@@ -140,6 +145,8 @@ async def put_allocations(
                 json.dumps(Counter(slot.node_id for slot in one.slots)),
             )
     await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
+    granted = [(one.job_id, one.granted_at) for one in allocations]
+    await store_accrual.end_earlier(connection, granted)
 
 
 async def charged(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> set[str]:
@@ -227,7 +234,7 @@ async def unpriced_of_tenant(
 
 
 async def open_usages_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[Usage, ...]:
-    """What the job holds now, from its grant to this moment of the database's clock."""
+    """What the job holds now, from its grant to when it is paid: at most the database's now."""
     return tuple(_usage(row) for row in await connection.fetch(OPEN_OF_JOB, job_id))
 
 

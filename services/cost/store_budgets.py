@@ -9,12 +9,12 @@ import asyncpg
 
 from drivetrain_schemas.budgets import BudgetSpec
 from services.cost.core.charges import Usage
+from services.cost.store_accrual import PAID_UNTIL
 from services.cost.store_spend import TENANT
 
 _BUDGETS = "select * from budgets where $1::text is null or tenant_id = $1 order by tenant_id, name"
-# Nobody pays for the time after the run's end; the release will say it exactly.
-_OPEN = """
-select allocations.*, study_id, project, least(clock_timestamp(), ended_at) as now
+_OPEN = f"""
+select allocations.*, study_id, project, least(clock_timestamp(), {PAID_UNTIL}) as now
 from allocations left join jobs using (job_id) left join run_facts using (run_id)
 where released_at is null and tenant_id = any($1::text[]) order by allocation_id
 """
@@ -32,7 +32,7 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenUsage:
-    """What a job holds now, from its grant to this moment. `subjects`: whose budgets count it."""
+    """What a job holds, from its grant to when it is paid. `subjects`: whose budgets count it."""
 
     tenant_id: str
     job_id: str

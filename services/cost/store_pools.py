@@ -14,17 +14,19 @@ from services.cost.core.charges import Usage
 from services.cost.core.phases import RunFacts
 from services.cost.core.pools import Offer, PoolDay, Row
 from services.cost.core.prices import Period
+from services.cost.store_accrual import HELD_UNTIL, PAID_UNTIL
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 # Pods say how long saving blocked them: more than this changes nothing, and has no meaning.
 _MAX_BLOCKED_SECONDS = timedelta(days=3650).total_seconds()
 
-_TO_SHARE = """
-select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds
+_TO_SHARE = f"""
+select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds,
+    {HELD_UNTIL} as held_until, {PAID_UNTIL} as paid_until
 from allocations left join run_facts using (run_id)
-where not is_shared and {condition}
-order by {order} limit $2
+where not is_shared and {{condition}}
+order by {{order}} limit $2
 """
 # Those that apply: not reversed, and no reversals.
 _CHARGES = """
@@ -288,7 +290,7 @@ def _offer(row: Any, starts_at: datetime, ends_at: datetime) -> Offer:
 async def _held(
     connection: asyncpg.Connection, rows: Sequence[Any], now: datetime | None
 ) -> Sequence[HeldUsage]:
-    """`now` is the end of what is not released."""
+    """What is not released is held and paid up to `now`, or to where it is known to be over."""
     released = [row["allocation_id"] for row in rows if row["released_at"] is not None]
     periods: dict[str, list[Period]] = defaultdict(list)
     for row in await connection.fetch(_CHARGES, released):
@@ -302,14 +304,14 @@ async def _held(
         )
     found = []
     for row in rows:
-        ends_at = row["released_at"] or max(now or row["granted_at"], row["granted_at"])
+        paid_ends_at, ends_at = _ends(row, now)
         usage = Usage(
             allocation_id=row["allocation_id"],
             pool=row["pool"],
             device_type=row["device_type"],
             num_slots=row["num_slots"],
             starts_at=row["granted_at"],
-            paid_ends_at=row["paid_ends_at"] or ends_at,
+            paid_ends_at=paid_ends_at,
             ends_at=ends_at,
         )
         found.append(
@@ -325,6 +327,15 @@ async def _held(
             )
         )
     return found
+
+
+def _ends(row: Any, now: datetime | None) -> tuple[datetime, datetime]:
+    """Until when it is paid, and held."""
+    if row["released_at"] is not None:
+        return row["paid_ends_at"] or row["released_at"], row["released_at"]
+    begin = row["granted_at"]
+    end = min(now or begin, row["held_until"] or _NEVER)
+    return max(begin, min(end, row["paid_until"] or _NEVER)), max(begin, end)
 
 
 def _facts(row: Any) -> RunFacts:

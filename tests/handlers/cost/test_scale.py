@@ -18,12 +18,13 @@ select 'charge_' || n, 'default', 'job_' || n / 4, 'run_' || n, 1, 'alloc_' || n
 from generate_series(1, 100000) as n,
     lateral (select timestamptz '2026-01-01' + n * interval '5 minutes' as moment) as at;
 insert into allocations (allocation_id, tenant_id, job_id, pool, device_type, num_slots,
-    granted_at, released_at)
+    granted_at, released_at, run_id)
 select 'alloc_' || n, 'default', 'job_' || n / 4, 'default', 'cpu', 1, now(),
-    case when n > 20 then now() end
+    case when n > 20 then now() end, 'run_' || n
 from generate_series(1, 100000) as n;
 analyze charges; analyze allocations; analyze spend_by_day; analyze unpriced_use;
 """
+FILL_RUNS = "insert into run_facts (run_id) select run_id from allocations; analyze run_facts"
 
 MIGRATION = (files("services.cost") / "sql/0003_paid_time.sql").read_text()
 
@@ -50,14 +51,22 @@ async def test_no_read_costs_all_history(database: OpenDatabase) -> None:
     db = await database("cost")
     async with db.connection() as connection:
         await connection.execute(FILL)
+        await connection.execute(FILL_RUNS)
         tenant, job = "default", "job_77"
 
         assert await rows_read(connection, store.CHARGED_TO_TENANT, tenant) == {"spend_by_day": 0}
         assert await rows_read(connection, store.UNPRICED_OF_TENANT, tenant) == {"unpriced_use": 0}
-        assert await rows_read(connection, store.OPEN_OF_TENANT, tenant) == {"allocations": 20}
+        assert await rows_read(connection, store.OPEN_OF_TENANT, tenant) == {
+            "allocations": 20,
+            "run_facts": 1,  # for each
+        }
+        assert await rows_read(connection, store.HELD_SLOTS) == {"allocations": 20, "run_facts": 1}
         assert await rows_read(connection, store.CHARGED_TO_JOB, job) == {"charges": 4}
         assert await rows_read(connection, store.UNPRICED_OF_JOB, job) == {"charges": 4}
-        assert await rows_read(connection, store.OPEN_OF_JOB, "job_2") == {"allocations": 4}
+        assert await rows_read(connection, store.OPEN_OF_JOB, "job_2") == {
+            "allocations": 4,
+            "run_facts": 1,
+        }
         (read,) = (await rows_read(connection, store.UNPRICED_CHARGES, "", 100)).values()
         assert read == 0
 
