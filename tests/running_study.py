@@ -94,7 +94,8 @@ async def _stored(dsn: str, study_id: str) -> Stored:
     spec = messages.read_spec(asked.spec)
     numbers = messages.to_numbers(spec)
     replayed = Search(messages.to_plan(spec), Status(numbers))
-    for given in log:
-        replayed.on(given)
+    for told in log:
+        replayed.on(*told)
     trials, _ = saved.load_trials(rows)
-    return Stored(trials, log, saved.load_status(study, numbers), replayed)
+    given = [told.given for told in log]
+    return Stored(trials, given, saved.load_status(study, numbers), replayed)

@@ -1,8 +1,8 @@
 """What searches are told without an event: that a limit is reached, and to go on.
 
 The clock is read for studies with limits of time, devices or money. A search is told only when a
-limit is crossed, so its log does not grow while it runs. One that ends with thousands of paused
-trials ends them in slices, each in a transaction of its own; other studies go on in between.
+limit is crossed, so its log does not grow while it runs. Where thousands of paused trials end, they
+do in slices, each in a transaction of its own; other studies go on in between.
 """
 
 from collections.abc import Awaitable
@@ -38,7 +38,7 @@ async def watch(platform: Platform) -> None:
 
 
 async def look(database: Database, clock: Clock) -> None:
-    """End each study that has reached a limit, and the paused trials of those that end."""
+    """End each study that has reached a limit, and the paused trials that never go on."""
     async with database.connection() as connection:
         study_ids = await spending.with_clocks(connection)
         with_more = await store.with_more(connection)

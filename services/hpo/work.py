@@ -128,15 +128,15 @@ class Work:
         before, started = search.status, monotonic()
         if loaded.is_new or search.is_slow:
             # Beside the event loop, which goes on meanwhile; nobody else has this search.
-            decided = await asyncio.to_thread(search.on, given)
+            most_ended, decided = await asyncio.to_thread(_decide, search, given)
         else:
-            decided = search.on(given)
+            most_ended, decided = _decide(search, given)
         loaded.is_new = False
         instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
         if not search.changed and search.status == before:
             # A refusal alone is no part of the log, however often somebody asks.
             return next((one for one in decided if isinstance(one, core.Refuse)), None)
-        study.events.append(inputs.dump(given))
+        study.events.append(inputs.dump(given, most_ended))
         study.changed |= search.changed
         carried = actions.Carried(self.tx, study.row, spec, search, cause)
         outcome = await actions.carry_out(carried, decided)
@@ -164,3 +164,9 @@ class Work:
         for study in self._studies.values():
             if study.loaded is not None:
                 searches.kept.put(study.study_id, study.row.stamp, study.loaded)
+
+
+def _decide(search: Search, given: inputs.Input) -> tuple[int, tuple[core.Action, ...]]:
+    """How many paused trials could end, and what was decided."""
+    most_ended = search.most_ended_with(given)
+    return most_ended, search.on(given, most_ended)

@@ -45,8 +45,7 @@ def end_of(
         return None
     if status.num_failed and not status.num_completed + status.num_stopped:
         return FailStudy("all_trials_failed")
-    is_short = status.num_points is not None
-    return _completed(status, trials, "space_exhausted" if is_short else "max_trials")
+    return _completed(status, trials, status.without_trials)
 
 
 def _completed(status: Status, trials: Trials, ended_by: EndedBy) -> FinishStudy:

@@ -1,11 +1,11 @@
 """What a search is told: one value per event, complete, so that a log of them replays the search.
 
-`dump` and `load` write and read one as JSON.
+`dump` and `load` write and read one as JSON, as `Search.on` takes it.
 """
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from services.hpo.core.space import Point
 
@@ -162,13 +162,28 @@ _BY_NAME: dict[str, type[Any]] = {kind.__name__: kind for kind in Input.__args__
 _FIELDS = {kind: tuple(each.name for each in fields(kind)) for kind in Input.__args__}
 
 
-def dump(given: Input) -> str:
+class Logged(NamedTuple):
+    """What a search was told, and how many paused trials could end with it (see `Search.on`).
+
+    Earlier releases ended all at once, and their logs have no such number.
+    """
+
+    given: Input
+    most_ended: int | None = None
+
+
+def dump(given: Input, most_ended: int | None = None) -> str:
     written = {name: getattr(given, name) for name in _FIELDS[type(given)]}
-    return json.dumps([type(given).__name__, written], ensure_ascii=False)
+    bound = [] if most_ended is None else [most_ended]
+    return json.dumps([type(given).__name__, written, *bound], ensure_ascii=False)
 
 
-def load(text: str) -> Input:
-    name, written = json.loads(text)
+def load(text: str) -> Logged:
+    name, written, *bound = json.loads(text)
+    return Logged(_input(name, written), *bound)
+
+
+def _input(name: str, written: dict[str, Any]) -> Input:
     if name == "Import":
         trials = [
             (point, None if values is None else tuple(values), is_safe)

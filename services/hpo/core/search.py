@@ -12,6 +12,7 @@ run; every trial ends once, and so does the study.
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import zip_longest
+from sys import maxsize
 
 from services.hpo.core import inputs
 from services.hpo.core.actions import (
@@ -37,32 +38,41 @@ from services.hpo.core.strategies import Drop, Fork, Promote, Verdict
 from services.hpo.core.trials import Measured, Trial, TrialState
 
 _AFTER_THE_END = (inputs.ChangeStudy, inputs.MeasuredAt)
-# Of trials that wait when their study ends: each makes an event, a command and a row.
+# A study ends by itself: every trial was started, or the space has no more points.
+_WITHOUT_TRIALS = ("max_trials", "space_exhausted")
+# Of trials that wait and never go on: each makes an event, a command and a row.
 MAX_ENDED_AT_ONCE = 200
 
 
 class Search(State):
     """What follows from each event."""
 
-    def on(self, event: inputs.Input) -> tuple[Action, ...]:
+    def on(self, event: inputs.Input, most_ended: int | None = None) -> tuple[Action, ...]:
         """What follows from the event. One about a trial that is unknown is nothing.
 
         A trial that has ended takes what it measured before, and a study that has ended also a
-        change of its numbers: then it may go on.
+        change of its numbers: then it may go on. At most `most_ended` paused trials end, or all
+        that are to: see `most_ended_with`.
         """
         self._actions, self.changed = [], set()
         if self.status.is_finished and not isinstance(event, _AFTER_THE_END):
             return ()
-        was_ending = self.status.is_ending
+        self._num_to_end = maxsize if most_ended is None else most_ended
         self._take(event)
-        is_slice = not was_ending or isinstance(event, inputs.GoOn)
-        self._advance(MAX_ENDED_AT_ONCE if is_slice else 1)
+        self._advance()
         return tuple(self._actions)
 
     @property
     def has_more(self) -> bool:
-        """Whether it is to be told to go on: it ends, with more paused trials than end at once."""
-        return self.status.is_ending and bool(self.opened.paused)
+        """Whether it is to be told to go on: more paused trials are to end than do at once."""
+        if self.status.is_ending:
+            return bool(self.opened.paused)
+        return not self.status.paused and isinstance(self.pruner.next(self.trials), Drop)
+
+    def most_ended_with(self, event: inputs.Input) -> int:
+        """How many paused trials may end with this event; the others do when it is to go on."""
+        is_slice = isinstance(event, inputs.GoOn) or not self.has_more
+        return MAX_ENDED_AT_ONCE if is_slice else 1
 
     # What an event tells.
 
@@ -227,6 +237,8 @@ class Search(State):
             self.status = replace(
                 self.status, is_finished=False, ending=None, failing=None, num_since_best=0
             )
+        elif self.status.ending in _WITHOUT_TRIALS:
+            self.status = replace(self.status, ending=None)
         if is_longer:
             self.status = replace(self.status, num_points=None)
             self._make_strategies(list(self.trials))
@@ -255,9 +267,9 @@ class Search(State):
 
     # What follows.
 
-    def _advance(self, most_ended: int) -> None:
+    def _advance(self) -> None:
         if self.status.is_ending:
-            self._end_paused(most_ended)
+            self._end_paused()
         elif self.status.paused is None:
             self._use_places()
         if not self.opened:
@@ -266,6 +278,8 @@ class Search(State):
     def _use_places(self) -> None:
         while (better := self.pruner.next(self.trials)) is not None:
             if isinstance(better, Drop):
+                if self._num_to_end <= 0:
+                    return
                 self._drop(better.number, better.why)
             elif not self._has_place():
                 return
@@ -285,16 +299,19 @@ class Search(State):
             # The pruner knows now that no further trials come, and may promote paused ones.
             self._use_places()
         elif self.num_active == 0 and self.opened:
-            for number in sorted(self.opened):
-                self._drop(number, "the study has no further trials")
+            ended_by = self.status.without_trials
+            self.status = replace(self.status, ending=ended_by)
+            self._end_paused()
 
-    def _end_paused(self, at_most: int) -> None:
+    def _end_paused(self) -> None:
         """Nothing promotes a trial of a study that ends. There may be thousands: see `has_more`."""
-        for number in nsmallest(at_most, self.opened.paused):
+        is_short = self.status.ending in _WITHOUT_TRIALS
+        reason = "the study has no further trials" if is_short else "its study ends"
+        for number in nsmallest(max(0, self._num_to_end), self.opened.paused):
             if self.status.is_cancelled:
                 self._cancel(number)
             else:
-                self._drop(number, "its study ends")
+                self._drop(number, reason)
 
     def _propose(self, request_id: str | None = None) -> bool:
         """Propose the next point; False when there is none, or none yet."""

@@ -34,6 +34,7 @@ class State:
         self.opened = OpenTrials(opened or {})
         self.changed: set[int] = set()
         self._actions: list[Action] = []
+        self._num_to_end = 0
         self._make_strategies(trials)
 
     @property
@@ -102,6 +103,7 @@ class State:
         """A trial that the pruner has paused ends."""
         self._settle(number, TrialState.STOPPED)
         self.status = self.status.with_stopped()
+        self._num_to_end -= 1
         self._actions.append(DropTrial(number, reason))
 
     def _stop_all(self, reason: str) -> None:

@@ -55,6 +55,11 @@ class Status:
         return most if self.num_points is None else min(most, self.num_points)
 
     @property
+    def without_trials(self) -> EndedBy:
+        """What ends a study that has no further trials."""
+        return "max_trials" if self.num_points is None else "space_exhausted"
+
+    @property
     def is_ending(self) -> bool:
         return bool(self.is_finished or self.is_cancelled or self.ending or self.failing)
 

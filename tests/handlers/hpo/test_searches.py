@@ -670,7 +670,7 @@ async def test_the_stored_events_of_a_study_replay_it(hpo: Database) -> None:
     spec, stored = loaded.spec, loaded.search
     replayed = Search(messages.to_plan(spec), Status(messages.to_numbers(spec)))
     for text in log:
-        replayed.on(inputs.load(text))
+        replayed.on(*inputs.load(text))
     assert list(replayed.trials) == list(stored.trials)
     assert (replayed.status, replayed.opened) == (stored.status, stored.opened)
 

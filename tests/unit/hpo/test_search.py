@@ -73,7 +73,7 @@ class World:
 
     search: Search
     order: random.Random = field(default_factory=lambda: random.Random(0))
-    log: list[inputs.Input] = field(default_factory=list)
+    log: list[inputs.Logged] = field(default_factory=list)
     done: list[actions.Action] = field(default_factory=list)
     rungs: dict[int, list[int]] = field(default_factory=dict)
     wishes: dict[int, str] = field(default_factory=dict)
@@ -87,8 +87,8 @@ class World:
     def tell(self, given: inputs.Input) -> tuple[actions.Action, ...]:
         if self.restarts:
             self.search = restored(self.search)
-        self.log.append(inputs.load(inputs.dump(given)))
-        decided = self.search.on(given)
+        self.log.append(inputs.load(inputs.dump(given, self.search.most_ended_with(given))))
+        decided = self.search.on(*self.log[-1])
         self.done += decided
         for action in decided:
             self._take(action)
@@ -222,7 +222,7 @@ def test_the_log_of_a_study_replays_it(pruner: str, seed: int) -> None:
     plan = make_plan(pruner, sampler="tpe")
     lived = World(make_search(plan, 9, 3), random.Random(seed)).run()
     search = make_search(plan, 9, 3)
-    replayed = [action for given in lived.log for action in search.on(given)]
+    replayed = [action for told in lived.log for action in search.on(*told)]
     assert replayed == lived.done
     assert state_of(search) == state_of(lived.search)
 
@@ -490,6 +490,48 @@ def test_of_many_trials_that_wait_a_few_end_at_once(
     assert not world.search.has_more
 
 
+@pytest.mark.parametrize("pruner", ["asha, paused", "halving", "hyperband", "pasha"])
+def test_of_many_trials_that_can_not_be_among_the_best_a_few_end_at_once(
+    monkeypatch: pytest.MonkeyPatch, pruner: str
+) -> None:
+    """The log replays exactly; one of an earlier release, without bounds, as it was then."""
+    plan = make_plan(pruner)
+    whole = World(make_search(plan, 40, 4)).run()
+    without_bounds = make_search(plan, 40, 4)
+    for told in whole.log:
+        without_bounds.on(told.given)
+    assert state_of(without_bounds) == state_of(whole.search)
+    monkeypatch.setattr(search, "MAX_ENDED_AT_ONCE", 1)
+    world = World(make_search(plan, 40, 4), restarts=True)
+    world.tell(inputs.Begin())
+    most = 0
+    while world.step() or world.search.has_more:
+        if world.search.has_more:
+            decided = world.tell(inputs.GoOn())
+            assert decided, "it goes on"
+            most = max(most, len(of_type(decided, actions.DropTrial)))
+    assert most == 1
+    assert world.search.status.is_finished
+    assert all(trial.state.is_final for trial in world.search.trials)
+    replayed = make_search(plan, 40, 4)
+    again = [action for told in world.log for action in replayed.on(*told)]
+    assert again == world.done
+    assert state_of(replayed) == state_of(world.search)
+
+
+def test_a_study_that_is_given_more_trials_while_its_paused_ones_end_goes_on() -> None:
+    trials = [Trial(number, {"rate": 0.1}, TrialState.PAUSED) for number in range(3)]
+    opened = {number: Open(Phase.PAUSED) for number in range(3)}
+    search = Search(make_plan(), Status(Numbers(3, 1)), trials, opened)
+    [dropped] = search.on(inputs.GoOn(), 1)
+    assert dropped == actions.DropTrial(0, "the study has no further trials")
+    search = restored(search)
+    assert search.has_more
+    [proposed] = search.on(inputs.ChangeStudy(4, 1, {}), 1)
+    assert isinstance(proposed, actions.ProposeTrial)
+    assert not search.has_more
+
+
 def test_what_is_measured_of_a_trial_that_is_being_stopped_takes_no_place_in_a_rung() -> None:
     world = asha()
     world.tell(inputs.StopStudy())
@@ -603,7 +645,7 @@ def test_who_asks_gets_a_trial_or_a_reason() -> None:
 def test_trials_from_elsewhere_are_the_first_ones() -> None:
     search = make_search(num=3, parallel=1)
     trials = (({"rate": 0.5}, (0.4,), True), ({"rate": 0.25}, None, True))
-    decided = search.on(inputs.load(inputs.dump(inputs.Import(trials))))
+    decided = search.on(*inputs.load(inputs.dump(inputs.Import(trials))))
     assert [type(one) for one in decided] == [
         actions.ProposeTrial,
         actions.CompleteTrial,
@@ -644,10 +686,10 @@ def test_failures_elsewhere_are_not_those_that_a_study_allows() -> None:
     failed = (({"rate": 0.5}, None, True),) * 3
     search = make_search(num=9, parallel=1, failed_trials=2)
     tolerated = inputs.Import(failed, are_tolerated=True)
-    assert isinstance(search.on(inputs.load(inputs.dump(tolerated)))[-1], actions.ProposeTrial)
+    assert isinstance(search.on(*inputs.load(inputs.dump(tolerated)))[-1], actions.ProposeTrial)
     search = restored(search)
     assert isinstance(search.on(inputs.Ended(3, None, "it crashed"))[-1], actions.ProposeTrial)
     assert isinstance(search.on(inputs.Ended(4, None, "it crashed"))[-1], actions.FailStudy)
     earlier = make_search(num=9, parallel=1, failed_trials=2)
     logged = '["Import", {"trials": [[{"rate": 0.5}, null, true], [{"rate": 0.4}, null, true]]}]'
-    assert isinstance(earlier.on(inputs.load(logged))[-1], actions.FailStudy)
+    assert isinstance(earlier.on(*inputs.load(logged))[-1], actions.FailStudy)
