@@ -16,6 +16,7 @@ from services.cost.core.budgets import period_end, reached_percent, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
+from services.cost.fleet_api import fleet_routes
 from services.cost.history_api import history_routes
 from services.cost.pools import report
 from services.cost.recommend_api import recommend_routes
@@ -142,6 +143,7 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
         return PoolReport(shares=[_share(row) for row in found])
 
     app.include_router(report_routes(platform, book))
+    app.include_router(fleet_routes(platform, book))
     app.include_router(history_routes(platform, book))
     app.include_router(recommend_routes(platform))
 

@@ -12,8 +12,9 @@ import asyncpg
 from services.cost import pools, store_pools
 from services.cost.core.chargeback import Line, Report
 from services.cost.core.phases import Amount
-from services.cost.core.pools import UNOFFERED, PoolDay, Row
+from services.cost.core.pools import UNOFFERED, PoolTime, Row
 from services.cost.core.prices import PriceBook
+from services.cost.core.steps import days
 
 # What other tenants had is one line: their jobs are not the caller's business.
 OTHERS = "others"
@@ -70,14 +71,13 @@ async def lines(
     connection: asyncpg.Connection, book: PriceBook, ask: Ask, now: datetime
 ) -> AsyncIterator[tuple[Line, Amount]]:
     """In the order of days. The connection is in one moment until the last line was read."""
-    whole = await pools.offered_by_day(connection, book, ask.first, ask.last, now)
+    steps = days(ask.first, ask.last)
+    whole = await pools.offered_in(connection, book, steps, now)
     for row in await store_pools.shares(connection, ask.first, ask.last, UNOFFERED):
         _add(whole[row.of], row)
     live: dict[Line, Amount] = defaultdict(Amount)
     jobs: dict[str, asyncpg.Record | None] = {}
-    async for row in pools.unshared(connection, book, now):
-        if not ask.first <= row.of.day <= ask.last:
-            continue
+    async for row in pools.unshared_rows(connection, book, steps, now):
         if row.kind == UNOFFERED:
             _add(whole[row.of], row)
             continue
@@ -140,7 +140,7 @@ def _line(row: Row, ask: Ask, job: asyncpg.Record | None) -> Line:
 
 def _stored(row: Any) -> Line:
     return Line(
-        PoolDay(row["day"], row["pool"], row["device_type"]),
+        PoolTime.of_day(row["day"], row["pool"], row["device_type"]),
         row["kind"],
         row["tenant_id"],
         project=row["project"],

@@ -1,4 +1,4 @@
-"""The shares of every pool's day: what events tell, the task that adds them up, and the report.
+"""The shares of every pool's time: what events tell, the task that adds them up, and the report.
 
 An allocation is shared out some minutes after its release was read, once, so that a checkpoint that
 was verified late still counts, and so does what other topics tell when they are read after an
@@ -6,9 +6,9 @@ outage; until then the report works it out anew.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -29,9 +29,10 @@ from drivetrain_schemas.runs import (
 )
 from services.cost import store_accrual, store_pools
 from services.cost.core.charges import Usage
-from services.cost.core.phases import Amount, Phase, RunFacts, by_day_and_phase
-from services.cost.core.pools import UNOFFERED, Offer, PoolDay, Row, offered, rows, unoffered
+from services.cost.core.phases import Amount, Phase, RunFacts, Share, shares
+from services.cost.core.pools import UNOFFERED, Offer, PoolTime, Row, offered, rows, unoffered
 from services.cost.core.prices import Period, PriceBook
+from services.cost.core.steps import Step, Steps, days
 from services.cost.instruments import SHARED
 from services.cost.store_pools import HeldUsage
 from services.runtime import logs
@@ -105,9 +106,11 @@ class Sharing:
         async with platform.database.transaction() as tx:
             held = await store_pools.to_share(tx.connection, age, BATCH)
             ids = [each.allocation_id for each in held]
-            await store_pools.add_shares(
-                tx.connection, await _shares(tx.connection, held, self._book)
-            )
+            new = [each for each in held if not each.is_shared]
+            for step, of_step in ((Step.DAY, new), (Step.HOUR, held)):
+                found = await _shares(tx.connection, of_step, self._book, Steps(step))
+                rows_of_step = [row for of_held in found for row in _rows(*of_held)]
+                await store_pools.add_shares(tx.connection, rows_of_step, step)
             await store_pools.mark_shared(tx.connection, ids)
             tx.after_commit(lambda: SHARED.inc(len(ids)))
         return len(held)
@@ -117,72 +120,80 @@ async def report(
     connection: asyncpg.Connection, book: PriceBook, first: date, last: date, now: datetime
 ) -> tuple[Row, ...]:
     """Every share of these days (UTC), idle time included, up to now."""
-    whole = await offered_by_day(connection, book, first, last, now)
+    steps = days(first, last)
+    whole = await offered_in(connection, book, steps, now)
     held = list(await store_pools.shares(connection, first, last))
-    async for row in unshared(connection, book, now):
-        if first <= row.of.day <= last:
-            held.append(row)
+    async for row in unshared_rows(connection, book, steps, now):
+        held.append(row)
     return rows(whole, _merged(held))
 
 
-async def offered_by_day(
-    connection: asyncpg.Connection, book: PriceBook, first: date, last: date, now: datetime
-) -> dict[PoolDay, Amount]:
-    """What the nodes of each pool offered in these days, up to now."""
-    starts_at = datetime.combine(first, time(), UTC)
-    ends_at = min(datetime.combine(last, time(), UTC) + timedelta(days=1), now)
-    whole: dict[PoolDay, Amount] = defaultdict(Amount)
-    for offer in await store_pools.offers(connection, starts_at, ends_at):
-        for key, amount in offered(offer, book).items():
-            whole[key].slot_microseconds += amount.slot_microseconds
-            whole[key].micro_usd += amount.micro_usd
-    return whole
+async def offered_in(
+    connection: asyncpg.Connection, book: PriceBook, steps: Steps, now: datetime
+) -> dict[PoolTime, Amount]:
+    """What the nodes of each pool offered in these steps, up to now."""
+    ends_at = min(steps.ends_at, now)
+    offers = await store_pools.offers(connection, steps.starts_at, ends_at)
+    return defaultdict(Amount, offered(offers, book, steps))
 
 
 async def unshared(
-    connection: asyncpg.Connection, book: PriceBook, now: datetime
-) -> AsyncIterator[Row]:
-    """The shares of what is held now or was released lately, in steps."""
+    connection: asyncpg.Connection, book: PriceBook, steps: Steps, now: datetime
+) -> AsyncIterator[tuple[HeldUsage, list[Share]]]:
+    """What is held now or was released lately, with its shares in these steps."""
     after = ""
-    while held := await store_pools.unshared(connection, after, BATCH, now):
-        for row in await _shares(connection, held, book):
-            yield row
+    while held := await store_pools.unshared(connection, after, BATCH, steps, now):
+        for each in await _shares(connection, held, book, steps):
+            yield each
         after = held[-1].allocation_id
 
 
+async def unshared_rows(
+    connection: asyncpg.Connection, book: PriceBook, steps: Steps, now: datetime
+) -> AsyncIterator[Row]:
+    async for held, of_held in unshared(connection, book, steps, now):
+        for row in _rows(held, of_held):
+            yield row
+
+
 async def _shares(
-    connection: asyncpg.Connection, held: Sequence[HeldUsage], book: PriceBook
-) -> list[Row]:
+    connection: asyncpg.Connection, held: Sequence[HeldUsage], book: PriceBook, steps: Steps
+) -> list[tuple[HeldUsage, list[Share]]]:
     """At the prices of the charges, where there are any, and at those of now for what is open."""
     if not held:
         return []
     nodes = {node for each in held for node in each.node_slots}
     since = min(each.usage.starts_at for each in held)
     offers = await store_pools.offers_of(connection, nodes, since)
-    found: list[Row] = []
+    found = []
     for each in held:
-        usage = each.usage
-        found += _shares_of(each, each.periods or _periods(usage, book))
-        for node, num_slots in each.node_slots.items():
-            whole = Offer(usage.pool, usage.device_type, num_slots, usage.starts_at, usage.ends_at)
-            for excess in unoffered(whole, offers.get(node, ())):
-                for of, amount in offered(excess, book).items():
-                    found.append(Row(of, UNOFFERED, "", amount.slot_microseconds, amount.micro_usd))
+        periods = each.periods or _periods(each.usage, book)
+        of_held = [*shares(each.usage, each.run, periods, steps)]
+        excess = [*_beyond(each, offers)]
+        for at, amount in offered(excess, book, steps).items():
+            of_held.append((at.starts_at, UNOFFERED, amount.slot_microseconds, amount.micro_usd))
+        found.append((each, of_held))
     return found
 
 
-def _shares_of(held: HeldUsage, periods: Iterable[Period]) -> Iterator[Row]:
-    """By day and kind, at the prices of these periods."""
+def _beyond(held: HeldUsage, offers: Mapping[str, Sequence[Offer]]) -> Iterator[Offer]:
+    """What was held of nodes beyond what they offered."""
     usage = held.usage
-    for key, amount in by_day_and_phase(usage, held.run, periods).items():
-        is_platform = key.phase is Phase.PLATFORM
+    for node, num_slots in held.node_slots.items():
+        whole = Offer(usage.pool, usage.device_type, num_slots, usage.starts_at, usage.ends_at)
+        yield from unoffered(whole, offers.get(node, ()))
+
+
+def _rows(held: HeldUsage, of_held: Iterable[Share]) -> Iterator[Row]:
+    for begin, kind, slot_microseconds, micro_usd in of_held:
+        is_owned = kind not in (Phase.PLATFORM, UNOFFERED)
         yield Row(
-            PoolDay(key.day, usage.pool, usage.device_type),
-            key.phase.value,
-            "" if is_platform else held.tenant_id,
-            amount.slot_microseconds,
-            amount.micro_usd,
-            "" if is_platform else held.job_id,
+            PoolTime(begin, held.usage.pool, held.usage.device_type),
+            kind,
+            held.tenant_id if is_owned else "",
+            slot_microseconds,
+            micro_usd,
+            held.job_id if is_owned else "",
         )
 
 
@@ -193,13 +204,16 @@ async def reprice(
     held = await store_pools.lock(connection, charge.allocation_id)
     if held is None:
         held = _deleted(charge)
-    elif not held.is_shared:
-        return  # later, by its charges
-    back = [
-        replace(row, slot_microseconds=-row.slot_microseconds, micro_usd=-row.micro_usd)
-        for row in _shares_of(held, [_period(charge)])
-    ]
-    await store_pools.add_shares(connection, [*back, *_shares_of(held, map(_period, new))])
+    for step, is_added in ((Step.DAY, held.is_shared), (Step.HOUR, held.is_by_hour)):
+        if not is_added:
+            continue  # later, by its charges
+        steps = Steps(step)
+        back = [
+            replace(row, slot_microseconds=-row.slot_microseconds, micro_usd=-row.micro_usd)
+            for row in _rows(held, shares(held.usage, held.run, [_period(charge)], steps))
+        ]
+        again = _rows(held, shares(held.usage, held.run, map(_period, new), steps))
+        await store_pools.add_shares(connection, [*back, *again], step)
 
 
 def _deleted(charge: ChargeRecorded) -> HeldUsage:
@@ -231,8 +245,8 @@ def _periods(usage: Usage, book: PriceBook) -> tuple[Period, ...]:
 
 
 def _merged(held: Sequence[Row]) -> list[Row]:
-    """One row per pool, day, tenant and kind."""
-    sums: dict[tuple[PoolDay, str, str], Amount] = defaultdict(Amount)
+    """One row per pool, time, tenant and kind."""
+    sums: dict[tuple[PoolTime, str, str], Amount] = defaultdict(Amount)
     for row in held:
         amount = sums[row.of, row.kind, row.tenant_id]
         amount.slot_microseconds += row.slot_microseconds

@@ -7,6 +7,7 @@
 | `stored_checkpoints` | once deleted, after as long as an inbox row of its events and a margin |
 | `low_use` | a year after it began |
 | `node_offers` | once ended, after three years |
+| `pool_hours`, `job_hours` | after 37 days; the days are kept |
 
 Until then a grant that is delivered again finds its release, and opens nothing. An open allocation
 is never deleted. `charges` and the totals are kept.
@@ -16,6 +17,8 @@ from datetime import timedelta
 
 from drivetrain_schemas.topics import EVENTS_CHECKPOINTS, EVENTS_JOBS
 from services.runtime.retention import MARGIN, Rule, inbox_keep
+
+KEPT_HOURS = timedelta(days=37)
 
 RULES = (
     Rule(
@@ -55,5 +58,15 @@ RULES = (
         """delete from node_offers where ctid = any(array(
             select ctid from node_offers
             where ends_at < clock_timestamp() - $1::interval order by ends_at limit $2))""",
+    ),
+    *(
+        Rule(
+            table,
+            KEPT_HOURS,
+            f"""delete from {table} where ctid = any(array(
+                select ctid from {table}
+                where hour < clock_timestamp() - $1::interval order by hour limit $2))""",
+        )
+        for table in ("pool_hours", "job_hours")
     ),
 )

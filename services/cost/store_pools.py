@@ -12,8 +12,9 @@ import asyncpg
 from drivetrain_schemas.nodes import NodeRegistered
 from services.cost.core.charges import Usage
 from services.cost.core.phases import RunFacts
-from services.cost.core.pools import Offer, PoolDay, Row
+from services.cost.core.pools import Offer, PoolTime, Row
 from services.cost.core.prices import Period
+from services.cost.core.steps import Step, Steps
 from services.cost.store_accrual import HELD_UNTIL, PAID_UNTIL
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,13 +22,41 @@ _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 # Pods say how long saving blocked them: more than this changes nothing, and has no meaning.
 _MAX_BLOCKED_SECONDS = timedelta(days=3650).total_seconds()
 
-_TO_SHARE = f"""
-select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds,
+_HELD = f"""
+select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds, project,
     {HELD_UNTIL} as held_until, {PAID_UNTIL} as paid_until
-from allocations left join run_facts using (run_id)
-where not is_shared and {{condition}}
+from allocations left join run_facts using (run_id) left join jobs using (job_id)
+where {{condition}}
 order by {{order}} limit $2
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where the shares of steps of this length are. `added` is the column of an allocation that
+    says that it is in them; `{}` of `key` is a moment."""
+
+    pools: str
+    jobs: str
+    column: str
+    key: str
+    begin: str
+    added: str
+
+
+TABLES = {
+    Step.DAY: Tables(
+        "pool_shares",
+        "job_shares",
+        column="day",
+        key="({} at time zone 'UTC')::date",
+        begin="day::timestamp at time zone 'UTC'",
+        added="is_shared",
+    ),
+    Step.HOUR: Tables(
+        "pool_hours", "job_hours", column="hour", key="{}", begin="hour", added="is_by_hour"
+    ),
+}
 # Those that apply: not reversed, and no reversals.
 _CHARGES = """
 select * from charges
@@ -35,34 +64,24 @@ where allocation_id = any($1) and reverses_charge_id is null and not exists (
     select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)
 order by starts_at
 """
-_ADD_JOB_SHARES = """
-insert into job_shares
-    select day, pool, device_type, tenant_id, job_id, kind, sum(slot_time), sum(amount)
-    from unnest($1::date[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+_ADD = """
+insert into {table} as known ({column}, {of}, slot_microseconds, micro_usd)
+    select {key}, {of}, sum(slot_time), sum(amount)
+    from unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
         $7::numeric[], $8::numeric[])
-        as share (day, pool, device_type, tenant_id, job_id, kind, slot_time, amount)
-    group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
-on conflict (day, pool, device_type, tenant_id, job_id, kind) do update set
-    slot_microseconds = job_shares.slot_microseconds + excluded.slot_microseconds,
-    micro_usd = job_shares.micro_usd + excluded.micro_usd
-"""
-_ADD_SHARES = """
-insert into pool_shares
-    select day, pool, device_type, tenant_id, kind, sum(slot_time), sum(amount)
-    from unnest($1::date[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-        $7::numeric[], $8::numeric[])
-        as share (day, pool, device_type, tenant_id, job_id, kind, slot_time, amount)
-    group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5
-on conflict (day, pool, device_type, tenant_id, kind) do update set
-    slot_microseconds = pool_shares.slot_microseconds + excluded.slot_microseconds,
-    micro_usd = pool_shares.micro_usd + excluded.micro_usd
+        as share (starts_at, pool, device_type, tenant_id, job_id, kind, slot_time, amount)
+    group by 1, {of} order by 1, {of}
+on conflict ({column}, {of}) do update set
+    slot_microseconds = known.slot_microseconds + excluded.slot_microseconds,
+    micro_usd = known.micro_usd + excluded.micro_usd
 """
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUsage:
     """An allocation with what is known of its run. `periods`: of its charges, where it has any;
-    `node_slots`: how many slots of which node it held."""
+    `node_slots`: how many slots of which node it held. `is_shared`: it was added to the days;
+    `is_by_hour`: to the hours as well."""
 
     allocation_id: str
     tenant_id: str
@@ -71,7 +90,9 @@ class HeldUsage:
     run: RunFacts
     periods: tuple[Period, ...]
     node_slots: Mapping[str, int]
-    is_shared: bool = False
+    is_shared: bool = True
+    is_by_hour: bool = True
+    project: str = ""
 
 
 async def end_offer(connection: asyncpg.Connection, node_id: str, at: datetime) -> None:
@@ -166,9 +187,12 @@ async def note_checkpoint(
 async def to_share(
     connection: asyncpg.Connection, age: timedelta, limit: int
 ) -> Sequence[HeldUsage]:
-    """Known to be released for longer than `age` and not shared out, locked."""
-    statement = _TO_SHARE.format(
-        condition="released_at < clock_timestamp() - $1::interval"
+    """Known to be released for longer than `age` and not shared out, locked.
+
+    An earlier version shared out days only.
+    """
+    statement = _HELD.format(
+        condition="not is_by_hour and released_at < clock_timestamp() - $1::interval"
         " and coalesce(release_noted_at, released_at) < clock_timestamp() - $1::interval",
         order="released_at, allocation_id",
     )
@@ -177,29 +201,37 @@ async def to_share(
 
 
 async def unshared(
-    connection: asyncpg.Connection, after: str, limit: int, now: datetime
+    connection: asyncpg.Connection, after: str, limit: int, steps: Steps, now: datetime
 ) -> Sequence[HeldUsage]:
-    """What is held now, or was released and is not shared out, by id."""
-    statement = _TO_SHARE.format(condition="allocation_id > $1", order="allocation_id")
-    return await _held(connection, await connection.fetch(statement, after, limit), now)
+    """What was held in these steps and is not shared out, by id."""
+    rows = await connection.fetch(
+        unshared_statement(steps.step), after, limit, steps.starts_at, steps.ends_at
+    )
+    return await _held(connection, rows, now)
+
+
+def unshared_statement(step: Step) -> str:
+    return _HELD.format(
+        condition=f"allocation_id > $1 and not {TABLES[step].added}"
+        " and (released_at is null or released_at > $3) and granted_at < $4",
+        order="allocation_id",
+    )
 
 
 async def lock(connection: asyncpg.Connection, allocation_id: str) -> HeldUsage | None:
     """The allocation, so that nobody shares it out meanwhile; None where it was deleted by age."""
-    statement = _TO_SHARE.replace("not is_shared and ", "").format(
-        condition="allocation_id = $1", order="allocation_id"
-    )
+    statement = _HELD.format(condition="allocation_id = $1", order="allocation_id")
     rows = await connection.fetch(statement + " for update of allocations", allocation_id, 1)
     held = await _held(connection, rows, None)
     return held[0] if held else None
 
 
-async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row]) -> None:
-    """Add them to the days of pools and jobs."""
+async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row], step: Step) -> None:
+    """Add them to the days, or hours, of pools and jobs."""
     if not rows:
         return
     columns = [
-        [row.of.day for row in rows],
+        [row.of.starts_at for row in rows],
         [row.of.pool for row in rows],
         [row.of.device_type for row in rows],
         [row.tenant_id for row in rows],
@@ -208,13 +240,18 @@ async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row]) -> Non
         [row.slot_microseconds for row in rows],
         [row.micro_usd for row in rows],
     ]
-    await connection.execute(_ADD_SHARES, *columns)
-    await connection.execute(_ADD_JOB_SHARES, *columns)
+    tables = TABLES[step]
+    of_pool = "pool, device_type, tenant_id, kind"
+    of_job = "pool, device_type, tenant_id, job_id, kind"
+    for table, of in ((tables.pools, of_pool), (tables.jobs, of_job)):
+        key = tables.key.format("starts_at")
+        statement = _ADD.format(table=table, column=tables.column, key=key, of=of)
+        await connection.execute(statement, *columns)
 
 
 async def mark_shared(connection: asyncpg.Connection, allocation_ids: Sequence[str]) -> None:
     await connection.execute(
-        "update allocations set is_shared = true where allocation_id = any($1)",
+        "update allocations set is_shared = true, is_by_hour = true where allocation_id = any($1)",
         list(allocation_ids),
     )
 
@@ -234,7 +271,7 @@ async def shares(
     )
     return [
         Row(
-            PoolDay(row["day"], row["pool"], row["device_type"]),
+            PoolTime.of_day(row["day"], row["pool"], row["device_type"]),
             row["kind"],
             row["tenant_id"],
             int(row["slot_microseconds"]),
@@ -324,6 +361,8 @@ async def _held(
                 tuple(periods[row["allocation_id"]]),
                 json.loads(row["node_slots"] or "{}"),
                 row["is_shared"],
+                row["is_by_hour"],
+                row["project"] or "",
             )
         )
     return found

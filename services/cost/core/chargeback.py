@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from services.cost.core.phases import Amount
-from services.cost.core.pools import IDLE, PoolDay
+from services.cost.core.pools import IDLE, PoolTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Line:
     `tenant_id` is empty for what nobody pays: `platform` and `idle`.
     """
 
-    of: PoolDay
+    of: PoolTime
     kind: str
     tenant_id: str = ""
     project: str = ""
@@ -35,8 +35,8 @@ class Report:
     `whole`: what the nodes offered. `live`: what is held now or was released lately.
     """
 
-    def __init__(self, whole: Mapping[PoolDay, Amount], live: Mapping[Line, Amount]) -> None:
-        self._left: dict[date, dict[PoolDay, Amount]] = defaultdict(dict)
+    def __init__(self, whole: Mapping[PoolTime, Amount], live: Mapping[Line, Amount]) -> None:
+        self._left: dict[date, dict[PoolTime, Amount]] = defaultdict(dict)
         for of, amount in whole.items():
             self._left[of.day][of] = Amount(amount.slot_microseconds, amount.micro_usd)
         self._live: dict[date, dict[Line, Amount]] = defaultdict(dict)
@@ -77,5 +77,5 @@ class Report:
         left.micro_usd -= amount.micro_usd
 
 
-def _order(line: Line) -> tuple[PoolDay, str, str, str]:
+def _order(line: Line) -> tuple[PoolTime, str, str, str]:
     return line.of, line.tenant_id, line.job_id, line.kind

@@ -7,17 +7,14 @@ from the end of the productive time, because only its sum is known. After the pa
 still held the slots.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
-from fractions import Fraction
 
 from services.cost.core.charges import HOUR_MICROSECONDS, Usage
 from services.cost.core.prices import Period
-
-_MICROSECOND = timedelta(microseconds=1)
+from services.cost.core.steps import Steps
 
 
 class Phase(StrEnum):
@@ -50,10 +47,9 @@ class Part:
     ends_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    day: date
-    phase: Phase
+# The begin of a step, what the slots were used for in it, slots x microseconds, micro-dollars.
+# A tuple: there are many.
+Share = tuple[datetime, str, int, int]
 
 
 @dataclass(slots=True)
@@ -80,55 +76,36 @@ def parts(usage: Usage, run: RunFacts) -> tuple[Part, ...]:
     return tuple(Part(phase, first, last) for phase, first, last in found if first < last)
 
 
-def by_day_and_phase(usage: Usage, run: RunFacts, periods: Iterable[Period]) -> dict[Key, Amount]:
+def shares(usage: Usage, run: RunFacts, periods: Iterable[Period], steps: Steps) -> Iterator[Share]:
     """Time and money of a usage at the prices of these periods, one for each of its charges.
 
-    The money adds up to the charges and the platform's own cost.
+    There may be more than one share of a step and phase. The money of all steps adds up to the
+    charges and the platform's own cost, and that of the hours of a day to that of the day.
     """
-    found: dict[Key, Amount] = {}
     for period in periods:
         # A charge rounds its paid part and the platform's part each on its own: so does this.
-        due: Counter[bool] = Counter()
-        time: Counter[bool] = Counter()
+        due = time = 0
+        is_platform = False
         for part in parts(usage, run):
-            is_paid = part.phase is not Phase.PLATFORM
-            for piece in _pieces(part, period):
-                slot_time = usage.num_slots * ((piece.ends_at - piece.starts_at) // _MICROSECOND)
-                time[is_paid] += slot_time
-                total = money(time[is_paid], period.micro_usd_per_slot_hour)
-                amount = found.setdefault(Key(day_of(piece), piece.phase), Amount())
-                amount.slot_microseconds += slot_time
-                amount.micro_usd += total - due[is_paid]
-                due[is_paid] = total
-    return found
+            if is_platform is not (part.phase is Phase.PLATFORM):
+                due, time, is_platform = 0, 0, not is_platform
+            first, last = max(part.starts_at, period.starts_at), min(part.ends_at, period.ends_at)
+            if first >= last:
+                continue
+            for begin, microseconds in steps.pieces(first, last):
+                slot_time = usage.num_slots * microseconds
+                time += slot_time
+                total = money(time, period.micro_usd_per_slot_hour)
+                if begin is not None:
+                    yield begin, part.phase.value, slot_time, total - due
+                due = total
 
 
 def money(slot_microseconds: int, micro_usd_per_slot_hour: int) -> int:
     """Exact, rounded once, half to even."""
-    return round(Fraction(slot_microseconds * micro_usd_per_slot_hour, HOUR_MICROSECONDS))
-
-
-def day_of(part: Part) -> date:
-    """The day (UTC) of a part that lies within one."""
-    return part.starts_at.astimezone(UTC).date()
-
-
-def days_within(part: Part) -> Iterator[Part]:
-    """The part, cut at the midnights of UTC."""
-    first = part.starts_at
-    midnight = first.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    while first < part.ends_at:
-        midnight += timedelta(days=1)
-        last = min(midnight, part.ends_at)
-        yield Part(part.phase, first, last)
-        first = last
-
-
-def _pieces(part: Part, period: Period) -> Iterator[Part]:
-    starts_at = max(part.starts_at, period.starts_at)
-    ends_at = min(part.ends_at, period.ends_at)
-    if starts_at < ends_at:
-        yield from days_within(Part(part.phase, starts_at, ends_at))
+    whole, rest = divmod(slot_microseconds * micro_usd_per_slot_hour, HOUR_MICROSECONDS)
+    is_up = 2 * rest > HOUR_MICROSECONDS or (2 * rest == HOUR_MICROSECONDS and whole % 2 == 1)
+    return whole + is_up
 
 
 def _within(moment: datetime, low: datetime, high: datetime) -> datetime:

@@ -1,22 +1,23 @@
-"""What a pool costs in a day, and who had it: every slot-second is in exactly one row.
+"""What a pool costs in a day or an hour, and who had it: every slot-second is in exactly one row.
 
 What nodes offered is the whole; what runs held is split by tenant and phase; the rest is idle. So
-the rows of a day add up to the pool's cost exactly. A node that loses slots while a run holds them
-offers at least what is held, and so does one that is removed.
+the rows of a day add up to the pool's cost exactly, and the hours of a day to the day. A node that
+loses slots while a run holds them offers at least what is held, and so does one that is removed.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
+from itertools import pairwise
 
-from services.cost.core.phases import Amount, Part, Phase, day_of, days_within, money
+from services.cost.core.phases import Amount, money
 from services.cost.core.prices import PriceBook
+from services.cost.core.steps import Steps, midnight
 
 IDLE = "idle"
 # Held beyond what was offered: it makes the whole larger, and is no share of it.
 UNOFFERED = "unoffered"
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,28 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class PoolDay:
-    day: date
+class PoolTime:
+    """A day or an hour (UTC) of a pool."""
+
+    starts_at: datetime
     pool: str
     device_type: str
+
+    @property
+    def day(self) -> date:
+        return self.starts_at.date()
+
+    @classmethod
+    def of_day(cls, day: date, pool: str, device_type: str) -> "PoolTime":
+        return cls(midnight(day), pool, device_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One share of a pool's day. `tenant_id` is empty for what nobody is charged for; `job_id` is
+    """One share of a pool's time. `tenant_id` is empty for what nobody is charged for; `job_id` is
     empty for that, and where the row is of all jobs of a tenant."""
 
-    of: PoolDay
+    of: PoolTime
     kind: str
     tenant_id: str
     slot_microseconds: int
@@ -50,21 +61,47 @@ class Row:
     job_id: str = ""
 
 
-def offered(offer: Offer, book: PriceBook) -> dict[PoolDay, Amount]:
-    """Time and money of what a node offered, by day."""
-    found: dict[PoolDay, Amount] = {}
-    for period in book.periods(offer.pool, offer.device_type, offer.starts_at, offer.ends_at):
-        due = time = 0
-        for piece in days_within(Part(Phase.PRODUCTIVE, period.starts_at, period.ends_at)):
-            slot_time = offer.num_slots * ((piece.ends_at - piece.starts_at) // _MICROSECOND)
-            time += slot_time
-            total = money(time, period.micro_usd_per_slot_hour)
-            key = PoolDay(day_of(piece), offer.pool, offer.device_type)
-            amount = found.setdefault(key, Amount())
-            amount.slot_microseconds += slot_time
-            amount.micro_usd += total - due
-            due = total
+def offered(offers: Iterable[Offer], book: PriceBook, steps: Steps) -> dict[PoolTime, Amount]:
+    """Time and money of what nodes offered, by step.
+
+    Each day is rounded on its own, so that it is the same however many days are looked at.
+    """
+    changes: dict[tuple[str, str], Counter[datetime]] = defaultdict(Counter)
+    for offer in offers:
+        of_kind = changes[offer.pool, offer.device_type]
+        of_kind[offer.starts_at] += offer.num_slots
+        of_kind[offer.ends_at] -= offer.num_slots
+    found: dict[PoolTime, Amount] = {}
+    for (pool, device_type), of_kind in changes.items():
+        moments = sorted(of_kind)
+        for period in book.periods(pool, device_type, moments[0], moments[-1]):
+            times: dict[datetime, int] = {}
+            num_slots = 0
+            for first, last in pairwise(moments):
+                num_slots += of_kind[first]
+                first, last = max(first, period.starts_at), min(last, period.ends_at)
+                if num_slots and first < last:
+                    for begin, microseconds in steps.pieces(first, last):
+                        if begin is not None:
+                            times[begin] = times.get(begin, 0) + num_slots * microseconds
+            for begin, time, cost in _priced(times, period.micro_usd_per_slot_hour):
+                amount = found.setdefault(PoolTime(begin, pool, device_type), Amount())
+                amount.slot_microseconds += time
+                amount.micro_usd += cost
     return found
+
+
+def _priced(times: dict[datetime, int], price: int) -> Iterator[tuple[datetime, int, int]]:
+    """The time of each step in order, with its money: rounded as it grows, anew each day."""
+    due = sum_of_day = 0
+    day: date | None = None
+    for begin, time in times.items():
+        if begin.date() != day:
+            due, sum_of_day, day = 0, 0, begin.date()
+        sum_of_day += time
+        total = money(sum_of_day, price)
+        yield begin, time, total - due
+        due = total
 
 
 def unoffered(held: Offer, offers: Iterable[Offer]) -> Iterator[Offer]:
@@ -85,9 +122,9 @@ def unoffered(held: Offer, offers: Iterable[Offer]) -> Iterator[Offer]:
         yield replace(held, starts_at=first)
 
 
-def rows(offers: dict[PoolDay, Amount], held: Iterable[Row]) -> tuple[Row, ...]:
-    """The shares of every pool's day, idle included, in a fixed order."""
-    shares: dict[PoolDay, list[Row]] = defaultdict(list)
+def rows(offers: dict[PoolTime, Amount], held: Iterable[Row]) -> tuple[Row, ...]:
+    """The shares of every pool's day or hour, idle included, in a fixed order."""
+    shares: dict[PoolTime, list[Row]] = defaultdict(list)
     for row in held:
         shares[row.of].append(row)
     found: list[Row] = []

@@ -22,6 +22,7 @@ from drivetrain_schemas.runs import RunFailed, RunStarted
 from services.cost import pools, store_pools
 from services.cost.core.pools import Row
 from services.cost.core.prices import Price, PriceBook
+from services.cost.core.steps import Step, days
 from services.cost.corrections import Corrections
 from services.cost.handlers import handlers
 from services.cost.pools import SHARE_AFTER, Sharing, report
@@ -224,10 +225,9 @@ async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(
         await connection.execute("analyze allocations")
         monkeypatch.setattr(pools, "BATCH", 7)
         found = await shares(db, NOON + HOUR)
-        statement = store_pools._TO_SHARE.format(
-            condition="allocation_id > $1", order="allocation_id"
-        )
-        read = await rows_read(connection, statement, "", 500)
+        steps = days(NOON.date(), NOON.date())
+        statement = store_pools.unshared_statement(Step.DAY)
+        read = await rows_read(connection, statement, "", 500, steps.starts_at, steps.ends_at)
     assert found == {("productive", "vision"): 20.0}
     assert read["allocations"] == 20
 

@@ -60,6 +60,7 @@ ROUTES = {
     "/v1/checkpoints/{checkpoint_id}/shards/content": {"get"},
     "/v1/cost": {"get"},
     "/v1/cost/pools": {"get"},
+    "/v1/cost/fleet": {"get"},
     "/v1/cost/report": {"get"},
     "/v1/cost/recommendations": {"get"},
     "/v1/alerts": {"get"},

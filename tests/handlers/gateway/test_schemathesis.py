@@ -55,6 +55,7 @@ PARTS = {
     "/media": {"names": [], "items": []},
     "/budgets/default": {"budgets": []},
     "/pools": {"shares": []},
+    "/fleet/default": {"step": "day", "starts_at": [], "pools": [], "series": []},
     "/recommendations/default": {"recommendations": []},
     "/history/default": {"num_jobs": 0},
     "/chargeback/default": [{"is_complete": True}],

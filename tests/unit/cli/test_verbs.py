@@ -485,6 +485,30 @@ def test_a_cost_report_sums_the_days(cli: RunCli, platform: FakePlatform) -> Non
     assert "$3.00" in out
 
 
+def test_slots_over_time(cli: RunCli, platform: FakePlatform) -> None:
+    hour = 3_600_000_000
+    of = {"pool": "default", "device_type": "gpu", "name": None, "micro_usd": [0, 0, 0]}
+    answer = {
+        "step": "hour",
+        "starts_at": [f"2026-02-01T{number:02}:00:00Z" for number in range(3)],
+        "pools": ["default"],
+        "series": [
+            {**of, "kind": "held", "holder": "cars", "slot_microseconds": [0, 2 * hour, hour]},
+            {**of, "kind": "held", "holder": None, "slot_microseconds": [0, hour, 0]},
+            {**of, "kind": "idle", "holder": None, "slot_microseconds": [0, hour, hour // 2]},
+            {**of, "pool": "lab", "kind": "idle", "holder": None,
+             "slot_microseconds": [0, 0, hour // 4]},
+        ],
+    }  # fmt: skip
+    platform.on("GET", "/v1/cost/fleet", answer)
+    rows = [line.split() for line in cli("cost", "fleet", "--by", "project").out.splitlines()]
+    assert rows[0] == ["TIME", "(UTC)", "cars", "(no", "project)", "(idle)"]
+    assert rows[1:] == [
+        ["2026-02-01", "01:00", "2.00", "1.00", "1.00"],
+        ["2026-02-01", "02:00", "1.00", "-", "0.75"],
+    ]
+
+
 def test_recommendations(cli: RunCli, platform: FakePlatform) -> None:
     one = {
         "job_id": JOB_ID,

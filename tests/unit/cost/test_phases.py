@@ -1,13 +1,16 @@
 """What held slots were used for, and that time and money of it add up to the charge."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cost.core.charges import Usage, charges
-from services.cost.core.phases import Phase, RunFacts, by_day_and_phase, parts
+from services.cost.core.charges import HOUR_MICROSECONDS, Usage, charges
+from services.cost.core.phases import Phase, RunFacts, parts, shares
 from services.cost.core.prices import Price, PriceBook
+from services.cost.core.steps import Step, Steps, days, midnight
 
 NOON = datetime(2026, 2, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -84,13 +87,40 @@ def test_time_and_money_add_up_to_the_charges(
 ) -> None:
     held = usage(minutes, min(paid, minutes), slots)
     run = RunFacts(started, kept, blocked * MINUTE)
-    periods = BOOK.periods(held.pool, held.device_type, held.starts_at, held.ends_at)
-    found = by_day_and_phase(held, run, periods)
-    time = sum(amount.slot_microseconds for amount in found.values())
+    found = by_step(held, run, Steps(Step.DAY))
+    time = sum(slot_time for slot_time, _ in found.values())
     assert time == slots * minutes * 60_000_000
     made = charges(held, BOOK)
-    platform = sum(a.micro_usd for key, a in found.items() if key.phase is Phase.PLATFORM)
+    platform = sum(money for (_, phase), (_, money) in found.items() if phase == Phase.PLATFORM)
     assert platform == sum(charge.platform_micro_usd for charge in made)
-    paid_sum = sum(a.micro_usd for key, a in found.items() if key.phase is not Phase.PLATFORM)
+    paid_sum = sum(money for (_, phase), (_, money) in found.items() if phase != Phase.PLATFORM)
     assert paid_sum == sum(charge.amount_micro_usd for charge in made)
-    assert all(amount.micro_usd >= 0 for amount in found.values())
+    assert all(money >= 0 for _, money in found.values())
+    # The hours of each day add up to it, also where only some days are looked at.
+    hours: Counter[Any] = Counter()
+    second = (NOON + timedelta(days=1)).date()
+    for day in (NOON.date(), second):
+        for (begin, phase), (slot_time, money) in by_step(
+            held, run, days(day, day, Step.HOUR)
+        ).items():
+            assert slot_time <= slots * HOUR_MICROSECONDS
+            hours[midnight(begin.date()), phase, "time"] += slot_time
+            hours[midnight(begin.date()), phase, "money"] += money
+    of_days: Counter[Any] = Counter()
+    for (begin, phase), (slot_time, money) in found.items():
+        if begin.date() <= second:
+            of_days[begin, phase, "time"] += slot_time
+            of_days[begin, phase, "money"] += money
+    assert hours == of_days
+
+
+def by_step(
+    held: Usage, run: RunFacts, steps: Steps
+) -> dict[tuple[datetime, str], tuple[int, int]]:
+    """Time and money."""
+    periods = BOOK.periods(held.pool, held.device_type, held.starts_at, held.ends_at)
+    found: dict[tuple[datetime, str], tuple[int, int]] = {}
+    for begin, phase, slot_time, money in shares(held, run, periods, steps):
+        known = found.get((begin, phase), (0, 0))
+        found[begin, phase] = (known[0] + slot_time, known[1] + money)
+    return found

@@ -1,23 +1,35 @@
 """The shares of a pool's day add up to what its nodes offered."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from services.cost.core.phases import Amount
-from services.cost.core.pools import Offer, PoolDay, Row, offered, rows, unoffered
+from services.cost.core.pools import Offer, PoolTime, Row, offered, rows, unoffered
 from services.cost.core.prices import Price, PriceBook
+from services.cost.core.steps import Step, Steps, days
 
 DAY = date(2026, 2, 1)
-KEY = PoolDay(DAY, "default", "gpu")
+KEY = PoolTime.of_day(DAY, "default", "gpu")
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)
 BOOK = PriceBook((Price("p", "gpu", MIDNIGHT - timedelta(days=30), 2_500_001),))
 
 
 def test_an_offer_is_cut_at_midnight_and_adds_up() -> None:
     offer = Offer("default", "gpu", 3, MIDNIGHT - timedelta(hours=1), MIDNIGHT + timedelta(hours=2))
-    found = offered(offer, BOOK)
+    found = offered([offer], BOOK, Steps(Step.DAY))
     assert [key.day for key in found] == [date(2026, 1, 31), DAY]
     assert sum(amount.slot_microseconds for amount in found.values()) == 3 * 3 * 3_600_000_000
     assert sum(amount.micro_usd for amount in found.values()) == 3 * 3 * 2_500_001
+
+
+def test_hours_add_up_to_the_day_and_no_day_depends_on_the_others() -> None:
+    offer = Offer("default", "gpu", 3, MIDNIGHT - timedelta(days=2), MIDNIGHT + timedelta(days=2))
+    found = offered([offer], BOOK, Steps(Step.DAY))
+    hours = offered([replace(offer, starts_at=MIDNIGHT)], BOOK, days(DAY, DAY, Step.HOUR))
+    assert len(hours) == 24
+    assert sum(amount.micro_usd for amount in hours.values()) == found[KEY].micro_usd
+    assert {amount.slot_microseconds for amount in hours.values()} == {3 * 3_600_000_000}
+    assert offered([replace(offer, starts_at=MIDNIGHT)], BOOK, days(DAY, DAY)) == {KEY: found[KEY]}
 
 
 def test_the_rest_is_idle_and_the_sum_is_exact() -> None:

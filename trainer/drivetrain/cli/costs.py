@@ -1,4 +1,4 @@
-"""`drivetrain cost`: show, pools, recommendations, report."""
+"""`drivetrain cost`: show, pools, fleet, recommendations, report."""
 
 import json
 import sys
@@ -104,6 +104,82 @@ def pools(
         total = sum(share["micro_usd"] for share in answer["shares"])
         idle = sum(share["micro_usd"] for share in answer["shares"] if share["kind"] == "idle")
         write_line(f"{amounts.money(total)} in total, {amounts.money(idle)} of it idle")
+
+
+class Step(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
+class FleetBy(StrEnum):
+    """What a column is of."""
+
+    USE = "use"
+    TENANT = "tenant"
+    PROJECT = "project"
+    JOB = "job"
+
+
+@app.command(epilog=example("drivetrain cost fleet --by project --step day"))
+def fleet(
+    step: Annotated[Step, typer.Option("--step", help="What a row is of.")] = Step.HOUR,
+    by: Annotated[FleetBy, typer.Option("--by", help="What a column is of.")] = FleetBy.USE,
+    pool: Annotated[
+        str | None, typer.Option("--pool", metavar="POOL", help="Default: all pools.")
+    ] = None,
+    first: Annotated[
+        str | None,
+        typer.Option(
+            "--first", metavar="DAY", help="Default: yesterday; by day, 29 days before --last."
+        ),
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show the slot hours of each hour or day: what they were used for, or who had them.
+
+    The columns of a row add up to what the nodes offered. The eight projects, or jobs, with most
+    have a column each.
+    """
+    query = {"step": step.value, "by": by.value, "pool": pool, "first": first, "last": last}
+    given = {name: value for name, value in query.items() if value is not None}
+    with session.connect() as gateway:
+        answer = gateway.get("/v1/cost/fleet", given)
+    if output is not Format.TABLE:
+        write_value(answer, output)
+        return
+    titles, rows = fleet_table(answer, by)
+    columns = [Column("TIME (UTC)", lambda row: row["time"])]
+    columns += [Column(title, partial(_slot_hours, title), is_number=True) for title in titles]
+    write_list(rows, columns, Format.TABLE, "no nodes in these days")
+
+
+def fleet_table(answer: Mapping[str, Any], by: FleetBy) -> tuple[list[str], list[dict[str, Any]]]:
+    """The titles of columns, and slots x microseconds under each, of the steps that had nodes."""
+    rows: list[dict[str, Any]] = [
+        {"time": moment[:16].replace("T", " ")} for moment in answer["starts_at"]
+    ]
+    titles: dict[str, None] = {}
+    for series in answer["series"]:
+        title = _title(series, by)
+        titles[title] = None
+        for row, time in zip(rows, series["slot_microseconds"], strict=True):
+            row[title] = row.get(title, 0) + time
+    return list(titles), [row for row in rows if any(row.get(title) for title in titles)]
+
+
+def _title(series: Mapping[str, Any], by: FleetBy) -> str:
+    if series["kind"] != "held":
+        return f"({series['kind']})" if by is not FleetBy.USE else str(series["kind"]).upper()
+    name = series["name"] or series["holder"]
+    return str(name) if name is not None else f"(no {by.value})"
+
+
+def _slot_hours(title: str, row: Mapping[str, Any]) -> str:
+    time = row.get(title, 0)
+    return f"{time / 3_600_000_000:,.2f}" if time else "-"
 
 
 RECOMMENDATION_COLUMNS = (

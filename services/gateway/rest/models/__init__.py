@@ -27,6 +27,7 @@ from services.gateway.rest.models.cost import (
     Unpriced,
 )
 from services.gateway.rest.models.files import Code, File, JobFiles
+from services.gateway.rest.models.fleet import Fleet, FleetSeries
 from services.gateway.rest.models.insight import (
     ImportanceOf,
     Insight,
@@ -122,6 +123,8 @@ __all__ = [
     "Estimate",
     "Explanation",
     "File",
+    "Fleet",
+    "FleetSeries",
     "FoundId",
     "Header",
     "Holder",

@@ -1,0 +1,112 @@
+"""Who had the slots of a pool over time, or what they were used for, step by step. Pure.
+
+In: what nodes offered, and what was held, by step. Out: a series for each use or holder; with what
+was idle they add up to what was offered, in time and money.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from services.cost.core.phases import Amount, Phase
+from services.cost.core.pools import IDLE, UNOFFERED, PoolTime
+
+# The holders with most; what the others had is one series.
+MAX_HOLDERS = 8
+HELD, OTHERS = "held", "others"
+_PLATFORM = Phase.PLATFORM.value
+_KINDS = (HELD, OTHERS, *(phase.value for phase in Phase), IDLE)
+
+
+class By(StrEnum):
+    USE = "use"
+    TENANT = "tenant"
+    PROJECT = "project"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """What a series is of. `kind`: a use; or `held` by `holder` ('' where a job has no project),
+    or by `others`, which are those with less and other tenants; `platform`; `idle`."""
+
+    pool: str
+    device_type: str
+    kind: str
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who held slots of a pool; `tenant_id` is '' where that is not told."""
+
+    pool: str
+    device_type: str
+    tenant_id: str
+    holder: str
+
+
+# By the begin of the step, and the use (or `unoffered`).
+Points = dict[tuple[datetime, str], Amount]
+Series = Mapping[datetime, Amount]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`holders`: those that have a series of their own."""
+
+    by: By
+    tenant_id: str
+    holders: Collection[str] = ()
+
+    def of(self, who: Holder, kind: str) -> Of:
+        """The series that this belongs to, as the tenant sees it."""
+        if self.by is By.USE or kind in (UNOFFERED, _PLATFORM):
+            return Of(who.pool, who.device_type, kind)
+        if who.tenant_id != self.tenant_id or who.holder not in self.holders:
+            return Of(who.pool, who.device_type, OTHERS)
+        return Of(who.pool, who.device_type, HELD, who.holder)
+
+
+def series(
+    whole: Mapping[PoolTime, Amount], held: Iterable[tuple[Holder, Points]], view: View
+) -> list[tuple[Of, Series]]:
+    """By pool: uses in their order, or the largest holder first; then others, platform, idle."""
+    left: dict[tuple[str, str], dict[datetime, Amount]] = defaultdict(lambda: defaultdict(Amount))
+    for at, amount in whole.items():
+        _add(left[at.pool, at.device_type][at.starts_at], amount)
+    found: dict[Of, dict[datetime, Amount]] = defaultdict(lambda: defaultdict(Amount))
+    for who, points in held:
+        rest = left[who.pool, who.device_type]
+        of_kind: dict[str, dict[datetime, Amount]] = {}
+        for (begin, kind), amount in points.items():
+            if kind == UNOFFERED:
+                _add(rest[begin], amount)
+                continue
+            if kind not in of_kind:
+                of_kind[kind] = found[view.of(who, kind)]
+            _add(of_kind[kind][begin], amount)
+            _add(rest[begin], amount, sign=-1)
+    for (pool, device_type), rest in left.items():
+        idle = {
+            # Shares are rounded one by one: the rest takes the difference, so the sum is exact.
+            begin: amount
+            for begin, amount in rest.items()
+            if amount.slot_microseconds > 0 or (not amount.slot_microseconds and amount.micro_usd)
+        }
+        if idle:
+            found[Of(pool, device_type, IDLE)] = idle
+    return sorted(found.items(), key=_order)
+
+
+def _order(item: tuple[Of, Series]) -> tuple[str, str, int, int, str]:
+    key, points = item
+    size = sum(amount.slot_microseconds for amount in points.values()) if key.kind == HELD else 0
+    return key.pool, key.device_type, _KINDS.index(key.kind), -size, key.holder
+
+
+def _add(to: Amount, amount: Amount, sign: int = 1) -> None:
+    to.slot_microseconds += sign * amount.slot_microseconds
+    to.micro_usd += sign * amount.micro_usd
