@@ -28,7 +28,7 @@ from drivetrain_schemas.allocations import AllocationReleased
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.topics import EVENTS_CHARGES
 from services.cost.core.charges import charges
-from services.cost.handlers import recorded, usage
+from services.cost.handlers import recorded, usages
 from services.cost.price_file import read_price_book
 from services.cost.settings import CostSettings
 from services.cost.wiring import build
@@ -75,7 +75,7 @@ class Rates:
 
 async def charge(tx: Tx, events: Sequence[Event[Any]]) -> None:
     """The handler of all three: one statement for the state, one event for each."""
-    facts = [recorded(it.payload, charges(usage(it.payload), BOOK)[0]) for it in events]
+    facts = [recorded(it.payload, charges(usages(it.payload)[0], BOOK)[0]) for it in events]
     await tx.connection.execute(
         INSERT,
         [fact.allocation_id for fact in facts],

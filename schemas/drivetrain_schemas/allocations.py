@@ -1,7 +1,8 @@
 """Allocations: a run's slots from grant to release. Never edited, only released.
 
 The owner pays from `granted_at` to `paid_ends_at`; only these times and `released_at` are used for
-prices.
+prices. `spot_nodes` are those of the slots' nodes that were spot capacity at the grant, which may
+have prices of its own.
 """
 
 from typing import Annotated
@@ -32,6 +33,7 @@ class _OfAllocation(Payload):
     device_type: str
     slots: Annotated[tuple[SlotRef, ...], Field(min_length=1, max_length=1024)]
     granted_at: UtcTime
+    spot_nodes: Annotated[tuple[NodeId, ...], Field(max_length=1024)] = ()
 
 
 @event("allocation.granted", topic=EVENTS_JOBS, producer="scheduler")

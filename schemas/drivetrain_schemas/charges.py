@@ -19,7 +19,8 @@ class ChargeRecorded(Payload):
     """`num_slots` slots from `starts_at` (in) to `ends_at` (out) at one price, rounded once.
 
     The same slots, held from `ends_at` to `platform_ends_at` after the last pod had ended, are the
-    platform's own cost: `platform_micro_usd` at the same price, which is not charged.
+    platform's own cost: `platform_micro_usd` at the same price, which is not charged. Slots on spot
+    nodes (`is_spot`) and the other slots of an allocation have charges of their own.
     """
 
     charge_id: ChargeId
@@ -39,3 +40,4 @@ class ChargeRecorded(Payload):
     reverses_charge_id: ChargeId | None = None
     platform_ends_at: UtcTime | None = None
     platform_micro_usd: MicroUsd | None = None
+    is_spot: bool = False

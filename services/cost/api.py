@@ -11,7 +11,7 @@ from fastapi import FastAPI, HTTPException, Query
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
-from services.cost import store, store_budgets, store_storage
+from services.cost import store, store_budgets, store_pools, store_storage
 from services.cost.core.budgets import period_end, reached_percent, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.pools import Row
@@ -155,11 +155,13 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
         pool: str = "default",
     ) -> Estimate:
         now = platform.clock.now()
-        price = book.price_at(pool, device_type, now)
+        async with database.connection() as connection:
+            kind = await store_pools.kind_offered(connection, pool, device_type)
+        price = book.price_at(kind, now)
         if price is None:
             raise HTTPException(404, f"no price for device type {device_type!r} in pool {pool!r}")
         end = now + timedelta(seconds=seconds)
-        usage = Usage("", pool, device_type, devices, now, end, end)
+        usage = Usage("", pool, device_type, devices, now, end, end, kind.is_spot)
         return Estimate(
             price_id=price.price_id,
             price_micro_usd_per_slot_hour=price.micro_usd_per_slot_hour,

@@ -13,7 +13,7 @@ from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
 from services.cost import low_use, pools, storage, store
 from services.cost.budgets import BudgetCommands
-from services.cost.core.charges import Charge, Usage, charges
+from services.cost.core.charges import Charge, Usage, by_capacity, charges
 from services.cost.core.corrections import platform_fields
 from services.cost.core.prices import UNPRICED, PriceBook
 from services.cost.instruments import CHARGED, PLATFORM_COST, UNPRICED_CHARGES
@@ -79,7 +79,7 @@ def _allocations_handler(book: PriceBook) -> EventBatchHandler:
         for event, released in reversed(releases.values()):
             if released.allocation_id in done:
                 continue
-            for charge in charges(usage(released), book):
+            for charge in (each for usage in usages(released) for each in charges(usage, book)):
                 facts.append(recorded(released, charge))
                 await tx.emit(facts[-1], tenant_id=released.tenant_id, cause=event)
                 tx.after_commit(partial(observe, facts[-1]))
@@ -88,9 +88,9 @@ def _allocations_handler(book: PriceBook) -> EventBatchHandler:
     return handle
 
 
-def usage(released: AllocationReleased) -> Usage:
-    """The usage to be priced. Releases of earlier versions are paid to their end."""
-    return Usage(
+def usages(released: AllocationReleased) -> tuple[Usage, ...]:
+    """The usages to be priced. Releases of earlier versions are paid to their end."""
+    whole = Usage(
         allocation_id=released.allocation_id,
         pool=released.pool,
         device_type=released.device_type,
@@ -99,6 +99,7 @@ def usage(released: AllocationReleased) -> Usage:
         paid_ends_at=released.paid_ends_at or released.released_at,
         ends_at=released.released_at,
     )
+    return by_capacity(whole, store.spot_slots(released).total())
 
 
 def recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
@@ -112,12 +113,13 @@ def recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
         allocation_id=released.allocation_id,
         pool=released.pool,
         device_type=released.device_type,
-        num_slots=len(released.slots),
+        num_slots=charge.num_slots,
         starts_at=charge.period.starts_at,
         ends_at=charge.period.ends_at,
         price_id=charge.period.price_id,
         price_micro_usd_per_slot_hour=charge.period.micro_usd_per_slot_hour,
         amount_micro_usd=charge.amount_micro_usd,
+        is_spot=charge.is_spot,
         **platform_fields(charge),
     )
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import TenantId
-from services.cost import store_spend
+from services.cost import store_pools, store_spend
 from services.cost.core.history import cost_of, taken
 from services.cost.core.prices import PriceBook
 from services.runtime.service import Platform
@@ -57,7 +57,8 @@ def history_routes(platform: Platform, book: PriceBook) -> APIRouter:
                     break
             else:
                 return History(num_jobs=0)
-        price = book.price_at(job.pool, job.device_type, platform.clock.now())
+            kind = await store_pools.kind_offered(connection, job.pool, job.device_type)
+        price = book.price_at(kind, platform.clock.now())
         known: dict[str, float] = {}
         for part in ("low", "median", "high"):
             time = getattr(found, part)

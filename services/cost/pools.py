@@ -105,7 +105,7 @@ class Sharing:
         """How many allocations were shared out."""
         async with platform.database.transaction() as tx:
             held = await store_pools.to_share(tx.connection, age, BATCH)
-            ids = [each.allocation_id for each in held]
+            ids = {each.allocation_id for each in held}
             new = [each for each in held if not each.is_shared]
             for step, of_step in ((Step.DAY, new), (Step.HOUR, held)):
                 found = await _shares(tx.connection, of_step, self._book, Steps(step))
@@ -113,7 +113,7 @@ class Sharing:
                 await store_pools.add_shares(tx.connection, rows_of_step, step)
             await store_pools.mark_shared(tx.connection, ids)
             tx.after_commit(lambda: SHARED.inc(len(ids)))
-        return len(held)
+        return len(ids)
 
 
 async def report(
@@ -180,7 +180,14 @@ def _beyond(held: HeldUsage, offers: Mapping[str, Sequence[Offer]]) -> Iterator[
     """What was held of nodes beyond what they offered."""
     usage = held.usage
     for node, num_slots in held.node_slots.items():
-        whole = Offer(usage.pool, usage.device_type, num_slots, usage.starts_at, usage.ends_at)
+        whole = Offer(
+            usage.pool,
+            usage.device_type,
+            num_slots,
+            usage.starts_at,
+            usage.ends_at,
+            usage.is_spot,
+        )
         yield from unoffered(whole, offers.get(node, ()))
 
 
@@ -201,7 +208,7 @@ async def reprice(
     connection: asyncpg.Connection, charge: ChargeRecorded, new: Sequence[ChargeRecorded]
 ) -> None:
     """Give the shares of a charge that was reversed the prices of those that replace it."""
-    held = await store_pools.lock(connection, charge.allocation_id)
+    held = await store_pools.lock(connection, charge.allocation_id, charge.is_spot)
     if held is None:
         held = _deleted(charge)
     for step, is_added in ((Step.DAY, held.is_shared), (Step.HOUR, held.is_by_hour)):
@@ -226,6 +233,7 @@ def _deleted(charge: ChargeRecorded) -> HeldUsage:
         charge.starts_at,
         charge.ends_at,
         charge.platform_ends_at or charge.ends_at,
+        charge.is_spot,
     )
     run = RunFacts(started_at=charge.starts_at)
     return HeldUsage(charge.allocation_id, charge.tenant_id, charge.job_id, usage, run, (), {})
@@ -241,7 +249,7 @@ def _period(charge: ChargeRecorded) -> Period:
 
 
 def _periods(usage: Usage, book: PriceBook) -> tuple[Period, ...]:
-    return book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
+    return book.periods(usage.kind, usage.starts_at, usage.ends_at)
 
 
 def _merged(held: Sequence[Row]) -> list[Row]:

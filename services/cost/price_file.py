@@ -3,7 +3,7 @@
 from collections import defaultdict
 from datetime import UTC, datetime, time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -22,6 +22,7 @@ class _Entry(BaseModel):
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
     device_type: str
     pool: str | None = None
+    capacity: Literal["spot", "on_demand"] | None = None
     valid_from: AwareDatetime
     valid_until: AwareDatetime | None = None
     micro_usd_per_slot_hour: Annotated[int, Field(strict=True, ge=0, le=MAX_MICRO_USD)]
@@ -56,6 +57,7 @@ def read_price_book(path: Path) -> PriceBook:
             valid_from=_utc(entry.valid_from),
             micro_usd_per_slot_hour=entry.micro_usd_per_slot_hour,
             pool=entry.pool,
+            is_spot=None if entry.capacity is None else entry.capacity == "spot",
         )
         for entry in file.prices
     )
@@ -78,7 +80,7 @@ def _gaps(file: _File) -> list[str]:
     """Where a price says when it ends, and the next one begins earlier or later."""
     lines: dict[object, list[tuple[str, _Entry | _Storage]]] = defaultdict(list)
     for number, entry in enumerate(file.prices):
-        lines[entry.device_type, entry.pool].append((f"prices[{number}]", entry))
+        lines[entry.device_type, entry.pool, entry.capacity].append((f"prices[{number}]", entry))
     for number, storage in enumerate(file.storage):
         lines["storage"].append((f"storage[{number}]", storage))
     found = []

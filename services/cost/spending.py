@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.cost import store, store_accrual
-from services.cost.core.prices import PriceBook
+from services.cost.core.prices import PriceBook, SlotKind
 from services.cost.instruments import SPEND, UNPRICED_DEVICES, UNRELEASED
 from services.cost.store import HeldSlots
 from services.runtime import logs
@@ -36,7 +36,7 @@ def spending(
     by_class: Counter[str] = Counter(dict.fromkeys((*classes.values(), DEFAULT_CLASS), 0))
     unpriced: Counter[tuple[str, str]] = Counter()
     for one in held:
-        price = book.price_at(one.pool, one.device_type, now)
+        price = book.price_at(SlotKind(one.pool, one.device_type, one.is_spot), now)
         if price is None:
             unpriced[one.pool, one.device_type] += one.num_slots
             continue

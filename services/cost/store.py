@@ -13,19 +13,20 @@ import asyncpg
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.charges import ChargeRecorded
 from services.cost import store_accrual
-from services.cost.core.charges import Usage
+from services.cost.core.charges import Usage, by_capacity
 from services.cost.core.prices import UNPRICED
 from services.cost.store_accrual import PAID_UNTIL
 
 _PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
-     paid_ends_at, run_id, node_slots, release_noted_at)
+     paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots, release_noted_at)
 select *, case when released_at is not null then clock_timestamp() end
 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
-    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[])
+    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[],
+    $12::integer[], $13::jsonb[])
     as told (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at,
-        released_at, paid_ends_at, run_id, node_slots)
+        released_at, paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at),
     paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at),
@@ -37,11 +38,11 @@ with new as (
     insert into charges
         (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool, device_type,
          num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour, amount_micro_usd,
-         reverses_charge_id, platform_ends_at, platform_micro_usd, correction)
+         reverses_charge_id, platform_ends_at, platform_micro_usd, correction, is_spot)
     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[],
         $6::text[], $7::text[], $8::text[], $9::integer[], $10::timestamptz[], $11::timestamptz[],
         $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::timestamptz[], $17::bigint[],
-        $18::integer[])
+        $18::integer[], $20::boolean[])
     on conflict (charge_id) do nothing returning *
 ), by_day as (
     insert into spend_by_day
@@ -81,7 +82,7 @@ UNPRICED_OF_TENANT = """
 select pool, device_type from unpriced_use where tenant_id = $1 and num_charges > 0
 """
 _OPEN = f"""
-select allocation_id, pool, device_type, num_slots, granted_at,
+select allocation_id, pool, device_type, num_slots, num_spot_slots, granted_at,
     least(clock_timestamp(), {PAID_UNTIL}) as now
 from allocations left join run_facts using (run_id)
 where released_at is null and {{column}} = $1 order by allocation_id
@@ -89,9 +90,12 @@ where released_at is null and {{column}} = $1 order by allocation_id
 OPEN_OF_JOB = _OPEN.format(column="job_id")
 OPEN_OF_TENANT = _OPEN.format(column="tenant_id")
 HELD_SLOTS = f"""
-select tenant_id, pool, device_type, sum(num_slots)::bigint as num_slots
-from allocations left join run_facts using (run_id)
-where released_at is null and {PAID_UNTIL} is null group by tenant_id, pool, device_type
+select tenant_id, pool, device_type, is_spot, sum(of_capacity)::bigint as num_slots
+from allocations left join run_facts using (run_id),
+    lateral (values (false, num_slots - num_spot_slots), (true, num_spot_slots))
+    as part (is_spot, of_capacity)
+where released_at is null and {PAID_UNTIL} is null and of_capacity > 0
+group by tenant_id, pool, device_type, is_spot
 """
 UNPRICED_CHARGES = """
 select * from charges where price_id = 'unpriced' and reverses_charge_id is null and charge_id > $1
@@ -117,6 +121,7 @@ class HeldSlots:
     pool: str
     device_type: str
     num_slots: int
+    is_spot: bool = False
 
 
 async def held_slots(connection: asyncpg.Connection) -> tuple[HeldSlots, ...]:
@@ -143,10 +148,18 @@ async def put_allocations(
                 one.paid_ends_at if isinstance(one, AllocationReleased) else None,
                 one.run_id,
                 json.dumps(Counter(slot.node_id for slot in one.slots)),
+                spot_slots(one).total(),
+                json.dumps(spot_slots(one)),
             )
     await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
     granted = [(one.job_id, one.granted_at) for one in allocations]
     await store_accrual.end_earlier(connection, granted)
+
+
+def spot_slots(allocation: AllocationGranted | AllocationReleased) -> Counter[str]:
+    """How many of its slots are on each of its nodes that are spot capacity."""
+    spot = frozenset(allocation.spot_nodes)
+    return Counter(slot.node_id for slot in allocation.slots if slot.node_id in spot)
 
 
 async def charged(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> set[str]:
@@ -184,7 +197,8 @@ async def insert_charges(
         )
         for charge in charges
     ]
-    found = await connection.fetch(_INSERT_CHARGES, *_columns(rows), UNPRICED)
+    are_spot = [charge.is_spot for charge in charges]
+    found = await connection.fetch(_INSERT_CHARGES, *_columns(rows), UNPRICED, are_spot)
     ids = {row["charge_id"] for row in found}
     return [charge for charge in charges if charge.charge_id in ids]
 
@@ -235,22 +249,24 @@ async def unpriced_of_tenant(
 
 async def open_usages_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[Usage, ...]:
     """What the job holds now, from its grant to when it is paid: at most the database's now."""
-    return tuple(_usage(row) for row in await connection.fetch(OPEN_OF_JOB, job_id))
+    rows = await connection.fetch(OPEN_OF_JOB, job_id)
+    return tuple(usage for row in rows for usage in _usages(row))
 
 
 async def open_usages_of_tenant(
     connection: asyncpg.Connection, tenant_id: str
 ) -> tuple[Usage, ...]:
-    return tuple(_usage(row) for row in await connection.fetch(OPEN_OF_TENANT, tenant_id))
+    rows = await connection.fetch(OPEN_OF_TENANT, tenant_id)
+    return tuple(usage for row in rows for usage in _usages(row))
 
 
 def _charged(row: Any) -> Charged:
     return Charged(row["charged"], row["platform"])
 
 
-def _usage(row: asyncpg.Record) -> Usage:
+def _usages(row: asyncpg.Record) -> tuple[Usage, ...]:
     now = max(row["granted_at"], row["now"])
-    return Usage(
+    whole = Usage(
         allocation_id=row["allocation_id"],
         pool=row["pool"],
         device_type=row["device_type"],
@@ -259,6 +275,7 @@ def _usage(row: asyncpg.Record) -> Usage:
         paid_ends_at=now,
         ends_at=now,
     )
+    return by_capacity(whole, row["num_spot_slots"])
 
 
 def _charge(row: asyncpg.Record) -> ChargeRecorded:
@@ -280,4 +297,5 @@ def _charge(row: asyncpg.Record) -> ChargeRecorded:
         reverses_charge_id=row["reverses_charge_id"],
         platform_ends_at=row["platform_ends_at"],
         platform_micro_usd=None if row["platform_ends_at"] is None else row["platform_micro_usd"],
+        is_spot=row["is_spot"],
     )

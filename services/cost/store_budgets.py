@@ -1,6 +1,6 @@
 """The statements about budgets and what their subjects hold; no rules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from drivetrain_schemas.budgets import BudgetSpec
-from services.cost.core.charges import Usage
+from services.cost.core.charges import Usage, by_capacity
 from services.cost.store_accrual import PAID_UNTIL
 from services.cost.store_spend import TENANT
 
@@ -129,7 +129,8 @@ async def open_usages(
     connection: asyncpg.Connection, tenant_ids: Sequence[str]
 ) -> Sequence[OpenUsage]:
     """What these tenants hold now."""
-    return [_open(row) for row in await connection.fetch(_OPEN, list(tenant_ids))]
+    rows = await connection.fetch(_OPEN, list(tenant_ids))
+    return [usage for row in rows for usage in _open(row)]
 
 
 def _budget(row: Any) -> BudgetRow:
@@ -143,9 +144,9 @@ def _budget(row: Any) -> BudgetRow:
     )
 
 
-def _open(row: Any) -> OpenUsage:
+def _open(row: Any) -> Iterator[OpenUsage]:
     now = max(row["granted_at"], row["now"])
-    usage = Usage(
+    whole = Usage(
         allocation_id=row["allocation_id"],
         pool=row["pool"],
         device_type=row["device_type"],
@@ -156,4 +157,5 @@ def _open(row: Any) -> OpenUsage:
     )
     project = row["project"] and f"project/{row['project']}"
     subjects = (TENANT, row["job_id"], *filter(None, (row["study_id"], project)))
-    return OpenUsage(row["tenant_id"], row["job_id"], subjects, usage)
+    for usage in by_capacity(whole, row["num_spot_slots"]):
+        yield OpenUsage(row["tenant_id"], row["job_id"], subjects, usage)

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import asyncpg
 
 from drivetrain_schemas.nodes import NodeRegistered
-from services.cost.core.charges import Usage
+from services.cost.core.charges import Usage, by_capacity
 from services.cost.core.phases import RunFacts
 from services.cost.core.pools import Offer, PoolTime, Row
-from services.cost.core.prices import Period
+from services.cost.core.prices import Period, SlotKind
 from services.cost.core.steps import Step, Steps
 from services.cost.store_accrual import HELD_UNTIL, PAID_UNTIL
 
@@ -79,9 +79,9 @@ on conflict ({column}, {of}) do update set
 
 @dataclass(frozen=True, slots=True)
 class HeldUsage:
-    """An allocation with what is known of its run. `periods`: of its charges, where it has any;
-    `node_slots`: how many slots of which node it held. `is_shared`: it was added to the days;
-    `is_by_hour`: to the hours as well."""
+    """An allocation's slots of one capacity, with what is known of its run. `periods`: of their
+    charges, where there are any; `node_slots`: how many slots of which node are held. `is_shared`:
+    they were added to the days; `is_by_hour`: to the hours as well."""
 
     allocation_id: str
     tenant_id: str
@@ -117,27 +117,43 @@ async def begin_offer(connection: asyncpg.Connection, node: NodeRegistered, at: 
     same = await connection.fetchval(
         """
         select true from node_offers
-        where node_id = $1 and ends_at is null and (pool, device_type, num_slots) = ($2, $3, $4)
+        where node_id = $1 and ends_at is null
+            and (pool, device_type, num_slots, is_spot) = ($2, $3, $4, $5)
         """,
         node.node_id,
         node.pool,
         node.device_type,
         node.num_slots,
+        bool(node.is_spot),
     )
     if same:
         return
     await end_offer(connection, node.node_id, at)
     await connection.execute(
         """
-        insert into node_offers (node_id, pool, device_type, num_slots, starts_at)
-        values ($1, $2, $3, $4, $5) on conflict do nothing
+        insert into node_offers (node_id, pool, device_type, num_slots, starts_at, is_spot)
+        values ($1, $2, $3, $4, $5, $6) on conflict do nothing
         """,
         node.node_id,
         node.pool,
         node.device_type,
         node.num_slots,
         at,
+        bool(node.is_spot),
     )
+
+
+async def kind_offered(connection: asyncpg.Connection, pool: str, device_type: str) -> SlotKind:
+    """What a job of this pool would get: spot where it has nothing else, on demand otherwise."""
+    is_spot = await connection.fetchval(
+        """
+        select coalesce(bool_and(is_spot), false) from node_offers
+        where pool = $1 and device_type = $2 and ends_at is null
+        """,
+        pool,
+        device_type,
+    )
+    return SlotKind(pool, device_type, is_spot)
 
 
 async def note_started(connection: asyncpg.Connection, run_id: str, started_at: datetime) -> None:
@@ -218,12 +234,15 @@ def unshared_statement(step: Step) -> str:
     )
 
 
-async def lock(connection: asyncpg.Connection, allocation_id: str) -> HeldUsage | None:
-    """The allocation, so that nobody shares it out meanwhile; None where it was deleted by age."""
+async def lock(
+    connection: asyncpg.Connection, allocation_id: str, is_spot: bool
+) -> HeldUsage | None:
+    """The allocation's slots of this capacity, so that nobody shares them out meanwhile; None where
+    they were deleted by age."""
     statement = _HELD.format(condition="allocation_id = $1", order="allocation_id")
     rows = await connection.fetch(statement + " for update of allocations", allocation_id, 1)
     held = await _held(connection, rows, None)
-    return held[0] if held else None
+    return next((each for each in held if each.usage.is_spot == is_spot), None)
 
 
 async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row], step: Step) -> None:
@@ -249,7 +268,7 @@ async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row], step: 
         await connection.execute(statement, *columns)
 
 
-async def mark_shared(connection: asyncpg.Connection, allocation_ids: Sequence[str]) -> None:
+async def mark_shared(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> None:
     await connection.execute(
         "update allocations set is_shared = true, is_by_hour = true where allocation_id = any($1)",
         list(allocation_ids),
@@ -321,6 +340,7 @@ def _offer(row: Any, starts_at: datetime, ends_at: datetime) -> Offer:
         row["num_slots"],
         max(row["starts_at"], starts_at),
         ends_at if row["ends_at"] is None else min(row["ends_at"], ends_at),
+        row["is_spot"],
     )
 
 
@@ -329,9 +349,9 @@ async def _held(
 ) -> Sequence[HeldUsage]:
     """What is not released is held and paid up to `now`, or to where it is known to be over."""
     released = [row["allocation_id"] for row in rows if row["released_at"] is not None]
-    periods: dict[str, list[Period]] = defaultdict(list)
+    periods: dict[tuple[str, bool], list[Period]] = defaultdict(list)
     for row in await connection.fetch(_CHARGES, released):
-        periods[row["allocation_id"]].append(
+        periods[row["allocation_id"], row["is_spot"]].append(
             Period(
                 row["starts_at"],
                 row["platform_ends_at"] or row["ends_at"],
@@ -342,7 +362,7 @@ async def _held(
     found = []
     for row in rows:
         paid_ends_at, ends_at = _ends(row, now)
-        usage = Usage(
+        whole = Usage(
             allocation_id=row["allocation_id"],
             pool=row["pool"],
             device_type=row["device_type"],
@@ -351,20 +371,27 @@ async def _held(
             paid_ends_at=paid_ends_at,
             ends_at=ends_at,
         )
-        found.append(
-            HeldUsage(
-                row["allocation_id"],
-                row["tenant_id"],
-                row["job_id"],
-                usage,
-                _facts(row),
-                tuple(periods[row["allocation_id"]]),
-                json.loads(row["node_slots"] or "{}"),
-                row["is_shared"],
-                row["is_by_hour"],
-                row["project"] or "",
+        spot: dict[str, int] = json.loads(row["spot_slots"] or "{}")
+        of_nodes: dict[str, int] = json.loads(row["node_slots"] or "{}")
+        for usage in by_capacity(whole, row["num_spot_slots"]):
+            found.append(
+                HeldUsage(
+                    row["allocation_id"],
+                    row["tenant_id"],
+                    row["job_id"],
+                    usage,
+                    _facts(row),
+                    tuple(periods[row["allocation_id"], usage.is_spot]),
+                    {
+                        node: num
+                        for node, num in of_nodes.items()
+                        if (node in spot) is usage.is_spot
+                    },
+                    row["is_shared"],
+                    row["is_by_hour"],
+                    row["project"] or "",
+                )
             )
-        )
     return found
 
 

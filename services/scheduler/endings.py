@@ -167,6 +167,7 @@ async def _emit_release(
         device_type=allocation.device_type,
         slots=slot_refs(allocation),
         granted_at=allocation.granted_at,
+        spot_nodes=allocation.spot_nodes,
         released_at=allocation.released_at,
         paid_ends_at=paid_ends_at(allocation.granted_at, allocation.released_at, times),
     )

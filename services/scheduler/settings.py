@@ -31,10 +31,12 @@ class NodeSetting(BaseModel):
     device_type: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")] = "cpu"
     slots: Annotated[int, Field(ge=1, le=100_000)]
     first_device: Annotated[int, Field(ge=0, description="the machine's device that is slot 0")] = 0
+    is_spot: Annotated[bool | None, Field(description="its provider may take it away")] = None
 
 
 class SchedulerSettings(KubernetesSettings):
-    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device"}].
+    """`DRIVETRAIN_NODES` is JSON: [{"node_id", "pool", "device_type", "slots", "first_device",
+    "is_spot"}].
 
     For one replica: each of two would receive only a part of the reports.
     """

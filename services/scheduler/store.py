@@ -125,6 +125,14 @@ async def nodes(connection: asyncpg.Connection) -> tuple[Node, ...]:
     )
 
 
+async def spot_nodes(connection: asyncpg.Connection, node_ids: Collection[str]) -> frozenset[str]:
+    """Those of these nodes that are spot capacity."""
+    rows = await connection.fetch(
+        "select node_id from nodes where is_spot and node_id = any($1)", list(node_ids)
+    )
+    return frozenset(row["node_id"] for row in rows)
+
+
 async def capacities(connection: asyncpg.Connection) -> Mapping[str, Mapping[str, int]]:
     """By pool: its slots of each device type."""
     rows = await connection.fetch(

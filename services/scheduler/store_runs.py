@@ -85,6 +85,7 @@ class AllocationRow:
     slots: tuple[Slot, ...]
     granted_at: datetime
     released_at: datetime | None = None
+    spot_nodes: tuple[str, ...] = ()
 
 
 # -- runs -------------------------------------------------------------------------------------
@@ -269,11 +270,17 @@ async def insert_allocations(
         ],
     )
     await connection.executemany(
-        """insert into allocation_slots (allocation_id, node_id, slot, device)
-        select $1, node_id, $3, case when device_type <> $4 then first_device + $3 end
+        """insert into allocation_slots (allocation_id, node_id, slot, device, is_spot)
+        select $1, node_id, $3, case when device_type <> $4 then first_device + $3 end, $5
         from nodes where node_id = $2""",
         [
-            (allocation.allocation_id, slot.node_id, slot.number, SHARED)
+            (
+                allocation.allocation_id,
+                slot.node_id,
+                slot.number,
+                SHARED,
+                slot.node_id in allocation.spot_nodes,
+            )
             for _, allocation in planned
             for slot in allocation.slots
         ],
@@ -294,13 +301,16 @@ async def release(
         """update allocation_slots set released_at = released.at
         from unnest($1::text[], $2::timestamptz[]) as released (allocation_id, at)
         where allocation_slots.allocation_id = released.allocation_id
-        returning allocation_slots.allocation_id, node_id, slot""",
+        returning allocation_slots.allocation_id, node_id, slot, is_spot""",
         [row["allocation_id"] for row in rows],
         [row["released_at"] for row in rows],
     )
     slots: dict[str, list[Slot]] = {}
+    spot_nodes: dict[str, set[str]] = {}
     for row in found:
         slots.setdefault(row["allocation_id"], []).append(Slot(row["node_id"], row["slot"]))
+        if row["is_spot"]:
+            spot_nodes.setdefault(row["allocation_id"], set()).add(row["node_id"])
     return {
         row["run_id"]: AllocationRow(
             allocation_id=row["allocation_id"],
@@ -309,6 +319,7 @@ async def release(
             slots=tuple(sorted(slots[row["allocation_id"]])),
             granted_at=row["granted_at"],
             released_at=row["released_at"],
+            spot_nodes=tuple(sorted(spot_nodes.get(row["allocation_id"], ()))),
         )
         for row in rows
     }

@@ -5,7 +5,7 @@ come in one order: granted, starting, started, (suspected, heard,) the run's out
 the job's next state. What ends runs and jobs is in `endings`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -63,8 +63,10 @@ async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[
         dict(zip((job.job_id for job, _ in grants), times, strict=True)),
     )
     attempts = await store.set_jobs_starting(connection, starting)
+    nodes = {slot.node_id for _, granted in grants for slot in granted.slots}
+    spot = await store.spot_nodes(connection, nodes)
     planned = [
-        _plan(job, granted, attempts[job.job_id], fence, port, granted_at)
+        _plan(job, granted, attempts[job.job_id], fence, port, granted_at, spot)
         for (job, granted), fence, port, granted_at in zip(
             grants, fences, ports, times, strict=False
         )
@@ -78,7 +80,13 @@ async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[
 
 
 def _plan(
-    job: JobRow, granted: Grant, attempt: int, fence: int, master_port: int, granted_at: datetime
+    job: JobRow,
+    granted: Grant,
+    attempt: int,
+    fence: int,
+    master_port: int,
+    granted_at: datetime,
+    spot: Set[str],
 ) -> tuple[RunRow, AllocationRow]:
     run = RunRow(
         run_id=run_id_for(job.job_id, attempt),
@@ -95,6 +103,7 @@ def _plan(
         device_type=granted.device_type,
         slots=granted.slots,
         granted_at=granted_at,
+        spot_nodes=tuple(sorted({slot.node_id for slot in granted.slots} & spot)),
     )
     return run, allocation
 
@@ -113,6 +122,7 @@ async def _emit_granted(
             device_type=allocation.device_type,
             slots=slot_refs(allocation),
             granted_at=allocation.granted_at,
+            spot_nodes=allocation.spot_nodes,
         ),
         RunStarting(
             **identity(run),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from drivetrain_schemas.ids import charge_id_for
-from services.cost.core.prices import UNPRICED, Period, PriceBook
+from services.cost.core.prices import UNPRICED, Period, PriceBook, SlotKind
 
 HOUR_MICROSECONDS = 3_600_000_000
 
@@ -19,7 +19,7 @@ HOUR_MICROSECONDS = 3_600_000_000
 class Usage:
     """Slots of one kind that an allocation held from `starts_at` (in) to `ends_at` (out).
 
-    Their owner pays until `paid_ends_at`.
+    Their owner pays until `paid_ends_at`. An allocation on spot nodes and others is two usages.
     """
 
     allocation_id: str
@@ -29,6 +29,11 @@ class Usage:
     starts_at: datetime
     paid_ends_at: datetime
     ends_at: datetime
+    is_spot: bool = False
+
+    @property
+    def kind(self) -> SlotKind:
+        return SlotKind(self.pool, self.device_type, self.is_spot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +46,25 @@ class Charge:
     charge_id: str
     period: Period
     platform: Period
+    num_slots: int
     amount_micro_usd: int
     platform_micro_usd: int
+    is_spot: bool = False
     correction: int = 0
+
+
+def by_capacity(usage: Usage, num_spot_slots: int) -> tuple[Usage, ...]:
+    """All slots of an allocation as usages of one capacity each."""
+    parts = (
+        replace(usage, num_slots=usage.num_slots - num_spot_slots),
+        replace(usage, num_slots=num_spot_slots, is_spot=True),
+    )
+    return tuple(part for part in parts if part.num_slots)
 
 
 def charges(usage: Usage, book: PriceBook, correction: int = 0) -> tuple[Charge, ...]:
     """One charge per price that applied during the usage."""
-    periods = book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
+    periods = book.periods(usage.kind, usage.starts_at, usage.ends_at)
     return tuple(_charge(usage, period, correction) for period in periods)
 
 
@@ -56,18 +72,23 @@ def _charge(usage: Usage, period: Period, correction: int) -> Charge:
     paid_ends_at = min(max(usage.paid_ends_at, period.starts_at), period.ends_at)
     paid, platform = replace(period, ends_at=paid_ends_at), replace(period, starts_at=paid_ends_at)
     return Charge(
-        charge_id=charge_id_of(usage.allocation_id, period.price_id, correction),
+        charge_id=charge_id_of(usage.allocation_id, period.price_id, usage.is_spot, correction),
         period=paid,
         platform=platform,
+        num_slots=usage.num_slots,
         amount_micro_usd=amount_micro_usd(usage.num_slots, paid),
         platform_micro_usd=amount_micro_usd(usage.num_slots, platform),
+        is_spot=usage.is_spot,
         correction=correction,
     )
 
 
-def charge_id_of(allocation_id: str, price_id: str, correction: int = 0) -> str:
-    """The first charge for a price keeps the original form of its id."""
-    return charge_id_for(allocation_id, f"{price_id}#{correction}" if correction else price_id)
+def charge_id_of(
+    allocation_id: str, price_id: str, is_spot: bool = False, correction: int = 0
+) -> str:
+    """The first charge of on-demand slots for a price keeps the original form of its id."""
+    purpose = f"{price_id}+spot" if is_spot else price_id  # no price's id has a plus sign
+    return charge_id_for(allocation_id, f"{purpose}#{correction}" if correction else purpose)
 
 
 def reversal_id_of(charge_id: str) -> str:
@@ -87,7 +108,7 @@ def total_micro_usd(usages: tuple[Usage, ...], book: PriceBook) -> int:
     return sum(
         amount_micro_usd(usage.num_slots, replace(period, ends_at=ends_at))
         for usage in usages
-        for period in book.periods(usage.pool, usage.device_type, usage.starts_at, usage.ends_at)
+        for period in book.periods(usage.kind, usage.starts_at, usage.ends_at)
         if (ends_at := min(usage.paid_ends_at, period.ends_at)) > period.starts_at
     )
 

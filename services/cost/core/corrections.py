@@ -20,6 +20,7 @@ def reprice(charge: ChargeRecorded, correction: int, book: PriceBook) -> tuple[C
         starts_at=charge.starts_at,
         paid_ends_at=charge.ends_at,
         ends_at=charge.platform_ends_at or charge.ends_at,
+        is_spot=charge.is_spot,
     )
     new = charges(usage, book, correction + 1)
     return () if all(item.period.price_id == UNPRICED for item in new) else new

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from itertools import pairwise
 
 from services.cost.core.phases import Amount, money
-from services.cost.core.prices import PriceBook
+from services.cost.core.prices import PriceBook, SlotKind
 from services.cost.core.steps import Steps, midnight
 
 IDLE = "idle"
@@ -29,6 +29,7 @@ class Offer:
     num_slots: int
     starts_at: datetime
     ends_at: datetime
+    is_spot: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,15 +67,15 @@ def offered(offers: Iterable[Offer], book: PriceBook, steps: Steps) -> dict[Pool
 
     Each day is rounded on its own, so that it is the same however many days are looked at.
     """
-    changes: dict[tuple[str, str], Counter[datetime]] = defaultdict(Counter)
+    changes: dict[SlotKind, Counter[datetime]] = defaultdict(Counter)
     for offer in offers:
-        of_kind = changes[offer.pool, offer.device_type]
+        of_kind = changes[SlotKind(offer.pool, offer.device_type, offer.is_spot)]
         of_kind[offer.starts_at] += offer.num_slots
         of_kind[offer.ends_at] -= offer.num_slots
     found: dict[PoolTime, Amount] = {}
-    for (pool, device_type), of_kind in changes.items():
+    for kind, of_kind in changes.items():
         moments = sorted(of_kind)
-        for period in book.periods(pool, device_type, moments[0], moments[-1]):
+        for period in book.periods(kind, moments[0], moments[-1]):
             times: dict[datetime, int] = {}
             num_slots = 0
             for first, last in pairwise(moments):
@@ -85,7 +86,7 @@ def offered(offers: Iterable[Offer], book: PriceBook, steps: Steps) -> dict[Pool
                         if begin is not None:
                             times[begin] = times.get(begin, 0) + num_slots * microseconds
             for begin, time, cost in _priced(times, period.micro_usd_per_slot_hour):
-                amount = found.setdefault(PoolTime(begin, pool, device_type), Amount())
+                amount = found.setdefault(PoolTime(begin, kind.pool, kind.device_type), Amount())
                 amount.slot_microseconds += time
                 amount.micro_usd += cost
     return found

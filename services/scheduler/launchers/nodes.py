@@ -30,7 +30,14 @@ class NodesOfSettings:
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._nodes = tuple(
-            Node(node.node_id, node.pool, node.device_type, node.slots, node.first_device)
+            Node(
+                node.node_id,
+                node.pool,
+                node.device_type,
+                node.slots,
+                node.first_device,
+                node.is_spot,
+            )
             for node in settings.nodes
         )
 

@@ -173,3 +173,18 @@ async def test_a_node_removed_while_its_pod_is_started_is_not_granted_again(clus
     await cluster.look_at_nodes()
     await submit(cluster, "r2", 1)
     assert await state(cluster, "r2") is JobState.QUEUED
+
+
+async def test_grant_and_release_name_the_spot_nodes_as_they_were_at_the_grant(cluster: World):
+    cluster.nodes.now = [gpus("n1", 4), gpus("n2", 4, is_spot=True)]
+    await cluster.look_at_nodes()
+    await submit(cluster, "r1", 8)
+    events = await cluster.emitted()
+    cluster.nodes.now = [gpus("n1", 4), gpus("n2", 4, is_spot=False)]
+    await cluster.look_at_nodes()
+    for index in (0, 1):
+        cluster.launcher.end(pod_id_for(JOB, 1, index))
+    await cluster.rounds()
+    events += await cluster.emitted()
+    told = {it.kind.type: it.spot_nodes for it in events if hasattr(it, "spot_nodes")}
+    assert told == {"allocation.granted": ("n2",), "allocation.released": ("n2",)}

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cost.core.charges import Usage, charges, total_micro_usd
+from services.cost.core.charges import Usage, by_capacity, charges, total_micro_usd
 from services.cost.core.prices import Price, PriceBook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,3 +63,21 @@ def test_cutting_an_interval_moves_at_most_a_rounding(
     whole = usage(timedelta(microseconds=microseconds), num_slots=num_slots)
     exact = Fraction(num_slots * microseconds * price, 3_600_000_000)
     assert abs(total_micro_usd((whole,), prices) - exact) <= 1
+
+
+def test_spot_and_other_slots_of_an_allocation_are_charged_apart() -> None:
+    whole = usage(HOUR, num_slots=5)
+    prices = PriceBook(
+        (Price("p", "cpu", START, 100), Price("q", "cpu", START + HOUR / 2, 40, is_spot=True))
+    )
+    found = [each for part in by_capacity(whole, 2) for each in charges(part, prices)]
+    assert [
+        (it.period.price_id, it.is_spot, it.num_slots, it.amount_micro_usd) for it in found
+    ] == [
+        ("p", False, 3, 300),
+        ("p", True, 2, 100),
+        ("q", True, 2, 40),
+    ]
+    assert len({it.charge_id for it in found}) == 3
+    assert by_capacity(whole, 0) == (whole,)
+    assert charges(whole, prices)[0].charge_id == found[0].charge_id, "as before there was spot"

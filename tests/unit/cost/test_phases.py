@@ -118,7 +118,7 @@ def by_step(
     held: Usage, run: RunFacts, steps: Steps
 ) -> dict[tuple[datetime, str], tuple[int, int]]:
     """Time and money."""
-    periods = BOOK.periods(held.pool, held.device_type, held.starts_at, held.ends_at)
+    periods = BOOK.periods(held.kind, held.starts_at, held.ends_at)
     found: dict[tuple[datetime, str], tuple[int, int]] = {}
     for begin, phase, slot_time, money in shares(held, run, periods, steps):
         known = found.get((begin, phase), (0, 0))

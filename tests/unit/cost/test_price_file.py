@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cost.core.prices import SlotKind
 from services.cost.price_file import read_price_book
 from services.cost.settings import CostSettings
 from services.runtime.errors import ConfigurationError
@@ -20,7 +21,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_the_price_book_that_comes_with_the_service_is_sound() -> None:
     book = read_price_book(CostSettings.model_fields["price_book"].default)
-    assert book.price_at("default", "cpu", datetime(2026, 6, 1, tzinfo=UTC)) is not None
+    assert book.price_at(SlotKind("default", "cpu"), datetime(2026, 6, 1, tzinfo=UTC)) is not None
 
 
 def test_times_are_kept_in_utc(tmp_path: Path) -> None:
@@ -113,3 +114,15 @@ def test_wrong_prices_of_storage_are_refused(tmp_path: Path, lines: list[str], w
     with pytest.raises(ConfigurationError, match=r"storage\[") as refused:
         read_price_book(written(tmp_path, storage(*lines)))
     assert want in str(refused.value)
+
+
+def test_spot_and_on_demand_have_prices_of_their_own(tmp_path: Path) -> None:
+    spot = ENTRY.replace("id: a", "id: b, capacity: spot").replace("48", "12")
+    until = ENTRY.replace(
+        "{id: a", "{id: c, valid_until: 2027-01-01T00:00:00Z, capacity: on_demand"
+    )
+    last = ENTRY.replace("id: a", "id: d, capacity: on_demand").replace("2026", "2027")
+    book = read_price_book(written(tmp_path, f"prices: [{ENTRY}, {spot}, {until}, {last}]"))
+    assert [price.is_spot for price in book.prices] == [None, True, False, False]
+    with pytest.raises(ConfigurationError, match="on_demand"):
+        read_price_book(written(tmp_path, f"prices: [{ENTRY}, {spot.replace('spot', 'cheap')}]"))

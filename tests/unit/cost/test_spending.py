@@ -44,3 +44,9 @@ def test_ten_thousand_tenants_add_no_series() -> None:
     assert num_series() == before
     name = "drivetrain_cost_spend_usd_per_hour"
     assert REGISTRY.get_sample_value(name, {"tenant_class": "default"}) == 20_000
+
+
+def test_spot_slots_cost_what_spot_costs() -> None:
+    book = PriceBook((*BOOK.prices, Price("s", "h100", START, 500_000, is_spot=True)))
+    some = [held("x", 2), HeldSlots("x", "gpus", "h100", 4, is_spot=True)]
+    assert spending(some, book, CLASSES, START).by_class["default"] == 6_000_000
