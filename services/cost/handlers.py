@@ -11,7 +11,7 @@ from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.budgets import BudgetRemove, BudgetSet
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
-from services.cost import low_use, pools, storage, store
+from services.cost import low_use, pools, store
 from services.cost.budgets import BudgetCommands
 from services.cost.core.charges import Charge, Usage, by_capacity, charges
 from services.cost.core.corrections import platform_fields
@@ -33,7 +33,7 @@ def handlers(book: PriceBook) -> HandlerTable:
         await handle_batch(tx, [event])
 
     kinds = (AllocationGranted, AllocationReleased, *JOB_KINDS, BudgetSet, BudgetRemove)
-    return dict.fromkeys((*kinds, *pools.KINDS, *storage.KINDS, *low_use.KINDS), handle)
+    return dict.fromkeys((*kinds, *pools.KINDS, *low_use.KINDS), handle)
 
 
 def batch_handler(book: PriceBook) -> EventBatchHandler:
@@ -55,8 +55,6 @@ def batch_handler(book: PriceBook) -> EventBatchHandler:
                 await pools.handle(tx, event)
             elif isinstance(event.payload, low_use.KINDS):
                 await low_use.handle(tx, event)
-            if isinstance(event.payload, storage.KINDS):
-                await storage.handle(tx, event, book.storage)
 
     return handle
 

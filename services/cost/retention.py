@@ -4,7 +4,7 @@
 |---|---|
 | `allocations` | once shared out, after as long as an inbox row of its events and a margin |
 | `run_facts` | with the run's allocation; without one, after the same time |
-| `stored_checkpoints` | once deleted, after as long as an inbox row of its events and a margin |
+| `stored_checkpoints` | as long after its deletion, once its days are charged |
 | `low_use` | a year after it began |
 | `node_offers` | once ended, after three years |
 | `pool_hours`, `job_hours` | after 37 days; the days are kept |
@@ -16,11 +16,12 @@ is never deleted. `charges` and the totals are kept.
 from datetime import timedelta
 
 from drivetrain_schemas.topics import EVENTS_CHECKPOINTS, EVENTS_JOBS
+from services.cost.core.storage import StoragePrices
 from services.runtime.retention import MARGIN, Rule, inbox_keep
 
 KEPT_HOURS = timedelta(days=37)
 
-RULES = (
+_RULES = (
     Rule(
         "allocations",
         inbox_keep(EVENTS_JOBS) + MARGIN,
@@ -37,13 +38,6 @@ RULES = (
             where noted_at < clock_timestamp() - $1::interval and not exists (
                 select from allocations where allocations.run_id = run_facts.run_id)
             order by noted_at limit $2))""",
-    ),
-    Rule(
-        "stored_checkpoints",
-        inbox_keep(EVENTS_CHECKPOINTS) + MARGIN,
-        """delete from stored_checkpoints where ctid = any(array(
-            select ctid from stored_checkpoints
-            where deleted_at < clock_timestamp() - $1::interval order by deleted_at limit $2))""",
     ),
     Rule(
         "low_use",
@@ -70,3 +64,31 @@ RULES = (
         for table in ("pool_hours", "job_hours")
     ),
 )
+
+
+def rules(prices: StoragePrices) -> tuple[Rule, ...]:
+    """With storage prices, checkpoints stay until each day on which they were stored is charged."""
+    if not prices.prices:
+        return (*_RULES, _stored_checkpoints("true"))
+    first = prices.prices[0].valid_from.isoformat()
+    is_charged = f"""
+        not exists (select from storage_due where storage_due.job_id = stored_checkpoints.job_id)
+        and not exists (
+            select from generate_series(
+                greatest((stored_at at time zone 'UTC')::date, date '{first}'),
+                (deleted_at at time zone 'UTC')::date, interval '1 day') as due (day)
+            where not exists (
+                select from storage_days
+                where storage_days.day = due.day::date and storage_days.is_charged))"""
+    return (*_RULES, _stored_checkpoints(is_charged))
+
+
+def _stored_checkpoints(condition: str) -> Rule:
+    return Rule(
+        "stored_checkpoints",
+        inbox_keep(EVENTS_CHECKPOINTS) + MARGIN,
+        f"""delete from stored_checkpoints where ctid = any(array(
+            select ctid from stored_checkpoints
+            where deleted_at < clock_timestamp() - $1::interval and {condition}
+            order by deleted_at limit $2))""",
+    )

@@ -4,12 +4,13 @@ A day is charged an hour after its end. What is learned of it later reverses the
 day and replaces it, so the result is the same in whatever order events and charging come.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any
 
 from drivetrain_schemas.checkpoints import CheckpointCommitted, CheckpointDeleted
-from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.envelope import Event, InvalidEvent
 from drivetrain_schemas.ids import charge_id_for
 from services.cost import store, store_storage
 from services.cost.core.charges import reversal_id_of
@@ -17,37 +18,41 @@ from services.cost.core.storage import StoragePrices, amount_micro_usd, days_to_
 from services.cost.instruments import STORAGE_CHARGED
 from services.cost.store_storage import StorageCharge
 from services.runtime import logs
+from services.runtime.bus import Record
 from services.runtime.errors import is_temporary
+from services.runtime.parking import InvalidRecord
+from services.runtime.processing import read_event
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 
 log = logs.get()
 
-KINDS = (CheckpointCommitted, CheckpointDeleted)
 LOOK_SECONDS = 300.0
 BATCH = 200
 
 
-async def handle(tx: Tx, event: Event[Any], prices: StoragePrices) -> None:
-    """Keep what the event tells, and correct the days that are charged already."""
-    told = event.payload
-    if isinstance(told, CheckpointCommitted):
-        is_news = await store_storage.put(
-            tx.connection,
-            told.checkpoint_id,
-            told.tenant_id,
-            told.job_id,
-            told.size_bytes,
-            event.occurred_at,
-        )
-    else:
-        is_news = await store_storage.set_deleted(
-            tx.connection, told.checkpoint_id, event.occurred_at
-        )
-    if is_news:
-        first = event.occurred_at.astimezone(UTC).date()
-        for day in await store_storage.begun_since(tx.connection, first):
-            await charge(tx, told.job_id, told.tenant_id, day, prices)
+async def take(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
+    """Keep what a batch of records tells; nothing changes when it is told again.
+
+    It is read from the first record on, in a group of its own: checkpoints were stored before this
+    service charged for them.
+    """
+    events = [event for record in records if (event := _read(record)) is not None]
+    connection = tx.connection
+    await store_storage.put(
+        connection, [event for event in events if isinstance(event.payload, CheckpointCommitted)]
+    )
+    await store_storage.set_deleted(
+        connection, [event for event in events if isinstance(event.payload, CheckpointDeleted)]
+    )
+    return ()  # another service parks the unreadable records of this topic
+
+
+def _read(record: Record) -> Event[Any] | None:
+    try:
+        return read_event(record)
+    except InvalidEvent:
+        return None
 
 
 async def charge(tx: Tx, job_id: str, tenant_id: str, day: date, prices: StoragePrices) -> None:
@@ -99,13 +104,28 @@ class StorageCharging:
         """Charge the days that are due, and those that were begun and not ended."""
         async with platform.database.connection() as connection:
             now = now or await store.now(connection)
-            last, days = await store_storage.days_begun(connection)
+            begun, unfinished = await store_storage.days_begun(connection)
             first = await store_storage.first_stored(connection)
-        for day in [*days, *days_to_charge(first, last, self._prices, now)]:
+        for day in sorted([*unfinished, *days_to_charge(first, begun, self._prices, now)]):
             async with platform.database.transaction() as tx:
                 await store_storage.begin(tx.connection, day)
             await self._charge_day(platform, day)
             log.info("stored checkpoints charged", day=day.isoformat())
+        await self._correct(platform)
+
+    async def _correct(self, platform: Platform) -> None:
+        """Charge the days again of which something was learned after they were charged."""
+        num_corrected = 0
+        while True:
+            async with platform.database.transaction() as tx:
+                due = await store_storage.take_due(tx.connection)
+                if due is None:
+                    break
+                for day in await store_storage.begun_since(tx.connection, due.first_day):
+                    await charge(tx, due.job_id, due.tenant_id, day, self._prices)
+            num_corrected += 1
+        if num_corrected:
+            log.info("charged days of checkpoints compared again", num_jobs=num_corrected)
 
     async def _charge_day(self, platform: Platform, day: date) -> None:
         after = ""

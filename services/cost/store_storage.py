@@ -6,8 +6,41 @@ from datetime import date, datetime
 
 import asyncpg
 
-# Handlers take it shared, and the begin of a day alone: what a handler stored before is seen.
-_LOCK = 0x73746F72
+from drivetrain_schemas.checkpoints import CheckpointCommitted, CheckpointDeleted
+from drivetrain_schemas.envelope import Event
+
+_ADD_DUE = """
+insert into storage_due
+    select job_id, tenant_id, min((learned_at at time zone 'UTC')::date)
+    from new group by job_id, tenant_id order by job_id
+on conflict (job_id) do update set
+    first_day = least(storage_due.first_day, excluded.first_day)
+"""
+_PUT = f"""
+with new as (
+    insert into stored_checkpoints (checkpoint_id, tenant_id, job_id, size_bytes, stored_at)
+    select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[])
+    on conflict do nothing returning job_id, tenant_id, stored_at as learned_at)
+{_ADD_DUE}
+"""
+_SET_DELETED = f"""
+with new as (
+    update stored_checkpoints set deleted_at = greatest(stored_at, told.deleted_at)
+    from unnest($1::text[], $2::timestamptz[]) as told (checkpoint_id, deleted_at)
+    where stored_checkpoints.checkpoint_id = told.checkpoint_id
+        and stored_checkpoints.deleted_at is null
+    returning job_id, tenant_id, stored_checkpoints.deleted_at as learned_at)
+{_ADD_DUE}
+"""
+_FORGET_DUE = """
+delete from storage_due
+where first_day > coalesce((select max(day) from storage_days), '-infinity')
+"""
+_TAKE_DUE = """
+delete from storage_due where job_id = (
+    select job_id from storage_due order by job_id limit 1 for update skip locked)
+returning *
+"""
 _BYTE_TIME = """
 select coalesce(sum(size_bytes * extract(epoch from
     least(coalesce(deleted_at, 'infinity'), $2::timestamptz + interval '24 hours')
@@ -57,44 +90,48 @@ class StorageCharge:
     reverses_charge_id: str | None = None
 
 
-async def put(
-    connection: asyncpg.Connection,
-    checkpoint_id: str,
-    tenant_id: str,
-    job_id: str,
-    size_bytes: int,
-    stored_at: datetime,
-) -> bool:
-    """False when it is known already."""
-    await connection.execute("select pg_advisory_xact_lock_shared($1)", _LOCK)
-    done = await connection.fetchval(
-        """
-        insert into stored_checkpoints values ($1, $2, $3, $4, $5)
-        on conflict do nothing returning true
-        """,
-        checkpoint_id,
-        tenant_id,
-        job_id,
-        size_bytes,
-        stored_at,
-    )
-    return bool(done)
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A job of whose days from `first_day` on something was learned."""
+
+    job_id: str
+    tenant_id: str
+    first_day: date
+
+
+async def put(connection: asyncpg.Connection, events: Sequence[Event[CheckpointCommitted]]) -> None:
+    """Those that are not known yet; their jobs are due."""
+    rows = [
+        (
+            event.payload.checkpoint_id,
+            event.payload.tenant_id,
+            event.payload.job_id,
+            event.payload.size_bytes,
+            event.occurred_at,
+        )
+        for event in events
+    ]
+    if rows:
+        await connection.execute(_PUT, *map(list, zip(*rows, strict=True)))
 
 
 async def set_deleted(
-    connection: asyncpg.Connection, checkpoint_id: str, deleted_at: datetime
-) -> bool:
-    """False when it is not known, or deleted already."""
-    await connection.execute("select pg_advisory_xact_lock_shared($1)", _LOCK)
-    done = await connection.fetchval(
-        """
-        update stored_checkpoints set deleted_at = greatest(stored_at, $2)
-        where checkpoint_id = $1 and deleted_at is null returning true
-        """,
-        checkpoint_id,
-        deleted_at,
-    )
-    return bool(done)
+    connection: asyncpg.Connection, events: Sequence[Event[CheckpointDeleted]]
+) -> None:
+    """Those that are known and not deleted yet; their jobs are due."""
+    rows = [(event.payload.checkpoint_id, event.occurred_at) for event in events]
+    if rows:
+        await connection.execute(_SET_DELETED, *map(list, zip(*rows, strict=True)))
+
+
+async def take_due(connection: asyncpg.Connection) -> Due | None:
+    """A job whose charged days must be compared again; no other process takes it.
+
+    Where no such day has begun, nothing is due: a day reads all that is known when it begins.
+    """
+    await connection.execute(_FORGET_DUE)
+    row = await connection.fetchrow(_TAKE_DUE)
+    return None if row is None else Due(**row)
 
 
 async def lock_job(connection: asyncpg.Connection, job_id: str) -> None:
@@ -155,11 +192,15 @@ async def first_stored(connection: asyncpg.Connection) -> date | None:
     return day
 
 
-async def days_begun(connection: asyncpg.Connection) -> tuple[date | None, Sequence[date]]:
-    """The last day whose charging has begun, and those of which it has not ended."""
-    last = await connection.fetchval("select max(day) from storage_days")
+async def days_begun(
+    connection: asyncpg.Connection,
+) -> tuple[tuple[date, date] | None, Sequence[date]]:
+    """The first and last day whose charging has begun, and those of which it has not ended."""
+    begun = await connection.fetchrow(
+        "select min(day), max(day) from storage_days having count(*) > 0"
+    )
     rows = await connection.fetch("select day from storage_days where not is_charged order by day")
-    return last, [row["day"] for row in rows]
+    return None if begun is None else (begun["min"], begun["max"]), [row["day"] for row in rows]
 
 
 async def begun_since(connection: asyncpg.Connection, first: date) -> Sequence[date]:
@@ -171,7 +212,6 @@ async def begun_since(connection: asyncpg.Connection, first: date) -> Sequence[d
 
 
 async def begin(connection: asyncpg.Connection, day: date) -> None:
-    await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
     await connection.execute("insert into storage_days values ($1) on conflict do nothing", day)
 
 

@@ -36,13 +36,19 @@ def amount_micro_usd(byte_microseconds: int, price: StoragePrice) -> int:
 
 
 def days_to_charge(
-    first_stored: date | None, last_begun: date | None, prices: StoragePrices, now: datetime
+    first_stored: date | None,
+    begun: tuple[date, date] | None,
+    prices: StoragePrices,
+    now: datetime,
 ) -> list[date]:
-    """The days that are over since an hour, so that nearly all events of them are here."""
+    """The days that are over since an hour, so that nearly all events of them are here.
+
+    `begun`: the first and the last day whose charging has begun. Days before them follow where an
+    older checkpoint or an earlier price has become known since.
+    """
     if first_stored is None or not prices.prices:
         return []
     first = max(first_stored, prices.prices[0].valid_from)
-    if last_begun is not None:
-        first = max(first, last_begun + timedelta(days=1))
     end = (now.astimezone(UTC) - timedelta(hours=1)).date()
-    return [first + timedelta(days=number) for number in range((end - first).days)]
+    days = [first + timedelta(days=number) for number in range((end - first).days)]
+    return [day for day in days if begun is None or not begun[0] <= day <= begun[1]]

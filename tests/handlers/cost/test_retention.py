@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
-from services.cost.retention import RULES
+from services.cost.core.storage import StoragePrices
+from services.cost.retention import rules
 from services.runtime.retention import KEEP, Retention
 from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 
 HOUR = timedelta(hours=1)
+RULES = rules(StoragePrices())
 
 
 async def test_old_released_allocations_go_and_open_ones_stay(database: OpenDatabase) -> None:

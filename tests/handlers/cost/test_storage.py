@@ -15,11 +15,13 @@ from services.cost import store_storage
 from services.cost.api import read_api
 from services.cost.core.prices import PriceBook
 from services.cost.core.storage import StoragePrice, StoragePrices
-from services.cost.handlers import handlers
-from services.cost.storage import StorageCharging
+from services.cost.retention import rules
+from services.cost.storage import StorageCharging, take
 from services.runtime.database import Database
+from services.runtime.retention import Retention
+from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
-from tests.events import handle
+from tests.events import handle_batch
 from tests.handlers.cost.test_pools import at, committed
 
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)
@@ -55,7 +57,7 @@ def deleted(number: int, size_bytes: int = GB) -> CheckpointDeleted:
 
 
 async def deliver(db: Database, *events: Any) -> None:
-    await handle(db, handlers(BOOK), *events)
+    await handle_batch(db, take, *events)
 
 
 async def charge(db: Database, now: datetime) -> None:
@@ -164,3 +166,44 @@ async def test_the_report_has_lines_of_storage(
     ]
     assert lines[0]["byte_microseconds"] == 1.5 * GB * 86_400_000_000
     assert {line["tenant_id"] for line in lines} == {tenant_id if job_id else "others"}
+
+
+async def test_what_was_stored_before_the_first_charged_day_is_charged(
+    database: OpenDatabase,
+) -> None:
+    """Its events were on the topic before this service read them."""
+    db = await database("cost")
+    await deliver(db, at(stored(2), MIDNIGHT + DAY))
+    await charge(db, MIDNIGHT + 2.1 * DAY)
+    assert await amounts(db) == {date(2026, 2, 2): 1_000_000}
+    await deliver(db, at(stored(1), MIDNIGHT - 31 * DAY), at(deleted(1), MIDNIGHT + 1.5 * DAY))
+    await charge(db, MIDNIGHT + 2.1 * DAY)
+    found = await amounts(db)
+    assert len(found) == 33
+    assert set(found.values()) == {1_000_000, 1_500_000}
+    assert found[date(2026, 2, 2)] == 1_500_000
+    async with db.connection() as connection:
+        assert await connection.fetchval("select count(*) from storage_due") == 0
+
+
+@pytest.mark.parametrize("is_priced", [True, False])
+async def test_a_deleted_checkpoint_is_kept_until_it_is_charged(
+    database: OpenDatabase, is_priced: bool
+) -> None:
+    """Charging may have stood still for as long as rows are kept."""
+    db = await database("cost")
+    await deliver(db, at(stored(1), MIDNIGHT), at(deleted(1), MIDNIGHT + 1.5 * DAY))
+    prices = PRICES if is_priced else StoragePrices()
+    retention = Retention(db, "t.", ManualClock(), rules(prices))
+    async with db.connection() as connection:
+        await retention.prune()
+        left = "select count(*) from stored_checkpoints"
+        assert await connection.fetchval(left) == is_priced
+        await charge(db, MIDNIGHT + 1.1 * DAY)
+        await retention.prune()  # one of its two days is charged
+        assert await connection.fetchval(left) == is_priced
+        await charge(db, MIDNIGHT + 2.1 * DAY)
+        await retention.prune()
+        assert await connection.fetchval(left) == 0
+    if is_priced:
+        assert await amounts(db) == {date(2026, 2, 1): 1_000_000, date(2026, 2, 2): 500_000}
