@@ -1,4 +1,5 @@
-"""The series that pods send of themselves: what their processes and devices use.
+"""The series that pods send of themselves: what their processes and devices use, and how long
+ranks work before they wait for each other.
 
 A closed list, so that names of a program's own that begin with `system/` stay ordinary series. A
 step of them is the time of the sample, in whole seconds of the epoch: attempts never overlap.
@@ -25,8 +26,12 @@ POD_FIGURES = (
     "host_network_received_bytes_per_s",
     "host_network_sent_bytes_per_s",
 )
+# Of each rank, by the SDK: the mean seconds of its own work before it waits for other ranks.
+RANK_FIGURES = ("step_work_seconds",)
+STEP_WORK = PREFIX + RANK_FIGURES[0]
+_PLAIN = "|".join(POD_FIGURES + RANK_FIGURES)
 # Read by Python and by Postgres alike.
-PATTERN = rf"^system/(device_[0-9]{{1,2}}_({'|'.join(DEVICE_FIGURES)})|{'|'.join(POD_FIGURES)})$"
+PATTERN = rf"^system/(device_[0-9]{{1,2}}_({'|'.join(DEVICE_FIGURES)})|{_PLAIN})$"
 _NAME = re.compile(PATTERN)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.environment import Environment
+from drivetrain.own_work import OwnWork
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +27,7 @@ class World:
         self._group: Any = None
         self._owns_group = False
         self.replicas: list[Any] = []  # modules wrapped for data parallelism
+        self.own_work = OwnWork()
         if self.size > 1:
             self._join(environment.init_method)
 
@@ -53,6 +55,7 @@ class World:
         devices = [self.device] if self.device.type == "cuda" else None
         replica = DistributedDataParallel(module, **{"device_ids": devices, **options})
         self.replicas.append(replica)
+        self.own_work.watch(replica)
         return replica
 
     def largest(self, vector: Sequence[int]) -> list[int]:

@@ -46,6 +46,7 @@ from drivetrain.samples import (
     num_samples_of,
 )
 from drivetrain_schemas.specs import MAX_LAST_VALUES
+from drivetrain_schemas.system_series import STEP_WORK
 
 MAX_WAITING_SAMPLES = 200_000
 MAX_LOGGED = 3 * MAX_WAITING_SAMPLES  # each is three items
@@ -53,6 +54,7 @@ MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
 MAX_WARNINGS = 20
 _PERIOD_SECONDS = 0.25
 _PROGRESS_SECONDS = 1.0
+_OWN_WORK_SECONDS = 10.0
 _samples_decoder: msgspec.json.Decoder[Samples] = msgspec.json.Decoder(Samples)
 _logger = logging.getLogger("drivetrain")
 
@@ -86,6 +88,7 @@ class Reporter:
         sink: Sink,
         last_and_best: LastAndBest,
         progress: Callable[[], StepProgress],
+        own_work: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._run: dict[str, Any] = {
             "run_id": environment.run_id,
@@ -95,6 +98,9 @@ class Reporter:
         }
         self._sink = sink
         self._progress = progress
+        self._own_work = own_work
+        self._is_local = environment.is_local
+        self._own_work_at = time.monotonic()
         self.last_and_best = last_and_best
         self.num_dropped = 0
         self.num_refused = 0
@@ -183,13 +189,26 @@ class Reporter:
         if is_first_step or time.monotonic() - self._sent_at >= _PROGRESS_SECONDS:
             self.send(progress)
             self._sent_at, self._sent_step = time.monotonic(), (progress.step or 0)
+        if time.monotonic() - self._own_work_at >= _OWN_WORK_SECONDS:
+            self._own_work_at = time.monotonic()
+            self._log_own_work()
         self._pass_on(MAX_UNACKNOWLEDGED_BYTES)
         self._is_closing.wait(_PERIOD_SECONDS)
         self._forget(self._sink.acknowledged())
 
     def _end(self) -> None:
         self.send(self._progress())
+        self._log_own_work()
         self._pass_on(sys.maxsize)
+
+    def _log_own_work(self) -> None:
+        """As a system series of this rank; a local run has none."""
+        seconds = self._own_work()
+        if seconds is None or self._is_local:
+            return
+        column = {"steps": [int(time.time())], "values": [round(seconds, 6)]}
+        with self._lock:
+            self._enqueue(self._message({STEP_WORK: column}))
 
     def _pass_on(self, max_bytes: int) -> None:
         with self._lock:

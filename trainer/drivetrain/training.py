@@ -123,6 +123,7 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
             preparation.open_sink(environment),
             preparation.make_last_and_best(environment),
             self._step_progress,
+            self._world.own_work.take,
         )
         self._media = open_media(environment, self._reporter)
         self._description = Description(

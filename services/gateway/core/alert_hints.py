@@ -19,8 +19,8 @@ HINTS: Mapping[str, str] = {
         "start again from a checkpoint before this step."
     ),
     "straggler": (
-        "Compare the pods under System: device, CPU and disk of the slow one. If it is always the "
-        "same node, tell the operator."
+        "Compare the ranks under System: own work in a step, device, CPU and disk of the slow one. "
+        "If it is always the same node, tell the operator."
     ),
     "low_utilisation": (
         "The devices wait, most often for data: use more loader workers, larger batches or fewer "

@@ -3,7 +3,8 @@
 | alert | raised when, in so many windows in a row | windows |
 |---|---|---|
 | diverging | a loss is far above its lowest mean (`_diverges_above`) | 3 |
-| straggler | a pod makes under 80 % of the steps per second of the middle pod | 4 |
+| straggler | a rank works over 1.25 times as long as the middle one before it waits | 4 |
+| straggler | where none waits: a pod makes under 80 % of the middle one's steps per second | 4 |
 | low_utilisation | the devices of the run are used under 75 % on average | 10 |
 | slower | the median of 20 windows is over 5 % below that of the first 20, and not by noise | 5 |
 
@@ -14,7 +15,7 @@ is not known counts for neither.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median
+from statistics import fmean, median, median_low
 
 from services.metrics.core.windows import Statistics
 
@@ -23,6 +24,9 @@ DIVERGES_BY_GAINED = 0.5
 DIVERGES_BY_NOISE = 6.0
 # The part of one window in the running mean of how means change.
 _WOBBLE_SHARE = 0.1
+STRAGGLES_ABOVE = 1.25
+# Of a step: what the slowest rank costs the others. Less is not worth an alert.
+STRAGGLES_COSTS = 0.05
 STRAGGLES_BELOW = 0.8
 UTILISATION_PERCENT = 75.0
 SLOWER_BY = 0.05
@@ -40,12 +44,14 @@ _ERROR_OF_MEDIAN = 1.2533
 
 @dataclass(frozen=True, slots=True)
 class RunWindow:
-    """One window of all ranks and pods: steps per second by pod, losses of rank 0 by name, and
-    the utilisation of each device in percent."""
+    """One window of all ranks and pods: steps per second by pod, losses of rank 0 by name, the
+    utilisation of each device in percent, and by rank the mean seconds of its own work in a step,
+    before it waits for the others."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
     losses: Mapping[str, Statistics] = field(default_factory=dict)
     utilisation: tuple[float, ...] = ()
+    work: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def steps_per_second(self) -> float | None:
@@ -57,6 +63,19 @@ class RunWindow:
         """The slowest pod's part of the steps per second of the middle one."""
         middle = self.steps_per_second
         return min(self.rates.values()) / middle if middle and len(self.rates) > 1 else None
+
+    @property
+    def slowest_rank(self) -> int | None:
+        """The one that the others wait for, where ranks train synchronously."""
+        if len(self.work) < 2:
+            return None
+        return max(sorted(self.work), key=lambda rank: self.work[rank])
+
+    @property
+    def straggler_ratio(self) -> float | None:
+        """The slowest rank's own work by that of the middle one; of two, by the other's."""
+        middle = median_low(self.work.values()) if len(self.work) > 1 else 0.0
+        return max(self.work.values()) / middle if middle > 0 else None
 
     @property
     def mean_utilisation(self) -> float | None:
@@ -166,6 +185,20 @@ def _diverges_above(lowest: Lowest) -> float:
 
 
 def _straggler(window: RunWindow) -> Finding | None:
+    ratio, rank = window.straggler_ratio, window.slowest_rank
+    if ratio is None or rank is None:
+        return _straggling_pod(window)
+    lost_seconds = window.work[rank] * (1 - 1 / ratio)
+    rate = window.steps_per_second
+    costs = rate is None or lost_seconds * rate >= STRAGGLES_COSTS
+    detail = (
+        f"rank {rank} works {window.work[rank]:.3g} s in each step before it waits for the others,"
+        f" {ratio:.2f} times as long as the middle rank"
+    )
+    return Finding("straggler", ratio > STRAGGLES_ABOVE and costs, detail, ratio, STRAGGLES_ABOVE)
+
+
+def _straggling_pod(window: RunWindow) -> Finding | None:
     share = window.slowest_share
     if share is None:
         return None

@@ -6,7 +6,7 @@ arrives: its number is remembered. A heartbeat may be folded again without effec
 records give the same windows after any restart.
 
 Only what is watched is summed up: losses and gradient norms, of rank 0, whose values are the job's,
-and the utilisation of devices, of all ranks.
+and of all ranks the utilisation of devices and the seconds of own work before each exchange.
 """
 
 import math
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from drivetrain_schemas.system_series import is_system_series
+from drivetrain_schemas.system_series import STEP_WORK, is_system_series
 
 WINDOW_SECONDS = 30
 # Records that come later than this many windows after their time add nothing.
@@ -96,6 +96,11 @@ def is_utilisation(name: str) -> bool:
     return is_system_series(name) and _UTILISATION.search(name) is not None
 
 
+def is_of_all_ranks(name: str) -> bool:
+    """Watched of every rank, and not a series of the program."""
+    return name == STEP_WORK or is_utilisation(name)
+
+
 def add_batch(
     source: Source, received_at: float, rank: int, session: str, batch: int, columns: Columns
 ) -> Source:
@@ -110,7 +115,7 @@ def add_batch(
     watched = {
         name: _statistics(values)
         for name, (_, values) in columns.items()
-        if is_utilisation(name) or (rank == 0 and (is_loss(name) or is_gradient_norm(name)))
+        if is_of_all_ranks(name) or (rank == 0 and (is_loss(name) or is_gradient_norm(name)))
     }
     if not watched:
         return source

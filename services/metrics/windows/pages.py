@@ -5,7 +5,7 @@ from typing import Any
 
 import asyncpg
 
-from services.metrics.core.windows import WINDOW_SECONDS, is_utilisation
+from services.metrics.core.windows import WINDOW_SECONDS, is_of_all_ranks
 from services.metrics.series.queries import WindowsQuery
 from services.metrics.windows import store as store_windows
 from services.metrics.windows.store import StoredWindow
@@ -39,6 +39,8 @@ def _window(starts_at: int, attempt: int, rows: Sequence[StoredWindow]) -> dict[
         "attempt": attempt,
         "steps_per_second": run.steps_per_second,
         "slowest_share": run.slowest_share,
+        "straggler_ratio": run.straggler_ratio,
+        "slowest_rank": run.slowest_rank,
         "pods": {pod: run.rates[pod] for pod in slowest},
         "num_pods": len(run.rates),
         "utilisation_percent": run.mean_utilisation,
@@ -53,6 +55,6 @@ def _window(starts_at: int, attempt: int, rows: Sequence[StoredWindow]) -> dict[
             }
             for row in rows
             for name, statistics in sorted(row.window.series.items())
-            if not is_utilisation(name)
+            if not is_of_all_ranks(name)
         },
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import asyncpg
 import msgspec
 
+from drivetrain_schemas.system_series import STEP_WORK
 from services.metrics.core.health import Health, RunWindow
 from services.metrics.core.windows import Progress, Statistics, Window, is_loss, is_utilisation
 from services.metrics.windows.records import SourceState
@@ -116,7 +117,7 @@ async def of_job(
 
 def run_window(windows: Iterable[StoredWindow]) -> RunWindow:
     """One window of all sources of a run."""
-    rates, losses, utilisation = {}, {}, []
+    rates, losses, utilisation, work = {}, {}, [], {}
     for stored in windows:
         progress = stored.window.progress
         rate = None if progress is None else progress.steps_per_second
@@ -125,9 +126,11 @@ def run_window(windows: Iterable[StoredWindow]) -> RunWindow:
         for name, statistics in stored.window.series.items():
             if is_utilisation(name) and statistics.num_finite:
                 utilisation.append(statistics.mean)
+            elif name == STEP_WORK and stored.rank is not None and statistics.num_finite:
+                work[stored.rank] = statistics.mean
             elif is_loss(name):
                 losses[name] = statistics
-    return RunWindow(rates, losses, tuple(utilisation))
+    return RunWindow(rates, losses, tuple(utilisation), work)
 
 
 def _columns(progress: Progress | None) -> tuple[float | int | None, ...]:

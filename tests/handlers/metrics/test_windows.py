@@ -12,6 +12,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import pod_id_for, run_id_for
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from drivetrain_schemas.runs import RunFailed, RunStarted
+from drivetrain_schemas.system_series import STEP_WORK
 from services.metrics.core.windows import WINDOW_SECONDS, Source, add_batch, add_heartbeat
 from services.metrics.handlers import HANDLERS
 from services.metrics.series.queries import WindowsQuery
@@ -89,6 +90,21 @@ async def test_a_loss_that_diverges_is_raised_once_and_cleared_at_the_end(
     [cleared] = ended
     assert isinstance(cleared, AlertCleared)
     assert cleared.alert is AlertKind.DIVERGING
+
+
+async def test_the_slowest_rank_is_told_by_its_own_work(metrics: Database) -> None:
+    states = []
+    for rank, seconds in enumerate((0.5, 0.25, 0.25)):
+        source = Source()
+        for number, value in enumerate((seconds, seconds * 2)):
+            columns = {STEP_WORK: ([number], [value])}
+            source = add_batch(source, float(WINDOW_SECONDS + number), rank, "s", number, columns)
+        states.append(of_rank(source, 1, rank))
+    await take(metrics, *states)
+    async with metrics.connection() as connection:
+        [window] = (await window_pages.page(connection, WindowsQuery(job_id=JOB)))["windows"]
+    assert (window["slowest_rank"], window["straggler_ratio"]) == (0, 2.0)
+    assert window["series"] == {}, "it is no series of the program"
 
 
 async def test_windows_are_read_by_job_all_sources_together(metrics: Database) -> None:

@@ -27,6 +27,11 @@ def of_rates(*rates: float) -> RunWindow:
     return RunWindow(rates={f"pod_{number}": rate for number, rate in enumerate(rates)})
 
 
+def of_work(*seconds: float, rate: float = 10.0) -> RunWindow:
+    """Ranks that wait for each other: equal rates, whatever each works."""
+    return RunWindow({"a": rate, "b": rate}, work=dict(enumerate(seconds)))
+
+
 def of_devices(*percents: float) -> RunWindow:
     return RunWindow(utilisation=percents)
 
@@ -46,6 +51,16 @@ def of_devices(*percents: float) -> RunWindow:
         ),
         (repeat(of_rates(10), 20), []),
         (
+            chain(
+                repeat(of_work(0.06, 0.06, 0.09, 0.06), 6),
+                repeat(of_work(0.06, 0.06, 0.07, 0.06), 6),
+            ),
+            [(3, "straggler", True), (9, "straggler", False)],
+        ),
+        (repeat(of_work(0.09, 0.06), 4), [(3, "straggler", True)]),
+        (repeat(of_work(0.002, 0.001), 20), []),
+        (repeat(of_work(0.09), 20), []),
+        (
             chain(repeat(of_devices(60, 80), 12), repeat(of_devices(90, 95), 12)),
             [(9, "low_utilisation", True), (21, "low_utilisation", False)],
         ),
@@ -59,6 +74,10 @@ def of_devices(*percents: float) -> RunWindow:
         "a loss that wobbles as it always did",
         "a pod at 70 %",
         "one pod",
+        "a rank that works 1.5 times as long, at equal rates",
+        "the slower one of two ranks",
+        "a slow rank that costs a hundredth of the step",
+        "one rank",
         "devices at 70 %",
         "devices at 80 %",
         "10 % slower",

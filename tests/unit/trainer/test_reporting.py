@@ -1,5 +1,6 @@
 """What a rank reports: bounded, counted when dropped, and never blocking training."""
 
+import dataclasses
 import json
 import math
 import threading
@@ -12,6 +13,8 @@ from drivetrain import environment, reporting
 from drivetrain.messages import StepProgress
 from drivetrain.reporting import Key, Reporter
 from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, LastAndBest
+from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.system_series import STEP_WORK
 
 
 class Sink:
@@ -179,3 +182,15 @@ def test_a_warning_is_logged_and_sent_once(make_reporter, sink, caplog) -> None:
     assert [line["warning"] for line in sent[:2]] == ["no_resume", "refused_samples"]
     assert caplog.text.count("name the state to save") == 1
     assert reporter.has_warned("no_resume")
+
+
+@pytest.mark.parametrize("job", [JobSpec.model_construct(), None], ids=["in a pod", "local"])
+def test_own_work_is_a_system_series_of_the_rank_in_a_pod(sink: Sink, job: JobSpec | None) -> None:
+    place = dataclasses.replace(environment.read({}), rank=3, job=job)
+    reporter = Reporter(place, sink, LastAndBest(), StepProgress, lambda: 0.25)
+    reporter.start()
+    reporter.close(60)
+    sent = [(one["rank"], one["columns"]) for one in sink.lines if one["t"] == "samples"]
+    assert [(rank, columns[STEP_WORK]["values"]) for rank, columns in sent] == (
+        [(3, [0.25])] if job else []
+    )

@@ -5,9 +5,9 @@ import { makeSamples } from "./samples.js";
 
 const EVERY_MS = 10000, PER_PAGE = 32, MAX_PODS = 128;
 const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-const LABELS = { cpu: "CPU", memory: "memory", disk_read: "disk read", disk_written: "disk written", network_received: "network received", network_sent: "network sent", host_network_received: "machine's network received", host_network_sent: "machine's network sent" };
+const LABELS = { step_work: "own work in a step", cpu: "CPU", memory: "memory", disk_read: "disk read", disk_written: "disk written", network_received: "network received", network_sent: "network sent", host_network_received: "machine's network received", host_network_sent: "machine's network sent" };
 const bytes = (value) => { const [size, letter] = UNITS.find(([size]) => value >= size) ?? UNITS.at(-1); return `${number(value / size)} ${letter}B`; };
-const KINDS = [["_bytes_per_s", (value) => `${bytes(value)}/s`], ["_bytes", bytes], ["_percent", (value) => `${number(value)} %`], ["_watts", (value) => `${number(value)} W`], ["_celsius", (value) => `${number(value)} °C`]];
+const KINDS = [["_seconds", (value) => (value < 1 ? `${number(1000 * value)} ms` : `${number(value)} s`)], ["_bytes_per_s", (value) => `${bytes(value)}/s`], ["_bytes", bytes], ["_percent", (value) => `${number(value)} %`], ["_watts", (value) => `${number(value)} W`], ["_celsius", (value) => `${number(value)} °C`]];
 
 // "system/device_0_memory_bytes" -> {label: "device 0 memory", show: bytes}
 function describe(name) {
@@ -16,7 +16,7 @@ function describe(name) {
   return { label: LABELS[stem] ?? stem.replaceAll("_", " "), show };
 }
 // In the line of a closed pod: what says most, devices first.
-const isMain = (name) => /_(percent|memory_bytes)$|\/memory_bytes$/.test(name);
+const isMain = (name) => /_(percent|memory_bytes|work_seconds)$|\/memory_bytes$/.test(name);
 const order = (name) => (name.includes("/device_") ? 0 : name.includes("cpu") ? 1 : name.includes("/memory") ? 2 : 3);
 
 function makePod(jobId, rank) {

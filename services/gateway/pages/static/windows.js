@@ -7,10 +7,13 @@ const cell = (text) => element("td", { class: "num" }, text);
 const stepTime = (seconds) => (seconds < 1 ? `${number(seconds * 1000)} ms` : duration(seconds));
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
-function paceRow({ starts_at, steps_per_second, slowest_share, utilisation_percent }) {
-  const rate = steps_per_second;
+// Of ranks that wait for each other the ratio of own work says which one is slow; of others their pace.
+const slowest = ({ straggler_ratio: ratio, slowest_rank: rank, slowest_share: share }) => (ratio == null ? percent(share) : `rank ${rank}: ${number(Math.round(100 * ratio) / 100)} ×`);
+
+function paceRow(window) {
+  const { starts_at, steps_per_second: rate, utilisation_percent } = window;
   return element("tr", {}, element("th", { scope: "row" }, clock(starts_at)),
-    cell(rate === null ? "–" : number(rate)), cell(rate ? stepTime(1 / rate) : "–"), cell(percent(slowest_share)),
+    cell(rate === null ? "–" : number(rate)), cell(rate ? stepTime(1 / rate) : "–"), cell(slowest(window)),
     cell(utilisation_percent === null ? "–" : percent(utilisation_percent / 100)));
 }
 

@@ -37,12 +37,16 @@ class WindowStatistics(BaseModel):
 
 class Window(BaseModel):
     """`starts_at`: seconds since 1970. `steps_per_second` of the middle pod, `slowest_share` the
-    slowest one's part of it; `pods`: the slowest ones, with their steps per second."""
+    slowest one's part of it; `pods`: the slowest ones, with their steps per second.
+    `straggler_ratio`: the own work of the slowest rank in a step, before it waits for the others,
+    by that of the middle rank; null where ranks do not wait for each other."""
 
     starts_at: int
     attempt: int
     steps_per_second: float | None
     slowest_share: float | None
+    straggler_ratio: float | None = None
+    slowest_rank: int | None = None
     pods: dict[str, float]
     num_pods: int
     utilisation_percent: float | None
