@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import re
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,22 +36,12 @@ from drivetrain_schemas.descriptions import (
     Package,
     Surroundings,
 )
+from drivetrain_schemas.redaction import HIDDEN, looks_secret, plain, without_secrets
 
 # Larger files are known by their size alone.
 MAX_HASHED_BYTES = 4 * 1024**3
 MAX_LISTED_FILES = 100_000
-_WORDS = r"(?:token|secret|passw|credential|api[-_]?key|private[-_]?key|auth)"
-_SECRET = re.compile(rf"(?i){_WORDS}")
-_USER_OF_URL = re.compile(r"://[^/\s]*@")
-# As in signed addresses: ?X-Amz-Signature=..., &sig=...
-_SECRET_OF_QUERY = re.compile(
-    rf"(?i)([?&;](?:[^?=&;\s]*(?:{_WORDS}|signature)[^?=&;\s]*|sig)=)[^&;#\s]*"
-)
-_SECRET_HEADER = re.compile(rf"(?i)((?<![\w-])[\w-]*{_WORDS}[\w-]*:(?!//)\s*)\S.*", re.DOTALL)
-# More of a text is not looked at.
-_MAX_LOOKED_AT = 4096
 _NAME_OR_VERSION = re.compile(r"(?mi)^(name|version):[ \t]*(\S.*?)[ \t\r]*$")
-HIDDEN = "***"
 _logger = logging.getLogger("drivetrain")
 
 
@@ -83,17 +74,22 @@ class Description:
         self._threads.append(thread)
         thread.start()
 
-    def use_data(self, path_or_uri: "str | os.PathLike[str]", version: str | None) -> bool:
-        """False where there is no place for more."""
-        used = (os.fspath(path_or_uri), version)
-        if used in self._data:
-            return True
-        if len(self._data) >= MAX_DATA:
-            return False
-        self._data.append(used)
-        if self.has_begun:
-            self.begin()
-        return True
+    def use_data(self, path_or_uri: "str | os.PathLike[str]", version: object = None) -> str | None:
+        """What of it is not recorded, for people; None where all is."""
+        text = None if version is None else str(version)
+        used = (os.fspath(path_or_uri), None if text is None else text[:MAX_TEXT])
+        if used not in self._data:
+            if len(self._data) >= MAX_DATA:
+                return f"{used[0]:.200} is not recorded: a run records {MAX_DATA} uses of data"
+            self._data.append(used)
+            if self.has_begun:
+                self.begin()
+        if text is not None and len(text) > MAX_TEXT:
+            return (
+                f"of the version of {used[0]:.200} only the first {MAX_TEXT} of {len(text):,} "
+                "characters are recorded: give a shorter one, such as its SHA-256"
+            )
+        return None
 
     def close(self, seconds: float) -> None:
         for thread in self._threads:
@@ -122,13 +118,15 @@ def describe(
         platform=platform.platform()[:MAX_TEXT],
         packages=tuple(_packages())[:MAX_PACKAGES],
         entry_point=script[-MAX_TEXT:],
-        arguments=without_secrets(sys.argv[1:] if is_script else [])[:MAX_ARGUMENTS],
+        arguments=tuple(
+            one[:MAX_TEXT] for one in without_secrets(sys.argv[1:] if is_script else [])
+        )[:MAX_ARGUMENTS],
         seed=seed,
         world_size=environment.world_size,
         device_type=environment.device_type,
         device_name=_device_name(),
         data=tuple(
-            DataUsed(uri=_plain(uri)[:1024], version=version, checksum=_checksum(uri))
+            DataUsed(uri=plain(uri)[:1024], version=version, checksum=_checksum(uri))
             for uri, version in data
         ),
         hyperparameters={
@@ -140,36 +138,12 @@ def describe(
 
 def _as_scalar(name: str, value: Any) -> bool | int | float | str:
     """As JSON has it: what is not finite, or no scalar, as text."""
-    if _SECRET.search(name):
+    if looks_secret(name):
         return HIDDEN
     is_number = isinstance(value, int) and abs(value) < 2**63
     if is_number or (isinstance(value, float) and math.isfinite(value)):
         return value  # type: ignore[no-any-return]
-    return _plain(str(value))[:MAX_TEXT]
-
-
-def without_secrets(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Without the values of options whose names look secret."""
-    shown = []
-    hides_next = False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        looks_secret = _SECRET.search(name) is not None
-        if hides_next and not argument.startswith("-"):
-            shown.append(HIDDEN)
-        elif looks_secret and equals:
-            shown.append(f"{name}={HIDDEN}")
-        else:
-            shown.append(_plain(argument)[:MAX_TEXT])
-        hides_next = looks_secret and not equals and argument.startswith("-")
-    return tuple(shown)
-
-
-def _plain(text: str) -> str:
-    """Without the user and password of an address, signatures in its query, secret headers."""
-    without_user = _USER_OF_URL.sub("://", text[:_MAX_LOOKED_AT])
-    without_query = _SECRET_OF_QUERY.sub(rf"\g<1>{HIDDEN}", without_user)
-    return _SECRET_HEADER.sub(rf"\g<1>{HIDDEN}", without_query)
+    return plain(str(value))[:MAX_TEXT]
 
 
 def _packages() -> Iterator[Package]:
@@ -199,7 +173,8 @@ def _device_name() -> str | None:
 
 
 def _checksum(uri: str) -> str | None:
-    """Of a file or a directory of this machine; None for what is elsewhere, or not there."""
+    """Of a file or a directory of this machine; None for what is elsewhere, not there, or neither:
+    opening a pipe waits for its writer, and a device may never end."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file"):
         return None
@@ -207,11 +182,14 @@ def _checksum(uri: str) -> str | None:
     try:
         if path.is_dir():
             return f"listing:{_listing(path)}"
-        if path.stat().st_size > MAX_HASHED_BYTES:
-            return f"size:{path.stat().st_size}"
-        with path.open("rb") as opened:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            if status.st_size > MAX_HASHED_BYTES:
+                return f"size:{status.st_size}"
             return f"sha256:{hashlib.file_digest(opened, 'sha256').hexdigest()}"
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 

@@ -238,10 +238,12 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
         """Record which data this run uses; of what is on this machine, its checksum too.
 
         It is not read or copied: a file is hashed by another thread, of a directory the names and
-        sizes are.
+        sizes are. `version` has at most 300 characters.
         """
-        if self._rank == 0 and not self._description.use_data(path_or_uri, version):
-            self._reporter.warn("much_data", f"{path_or_uri} is not recorded: too much data is")
+        if self._rank == 0:
+            problem = self._description.use_data(path_or_uri, version)
+            if problem is not None:
+                self._reporter.warn("much_data", problem)
 
     def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
         """Batches of the loader, repeated until max_steps; without a loader, step numbers."""

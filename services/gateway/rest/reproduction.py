@@ -10,6 +10,7 @@ from drivetrain_schemas.base import Strict
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import JobId, RequestId
 from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.redaction import without_secrets
 from services.gateway import queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import reproduction
@@ -84,7 +85,7 @@ async def reproduction_of(gateway: Gateway, tenant_id: str, job: models.Job) -> 
     present = reproduction.Present(await _has_code(gateway, spec.get("code")), types)
     return models.Reproduction(
         job_id=job.job_id,
-        command=list(spec.get("command") or ()),
+        command=list(without_secrets(spec.get("command") or ())),
         code_sha256=(spec.get("code") or {}).get("sha256"),
         image=spec.get("image"),
         source=spec.get("source"),

@@ -44,7 +44,9 @@ async def test_a_job_is_repeated_with_its_seed_and_says_what_differed(model: Mod
 
     async with serving(model, answer=answer) as server:
         client = server.client
-        spec = {**SPEC, "environment": {"API_TOKEN": SECRET}, "source": SOURCE}
+        command = ["python", "train.py", "--token", f"-{SECRET}", "--lr", "1"]
+        environment = {"API_TOKEN": SECRET, "LEVEL": "debug"}
+        spec = {**SPEC, "environment": environment, "source": SOURCE, "command": command}
         first = (await client.post("/v1/jobs", json={"spec": spec})).json()["job_id"]
         await model.tell(as_event(described(first), 50))
         await model.tell(
@@ -52,7 +54,7 @@ async def test_a_job_is_repeated_with_its_seed_and_says_what_differed(model: Mod
         )
         found = (await client.get(f"/v1/jobs/{first}/reproduce")).json()
         assert (found["seed"], found["surroundings"]["python"]) == (7, "3.11.8")
-        assert found["variables"] == ["API_TOKEN"]
+        assert found["variables"] == ["API_TOKEN", "LEVEL"]
         assert SECRET not in str(found)
         assert "device type" in [one["what"] for one in found["would_differ"]]
 
@@ -76,7 +78,9 @@ async def test_a_job_is_repeated_with_its_seed_and_says_what_differed(model: Mod
         assert "API_TOKEN" in section
         assert "the first 26 of 90,000 characters" in section
         assert "&lt;script&gt;" in section
-        assert SECRET not in section
+        assert SECRET not in page
+        assert "python train.py --token &#39;***&#39; --lr 1" in page
+        assert "debug" in page.partition('id="spec-title"')[2]
         assert HOSTILE not in page
         both = await client.get("/v1/comparison", params={"job_id": [first, again["job_id"]]})
         lines = {one["name"]: one for one in both.json()["lines"]}

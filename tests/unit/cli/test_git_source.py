@@ -41,6 +41,20 @@ def test_a_clean_repository_has_a_commit_and_a_branch(repository: Path) -> None:
     assert "branch" not in (source_of(repository) or {})
 
 
+def test_no_program_of_the_repository_s_settings_is_run(repository: Path) -> None:
+    ran = repository / "ran"
+    program = repository / "program"
+    program.write_text(f"#!/bin/sh\necho $0 >> {ran}\ncat $1\n")
+    program.chmod(0o755)
+    for name in ("diff.external", "diff.own.textconv", "core.fsmonitor"):
+        git(repository, "config", name, str(program))
+    (repository / ".gitattributes").write_text("*.py diff=own\n")
+    (repository / "train.py").write_text("rate = 0.05\n")
+    found = source_of(repository) or {}
+    assert "-rate = 0.1\n+rate = 0.05\n" in found["diff"]
+    assert not ran.exists()
+
+
 def test_what_is_not_committed_is_recorded_without_passwords_and_is_bounded(
     repository: Path,
 ) -> None:

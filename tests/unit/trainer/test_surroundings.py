@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from drivetrain import environment, surroundings
 from drivetrain.messages import Described
-from drivetrain.surroundings import Description, describe, without_secrets
-from drivetrain_schemas.descriptions import MAX_DATA, Surroundings
+from drivetrain.surroundings import Description, describe
+from drivetrain_schemas.descriptions import MAX_DATA, MAX_TEXT, Surroundings
+from drivetrain_schemas.redaction import without_secrets
 
 LOCAL = environment.read({})
 
@@ -23,6 +25,14 @@ LOCAL = environment.read({})
         (["--api-key", "abc", "--lr=1"], ("--api-key", "***", "--lr=1")),
         (["--HF_TOKEN=abc", "password=x"], ("--HF_TOKEN=***", "password=***")),
         (["--use-auth", "--lr", "1"], ("--use-auth", "--lr", "1")),
+        (["--use-auth", "--lr=1", "-v"], ("--use-auth", "--lr=1", "-v")),
+        (["--token", "-xYz123", "data"], ("--token", "***", "data")),
+        (["--token", "--xY-9", "-v"], ("--token", "***", "-v")),
+        (["--token", "my-auth-x", "data"], ("--token", "***", "data")),
+        (["--pin-auth", "-7", "data"], ("--pin-auth", "***", "data")),
+        (["--max-tokens", "512", "--authors=2"], ("--max-tokens", "512", "--authors=2")),
+        (["--tokenizer=bpe", "--pad-token-id=0"], ("--tokenizer=bpe", "--pad-token-id=0")),
+        (["--hf-token=x", "--authorization=y"], ("--hf-token=***", "--authorization=***")),
         (["s3://user:word@host/data"], ("s3://host/data",)),
         (["s3://user:wo@rd@host/data"], ("s3://host/data",)),
         (["--url=http://h/?a=1&token=abc"], ("--url=http://h/?a=1&token=***",)),
@@ -110,18 +120,41 @@ def test_a_directory_is_known_by_the_names_and_sizes_in_it(tmp_path: Path) -> No
 def test_each_use_of_data_is_a_further_description_and_they_are_bounded() -> None:
     sent: list[Described] = []
     description = Description(LOCAL, 0, {}, sent.append)
-    assert description.use_data("first", None)
+    assert description.use_data("first") is None
     description.begin()
     description.close(20)
     for number in range(MAX_DATA - 1):
-        assert description.use_data(f"data-{number}", "v1")
+        assert description.use_data(f"data-{number}", "v1") is None
         description.close(20)
-    assert description.use_data("first", None)
-    assert not description.use_data("one more", None)
+    assert description.use_data("first") is None
+    assert "a run records 32 uses" in (description.use_data("one more") or "")
     numbers = [one.number for one in sent]
     assert numbers == list(range(1, MAX_DATA + 1))
     last = Surroundings.model_validate_json(bytes(sent[-1].surroundings))
     assert len(last.data) == MAX_DATA
+
+
+def test_a_version_that_is_too_long_is_shortened_and_said() -> None:
+    """The whole description was lost with it."""
+    sent: list[Described] = []
+    description = Description(LOCAL, 0, {}, sent.append)
+    said = description.use_data("data.csv", "v" * 4000)
+    assert said == (
+        "of the version of data.csv only the first 300 of 4,000 characters are recorded: "
+        "give a shorter one, such as its SHA-256"
+    )
+    assert description.use_data("numbered", 3) is None
+    description.begin()
+    description.close(20)
+    data = Surroundings.model_validate_json(bytes(sent[0].surroundings)).data
+    assert [one.version for one in data] == ["v" * MAX_TEXT, "3"]
+
+
+def test_a_pipe_or_a_device_is_named_and_not_read(tmp_path: Path) -> None:
+    """Opening a pipe waits for its writer, who may never come."""
+    os.mkfifo(tmp_path / "pipe")
+    used = [(str(tmp_path / "pipe"), None), ("/dev/zero", None), ("a\0b", None)]
+    assert [one.checksum for one in describe(LOCAL, 0, used, {}).data] == [None] * 3
 
 
 def test_what_cannot_be_described_does_not_fail_training(monkeypatch: pytest.MonkeyPatch) -> None:

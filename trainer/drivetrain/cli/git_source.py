@@ -12,6 +12,8 @@ from drivetrain_schemas.specs import MAX_DIFF_CHARACTERS
 from drivetrain_schemas.text import storable
 
 LIMIT_SECONDS = 10.0
+# What is changed, as text; no program that the repository's settings name is run.
+_PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv")
 # In memory; of a longer one the length is not known.
 MAX_READ_BYTES = 16 * 1024 * 1024
 # As in `ignoring`: the code is sent without them too.
@@ -27,7 +29,7 @@ def source_of(directory: Path) -> dict[str, Any] | None:
         return None
     branch = _git(directory, "symbolic-ref", "--short", "-q", "HEAD")
     status = _git(directory, "status", "--porcelain", "--", ".")
-    diff = _git(directory, "diff", "HEAD", "--no-color", "--no-ext-diff", "--", ".", *_WITHOUT)
+    diff = _git(directory, "diff", "HEAD", *_PLAIN, "--", ".", *_WITHOUT)
     text = storable(diff or "")
     found: dict[str, Any] = {"commit": commit.strip(), "is_dirty": bool(status)}
     if branch:
@@ -41,7 +43,7 @@ def _git(directory: Path, *arguments: str) -> str | None:
     """None where it failed: a job without this is submitted all the same."""
     try:
         done = subprocess.run(
-            ("git", "-C", str(directory), *arguments),
+            ("git", "-C", str(directory), "-c", "core.fsmonitor=false", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
