@@ -105,6 +105,13 @@ JOB = board(
                 link=_PAGE,
             ),
             line(
+                "Lineage that waits",
+                "Age of the oldest event that an endpoint has not taken.",
+                "s",
+                ("max by (endpoint) (drivetrain_metrics_lineage_age_seconds)", "{{endpoint}}"),
+                link=_PAGE,
+            ),
+            line(
                 "Commands about silences",
                 "By answer: set, ended, or why it was refused.",
                 "ops",

@@ -27,8 +27,14 @@ WINDOWS_STORED = Counter("drivetrain_metrics_windows_stored_total", "Changes of 
 DELIVERIES = Counter(
     "drivetrain_metrics_deliveries_total",
     "Calls of webhooks, by outcome: sent, failed (tried again), given_up, dropped; of silenced "
-    "alerts held, released, over (before the silence).",
+    "alerts held, released, over (before the silence). Of lineage endpoints (lineage:NAME) sent, "
+    "failed, refused, given_up, dropped.",
     ["webhook", "outcome"],
+)
+LINEAGE_AGE = Gauge(
+    "drivetrain_metrics_lineage_age_seconds",
+    "Age of the oldest lineage event that an endpoint has not taken.",
+    ["endpoint"],
 )
 SILENCE_REQUESTS = Counter(
     "drivetrain_metrics_silence_requests_total", "Commands about silences, by answer.", ["answer"]

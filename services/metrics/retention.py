@@ -6,7 +6,9 @@
 | `runs` | a day after the last heartbeat of a run that has ended or never started |
 | `trials` | a day after the end of the job |
 | `media_heads` | when no record can name the job's media any more, if they are deleted or none |
-| `deliveries` | after two days, if its webhook is no longer configured |
+| `deliveries` | after eight days, if its webhook is no longer configured |
+| `lineage_jobs`, `lineage_runs` | a day after the end of the job, of the run |
+| `lineage_checkpoints` | after a day, once their run is deleted |
 | `silences` | a day after their end |
 | `job_projects` | a day after the end of the job |
 | `held_deliveries` | two days after their silence, if their webhook is no longer configured |
@@ -33,7 +35,10 @@ KEEP_RUNS = timedelta(days=1)
 KEEP_TRIALS = timedelta(days=1)
 KEEP_WINDOWS = timedelta(days=1)
 KEEP_SILENCES = timedelta(days=1)
-KEEP_DELIVERIES = timedelta(days=2)
+# Longer than anything is tried again.
+KEEP_DELIVERIES = timedelta(days=8)
+KEEP_HELD = timedelta(days=2)
+KEEP_LINEAGE = timedelta(days=1)
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 
 
@@ -153,10 +158,35 @@ RULES = (
     ),
     Rule(
         "held_deliveries",
-        KEEP_DELIVERIES,
+        KEEP_HELD,
         """delete from held_deliveries where ctid = any(array(
             select ctid from held_deliveries
             where held_until < clock_timestamp() - $1::interval order by held_until limit $2))""",
+    ),
+    Rule(
+        "lineage_jobs",
+        KEEP_LINEAGE,
+        """delete from lineage_jobs where ctid = any(array(
+            select ctid from lineage_jobs
+            where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+    ),
+    Rule(
+        "lineage_runs",
+        KEEP_LINEAGE,
+        """delete from lineage_runs where ctid = any(array(
+            select ctid from lineage_runs
+            where ended_at < clock_timestamp() - $1::interval order by ended_at limit $2))""",
+    ),
+    Rule(
+        "lineage_checkpoints",
+        KEEP_LINEAGE,
+        """delete from lineage_checkpoints where ctid = any(array(
+            select ctid from lineage_checkpoints
+            where created_at < clock_timestamp() - $1::interval
+                and not exists (
+                    select from lineage_runs
+                    where lineage_runs.run_id = lineage_checkpoints.run_id)
+            order by created_at limit $2))""",
     ),
     Rule(
         "alerts",

@@ -61,7 +61,7 @@ class MetricsSettings(Settings):
         description="then the charts of series without any samples are; never where not given",
     )
     webhooks: Path | None = Field(
-        default=None, description="file of the webhooks that alerts and budgets are sent to"
+        default=None, description="file of the webhooks and lineage endpoints"
     )
     webhook_hosts: tuple[str, ...] = Field(
         default=(), description='hosts that webhooks may name: ["hooks.example.com"]'

@@ -55,6 +55,7 @@ WITHOUT_DATA = {
     "drivetrain_hpo_trials_stopped_total": "the study has no pruner",
     "drivetrain_metrics_alerts_total": "no run needs attention",
     "drivetrain_metrics_deliveries_total": "there is no webhook",
+    "drivetrain_metrics_lineage_age_seconds": "no service takes lineage",
     "drivetrain_metrics_log_lines_deleted_total": "lines are not old enough",
     "drivetrain_metrics_silence_requests_total": "nobody silences an alert",
     "drivetrain_outbox_refused_total": "Kafka accepts every event",

@@ -1,6 +1,7 @@
-"""Reads webhooks from their YAML file. Raises ConfigurationError with the field and the fix."""
+"""Reads webhooks and lineage endpoints from their YAML file. Raises ConfigurationError with the
+field and the fix."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from drivetrain_schemas.silences import AlertName
+from services.metrics.core.lineage import Endpoint
 from services.metrics.core.webhooks import Networks, Webhook
 from services.metrics.settings import MetricsSettings
 from services.runtime.errors import ConfigurationError
@@ -24,40 +26,53 @@ EventType = Literal[
 ]
 
 
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+_Url = Annotated[str, Field(max_length=2000)]
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-    url: Annotated[str, Field(max_length=2000)]
+    name: _Name
+    url: _Url
     secret_variable: str | None = None
     tenants: frozenset[str] = frozenset()
     events: frozenset[EventType] = frozenset()
     alerts: frozenset[AlertName] = frozenset()
 
 
+class _LineageEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: _Name
+    url: _Url
+    key_variable: str | None = None
+    tenants: frozenset[str] = frozenset()
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    webhooks: Annotated[list[_Entry], Field(max_length=32)]
+    webhooks: Annotated[list[_Entry], Field(max_length=32)] = []
+    lineage: Annotated[list[_LineageEntry], Field(max_length=8)] = []
 
 
 def read_webhooks(settings: MetricsSettings, environment: Mapping[str, str]) -> tuple[Webhook, ...]:
     """The checked webhooks; none without a file."""
-    path = settings.webhooks
-    if path is None:
+    if settings.webhooks is None:
         return ()
-    entries = _read(path)
-    names = [entry.name for entry in entries]
-    found = []
-    for number, entry in enumerate(entries):
-        field = f"webhooks[{number}]"
-        found += [f"{field}.{each}" for each in _problems_of_url(entry, settings.webhook_hosts)]
-        if names.index(entry.name) != number:
-            found.append(f"{field}.name: {entry.name!r} is used twice: choose another")
-        if entry.secret_variable is not None and not environment.get(entry.secret_variable):
-            found.append(f"{field}.secret_variable: {entry.secret_variable} is not set: set it")
-    if found:
-        raise ConfigurationError("\n".join(f"DRIVETRAIN_WEBHOOKS: {path}: {it}" for it in found))
+    entries = _read(settings.webhooks).webhooks
+    _check(
+        settings,
+        [
+            problem
+            for number, entry in enumerate(entries)
+            for problem in (
+                *_problems_of_entry(f"webhooks[{number}]", entry, entries[:number], settings),
+                *_unset(f"webhooks[{number}].secret_variable", entry.secret_variable, environment),
+            )
+        ],
+    )
     return tuple(
         Webhook(
             name=entry.name,
@@ -66,6 +81,35 @@ def read_webhooks(settings: MetricsSettings, environment: Mapping[str, str]) -> 
             tenants=entry.tenants,
             events=frozenset(map(str, entry.events)),
             alerts=frozenset(map(str, entry.alerts)),
+        )
+        for entry in entries
+    )
+
+
+def read_endpoints(
+    settings: MetricsSettings, environment: Mapping[str, str]
+) -> tuple[Endpoint, ...]:
+    """The checked endpoints of lineage; none without a file."""
+    if settings.webhooks is None:
+        return ()
+    entries = _read(settings.webhooks).lineage
+    _check(
+        settings,
+        [
+            problem
+            for number, entry in enumerate(entries)
+            for problem in (
+                *_problems_of_entry(f"lineage[{number}]", entry, entries[:number], settings),
+                *_unset(f"lineage[{number}].key_variable", entry.key_variable, environment),
+            )
+        ],
+    )
+    return tuple(
+        Endpoint(
+            name=entry.name,
+            url=entry.url,
+            key=environment.get(entry.key_variable or "", ""),
+            tenants=entry.tenants,
         )
         for entry in entries
     )
@@ -81,25 +125,49 @@ def read_networks(settings: MetricsSettings) -> Networks:
         ) from error
 
 
-def _read(path: Path) -> list[_Entry]:
+def _read(path: Path) -> _File:
     try:
-        return _File.model_validate(read_yaml(path)).webhooks
+        return _File.model_validate(read_yaml(path))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"DRIVETRAIN_WEBHOOKS: {path}: {error}") from error
 
 
-def _problems_of_url(entry: _Entry, hosts: Collection[str]) -> list[str]:
-    if not entry.url.isascii() or not entry.url.isprintable() or " " in entry.url:
-        return [f"url: {entry.url!r:.80} has characters that URLs do not have: write them as %XX"]
+def _check(settings: MetricsSettings, found: Sequence[str]) -> None:
+    if found:
+        said = (f"DRIVETRAIN_WEBHOOKS: {settings.webhooks}: {problem}" for problem in found)
+        raise ConfigurationError("\n".join(said))
+
+
+def _problems_of_entry(
+    field: str,
+    entry: _Entry | _LineageEntry,
+    earlier: Sequence[_Entry | _LineageEntry],
+    settings: MetricsSettings,
+) -> list[str]:
+    found = [f"{field}.{each}" for each in _problems_of_url(entry.url, settings.webhook_hosts)]
+    if entry.name in {each.name for each in earlier}:
+        found.append(f"{field}.name: {entry.name!r} is used twice: choose another")
+    return found
+
+
+def _unset(field: str, variable: str | None, environment: Mapping[str, str]) -> list[str]:
+    if variable is None or environment.get(variable):
+        return []
+    return [f"{field}: {variable} is not set: set it"]
+
+
+def _problems_of_url(url: str, hosts: Collection[str]) -> list[str]:
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return [f"url: {url!r:.80} has characters that URLs do not have: write them as %XX"]
     try:
-        parts = urlsplit(entry.url)
+        parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         return [f"url: {error}"]
     if parts.scheme not in ("http", "https") or not host:
-        return [f"url: {entry.url!r:.80} is no address: write https://HOST/PATH"]
+        return [f"url: {url!r:.80} is no address: write https://HOST/PATH"]
     if parts.username or parts.password:
-        return ["url: holds a password, which logs would show: use secret_variable"]
+        return ["url: holds a password, which logs would show: use a variable"]
     if host not in hosts:
         return [f"url: {host} is not allowed: add it to DRIVETRAIN_WEBHOOK_HOSTS"]
     return []

@@ -5,20 +5,16 @@ them, so that a slow one holds up nobody else. Counted as tried, then sent, then
 may get an event twice, with the same `Drivetrain-Delivery`, and loses none until it is given up.
 What becomes of silenced alerts: `silences/holding.py`.
 
-A receiver is not trusted: only public addresses or allowed networks, checked at each connection; no
-redirects; 10 s for everything; its answer is not read.
+A receiver is not trusted (`calling.py`), and has 10 s for everything.
 """
 
 import asyncio
 import hashlib
 import hmac
-import ssl
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
-
-import httpcore
 
 from drivetrain_schemas.budgets import BudgetReached, BudgetReleased
 from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered
@@ -26,9 +22,10 @@ from drivetrain_schemas.envelope import Event, encode_structured
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
 from drivetrain_schemas.silences import AlertName
 from services.metrics import store
-from services.metrics.core.webhooks import AlertEvent, Networks, Webhook, refusal_of, wait_seconds
+from services.metrics.core.webhooks import AlertEvent, Networks, Webhook, wait_seconds
 from services.metrics.instruments import DELIVERIES
 from services.metrics.silences import holding
+from services.metrics.webhooks import calling
 from services.metrics.webhooks import store as store_deliveries
 from services.metrics.webhooks.store import Delivery
 from services.runtime import logs
@@ -47,10 +44,6 @@ MAX_WAITING = 10_000
 MAX_AGE = timedelta(hours=1)
 _OF_ALERTS = (AlertRaised, AlertCleared, CheckpointingFailed, CheckpointingRecovered)
 SENT = (*_OF_ALERTS, BudgetReached, BudgetReleased)
-
-
-class NotSent(Exception):
-    """The receiver was not called, or did not answer with success."""
 
 
 def handlers(webhooks: Sequence[Webhook]) -> HandlerTable:
@@ -153,20 +146,20 @@ class Sender:
             )
         if delivery is None:
             return False
-        error: Exception | None = None
+        error: str | None = None
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                await self._post(delivery)
-        except (NotSent, OSError, TimeoutError, httpcore.NetworkError) as failed:
-            error = failed
-        except (httpcore.ProtocolError, httpcore.TimeoutException, ssl.SSLError) as failed:
-            error = failed
+                status = await self._post(delivery)
+            if not 200 <= status < 300:
+                error = f"it answered {status}"
+        except calling.FAILURES as failed:
+            error = f"{type(failed).__name__}: {failed}"
         await self._note(delivery, error)
         return True
 
-    async def _post(self, delivery: Delivery) -> None:
+    async def _post(self, delivery: Delivery) -> int:
         body = delivery.body.encode()
-        headers: dict[bytes | str, bytes | str] = {
+        headers = {
             "Content-Type": "application/cloudevents+json",
             "User-Agent": "drivetrain",
             "Drivetrain-Delivery": delivery.event_id,
@@ -174,14 +167,10 @@ class Sender:
         if self._webhook.secret:
             digest = hmac.digest(self._webhook.secret.encode(), body, hashlib.sha256).hex()
             headers["Drivetrain-Signature"] = f"sha256={digest}"
-        async with (
-            httpcore.AsyncConnectionPool(network_backend=CheckedNetwork(self._networks)) as pool,
-            pool.stream("POST", self._webhook.url, headers=headers, content=body) as response,
-        ):
-            if not 200 <= response.status < 300:
-                raise NotSent(f"it answered {response.status}")
+        async with calling.connections(self._networks) as pool:
+            return await calling.post(pool, self._webhook.url, headers, body)
 
-    async def _note(self, delivery: Delivery, error: Exception | None) -> None:
+    async def _note(self, delivery: Delivery, error: str | None) -> None:
         wait = None if error is None else wait_seconds(delivery.num_tries)
         outcome = "sent" if error is None else "failed" if wait is not None else "given_up"
         async with self._database.connection() as connection:
@@ -196,23 +185,5 @@ class Sender:
             event_id=delivery.event_id,
             num_tries=delivery.num_tries,
             outcome=outcome,
-            error=None if error is None else f"{type(error).__name__}: {error}"[:300],
+            error=error and error[:300],
         )
-
-
-class CheckedNetwork(httpcore.AnyIOBackend):
-    """Connects only to addresses that may be called; the name is resolved once, here, so it cannot
-    mean another address when the connection is made."""
-
-    def __init__(self, networks: Networks) -> None:
-        self._networks = networks
-
-    async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, proto=6)
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        refusals = [refusal_of(address, self._networks) for address in addresses]
-        allowed = [address for address, why in zip(addresses, refusals, strict=True) if why is None]
-        if not allowed:
-            raise NotSent("; ".join(why for why in refusals if why) or f"{host} has no address")
-        return await super().connect_tcp(allowed[0], port, *args, **options)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from drivetrain_schemas.silences import AlertName
+from services.metrics.core.lineage import Endpoint, outcome_of
 from services.metrics.core.webhooks import MAX_TRIES, Webhook, refusal_of, wait_seconds
 from services.metrics.settings import MetricsSettings
-from services.metrics.webhooks.file import read_networks, read_webhooks
+from services.metrics.webhooks.file import read_endpoints, read_networks, read_webhooks
 from services.runtime.errors import ConfigurationError
 
 ONCALL = "https://hooks.example.com/x"
@@ -93,6 +94,38 @@ def test_a_webhook_may_name_every_kind_of_alert(tmp_path: Path, kind: AlertName)
     text = f"webhooks: [{{name: oncall, url: '{ONCALL}', alerts: [{kind}]}}]"
     [hook] = read_webhooks(settings(tmp_path, text), {})
     assert hook.alerts == {str(kind)}
+
+
+def test_lineage_endpoints_are_read_with_their_key_and_checked_as_webhooks_are(
+    tmp_path: Path,
+) -> None:
+    text = f"lineage: [{{name: marquez, url: '{ONCALL}', key_variable: KEY, tenants: [a]}}]"
+    given = settings(tmp_path, text)
+    [endpoint] = read_endpoints(given, {"KEY": "k"})
+    assert endpoint == Endpoint("marquez", ONCALL, "k", frozenset({"a"}))
+    assert read_webhooks(given, {}) == ()
+    with pytest.raises(ConfigurationError, match=r"lineage\[0\].key_variable: KEY is not set"):
+        read_endpoints(given, {})
+    with pytest.raises(ConfigurationError, match=r"lineage\[0\].url: .* is not allowed"):
+        read_endpoints(settings(tmp_path, text, webhook_hosts=()), {"KEY": "k"})
+
+
+@pytest.mark.parametrize(
+    ("status", "num_tries", "age_seconds", "outcome"),
+    [
+        (204, 1, 0.0, "sent"),
+        (None, 1000, 86_400.0, "failed"),
+        (503, 1000, 86_400.0, "failed"),
+        (None, 1, 8 * 86_400.0, "given_up"),
+        (422, 3, 0.0, "failed"),
+        (422, 4, 0.0, "refused"),
+        (401, 1000, 0.0, "failed"),
+    ],
+)
+def test_lineage_is_given_up_by_age_alone_unless_the_event_is_refused(
+    status: int | None, num_tries: int, age_seconds: float, outcome: str
+) -> None:
+    assert outcome_of(status, num_tries, age_seconds) == outcome
 
 
 ENDLESS = "a0: &a0 [x]\n" + "".join(
