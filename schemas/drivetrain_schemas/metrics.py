@@ -77,11 +77,23 @@ class _Batch(Payload):
     sent_at: UtcTime
 
 
+class LaterRun(Value):
+    """The run of the same job whose pod sends a batch of an earlier run again."""
+
+    attempt: Attempt
+    fence: Fence
+
+
 @event("samples.recorded", topic=METRICS, producer="pod")
 class SamplesRecorded(_Batch):
-    """Samples of several series of one rank, in the order they were logged."""
+    """Samples of several series of one rank, in the order they were logged.
+
+    `resent_by`: of a batch that an earlier run left in a checkpoint, the run that resumed from it
+    and sends the batch, with its own token. Without it the sender is the run that is named.
+    """
 
     columns: Annotated[dict[MetricName, Column], Field(min_length=1, max_length=1000)]
+    resent_by: LaterRun | None = None
 
 
 @event("logs.written", topic=LOGS, producer="pod")

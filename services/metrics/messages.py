@@ -64,8 +64,16 @@ class _Batch(msgspec.Struct, frozen=True, kw_only=True):
     sent_at: _SentAt
 
 
+class LaterRun(msgspec.Struct, frozen=True):
+    """The run of the same job whose pod sends a batch of an earlier run again."""
+
+    attempt: _Attempt
+    fence: _Fence
+
+
 class _SamplesOnWire(_Batch, frozen=True, kw_only=True):
     columns: Annotated[dict[_SeriesName, Column], msgspec.Meta(min_length=1, max_length=1000)]
+    resent_by: LaterRun | None = None
 
 
 class _LogsOnWire(_Batch, frozen=True, kw_only=True):
@@ -96,6 +104,7 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     sent_at: datetime
     columns: dict[str, tuple[list[int], list[float]]]
+    resent_by: LaterRun | None = None
 
 
 class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +165,7 @@ def samples_by_contract(record: Record) -> SampleBatch:
     payload = event.payload
     if not isinstance(payload, SamplesRecorded):
         raise _unexpected(payload.kind.type)
+    by = payload.resent_by
     return SampleBatch(
         key=_key(payload),
         appended_ms=record.timestamp_ms,
@@ -169,6 +179,7 @@ def samples_by_contract(record: Record) -> SampleBatch:
             name: (list(column.steps), [float(value) for value in column.values])
             for name, column in payload.columns.items()
         },
+        resent_by=None if by is None else LaterRun(by.attempt, by.fence),
     )
 
 
@@ -268,6 +279,7 @@ def _from_wire_samples(wire: _SamplesOnWire, record: Record) -> SampleBatch | No
         fence=wire.fence,
         sent_at=sent_at,
         columns=columns,
+        resent_by=wire.resent_by,
     )
 
 

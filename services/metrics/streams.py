@@ -121,7 +121,8 @@ async def take_logs(
 def _read(
     tokens: RunTokens, reader: Callable[[Record], B], records: Sequence[Record]
 ) -> tuple[dict[BatchKey, B], list[InvalidRecord]]:
-    """The batches sent by pods of the runs that they name; others are counted and ignored."""
+    """The batches of pods of the runs that they name, or of later runs of the same job that send
+    them again; others are counted and ignored."""
     read: dict[BatchKey, B] = {}
     rejected: list[InvalidRecord] = []
     for record in records:
@@ -130,12 +131,20 @@ def _read(
         except InvalidEvent as invalid:
             rejected.append(InvalidRecord(record, str(invalid.reason), invalid.detail))
             continue
-        key = batch.key
-        if tokens.is_of_run(key.run_id, batch.fence, batch.job_id, batch.attempt, batch.run_token):
-            read.setdefault(key, batch)
+        if _is_signed(tokens, batch):
+            read.setdefault(batch.key, batch)
         else:
             FORGED.labels(_TYPES[type(batch)]).inc()
     return read, rejected
+
+
+def _is_signed(tokens: RunTokens, batch: SampleBatch | LogBatch) -> bool:
+    run_id, token = batch.key.run_id, batch.run_token
+    by = batch.resent_by if isinstance(batch, SampleBatch) else None
+    if by is None:
+        return tokens.is_of_run(run_id, batch.fence, batch.job_id, batch.attempt, token)
+    later = (by.attempt, by.fence)
+    return tokens.is_of_later_run(run_id, batch.job_id, batch.attempt, later, token)
 
 
 async def _not_seen(tx: Tx, stream: store.Stream, read: dict[BatchKey, B]) -> list[B]:

@@ -52,6 +52,18 @@ class RunTokens:
         is_signed = hmac.compare_digest(token.encode(), (run_token or "").encode())
         return is_signed and run_id == run_id_for(job_id, attempt)
 
+    def is_of_later_run(
+        self, run_id: str, job_id: str, attempt: int, later: tuple[int, int], run_token: str | None
+    ) -> bool:
+        """Whether the sender has the token of the `later` run (attempt, fence) of the same job.
+
+        A run that resumes sends what earlier ones left in the checkpoint, under their names.
+        """
+        later_attempt, fence = later
+        is_earlier = attempt < later_attempt and run_id == run_id_for(job_id, attempt)
+        sender = run_id_for(job_id, later_attempt)
+        return is_earlier and self.is_of_run(sender, fence, job_id, later_attempt, run_token)
+
     def _is_signed(self, event: Event[Any]) -> bool:
         report = event.payload
         return self.is_of_run(

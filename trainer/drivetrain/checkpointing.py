@@ -405,7 +405,8 @@ class Checkpointer:
             last_and_best = self._reporter.last_and_best
             last_and_best.restore(first.document["standing"])
             last_and_best.saved = last_and_best.saved_with(manifest.step, manifest.metrics)
-            self._reporter.resend(first.document["samples"])
+            if not choice.is_start:  # those of another job are that job's
+                self._reporter.resend(first.document["samples"])
         return moment
 
     def _report_resumed(

@@ -37,6 +37,8 @@ def observe(tokens: RunTokens, record: Record) -> Observation | None:
         batch = read_samples(record)
     except InvalidEvent:
         return None
+    if batch.resent_by is not None:
+        return None  # of a run that has ended, and so of no window of now
     run_id = batch.key.run_id
     if not tokens.is_of_run(run_id, batch.fence, batch.job_id, batch.attempt, batch.run_token):
         return None

@@ -8,10 +8,11 @@ import pytest
 from pydantic import SecretStr
 
 from drivetrain_schemas.ids import job_id_for, run_id_for
-from drivetrain_schemas.metrics import AlertRaised, LogsWritten, SamplesRecorded
+from drivetrain_schemas.metrics import AlertRaised, LaterRun, LogsWritten, SamplesRecorded
 from drivetrain_schemas.runs import RunStarted
 from services.metrics import streams
 from services.metrics.handlers import HANDLERS
+from services.metrics.windows.folding import observe
 from services.runtime.instruments import FORGED
 from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
@@ -67,6 +68,39 @@ async def test_a_pod_cannot_write_for_another_run(
         assert await take(TOKENS, tx, records) == []
         assert await tx.connection.fetchval(count) == 1
     assert num_forged(false) - before == 2
+
+
+def later(attempt: int, fence: int) -> dict[str, Any]:
+    return {"resent_by": LaterRun(attempt=attempt, fence=fence)}
+
+
+@pytest.mark.parametrize(
+    ("batch", "token", "num_stored"),
+    [
+        pytest.param(later(2, 7), TOKENS.of(run_id_for(JOB, 2), 7), 1, id="a later run"),
+        pytest.param(later(2, 7), OWN, 0, id="without the later run's token"),
+        pytest.param(later(2, 8), TOKENS.of(run_id_for(JOB, 2), 7), 0, id="an older fence"),
+        pytest.param(later(1, 1) | {"attempt": 2}, OWN, 0, id="an earlier run"),
+        pytest.param(later(2, 7), TOKENS.of(run_id_for(OTHER_JOB, 2), 7), 0, id="another job"),
+        pytest.param(
+            later(2, 7) | {"run_id": run_id_for(OTHER_JOB, 1)},
+            TOKENS.of(run_id_for(JOB, 2), 7),
+            0,
+            id="under another job's run",
+        ),
+    ],
+)
+async def test_only_a_later_run_of_a_job_may_send_what_an_earlier_one_left_in_a_checkpoint(
+    database: OpenDatabase, batch: dict[str, Any], token: str | None, num_stored: int
+) -> None:
+    metrics = await database("metrics")
+    payload = make_samples({"loss": {1: 0.5}}, **batch)
+    record = make_record(replace(make_event(payload), run_token=token))
+    async with metrics.transaction() as tx:
+        assert await streams.take_samples(TOKENS, tx, [record]) == []
+        rows = await tx.connection.fetch("select * from chunks")
+    assert len(rows) == num_stored
+    assert observe(TOKENS, record) is None
 
 
 async def test_an_alert_is_of_the_tenant_of_its_run_whatever_the_batch_claims(

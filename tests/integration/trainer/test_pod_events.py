@@ -14,6 +14,7 @@ from drivetrain_schemas.checkpoints import (
     SaveFailure,
 )
 from drivetrain_schemas.envelope import Event, parse
+from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import LogsWritten, SamplesRecorded
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
 from drivetrain_schemas.reports import PodHeartbeat
@@ -115,6 +116,39 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     ]
     assert "rank 0 begins after step 0 (False)" in lines
     assert f"rank 1 begins after step {resumed[0].step} (True)" in lines
+
+
+async def test_samples_of_a_checkpoint_are_sent_again_as_those_of_the_earlier_run(
+    kafka: KafkaAccess, topic_prefix: str, make_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    """The first pod reaches no Kafka. The second one has only the token of its own run."""
+    await create_topics(kafka, topic_prefix)
+    variables = {"WEIGHTS": tmp_path / "weights"}
+    struck = make_pod(command=TRAIN, environment=variables | {"KILL_AT": 37, "KILL_RANK": 0})
+    struck.start_cold()
+    assert (await asyncio.to_thread(struck.wait_for_exit)).outcome == "failed"
+    struck.end_shim()
+    options = {"command": TRAIN, "kafka": access_to(kafka, topic_prefix), "run_token": RUN_TOKEN}
+    again = make_pod(environment=variables, attempt=2, **options)
+    again.start_cold()
+    end = await asyncio.to_thread(again.wait_for_exit)
+    assert end.outcome == "succeeded", again.log
+    await asyncio.to_thread(wait_for, lambda: not again.processes(), "the last acknowledgement")
+
+    steps: dict[int, set[int]] = {1: set(), 2: set()}
+    for event in await read_to_its_end(kafka, topic_prefix, METRICS):
+        batch = event.payload
+        assert isinstance(batch, SamplesRecorded)
+        assert event.run_token == RUN_TOKEN
+        assert batch.run_id == run_id_for(batch.job_id, batch.attempt)
+        by = batch.resent_by
+        own = (again.spec.attempt, again.spec.fence)
+        assert (by and (by.attempt, by.fence)) == (own if batch.attempt == 1 else None)
+        if "loss" in batch.columns:
+            steps[batch.attempt] |= set(batch.columns["loss"].steps)
+    assert len(steps[1]) in (10, 20, 30)
+    assert sorted(steps[1] | steps[2]) == list(range(1, 61))
+    assert not steps[1] & steps[2]
 
 
 async def test_a_store_that_is_moved_during_a_run_is_reported_and_not_created_again(

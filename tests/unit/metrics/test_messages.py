@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivetrain_schemas.envelope import Event, InvalidEvent, encode, encode_structured
-from drivetrain_schemas.metrics import Column, LogsWritten, SamplesRecorded
+from drivetrain_schemas.metrics import Column, LaterRun, LogsWritten, SamplesRecorded
 from services.metrics.messages import (
     MAX_COUNT,
     fast_logs,
@@ -43,6 +43,7 @@ SAMPLES = SamplesRecorded(
         "accuracy": Column(steps=(2,), values=(1.0,)),
     },
 )
+RESENT = SAMPLES.model_copy(update={"resent_by": LaterRun(attempt=2, fence=5)})
 LOGS = LogsWritten(**BATCH, first_line=7, lines=('say "hi"\\', "\u00e9\t\x1b[31m", ""))
 
 
@@ -66,7 +67,7 @@ def assert_same(record: Record) -> None:
             assert repr(batch) == repr(outcome(contract, record))
 
 
-@pytest.mark.parametrize("payload", [SAMPLES, LOGS], ids=["samples", "logs"])
+@pytest.mark.parametrize("payload", [SAMPLES, RESENT, LOGS], ids=["samples", "resent", "logs"])
 def test_what_a_pod_writes_takes_the_fast_path(payload: SamplesRecorded | LogsWritten) -> None:
     record = record_of(payload)
     assert (fast_samples(record) or fast_logs(record)) is not None

@@ -46,7 +46,12 @@ class OutRecord:
     headers: list[tuple[str, bytes]]
 
 
-class _SamplesOnWire(msgspec.Struct):
+class _LaterRun(msgspec.Struct):
+    attempt: int
+    fence: int
+
+
+class _SamplesOnWire(msgspec.Struct, omit_defaults=True):
     tenant_id: str
     job_id: str
     run_id: str
@@ -57,6 +62,7 @@ class _SamplesOnWire(msgspec.Struct):
     batch: int
     sent_at: str
     columns: msgspec.Raw
+    resent_by: _LaterRun | None = None
 
 
 class Events:
@@ -78,6 +84,7 @@ class Events:
             "attempt": spec.attempt,
             "fence": spec.fence,
         }
+        self._own_run = _LaterRun(spec.attempt, spec.fence)
         self._session = secrets.token_hex(8)
         self._num_logs: dict[int, int] = {}
         self._system_session = secrets.token_hex(8)  # so that no batch of a rank has its key
@@ -97,6 +104,8 @@ class Events:
             batch=message.batch,
             sent_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
             columns=message.columns,
+            # Of an earlier run, out of the checkpoint; this pod has only the token of its own run.
+            resent_by=None if message.run_id == self._run["run_id"] else self._own_run,
         )
         headers = encode_headers(
             self._event(
