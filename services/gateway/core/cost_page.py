@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
+from services.gateway.core.bars import Part, Picture, stacked
+
 # From the bottom of a bar to its top.
 SLOT_KINDS = ("productive", "checkpointing", "starting", "lost", "platform", "idle")
 KINDS = (*SLOT_KINDS, "storage")
 MAX_ROWS = 200
 _HOUR_MICROSECONDS = 3_600_000_000
-_BAR, _STEP, HEIGHT = 16, 20, 120
 
 
 @dataclass(slots=True)
@@ -39,23 +40,6 @@ class Owner:
     micro_usd: int
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A rectangle of the picture; `y` grows downwards."""
-
-    kind: str
-    x: int
-    y: float
-    height: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    width: int
-    pieces: tuple[Piece, ...]
-
-
 def owners(costs: Costs) -> tuple[list[Owner], int]:
     """The most expensive first, at most 200; and how many others there are."""
     found = [Owner(name, dict(kinds), kinds.total()) for name, kinds in costs.owners.items()]
@@ -65,20 +49,21 @@ def owners(costs: Costs) -> tuple[list[Owner], int]:
 
 def picture(costs: Costs, first: date, last: date) -> Picture:
     """A bar for each day, as high as its slots x time."""
-    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    most = max((max(costs.days[day].total(), 0) for day in days if day in costs.days), default=0)
-    pieces = []
-    for number, day in enumerate(days):
-        y = float(HEIGHT)
-        for kind in SLOT_KINDS:
-            time = costs.days[day][kind] if day in costs.days else 0
-            if time <= 0:
-                continue
-            height = HEIGHT * time / most
-            y -= height
-            label = f"{day:%b} {day.day}: {time / _HOUR_MICROSECONDS:,.1f} slot hours {kind}"
-            pieces.append(Piece(kind, number * _STEP, round(y, 2), round(height, 2), label))
-    return Picture(len(days) * _STEP - (_STEP - _BAR), tuple(pieces))
+    columns = []
+    for number in range((last - first).days + 1):
+        day = first + timedelta(days=number)
+        times = costs.days.get(day, Counter())
+        columns.append(
+            [
+                Part(
+                    f"use-{kind}",
+                    times[kind],
+                    f"{day:%b} {day.day}: {hours(times[kind])} slot hours {kind}",
+                )
+                for kind in SLOT_KINDS
+            ]
+        )
+    return stacked(columns)
 
 
 def hours(slot_microseconds: int) -> str:

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
-from services.gateway.core import cost_page
+from services.gateway.core import bars, cost_page
 from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page
 from services.gateway.rest.budgets import list_budgets
@@ -43,7 +43,7 @@ async def costs(
         owners=owners,
         num_others=num_others,
         picture=cost_page.picture(found, first, last) if found else None,
-        picture_height=cost_page.HEIGHT,
+        picture_height=bars.HEIGHT,
         kinds=cost_page.KINDS,
         slot_kinds=cost_page.SLOT_KINDS,
         hours=cost_page.hours,

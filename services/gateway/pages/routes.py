@@ -27,6 +27,7 @@ from services.gateway.pages import (
     compare,
     costs,
     files,
+    fleet,
     job_list,
     log_file,
     parked,
@@ -69,6 +70,7 @@ def install(app: FastAPI, assets_directory: Path | None) -> None:
     app.include_router(compare.router)
     app.include_router(costs.router)
     app.include_router(files.router)
+    app.include_router(fleet.router)
     app.include_router(job_list.router)
     app.include_router(parked.router)
     app.include_router(log_file.router)

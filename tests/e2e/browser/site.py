@@ -13,6 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page
 from drivetrain_schemas.envelope import Event
 from services.runtime.operations import serve, server
 from tests.handlers.gateway.model import Answer, Model, Server, serving
+from tests.handlers.gateway.test_fleet_page import answer as fleet_answer
 
 
 @dataclass(slots=True)
@@ -106,6 +107,8 @@ class Site:
             return {"job_id": given["job_id"], "ranks": ranks, "next": None}
         if path.startswith("/chargeback/"):
             return self.report
+        if path.startswith("/fleet/"):
+            return fleet_answer(given["by"], 28 if given["step"] == "day" else 48, given["step"])
         if path.startswith("/budgets/"):
             return {"budgets": self.budgets}
         if path == "/windows":

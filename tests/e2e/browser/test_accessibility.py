@@ -71,6 +71,8 @@ async def filled(site: Site) -> list[str]:
         *(f"/studies/{study.study_id}" for study in searches),
         "/nodes",
         "/costs?month=2026-02",
+        "/fleet?first=2026-02-01&last=2026-02-02",
+        "/fleet?step=day&by=job&first=2026-02-01&last=2026-02-28",
         "/alerts",
         "/parked",
         f"/parked/{parked_id}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.core import cost_page
+from services.gateway.core import bars, cost_page
 from tests.handlers.gateway.model import Model, serving
 from tests.handlers.gateway.test_budgets import changed, reached
 
@@ -88,10 +88,10 @@ def test_a_bar_is_as_high_as_its_time() -> None:
     drawn = cost_page.picture(costs, date(2026, 2, 1), date(2026, 2, 28))
     assert drawn.width == 28 * 20 - 4
     of_third = [piece for piece in drawn.pieces if piece.x == 40]
-    assert [piece.kind for piece in of_third] == ["productive", "lost", "idle"]
-    assert sum(piece.height for piece in of_third) == pytest.approx(cost_page.HEIGHT)
+    assert [piece.style for piece in of_third] == ["use-productive", "use-lost", "use-idle"]
+    assert sum(piece.height for piece in of_third) == pytest.approx(bars.HEIGHT)
     assert of_third[-1].y == pytest.approx(0)
-    assert of_third[0].y + of_third[0].height == pytest.approx(cost_page.HEIGHT)
+    assert of_third[0].y + of_third[0].height == pytest.approx(bars.HEIGHT)
 
 
 def test_the_most_expensive_owners_come_first_and_the_others_are_counted() -> None:
