@@ -41,7 +41,7 @@ class OwnWork:
             if replica.require_backward_grad_sync and not self._is_over:
                 self._try(lambda: self._is_ready(mark))
 
-        first.register_post_accumulate_grad_hook(ready)
+        first.register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]
 
     def take(self) -> float | None:
         """The mean of the exchanges since the last call; None without one."""
@@ -74,13 +74,13 @@ def _at_end(act: Callable[[], None]) -> None:
     """At the end of this backward pass."""
     import torch
 
-    torch.autograd.Variable._execution_engine.queue_callback(act)  # type: ignore[no-untyped-call]
+    torch.autograd.Variable._execution_engine.queue_callback(act)
 
 
 def _mark_device() -> "torch.cuda.Event":
     import torch
 
-    event = torch.cuda.Event(enable_timing=True)
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record()
     return event
 
@@ -90,4 +90,4 @@ def _has_passed(mark: Any) -> bool:
 
 
 def _between(start: Any, end: Any) -> float:
-    return end - start if isinstance(end, float) else start.elapsed_time(end) / 1000
+    return float(end - start if isinstance(end, float) else start.elapsed_time(end) / 1000)
