@@ -112,4 +112,4 @@ async def test_the_pool_is_measured_when_it_is_read(database: OpenDatabase) -> N
         assert value(pool, {"state": "used"}) == before + 1
     assert value(pool, {"state": "used"}) == before
     assert sum(value(pool, {"state": it}) for it in ("used", "idle", "spare")) == total
-    assert value("database_pool_wait_seconds_count") == waits + 1
+    assert value("database_pool_wait_seconds_count") > waits  # of other pools too
