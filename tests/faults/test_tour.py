@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_every_service_is_killed_in_one_job(submit: Submit, check_all: CheckAll) -> None:
-    job = submit(hyperparameters={"pause_seconds": 0.25})
+    job = submit(hyperparameters={"pause_seconds": 0.17})
     job.wait_for_strike()
     strikes.kill_every_service(job)
     check_all(job, attempts=1)

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import InvalidPayload
+from services.runtime import consumer
 from services.runtime.bus import OutRecord, Partition, Record
 from services.runtime.crashes import CrashWatch
 from services.runtime.errors import TemporaryError
@@ -88,7 +89,10 @@ async def test_killed_before_the_commit_nothing_is_lost(adder: Adder) -> None:
         await until(heard(adder, [1, 2]))
 
 
-async def test_a_temporary_failure_waits_in_order_and_is_never_parked(adder: Adder) -> None:
+async def test_a_temporary_failure_waits_in_order_and_is_never_parked(
+    adder: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "POLL_SECONDS", 0.05)  # these are real seconds
     await say(adder.bus, 1, 2, 3)
     tries = []
 
