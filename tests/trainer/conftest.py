@@ -1,5 +1,6 @@
 """A warm template, and pods that are cleaned up."""
 
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -7,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from drivetrain import seeding
+from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
+from services.runtime.kafka_access import KafkaAccess
+from services.runtime.topics import create_topics
 from tests.trainer.pods import Pod, wait_for
 
 
@@ -38,12 +43,25 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         process.wait()
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def topics(kafka: KafkaAccess) -> PodKafkaAccess:
+    """Where pods send what they tell: without Kafka each waits three seconds at its end."""
+    prefix = f"pods{secrets.token_hex(4)}."
+    await create_topics(kafka, prefix)
+    return PodKafkaAccess(
+        bootstrap_servers=kafka.bootstrap_servers,
+        topic_prefix=prefix,
+        username=kafka.username,
+        password=kafka.password,
+    )
+
+
 @pytest.fixture
-def make_pod(tmp_path: Path) -> Iterator[Callable[..., Pod]]:
+def make_pod(tmp_path: Path, topics: PodKafkaAccess) -> Iterator[Callable[..., Pod]]:
     pods: list[Pod] = []
 
     def make(**options: Any) -> Pod:
-        pods.append(Pod(tmp_path, **options))
+        pods.append(Pod(tmp_path, **{"kafka": topics, **options}))
         return pods[-1]
 
     yield make

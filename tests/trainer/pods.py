@@ -168,8 +168,9 @@ class Pod:
         """After `exit.json` a shim stays while Kafka owes it acknowledgements; a notice ends it."""
         identity = self.identity
         assert identity is not None
-        with suppress(ProcessLookupError):
-            os.kill(identity.pid, signal.SIGTERM)
+        if self.spec.kafka.bootstrap_servers == NO_KAFKA.bootstrap_servers:
+            with suppress(ProcessLookupError):
+                os.kill(identity.pid, signal.SIGTERM)
         wait_for(lambda: not self.processes(), "the shim to end")
         if hasattr(self, "process"):
             assert self.process.wait() == 0, (self.process.returncode, self.launch_log)

@@ -16,7 +16,7 @@ import pytest
 
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import PodTrace, StopNotice
-from tests.trainer.pods import Pod, wait_for
+from tests.trainer.pods import NO_KAFKA, Pod, wait_for
 from tests.trainer.ranks import SCRIPTS
 
 TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
@@ -137,7 +137,7 @@ def test_the_marker_is_seen_on_every_process_of_a_warm_pod(
 ) -> None:
     script = "import subprocess, time; print('up', flush=True); subprocess.run(['sleep', '600'])"
     code = code_of(tmp_path, train__py=script)
-    pod = make_pod(command=["python", "train.py"], num_ranks=2, code=code)
+    pod = make_pod(command=["python", "train.py"], num_ranks=2, code=code, kafka=NO_KAFKA)
     shim = pod.start_warm(template)
     wait_for(lambda: len(pod.processes()) == 5, "shim, two ranks and their children")
     assert shim in pod.processes()
@@ -307,7 +307,8 @@ def test_unacknowledged_samples_are_saved_with_the_checkpoint(
     make_pod: MakePod, template: Path, tmp_path: Path
 ) -> None:
     """Nothing is acknowledged here, so the checkpoint contains all samples so far, in batches."""
-    pod = make_pod(command=TRAIN, environment={"WEIGHTS": tmp_path / "weights"})
+    variables = {"WEIGHTS": tmp_path / "weights"}
+    pod = make_pod(command=TRAIN, environment=variables, kafka=NO_KAFKA)
     pod.start_warm(template)
     assert pod.wait_for_exit().outcome == "succeeded"
     newest = max(pod.checkpoints.glob("*/manifest.json")).parent
@@ -319,7 +320,7 @@ def test_unacknowledged_samples_are_saved_with_the_checkpoint(
 
 
 def test_a_pod_whose_telemetry_cannot_be_sent_still_ends(make_pod: MakePod) -> None:
-    pod = make_pod(command=shell("echo said"))
+    pod = make_pod(command=shell("echo said"), kafka=NO_KAFKA)
     pod.start_cold()
     assert pod.wait_for_exit(seconds=30).outcome == "succeeded"
     pod.end_shim()
@@ -329,7 +330,9 @@ def test_a_pod_whose_telemetry_cannot_be_sent_still_ends(make_pod: MakePod) -> N
 def test_while_kafka_is_unavailable_one_shim_stays_however_many_pods_end(
     make_pod: MakePod,
 ) -> None:
-    first, second = (make_pod(command=shell("echo said"), attempt=attempt) for attempt in (1, 2))
+    first, second = (
+        make_pod(command=shell("echo said"), attempt=attempt, kafka=NO_KAFKA) for attempt in (1, 2)
+    )
     for pod in (first, second):
         pod.start_cold()
         assert pod.wait_for_exit().outcome == "succeeded"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain import template as template_module
-from tests.trainer.pods import Pod
+from tests.trainer.pods import NO_KAFKA, Pod
 
 
 def ask(template: Path, request: bytes) -> dict[str, object]:
@@ -63,7 +63,7 @@ def test_a_script_in_the_forked_process_finds_torch_and_the_loop_loaded(
     script.write_text(
         "import sys; print(__name__, __file__, {'torch', 'drivetrain.training'} <= {*sys.modules})"
     )
-    pod = make_pod(command=["python", str(script)])
+    pod = make_pod(command=["python", str(script)], kafka=NO_KAFKA)
     pod.start_warm(template)
     assert pod.wait_for_exit().last_log == f"__main__ {script} True\n"
     assert json.loads((pod.directory / "identity.json").read_text())["pid"] in pod.processes()

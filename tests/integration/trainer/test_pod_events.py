@@ -21,11 +21,11 @@ from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, Topic
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
-from tests.trainer.conftest import make_pod, template
-from tests.trainer.pods import Pod, wait_for
+from tests.trainer.conftest import make_pod, template, topics
+from tests.trainer.pods import NO_KAFKA, Pod, wait_for
 from tests.trainer.ranks import SCRIPTS
 
-__all__ = ["make_pod", "template"]
+__all__ = ["make_pod", "template", "topics"]
 
 TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
 
@@ -124,7 +124,8 @@ async def test_samples_of_a_checkpoint_are_sent_again_as_those_of_the_earlier_ru
     """The first pod reaches no Kafka. The second one has only the token of its own run."""
     await create_topics(kafka, topic_prefix)
     variables = {"WEIGHTS": tmp_path / "weights"}
-    struck = make_pod(command=TRAIN, environment=variables | {"KILL_AT": 37, "KILL_RANK": 0})
+    kills = variables | {"KILL_AT": 37, "KILL_RANK": 0}
+    struck = make_pod(command=TRAIN, environment=kills, kafka=NO_KAFKA)
     struck.start_cold()
     assert (await asyncio.to_thread(struck.wait_for_exit)).outcome == "failed"
     struck.end_shim()
