@@ -61,7 +61,9 @@ async def suggest(
     known = await read(gateway, queries.studies.trial_asked_for, study_id, request_id)
     if known is not None:
         return 200, known
-    event_id = event_id_of_key("study.ask", tenant_id, study_id, request_id)
+    # A new event each time: one that was refused may be granted later. The search itself gives
+    # one trial for each request_id.
+    event_id = event_id_of_key("study.ask", tenant_id, study_id, None)
     command = StudyAsk(study_id=study_id, request_id=request_id)
 
     async def found() -> Row | None:

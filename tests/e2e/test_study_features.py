@@ -234,7 +234,7 @@ def test_numbers_change_while_a_study_runs_and_after_its_end_and_it_says_what_co
     assert (study.state()["ended_by"], study.state()["best_number"]) == ("max_trials", 1)
 
     cli(platform, "study", "extend", study.study_id, "--max-trials", "3")
-    assert ask(study, "worker/2")["number"] == 2
+    assert ask(study, "third")["number"] == 2
     complete(study, 2, 0.1)
     wait_until(lambda: study.state()["best_number"] == 2, "the third is the best")
     assert len(study.wait()) == 3

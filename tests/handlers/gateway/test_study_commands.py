@@ -193,6 +193,32 @@ async def test_a_trial_elsewhere_is_asked_for_judged_and_completed(model: Model)
         assert (await get(f"{path}/trials/7/should-stop")).status_code == 404
 
 
+async def test_who_was_refused_a_trial_gets_one_by_the_same_request_later(model: Model) -> None:
+    story = Story()
+    study = SearchStory(story, "elsewhere", with_jobs=False, external=True)
+    await model.tell(*story.events)
+    is_full = True
+
+    def answer(command: Event[Any]) -> Sequence[Event[Any]]:
+        if is_full:
+            return [refused(story, study, command, "too_many_running")]
+        first = len(story.events)
+        study.proposes(0, POINT, request_id=command.payload.request_id, is_external=True)
+        return story.events[first:]
+
+    async with serving(model, answer=answer) as server:
+
+        async def ask() -> Any:
+            path = f"/v1/studies/{study.study_id}/suggest"
+            return await server.client.post(path, json={"request_id": "worker-1/0"})
+
+        full = await ask()
+        is_full = False
+        free = await ask()
+    assert (full.status_code, full.json()["code"]) == (409, "too_many_running")
+    assert (free.status_code, free.json()["trial"]["number"]) == (201, 0)
+
+
 async def test_a_trial_that_is_a_job_takes_no_reports(model: Model) -> None:
     story = Story()
     study = SearchStory(story, "search")
