@@ -86,7 +86,8 @@ async def report(gateway: Gateway, tenant_id: str, trial: Row, command: TrialRep
 
     async def found() -> bool | None:
         now = await _trial(gateway, command)
-        return True if _last_rung(now) >= due[-1] or now["state"] in ENDED else None
+        has_end = now["state"] in (*ENDED, "stopping")
+        return True if has_end or _last_rung(now) >= due[-1] else None
 
     return bool(await carry_out(gateway, tenant_id, event_id, command, found))
 

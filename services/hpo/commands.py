@@ -179,13 +179,14 @@ async def on_study_ask(work: Work, event: Event[StudyAsk]) -> None:
 
 
 async def on_trial_report(work: Work, event: Event[TrialReport]) -> None:
+    """The first report at or after a rung is the trial's value there."""
     study = await _external(work, event)
     if study is None or not await _has_trial(work, event, study):
         return
     report = event.payload
-    given = inputs.MeasuredAt(report.number, report.step, report.value)
     _count(work.tx, event, "accepted")
-    await work.tell(study, given, event)
+    for rung in study.search.rungs_reached(report.number, report.step):
+        await work.tell(study, inputs.MeasuredAt(report.number, rung, report.value), event)
 
 
 async def on_trial_tell(work: Work, event: Event[TrialTell]) -> None:

@@ -62,6 +62,13 @@ class State:
     def rungs_of(self, number: int) -> tuple[int, ...]:
         return self.pruner.steps_of(number) if number < len(self.trials) else ()
 
+    def rungs_reached(self, number: int, step: int) -> tuple[int, ...]:
+        """The trial's rungs up to this step at which it was not measured yet."""
+        opened = self.opened.get(number)
+        known = self.trials[number].measured + (opened.late if opened else ())
+        last = known[-1].step if known else -1
+        return tuple(rung for rung in self.rungs_of(number) if last < rung <= step)
+
     def _start(self, action: ProposeTrial) -> None:
         self._put(Trial(action.number, action.point, parent=action.parent))
         self._open(action.number, Open())

@@ -149,6 +149,8 @@ async def test_a_trial_elsewhere_is_asked_for_judged_and_completed(model: Model)
                 study.judges(
                     command.payload.number, 10, command.payload.value, verdict, threshold=0.5
                 )
+                if verdict == "stop":
+                    study.stops(command.payload.number, 10, command.payload.value, fully=False)
             case "trial.tell" if command.payload.values:
                 study.completes(command.payload.number, *command.payload.values)
             case "trial.tell":
@@ -175,8 +177,9 @@ async def test_a_trial_elsewhere_is_asked_for_judged_and_completed(model: Model)
         )
 
         await post(f"{path}/suggest", json={"request_id": "worker-1/1"})
-        bad = (await post(f"{path}/trials/1/report", json={"step": 10, "value": 0.1})).json()
+        bad = (await post(f"{path}/trials/1/report", json={"step": 40, "value": 0.1})).json()
         assert (bad["should_stop"], bad["threshold"]) == (True, 0.5)
+        assert bad["is_confirmed"], "the rung 30 is not waited for: it stops before"
         assert (await get(f"{path}/trials/1/should-stop")).json()["reason"] == bad["reason"] != ""
 
         ended = await post(f"{path}/trials/0/complete", json={"values": [0.9]})

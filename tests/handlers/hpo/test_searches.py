@@ -357,6 +357,23 @@ async def test_trials_elsewhere_are_asked_for_judged_and_told_about(hpo: Databas
     assert (study.best_number, study.num_failed, study.num_stopped) == (1, 1, 1)
 
 
+async def test_the_first_report_at_or_after_a_rung_is_the_value_there(hpo: Database) -> None:
+    await start(hpo, **EXTERNAL, pruner=ASHA, max_trials=3)
+    for place in range(3):
+        await handle(hpo, HANDLERS, command(StudyAsk, request_id=f"ask-{place}"))
+
+    async def report(number: int, step: int, value: float) -> list[tuple[int, float | None]]:
+        given = command(TrialReport, number=number, step=step, value=value)
+        judged = of_type(await handle(hpo, HANDLERS, given), TrialJudged)
+        return [(one.step, one.value) for one in judged]
+
+    assert await report(0, 2, 0.9) == []
+    assert await report(0, 5, 0.5) == [(3, 0.5)]
+    assert await report(0, 6, 0.4) == []
+    assert await report(1, 26, 0.1) == [(3, 0.1), (9, 0.1)]
+    assert await report(2, 10, 0.8) == [(3, 0.8)], "it stops there"
+
+
 async def test_refused_asks_are_not_kept_and_a_cancel_waits_for_nobody(hpo: Database) -> None:
     """Whoever asked may ask again every second, or be gone."""
     await start(hpo, **EXTERNAL, max_trials=9)
