@@ -133,9 +133,11 @@ class Work:
             most_ended, decided = _decide(search, given)
         loaded.is_new = False
         instruments.DECISION_SECONDS.labels(spec.sampler.value).observe(monotonic() - started)
-        if not search.changed and search.status == before:
+        refusals = [one for one in decided if isinstance(one, core.Refuse)]
+        # One that was revived and ends at once has the same status, and yet its end to tell.
+        if len(refusals) == len(decided) and not search.changed and search.status == before:
             # A refusal alone is no part of the log, however often somebody asks.
-            return next((one for one in decided if isinstance(one, core.Refuse)), None)
+            return refusals[0] if refusals else None
         study.events.append(inputs.dump(given, most_ended))
         study.changed |= search.changed
         carried = actions.Carried(self.tx, study.row, spec, search, cause)

@@ -22,6 +22,8 @@ from drivetrain_schemas.jobs import (
 from drivetrain_schemas.studies import (
     StudyCancel,
     StudyCancelled,
+    StudyChange,
+    StudyChanged,
     StudyCancelling,
     StudyCancelRejected,
     StudyCompleted,
@@ -286,10 +288,16 @@ async def test_a_grid_smaller_than_its_trials_ends_with_its_last_point(hpo: Data
     assert started.num_trials == 2
     points = [trial.hyperparameters for trial in of_type(payloads, TrialProposed)]
     assert points == [{"a": "x", "b": 1}, {"a": "x", "b": 2}]
-    for command in of_type(payloads, JobSubmit):
-        last = await handle(hpo, HANDLERS, succeeded(command, 1.0))
+    for command, loss in zip(of_type(payloads, JobSubmit), (1.0, 0.5), strict=True):
+        last = await handle(hpo, HANDLERS, succeeded(command, loss))
     assert isinstance(last[-1], StudyCompleted)
-    assert last[-1].best_number == 0
+    assert last[-1].best_number == 1
+
+    change = StudyChange(study_id=started.study_id, max_trials=10)
+    changed, completed = await handle(hpo, HANDLERS, make_event(change))
+    assert isinstance(changed, StudyChanged), "the same number again"
+    assert isinstance(completed, StudyCompleted)
+    assert (completed.best_number, completed.ended_by) == (1, "space_exhausted")
 
 
 async def test_numbers_keep_their_types_on_their_way_through_rows(hpo: Database) -> None:
