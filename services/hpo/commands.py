@@ -30,6 +30,7 @@ from drivetrain_schemas.trials import TrialReport, TrialTell
 from services.hpo import instruments, messages, spending, store
 from services.hpo.core import inputs
 from services.hpo.core.limits import changed
+from services.hpo.core.search import Search
 from services.hpo.work import Study, Work
 from services.runtime import logs
 from services.runtime.transaction import Tx
@@ -132,6 +133,10 @@ async def on_study_change(work: Work, event: Event[StudyChange]) -> None:
     if status.is_cancelled or status.failing:
         await _reject(work.tx, event, "already_finished", "the study was cancelled, or has failed")
         return
+    if search.is_ending_early:
+        detail = "its running trials are being stopped; change the study when it has ended"
+        await _reject(work.tx, event, "already_finished", detail)
+        return
     if error := _error_of_change(command, len(search.trials)):
         await _reject(work.tx, event, "invalid", error.message, (error,))
         return
@@ -143,10 +148,7 @@ async def on_study_change(work: Work, event: Event[StudyChange]) -> None:
         max_parallel_trials=command.max_parallel_trials or now.max_parallel_trials,
         limits=asdict(limits),
     )
-    if status.is_finished and numbers.max_trials <= len(search.trials):
-        fix = f"write more than {len(search.trials)}"
-        message = "leaves nothing to do for a study that has ended"
-        error = FieldError(field="max_trials", message=message, fix=fix)
+    if status.is_finished and (error := _error_of_revival(search, numbers.max_trials)):
         await _reject(work.tx, event, "invalid", error.message, (error,))
         return
     announced = StudyChanged(
@@ -270,6 +272,16 @@ def _error_of_change(command: StudyChange, num_proposed: int) -> FieldError | No
         fix = f"write {num_proposed} or more, or stop the study"
         return FieldError(field="max_trials", message=message, fix=fix)
     return None
+
+
+def _error_of_revival(search: Search, max_trials: int) -> FieldError | None:
+    """Why a study that has ended would start no trial."""
+    message, fix = "leaves nothing to do for a study that has ended", ""
+    if max_trials <= len(search.trials):
+        fix = f"write more than {len(search.trials)}"
+    elif not search.pruner.may_propose(search.trials):
+        fix = "submit another study with warm_start: no trial of this population runs any more"
+    return FieldError(field="max_trials", message=message, fix=fix) if fix else None
 
 
 async def _accept(tx: Tx, event: Command, answer: Payload) -> None:

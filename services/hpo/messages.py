@@ -240,8 +240,12 @@ def to_told(spec: StudySpec, told: TrialTell) -> inputs.Ended | inputs.Stopped:
 
 
 def errors_of_imported(spec: StudySpec, trials: Sequence[FinishedTrial]) -> tuple[FieldError, ...]:
-    """The first trial that could not have been one of this study."""
+    """Why the study cannot begin with these: the first trial that could not be one of it."""
     own = spaces.to_space(spec)
+    if trials and spec.pruner is not None and spec.pruner.type == "population":
+        message = "is population, whose trials go on from each other's checkpoints: these have none"
+        fix = "write another pruner, or warm_start with a study of this platform"
+        return (FieldError(field="pruner.type", message=message, fix=fix),)
     if len(trials) > spec.max_trials:
         message = f"has {len(trials)} entries, and max_trials is {spec.max_trials}"
         return (FieldError(field="trials", message=message, fix="raise spec.max_trials"),)

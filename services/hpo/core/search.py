@@ -69,6 +69,12 @@ class Search(State):
             return bool(self.opened.paused)
         return not self.status.paused and isinstance(self.pruner.next(self.trials), Drop)
 
+    @property
+    def is_ending_early(self) -> bool:
+        """Whether its running trials are being stopped: more of them to start changes nothing."""
+        status = self.status
+        return not status.is_finished and status.ending not in (None, *_WITHOUT_TRIALS)
+
     def most_ended_with(self, event: inputs.Input) -> int:
         """How many paused trials may end with this event; the others do when it is to go on."""
         is_slice = isinstance(event, inputs.GoOn) or not self.has_more

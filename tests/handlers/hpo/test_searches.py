@@ -233,6 +233,8 @@ async def test_a_study_pauses_resumes_stops_and_is_extended(hpo: Database) -> No
     [third] = of_type(rest, JobSubmit)
     payloads = await handle(hpo, HANDLERS, command(StudyStop, reason="good enough"))
     assert [type(one) for one in payloads] == [StudyStopping] + [TrialStopping, JobStop] * 2
+    [refused] = await handle(hpo, HANDLERS, command(StudyChange, max_trials=20))
+    assert (refused.reason, "when it has ended" in refused.detail) == ("already_finished", True)
     await handle(hpo, HANDLERS, stopped(commands[1]))
     _, completed = await handle(hpo, HANDLERS, stopped(third))
     assert isinstance(completed, StudyCompleted)
@@ -490,6 +492,28 @@ async def test_finished_trials_from_elsewhere_are_the_first_of_a_study(hpo: Data
     [refused] = await handle(hpo, HANDLERS, make_event(StudyImport.model_validate(wrong)))
     assert isinstance(refused, StudyRequestRejected)
     assert refused.errors[0].field == "trials.0.hyperparameters"
+
+
+async def test_a_population_needs_trials_that_run_here(hpo: Database) -> None:
+    """A study that started none of its trials would end at once, as if all of them had been."""
+    population = {"type": "population", "every_steps": 3, "size": 2, "quantile": 0.5}
+    job = {**JOB, "checkpoint": {"every_steps": 3}}
+    commands = await start(hpo, job=job, pruner=population, max_trials=9)
+    for submit in commands:  # the second one begins when the first has ended
+        payloads = await handle(hpo, HANDLERS, succeeded(submit, 0.5))
+        commands += of_type(payloads, JobSubmit)
+    assert len(commands) == 2
+    assert isinstance(payloads[-1], StudyCompleted)
+    [refused] = await handle(hpo, HANDLERS, command(StudyChange, max_trials=20))
+    assert (refused.reason, refused.errors[0].field) == ("invalid", "max_trials")
+
+    spec = make_spec(job=job, pruner=population, max_trials=9).model_dump()
+    point = {"hyperparameters": {"learning_rate": 0.01}, "values": [0.5]}
+    fields = {"request_id": "two", "study_id": study_id_for("default", "two")}
+    imported = StudyImport.model_validate({**fields, "spec": spec, "trials": [point, point]})
+    [refused] = await handle(hpo, HANDLERS, make_event(imported))
+    assert isinstance(refused, StudyRequestRejected)
+    assert refused.errors[0].field == "pruner.type"
 
 
 class Later(SystemClock):

@@ -22,10 +22,10 @@ from drivetrain_schemas.jobs import (
 from drivetrain_schemas.studies import (
     StudyCancel,
     StudyCancelled,
-    StudyChange,
-    StudyChanged,
     StudyCancelling,
     StudyCancelRejected,
+    StudyChange,
+    StudyChanged,
     StudyCompleted,
     StudyFailed,
     StudyImport,
