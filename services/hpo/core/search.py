@@ -254,6 +254,10 @@ class Search(State):
         if self.num_active >= most:
             detail = f"{self.num_active} trials run; max_parallel_trials is {most}"
             self._actions.append(Refuse("too_many_running", detail))
+        elif self.status.paused is not None:
+            # Not that there is no further one: whoever asks would go away for good.
+            detail = "the study is paused and lets none run; ask again when it is resumed"
+            self._actions.append(Refuse("too_many_running", detail))
         elif not self._propose(request_id):
             self._actions.append(Refuse("no_further_point", "the study starts no further trials"))
 

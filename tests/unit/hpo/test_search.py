@@ -636,6 +636,10 @@ def test_who_asks_gets_a_trial_or_a_reason() -> None:
     [refused] = search.on(inputs.Ask("second"))
     assert (refused.reason, len(search.trials)) == ("too_many_running", 1)
     search.on(inputs.Ended(0, (0.5,)))
+    search.on(inputs.PauseStudy())
+    [refused] = search.on(inputs.Ask("third"))
+    assert (refused.reason, "paused" in refused.detail) == ("too_many_running", True)
+    search.on(inputs.ResumeStudy())
     for number in (1, 2):
         search.on(inputs.Ask(f"{number}"))
         decided = search.on(inputs.Ended(number, (0.5,)))
