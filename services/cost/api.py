@@ -145,7 +145,7 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     app.include_router(report_routes(platform, book))
     app.include_router(fleet_routes(platform, book))
     app.include_router(history_routes(platform, book))
-    app.include_router(recommend_routes(platform))
+    app.include_router(recommend_routes(platform, book))
 
     @app.get("/estimate")
     async def estimate(

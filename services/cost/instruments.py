@@ -40,6 +40,11 @@ SHARED = Counter(
 STORAGE_CHARGED = Counter(
     "drivetrain_cost_storage_charged_usd_total", "Money charged for stored checkpoints, in dollars."
 )
+LOW_USE = Counter(
+    "drivetrain_cost_low_use_total",
+    "Alerts about devices that were used too little or not at all, kept for recommendations.",
+    ["alert"],
+)
 BUDGET_REQUESTS = Counter(
     "drivetrain_cost_budget_requests_total",
     "Commands about budgets by answer: set, removed, repeated, or the reason of the refusal.",

@@ -1,7 +1,7 @@
-"""When the devices of runs were used too little, and what was paid for that time.
+"""When the devices of runs were used too little, or not at all, and what was paid for that time.
 
-The metrics service raises and clears an alert about it. What is paid is known from the charges, so
-a run counts once its slots were released.
+The metrics service raises and clears alerts about it: low utilisation of devices, and a run that
+makes no step. What is paid is known from the charges, so a run counts once its slots were released.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
@@ -12,7 +12,11 @@ import asyncpg
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from services.cost.core.recommendations import LowUse
+from services.cost.instruments import LOW_USE
+from services.runtime import logs
 from services.runtime.transaction import Tx
+
+log = logs.get()
 
 KINDS = (AlertRaised, AlertCleared)
 # Times that began longer before the first day are not looked for.
@@ -26,6 +30,7 @@ with paid as (
             - greatest(charges.starts_at, low_use.starts_at, $2)) / 3600 as hours
     from low_use join charges using (job_id, run_id)
     where low_use.tenant_id = $1 and low_use.starts_at between $2 - $4::interval and $3
+        and alert = $6
         and reverses_charge_id is null and not exists (
             select from charges as reversal
             where reversal.reverses_charge_id = charges.charge_id)),
@@ -46,43 +51,53 @@ order by saving_micro_usd desc, job_id limit $5
 async def handle(tx: Tx, event: Event[Any]) -> None:
     """Keep when low use of a run's devices began and ended; other alerts say nothing of money."""
     told = event.payload
-    if told.alert is not AlertKind.LOW_UTILISATION:
+    if told.alert not in (AlertKind.LOW_UTILISATION, AlertKind.STALLED):
         return
     if isinstance(told, AlertCleared):
         await tx.connection.execute(
             """
-            update low_use set ends_at = $2
-            where run_id = $1 and ends_at is null and starts_at < $2
+            update low_use set ends_at = $3
+            where run_id = $1 and alert = $2 and ends_at is null and starts_at < $3
             """,
             told.run_id,
+            told.alert,
             event.occurred_at,
         )
-    elif _has_figures(told):
+    elif (figures := _figures(told)) is not None:
         await tx.connection.execute(
             """
-            insert into low_use (
-                run_id, starts_at, tenant_id, job_id, used_percent, expected_percent)
-            values ($1, $2, $3, $4, $5, $6) on conflict do nothing
+            insert into low_use (run_id, starts_at, tenant_id, job_id, alert, used_percent,
+                expected_percent)
+            values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing
             """,
             told.run_id,
             event.occurred_at,
             event.tenant_id,
             told.job_id,
-            told.value,
-            told.threshold,
+            told.alert,
+            *figures,
         )
+        log.info("low use of devices noted", job_id=told.job_id, alert=told.alert)
+        tx.after_commit(LOW_USE.labels(told.alert).inc)
 
 
-def _has_figures(told: AlertRaised) -> bool:
-    return (
-        told.value is not None
-        and told.threshold is not None
-        and 0 <= told.value < told.threshold <= 100
-    )
+def _figures(told: AlertRaised) -> tuple[float, float] | None:
+    """How much of the devices was used, and how much is expected, in percent."""
+    if told.alert is AlertKind.STALLED:
+        return 0.0, 100.0
+    used, expected = told.value, told.threshold
+    if used is None or expected is None or not 0 <= used < expected <= 100:
+        return None
+    return used, expected
 
 
 async def paid_for(
-    connection: asyncpg.Connection, tenant_id: str, first: date, last: date, limit: int
+    connection: asyncpg.Connection,
+    alert: AlertKind,
+    tenant_id: str,
+    first: date,
+    last: date,
+    limit: int,
 ) -> list[LowUse]:
     """What the tenant's jobs paid on these days for such time: the largest savings."""
     rows = await connection.fetch(
@@ -92,6 +107,7 @@ async def paid_for(
         datetime.combine(last + timedelta(days=1), time(), UTC),
         LONGEST,
         limit,
+        alert,
     )
     return [
         LowUse(

@@ -1,5 +1,6 @@
-"""Recommendations for the jobs of a tenant: the shares of their slots, and use of devices."""
+"""Recommendations for the jobs of a tenant."""
 
+from collections.abc import Iterator
 from datetime import date, timedelta
 
 import asyncpg
@@ -7,33 +8,24 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import TenantId
+from drivetrain_schemas.metrics import AlertKind
 from services.cost import low_use
+from services.cost import store_recommend as store
+from services.cost.core.fewer_devices import fewer_devices
+from services.cost.core.prices import PriceBook
 from services.cost.core.recommendations import (
-    JobShares,
     Kind,
+    Recommendation,
     busier_devices,
+    idle_slots,
+    ordered,
     recommendations,
 )
+from services.cost.core.spot_nodes import spot_nodes
 from services.runtime.service import Platform
 
 MAX_DAYS = 92
 MAX_SHOWN = 50
-# The jobs that saved, or lost, the most: others could not save more.
-_JOBS = """
-with of_job as (
-    select job_id, {sums} from job_shares
-    where tenant_id = $1 and job_id <> '' and day between $2 and $3 group by job_id)
-select of_job.*, name from (
-    (select * from of_job order by checkpointing desc, job_id limit $4)
-    union (select * from of_job order by lost desc, job_id limit $4)) as of_job
-    left join jobs using (job_id)
-order by job_id
-"""
-_KINDS = ("productive", "checkpointing", "starting", "lost")
-_SUMS = ", ".join(
-    f"coalesce(sum(micro_usd) filter (where kind = '{kind}'), 0)::bigint as {kind}"
-    for kind in _KINDS
-)
 
 
 class Recommended(BaseModel):
@@ -51,7 +43,7 @@ class Recommendations(BaseModel):
     recommendations: list[Recommended]
 
 
-def recommend_routes(platform: Platform) -> APIRouter:
+def recommend_routes(platform: Platform, book: PriceBook) -> APIRouter:
     router = APIRouter()
 
     @router.get("/recommendations/{tenant_id}")
@@ -59,22 +51,37 @@ def recommend_routes(platform: Platform) -> APIRouter:
         if not timedelta() <= last - first < timedelta(days=MAX_DAYS):
             raise HTTPException(422, f"last: write a day from first to {MAX_DAYS - 1} days later")
         async with platform.database.connection() as connection:
-            jobs = await _jobs(connection, tenant_id, first, last)
-            low = await low_use.paid_for(connection, tenant_id, first, last, MAX_SHOWN)
-        found = [each for job in jobs for each in recommendations(job)]
-        found += [each for job in low for each in busier_devices(job)]
-        found.sort(key=lambda each: (-each.saving_micro_usd, each.job_id, each.kind))
+            found = await _of_use(connection, tenant_id, first, last)
+            found += fewer_devices(await store.done(connection, tenant_id, first, last))
+            found += await _of_spot(connection, book, tenant_id, first, last)
         return Recommendations(
             recommendations=[
-                Recommended.model_validate(each, from_attributes=True) for each in found[:MAX_SHOWN]
+                Recommended.model_validate(each, from_attributes=True)
+                for each in ordered(found)[:MAX_SHOWN]
             ]
         )
 
     return router
 
 
-async def _jobs(
+async def _of_use(
     connection: asyncpg.Connection, tenant_id: str, first: date, last: date
-) -> list[JobShares]:
-    rows = await connection.fetch(_JOBS.format(sums=_SUMS), tenant_id, first, last, MAX_SHOWN)
-    return [JobShares(row["job_id"], row["name"], *(row[kind] for kind in _KINDS)) for row in rows]
+) -> list[Recommendation]:
+    days = (tenant_id, first, last, MAX_SHOWN)
+    found = [each for job in await store.jobs(connection, *days) for each in recommendations(job)]
+    low = await low_use.paid_for(connection, AlertKind.LOW_UTILISATION, *days)
+    idle = await low_use.paid_for(connection, AlertKind.STALLED, *days)
+    found += [each for job in low for each in busier_devices(job)]
+    found += [each for job in idle for each in idle_slots(job)]
+    return found
+
+
+async def _of_spot(
+    connection: asyncpg.Connection, book: PriceBook, tenant_id: str, first: date, last: date
+) -> Iterator[Recommendation]:
+    pools = await store.spot_pools(connection, book, store.begin_of(last))
+    if not pools:
+        return iter(())
+    lost = await store.lost_on_spot(connection, first, last)
+    jobs = await store.on_demand(connection, tenant_id, first, last, MAX_SHOWN)
+    return (each for job in jobs for each in spot_nodes(job, pools, lost))

@@ -1,9 +1,11 @@
 """Where a job could cost less: what is advised, how much it would save, and the evidence.
 
-Only what the shares of its slots show (how long saving stopped training, and how much was lost for
-want of a newer checkpoint), and what was paid while its devices were used too little.
+Here: what the shares of its slots show (how long saving stopped training, and how much was lost for
+want of a newer checkpoint), and what was paid while its devices were used too little, or not at
+all. Others: [fewer_devices.py](fewer_devices.py), [spot_nodes.py](spot_nodes.py).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +13,16 @@ from typing import Literal
 MOST_SAVING, MOST_LOST = 5, 5  # percent
 LEAST_MICRO_USD = 10_000  # a cent: less is not worth reading
 
-Kind = Literal["fewer_checkpoints", "more_checkpoints", "busier_devices"]
+Kind = Literal[
+    "fewer_checkpoints",
+    "more_checkpoints",
+    "busier_devices",
+    "idle_slots",
+    "fewer_devices",
+    "spot_nodes",
+]
+# About the same time of the same devices: who follows one has nothing left to save by the others.
+_OF_USE: tuple[Kind, ...] = ("busier_devices", "idle_slots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +39,7 @@ class JobShares:
 
 @dataclass(frozen=True, slots=True)
 class LowUse:
-    """The time in which the devices of a job were used less than expected.
+    """The time in which the devices of a job were used less than expected, or not at all.
 
     `micro_usd`: what was paid for it; `saving_micro_usd`: the part of it that the same work would
     not have cost at the expected use.
@@ -99,6 +110,35 @@ def busier_devices(low: LowUse) -> list[Recommendation]:
             low.job_id, low.name, "busier_devices", low.saving_micro_usd, evidence, advice
         )
     ]
+
+
+def idle_slots(idle: LowUse) -> list[Recommendation]:
+    """Of time without a step; one, or none where it would save less than a cent."""
+    if idle.saving_micro_usd < LEAST_MICRO_USD:
+        return []
+    evidence = (
+        f"for {idle.slot_hours:.1f} slot hours (${idle.micro_usd / 1_000_000:.2f}) it held slots "
+        "and made no step"
+    )
+    advice = "end programs that wait for somebody, or pause the job: it goes on from its checkpoint"
+    return [
+        Recommendation(
+            idle.job_id, idle.name, "idle_slots", idle.saving_micro_usd, evidence, advice
+        )
+    ]
+
+
+def ordered(found: Iterable[Recommendation]) -> list[Recommendation]:
+    """The largest saving first; of those about the same time of a job only the largest."""
+    shown: list[Recommendation] = []
+    told: set[str] = set()
+    for each in sorted(found, key=lambda each: (-each.saving_micro_usd, each.job_id, each.kind)):
+        if each.kind in _OF_USE:
+            if each.job_id in told:
+                continue
+            told.add(each.job_id)
+        shown.append(each)
+    return shown
 
 
 def _above(part: int, whole: int, percent: int) -> int:

@@ -1,18 +1,24 @@
 """Recommendations from the shares of jobs: of the tenant's own jobs, in the days asked for."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 
+from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.ids import run_id_for
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
+from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
+from drivetrain_schemas.jobs import JobQueued, JobSpec, JobSucceeded
+from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
+from drivetrain_schemas.nodes import NodeRegistered
 from services.cost.api import read_api
+from services.cost.core.prices import Price, PriceBook
 from services.cost.handlers import handlers
 from services.cost.low_use import paid_for
+from services.cost.pools import Sharing
+from services.runtime.database import Database
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event
 from tests.handlers.cost.test_chargeback import BOOK
@@ -101,5 +107,130 @@ async def test_little_use_that_was_never_over_ends_with_what_is_paid(
     end = make_event(released(3 * hour, paid=2 * hour))
     await handle(db, handlers(PRICES), raised, end)
     async with db.connection() as connection:
-        (low,) = await paid_for(connection, "default", START.date(), START.date(), 9)
+        (low,) = await paid_for(
+            connection, AlertKind.LOW_UTILISATION, "default", START.date(), START.date(), 9
+        )
     assert (low.micro_usd, low.saving_micro_usd) == (72_000_000, 72_000_000)
+
+
+async def test_time_without_a_step_is_told_with_what_it_cost(database: OpenDatabase) -> None:
+    """Both alerts at once: the time is told once, as what explains more of it."""
+    db = await database("cost")
+    hour = timedelta(hours=1)
+    await handle(
+        db,
+        handlers(PRICES),
+        make_event(granted()),
+        alert(AlertRaised, hour, alert="stalled"),
+        alert(AlertRaised, hour, value=10.0, threshold=75.0),
+        alert(AlertCleared, 2 * hour),
+        make_event(released(3 * hour)),
+    )
+    (found,) = await recommended(db, PRICES, "default")
+    assert (found["kind"], found["saving_micro_usd"]) == ("idle_slots", 144_000_000)
+
+
+async def test_a_command_that_costs_less_on_fewer_slots_is_told(database: OpenDatabase) -> None:
+    db = await database("cost")
+    for number in range(3):
+        start = START + timedelta(hours=number)
+        await run_to_the_end(db, f"wide {number}", num_slots=2, hours=2, start=start)
+        await run_to_the_end(db, f"narrow {number}", num_slots=1, hours=3, start=start)
+    await run_to_the_end(db, "yesterday", num_slots=2, hours=4, start=START - timedelta(days=1))
+    (found,) = await recommended(db, PRICES, "default")
+    assert (found["kind"], found["job_name"]) == ("fewer_devices", "wide 2")
+    assert found["saving_micro_usd"] == 3 * (2 * 2 - 3) * 36_000_000
+    assert "3 jobs of this command on 2 slots cost $144.00 and took 2.0 h" in found["evidence"]
+    assert await recommended(db, PRICES, "other") == []
+
+
+async def test_a_pool_of_spot_nodes_is_told_to_jobs_that_save_checkpoints(
+    database: OpenDatabase,
+) -> None:
+    """$36 an hour on demand, and $9 on spot nodes, of which another job lost a tenth."""
+    db = await database("cost")
+    spot = Price("spot", "cpu", START - timedelta(days=9), 9_000_000, is_spot=True)
+    book = PriceBook((*PRICES.prices, spot))
+    job_id = await run_to_the_end(db, "saves", num_slots=2, hours=10, book=book)
+    await run_to_the_end(db, "never saves", num_slots=2, hours=10, book=book)
+    other = await run_to_the_end(db, "other", num_slots=1, hours=10, book=book, spot_nodes=("n0",))
+    for pool, node_id, is_spot in (("a", "a0", True), ("a", "a1", False), ("b", "b0", True)):
+        node = {"node_id": node_id, "pool": pool, "device_type": "cpu", "num_slots": 2}
+        registered = make_event(NodeRegistered.model_validate({**node, "is_spot": is_spot}))
+        await handle(db, handlers(book), registered)
+    async with db.connection() as connection:
+        await Sharing(book).share(sharing(db), timedelta())
+        await connection.execute(
+            "update job_shares set kind = 'lost', micro_usd = 10 where job_id = $1", other
+        )
+        await connection.execute(
+            """insert into job_shares
+            select day, pool, device_type, tenant_id, job_id, 'productive', 1, 90
+            from job_shares where job_id = $1""",
+            other,
+        )
+        await connection.execute(
+            "insert into stored_checkpoints values ('c', 'default', $1, 1, $2)", job_id, START
+        )
+    (found,) = await recommended(db, book, "default")
+    assert (found["job_id"], found["kind"]) == (job_id, "spot_nodes")
+    assert found["saving_micro_usd"] == 20 * 36_000_000 - 20 * 9_000_000 * 11 // 10
+    assert found["advice"].startswith("submit it to pool b")
+    assert "10.0 %" in found["evidence"]
+
+
+def sharing(db: Database) -> Any:
+    return SimpleNamespace(database=db)
+
+
+async def recommended(db: Database, book: PriceBook, tenant_id: str) -> list[Any]:
+    """On the day of START."""
+    platform: Any = SimpleNamespace(database=db)
+    transport = httpx.ASGITransport(app=read_api(platform, book))
+    days = {"first": START.date().isoformat(), "last": START.date().isoformat()}
+    async with httpx.AsyncClient(transport=transport, base_url="http://cost") as client:
+        answer = await client.get(f"/recommendations/{tenant_id}", params=days)
+    return list(answer.json()["recommendations"])
+
+
+async def run_to_the_end(
+    db: Database,
+    name: str,
+    num_slots: int,
+    hours: int,
+    start: datetime = START,
+    book: PriceBook = PRICES,
+    spot_nodes: tuple[str, ...] = (),
+) -> str:
+    """A job that holds so many slots for so long and succeeds. Returns its id."""
+    job_id = job_id_for("default", name)
+    held = {
+        "job_id": job_id,
+        "run_id": run_id_for(job_id, 1),
+        "attempt": 1,
+        "fence": 1,
+        "allocation_id": allocation_id_for(job_id, 1),
+        "tenant_id": "default",
+        "pool": "default",
+        "device_type": "cpu",
+        "slots": tuple({"node_id": f"n{slot}", "slot": 0} for slot in range(num_slots)),
+        "granted_at": start,
+        "spot_nodes": spot_nodes,
+    }
+    end = start + timedelta(hours=hours)
+    await handle(
+        db,
+        handlers(book),
+        make_event(
+            JobQueued(
+                job_id=job_id,
+                request_id=name,
+                spec=JobSpec(name=name, command="train"),
+                queued_at=start,
+            )
+        ),
+        make_event(AllocationGranted.model_validate(held)),
+        make_event(AllocationReleased.model_validate({**held, "released_at": end})),
+        make_event(JobSucceeded(job_id=job_id, attempts=1, finished_at=end)),
+    )
+    return job_id

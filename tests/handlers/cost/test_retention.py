@@ -30,3 +30,19 @@ async def test_old_released_allocations_go_and_open_ones_stay(database: OpenData
     async with db.connection() as connection:
         left = await connection.fetch("select allocation_id from allocations")
     assert {row["allocation_id"] for row in left} == {"lately", "open"}
+
+
+async def test_low_use_of_devices_is_known_for_a_year(database: OpenDatabase) -> None:
+    db = await database("cost")
+    async with db.connection() as connection:
+        await connection.execute(
+            """insert into low_use (run_id, starts_at, tenant_id, job_id, used_percent,
+                expected_percent)
+            select age::text, clock_timestamp() - age, 'default', 'job', 10, 75
+            from unnest($1::interval[]) as age""",
+            [timedelta(days=365) - HOUR, timedelta(days=365) + HOUR],
+        )
+    await Retention(db, "t.", ManualClock(), RULES).prune()
+    async with db.connection() as connection:
+        (left,) = await connection.fetch("select now() - starts_at as age from low_use")
+    assert left["age"] < timedelta(days=365)

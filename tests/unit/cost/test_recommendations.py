@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
+
+from services.cost.core.fewer_devices import Done, fewer_devices
 from services.cost.core.recommendations import (
     JobShares,
     LowUse,
     busier_devices,
+    idle_slots,
+    ordered,
     recommendations,
 )
+from services.cost.core.spot_nodes import Lost, OnDemand, SpotPool, spot_nodes
 
 DOLLAR = 1_000_000
 
@@ -41,3 +47,73 @@ def test_little_use_of_devices_is_told_from_a_cent_on() -> None:
     assert (found.kind, found.saving_micro_usd) == ("busier_devices", 12 * DOLLAR)
     assert "12.0 slot hours ($20.00)" in found.evidence
     assert busier_devices(replace(low, saving_micro_usd=9_999)) == []
+
+
+def test_time_without_a_step_is_told_instead_of_little_use_at_the_same_time() -> None:
+    low = LowUse("job", "digits", 12.0, 0.0, 75.0, 20 * DOLLAR, 20 * DOLLAR)
+    idle = replace(low, slot_hours=14.0, micro_usd=23 * DOLLAR, saving_micro_usd=23 * DOLLAR)
+    other = replace(low, job_id="other", saving_micro_usd=DOLLAR)
+    found = ordered([*busier_devices(low), *busier_devices(other), *idle_slots(idle)])
+    assert [(it.job_id, it.kind) for it in found] == [
+        ("job", "idle_slots"),
+        ("other", "busier_devices"),
+    ]
+    assert "14.0 slot hours ($23.00)" in found[0].evidence
+    assert idle_slots(replace(idle, saving_micro_usd=9_999)) == []
+
+
+def done(num_slots: int, dollars: float, hours: float, command: str = "train") -> Done:
+    name = f"{command} {num_slots}"
+    return Done(name, name, command, num_slots, round(dollars * DOLLAR), hours * 3600)
+
+
+ON_EIGHT = [done(8, dollars, 0.5) for dollars in (10, 11, 12)]
+ON_TWO = [done(2, dollars, 1.5) for dollars in (6, 6, 6, 1)]
+
+
+def test_a_command_that_costs_less_on_fewer_slots_is_told_with_both_times() -> None:
+    (found,) = fewer_devices([*ON_EIGHT, *ON_TWO, *[done(16, 1, 0.1)] * 3])
+    assert (found.job_id, found.kind, found.saving_micro_usd) == (
+        "train 8",
+        "fewer_devices",
+        (10 + 11 + 12 - 3 * 6) * DOLLAR,
+    )
+    assert "3 jobs of this command on 8 slots cost $11.00 and took 30.0 min" in found.evidence
+    assert "4 on 2 slots cost $6.00 and took 1.5 h" in found.evidence
+    assert found.advice.startswith("ask for 2 devices")
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        pytest.param([*ON_EIGHT[:2], *ON_TWO], id="too few on many slots"),
+        pytest.param([*ON_EIGHT, *ON_TWO[:2]], id="too few on few slots"),
+        pytest.param([*ON_EIGHT, *[done(2, 9, 2.0)] * 3], id="nearly the same cost"),
+        pytest.param([*ON_EIGHT, *[done(2, 6, 2.0, "other")] * 3], id="another command"),
+        pytest.param(
+            [*[done(2, 0.004, 1.0)] * 3, *[done(1, 0.001, 1.0)] * 3], id="less than a cent"
+        ),
+    ],
+)
+def test_chance_is_no_evidence_for_fewer_slots(jobs: list[Done]) -> None:
+    assert list(fewer_devices(jobs)) == []
+
+
+PAID = OnDemand("job", "digits", "gpu", 10 * 3_600_000_000, 40 * DOLLAR)
+POOLS = [SpotPool("b", "gpu", DOLLAR), SpotPool("c", "gpu", DOLLAR), SpotPool("a", "tpu", 1)]
+
+
+def test_the_cheapest_pool_of_spot_nodes_is_told_with_what_it_would_lose() -> None:
+    (found,) = spot_nodes(PAID, POOLS, [])
+    assert (found.kind, found.saving_micro_usd) == ("spot_nodes", 40 * DOLLAR - 10_500_000)
+    assert "in pool b, of spot nodes, they cost $10.50 with the 5.0 %" in found.evidence
+    (found,) = spot_nodes(PAID, POOLS, [Lost("tpu", 10, 5), Lost("gpu", 10, 2)])
+    assert found.saving_micro_usd == 40 * DOLLAR - 12 * DOLLAR
+    (found,) = spot_nodes(PAID, POOLS, [Lost("gpu", 0, 0)])
+    assert "5.0 %" in found.evidence
+
+
+def test_spot_nodes_that_save_nothing_are_not_told() -> None:
+    assert spot_nodes(PAID, [POOLS[2]], []) == []
+    assert spot_nodes(PAID, [SpotPool("b", "gpu", 4 * DOLLAR)], []) == []
+    assert spot_nodes(PAID, POOLS, [Lost("gpu", 10, 30), Lost("gpu", 10, 0)]) == []

@@ -77,7 +77,8 @@ class PoolReport(BaseModel):
 
 class Recommendation(BaseModel):
     """Where a job could cost less: what it would have saved in these days, the evidence, and what
-    to do. `kind`: fewer_checkpoints, more_checkpoints, busier_devices."""
+    to do. `kind`: fewer_checkpoints, more_checkpoints, busier_devices, idle_slots, fewer_devices,
+    spot_nodes."""
 
     job_id: str
     job_name: str | None

@@ -1,0 +1,73 @@
+"""Jobs on on-demand slots that would cost less in a pool of spot nodes.
+
+Only jobs that save checkpoints: a node that its provider takes away costs what was not saved. How
+much that is, the jobs on such nodes show; without one, a twentieth of their time is expected.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from services.cost.core.charges import HOUR_MICROSECONDS
+from services.cost.core.recommendations import LEAST_MICRO_USD, Recommendation
+
+EXPECTED_LOST_PERCENT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """What a job that saves checkpoints paid for its on-demand slots of this device type."""
+
+    job_id: str
+    name: str | None
+    device_type: str
+    slot_microseconds: int
+    micro_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPool:
+    """A pool that has spot nodes only, of this device type."""
+
+    pool: str
+    device_type: str
+    micro_usd_per_slot_hour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Of the training of jobs on spot nodes of this device type: the money in all, and for what was
+    lost."""
+
+    device_type: str
+    micro_usd: int
+    lost_micro_usd: int
+
+
+def spot_nodes(
+    job: OnDemand, pools: Iterable[SpotPool], lost: Sequence[Lost]
+) -> list[Recommendation]:
+    """The cheapest pool, or none where nothing would be saved."""
+    fitting = [pool for pool in pools if pool.device_type == job.device_type]
+    if not fitting:
+        return []
+    pool = min(fitting, key=lambda pool: (pool.micro_usd_per_slot_hour, pool.pool))
+    percent = _lost_percent(job.device_type, lost)
+    hours = job.slot_microseconds / HOUR_MICROSECONDS
+    expected = hours * pool.micro_usd_per_slot_hour * (1 + percent / 100)
+    saving = job.micro_usd - round(expected)
+    if saving < LEAST_MICRO_USD:
+        return []
+    evidence = (
+        f"{hours:.1f} slot hours on demand cost ${job.micro_usd / 1_000_000:.2f}; in pool "
+        f"{pool.pool}, of spot nodes, they cost ${expected / 1_000_000:.2f} with the "
+        f"{percent:.1f} % that is expected to be lost when nodes are taken away"
+    )
+    advice = f"submit it to pool {pool.pool}: it goes on from its checkpoints"
+    return [Recommendation(job.job_id, job.name, "spot_nodes", saving, evidence, advice)]
+
+
+def _lost_percent(device_type: str, lost: Sequence[Lost]) -> float:
+    for one in lost:
+        if one.device_type == device_type and one.micro_usd > 0:
+            return 100 * one.lost_micro_usd / one.micro_usd
+    return EXPECTED_LOST_PERCENT
