@@ -12,7 +12,7 @@ from pydantic import Field
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import AllocationId, JobId, NodeId, RunId, TenantId
 from drivetrain_schemas.topics import EVENTS_JOBS
-from drivetrain_schemas.units import Attempt, Fence
+from drivetrain_schemas.units import MAX_DEVICES, Attempt, Fence
 
 
 class SlotRef(Value):
@@ -31,7 +31,7 @@ class _OfAllocation(Payload):
     tenant_id: TenantId
     pool: str
     device_type: str
-    slots: Annotated[tuple[SlotRef, ...], Field(min_length=1, max_length=1024)]
+    slots: Annotated[tuple[SlotRef, ...], Field(min_length=1, max_length=MAX_DEVICES)]
     granted_at: UtcTime
     spot_nodes: Annotated[tuple[NodeId, ...], Field(max_length=1024)] = ()
 

@@ -17,6 +17,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, mod
 from drivetrain_schemas.base import Misfit, Strict
 from drivetrain_schemas.ids import JobId, StudyId
 from drivetrain_schemas.text import UNSTORABLE, form, free_text
+from drivetrain_schemas.units import MAX_DEVICES
 
 # What the platform accepts of a job: a rank gets its spec in one environment variable, and Linux
 # takes 128 KiB for one.
@@ -144,7 +145,7 @@ class Resources(Strict):
     """`devices` ranks, one slot each, all of one pool (and one device type where one is named)."""
 
     pool: PoolName = "default"
-    devices: Annotated[Count, Field(ge=1, le=1024)] = 1
+    devices: Annotated[Count, Field(ge=1, le=MAX_DEVICES)] = 1
     device_type: DeviceType | None = None
     memory_bytes: Annotated[Count, Field(ge=1, le=2**50)] | None = None
 

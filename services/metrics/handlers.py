@@ -8,6 +8,7 @@ of a pod becomes one event, however often it is sent.
 
 from collections.abc import Sequence
 
+from drivetrain_schemas.allocations import AllocationGranted
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.descriptions import PodDescribed
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
@@ -27,7 +28,7 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunSuspected,
 )
-from services.metrics import alerts, descriptions, media_retention, rungs, store
+from services.metrics import alerts, descriptions, media_retention, ranks, rungs, store
 from services.metrics.core.alerts import Heartbeat, advance, is_stalled, stall_limit
 from services.metrics.core.clock import Point
 from services.metrics.core.clock import advance as advance_clock
@@ -103,6 +104,7 @@ HANDLERS: HandlerTable = {
     **dict.fromkeys(_STATES, on_run_moved),
     **dict.fromkeys((JobSucceeded, JobFailed, JobCancelled, JobStopped), on_job_finished),
     JobQueued: on_job_queued,
+    AllocationGranted: ranks.on_slots_granted,
     **silences.HANDLERS,
 }
 

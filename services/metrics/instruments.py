@@ -45,7 +45,8 @@ READS_REFUSED = Counter(
 )
 LEFT_OUT = Counter(
     "drivetrain_metrics_samples_left_out_total",
-    "Samples of more series than a job may have (names), or beyond a quota (quota).",
+    "Samples of more series than a job may have (names), beyond a quota (quota), or of ranks that "
+    "the run cannot have (ranks).",
     ["reason"],
 )
 MEDIA = Counter("drivetrain_metrics_media_total", "Pictures, tables and so on that were stored.")

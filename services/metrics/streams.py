@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertKind, AlertRaised, LogsWritten, SamplesRecorded
-from services.metrics import alerts, rungs, store
+from services.metrics import alerts, ranks, rungs, store
 from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import DROPPED_BYTES, LEFT_OUT, LINES, REPLAYED, SAMPLES
@@ -44,7 +44,8 @@ async def take_samples(
     samples = [record for record in records if not is_media(record)] if of_media else records
     read, rejected = _read(tokens, read_samples, samples)
     rejected += invalid
-    batches = await _not_seen(tx, "samples", read)
+    of_ranks = await ranks.divide(tx, await _not_seen(tx, "samples", read))
+    batches = of_ranks.admitted
     if quotas is not None:
         divided = await quotas.divide(tx, batches)
         batches = divided.admitted
@@ -83,6 +84,7 @@ async def take_samples(
     for _, alert in sorted(not_finite.items()):  # all transactions lock rows in this order
         await alerts.raise_once(tx, alert)
     await names.leave_out(tx, batches, known)
+    await ranks.leave_out(tx, of_ranks.beyond)
     await rungs.take(tx, batches)
     num_samples = sum(chunk.num_samples for chunk in chunks)
     tx.after_commit(lambda: SAMPLES.inc(num_samples))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from drivetrain_schemas.envelope import InvalidEvent, header
 from drivetrain_schemas.reports import PodHeartbeat
+from services.metrics.core.ranks import is_pod_of, num_ranks
 from services.metrics.core.windows import add_batch, add_heartbeat
 from services.metrics.messages import SampleBatch, read_samples
 from services.metrics.windows.records import SourceState, source_key
@@ -23,7 +24,8 @@ class Observation:
 
 
 def observe(tokens: RunTokens, record: Record) -> Observation | None:
-    """None for a record that is of no interest here, cannot be read, or is not signed by its run.
+    """None for a record that is of no interest here, cannot be read, is not signed by its run,
+    or names a rank or a pod that no run has.
 
     Whoever stores these records parks and counts them.
     """
@@ -40,6 +42,8 @@ def observe(tokens: RunTokens, record: Record) -> Observation | None:
     if batch.resent_by is not None:
         return None  # of a run that has ended, and so of no window of now
     run_id = batch.key.run_id
+    if batch.key.rank >= num_ranks(None):
+        return None
     if not tokens.is_of_run(run_id, batch.fence, batch.job_id, batch.attempt, batch.run_token):
         return None
     return _of_batch(batch, record)
@@ -65,7 +69,7 @@ def _of_batch(batch: SampleBatch, record: Record) -> Observation:
 
 
 def _of_heartbeat(heartbeat: PodHeartbeat, record: Record) -> Observation | None:
-    if heartbeat.step is None:
+    if heartbeat.step is None or not is_pod_of(heartbeat.run_id, heartbeat.pod_id):
         return None
     at, step = record.timestamp_ms / 1000, heartbeat.step
 

@@ -34,6 +34,11 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         )
 
     @property
+    def number(self) -> int:
+        """The rank, or the index of the pod in its run."""
+        return int((self.pod_id or "_0").rpartition("_")[2]) if self.rank is None else self.rank
+
+    @property
     def key(self) -> bytes:
         return source_key(self.run_id, self.rank, self.pod_id)
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.runs import RunState
-from services.metrics import alerts, store
+from services.metrics import alerts, ranks, store
 from services.metrics.core import health
 from services.metrics.core.health import Change
+from services.metrics.core.ranks import RANKS_OF_SLOT
 from services.metrics.core.windows import WINDOW_SECONDS, Window
 from services.metrics.instruments import WINDOWS_STORED
 from services.metrics.windows import store as store_windows
@@ -24,10 +25,13 @@ from services.runtime.transaction import Tx
 GRACE = WINDOW_SECONDS
 MAX_JUDGED = 120
 
+# By source and the start of the window.
+_Newest = dict[tuple[bytes, int], tuple[SourceState, Window]]
+
 
 async def take_windows(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
     """Store the newest state of each source, then judge the runs whose windows have closed."""
-    newest: dict[tuple[bytes, int], tuple[SourceState, Window]] = {}
+    newest: _Newest = {}
     rejected = []
     for record in records:
         try:
@@ -42,6 +46,7 @@ async def take_windows(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRec
             known = newest.get((state.key, window.starts_at))
             if known is None or known[0].version <= state.version:
                 newest[state.key, window.starts_at] = state, window
+    newest = await _possible(tx, newest)
     if newest:
         windows = [newest[key] for key in sorted(newest)]  # the order in which rows are locked
         num_stored = await store_windows.put(tx.connection, windows)
@@ -52,6 +57,19 @@ async def take_windows(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRec
         for run_id, of_run in sorted(by_run.items()):
             await _judge(tx, run_id, of_run)
     return rejected
+
+
+async def _possible(tx: Tx, newest: _Newest) -> _Newest:
+    """Those of ranks and pods that their run can have."""
+    some = {state.run_id for state, _ in newest.values() if state.number >= RANKS_OF_SLOT}
+    if not some:
+        return newest
+    of_run = await ranks.of_runs(tx.connection, some)
+    return {
+        key: (state, window)
+        for key, (state, window) in newest.items()
+        if state.number < of_run.get(state.run_id, RANKS_OF_SLOT)
+    }
 
 
 async def _judge(tx: Tx, run_id: str, windows: Sequence[tuple[SourceState, Window]]) -> None:
