@@ -153,6 +153,25 @@ def test_studies_are_compared_by_the_best_of_as_many_trials(
     assert cli("study", "compare", STUDY_ID).code == 2
 
 
+def test_a_study_shows_all_objectives_its_front_what_ended_it_and_which_trials_break_its_safety(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    trials = [
+        {**make_trial(0, "completed", 0.5, values=[0.5, 12.0]), "rank": 1},
+        {**make_trial(1, "completed", 0.25, values=[0.25, 99.0], is_safe=False), "rank": None},
+    ]
+    study = make_study("completed", trials=trials, pareto=[0], ended_by="device_hours")
+    platform.on("GET", PATH, study)
+    lines = [line.split() for line in cli("study", "show", STUDY_ID).out.splitlines()]
+    assert ["pareto", "trials", "0"] in lines
+    assert ["ended", "by", "device", "hours"] in lines
+    shown = [line for line in lines if "completed" in " ".join(line[2:3])]
+    assert [line[:5] for line in shown] == [
+        ["1", "0", "completed", "0.5,", "12"],
+        ["-", "1", "completed,", "unsafe", "0.25,"],
+    ]
+
+
 def test_a_watch_needs_a_terminal(cli: RunCli) -> None:
     ran = cli("study", "show", STUDY_ID, "--watch")
     assert (ran.code, "--watch needs a terminal" in ran.err) == (2, True)

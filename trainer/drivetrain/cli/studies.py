@@ -58,10 +58,16 @@ def _trials(study: Item) -> str:
 
 
 def _value(trial: Item) -> str:
-    """The value; of a trial without one what was measured at its last rung."""
+    """The values of all objectives; of a trial without one what was measured at its last rung."""
     if trial["value"] is not None or trial.get("measured") is None:
-        return text_of(trial["value"])
+        return ", ".join(map(text_of, trial.get("values") or [trial["value"]]))
     return f"({text_of(trial['measured'])} at {trial['rung']})"
+
+
+def _state(trial: Item) -> str:
+    """An unsafe trial has a value and no rank."""
+    state: str = trial["state"]
+    return state if trial.get("is_safe", True) else f"{state}, unsafe"
 
 
 STUDY_COLUMNS = (
@@ -76,7 +82,7 @@ STUDY_COLUMNS = (
 TRIAL_COLUMNS = (
     field_column("RANK", "rank", is_number=True),
     field_column("TRIAL", "number", is_number=True),
-    field_column("STATE", "state"),
+    Column("STATE", _state),
     Column("VALUE", _value, is_number=True),
     Column("STEP", lambda one: amounts.steps(one.get("step"), one.get("max_steps")), True),
     Column("HYPERPARAMETERS", lambda trial: as_text(trial["hyperparameters"])),
@@ -196,7 +202,7 @@ def _finish(study: Item) -> None:
         raise JobFailed(f"the study failed: {study['failure']}", fix=fix)
     if study.get("best_number") is None:
         fix = f"see: drivetrain study show {study['study_id']}"
-        raise JobFailed("no trial of the study has a value", fix=fix)
+        raise JobFailed("no trial of the study has a value and is safe", fix=fix)
     number, value = study["best_number"], study["best_value"]
     best = next((trial for trial in study["trials"] if trial["number"] == number), None)
     point = f" with {as_text(best['hyperparameters'])}" if best else ""
@@ -221,6 +227,10 @@ def _rows(study: Item) -> list[tuple[str, str]]:
     ]
     if study.get("best_number") is not None:
         rows.append(("best", f"{study['best_value']:.6g} by trial {study['best_number']}"))
+    if study.get("pareto"):
+        rows.append(("pareto", f"trials {', '.join(map(str, study['pareto']))}"))
+    if study.get("ended_by") not in (None, "max_trials"):
+        rows.append(("ended by", study["ended_by"].replace("_", " ")))
     if study.get("failure"):
         rows.append(("failed", study["failure"]))
     if study.get("refusal"):
