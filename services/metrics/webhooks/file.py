@@ -168,6 +168,17 @@ def _problems_of_url(url: str, hosts: Collection[str]) -> list[str]:
         return [f"url: {url!r:.80} is no address: write https://HOST/PATH"]
     if parts.username or parts.password:
         return ["url: holds a password, which logs would show: use a variable"]
+    if not _is_name(host):
+        return [f"url: {host!r:.80} is no name of a host: no part of it is empty or long"]
     if host not in hosts:
         return [f"url: {host} is not allowed: add it to DRIVETRAIN_WEBHOOK_HOSTS"]
     return []
+
+
+def _is_name(host: str) -> bool:
+    """Whether it can be resolved; otherwise each call of it would raise what is no OSError."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

@@ -54,6 +54,8 @@ def handlers(webhooks: Sequence[Webhook]) -> HandlerTable:
 async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> None:
     alert = alert_of(event)
     kind = None if alert is None else alert.alert
+    if alert is not None and alert.alert == AlertName.NO_CHECKPOINTS:
+        await _note_checkpointing(tx, alert)  # also where no webhook is told of its end
     wanted = [each for each in webhooks if each.wants(event.tenant_id, event.type, kind)]
     if not wanted:
         return
@@ -61,8 +63,6 @@ async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> No
     if event.occurred_at < now - MAX_AGE:
         return
     body = encode_structured(event)[2].decode()
-    if alert is not None and alert.alert == AlertName.NO_CHECKPOINTS:
-        await _note_checkpointing(tx, alert)
     silenced_until = None
     if alert is not None and alert.is_raised:
         silenced_until = await holding.until(tx, alert)

@@ -175,6 +175,29 @@ async def test_silenced_failures_of_checkpoints_are_sent_while_they_last(
     assert await sent(metrics) == ["failed again", "recovered again"]
 
 
+@pytest.mark.parametrize(
+    ("events", "hours_ago"),
+    [({"checkpointing.failed"}, 0), (set(), 2)],
+    ids=["a webhook that wants no ends", "read after an outage"],
+)
+async def test_failures_that_are_over_are_not_sent_after_their_silence(
+    metrics: Database, events: set[str], hours_ago: float
+) -> None:
+    failed = CheckpointingFailed(
+        **RUN, tenant_id="default", reason=SaveFailure.STORE_FULL, detail="no space"
+    )
+    hooks = webhooks.handlers([replace(HOOK, events=frozenset(events))])
+    await silence(metrics, spec(2, job_id=JOB))
+    for payload, hours in (
+        (failed, 0.0),
+        (CheckpointingRecovered(**RUN, tenant_id="default", step=3), hours_ago),
+    ):
+        event = replace(make_event(payload), occurred_at=in_hours(-hours))
+        await handle(metrics, hooks, event)
+    await time_passes(metrics, 3)
+    assert (await sent(metrics), await held(metrics)) == ([], [])
+
+
 async def test_a_run_that_ends_without_checkpoints_is_told_by_no_alert_of_ours(
     metrics: Database,
 ) -> None:

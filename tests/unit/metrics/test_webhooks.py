@@ -159,6 +159,7 @@ def test_a_hostile_file_is_refused_at_once(tmp_path: Path, text: str, said: str)
         ("{name: a, url: 'https://169.254.169.254/x'}", "169.254.169.254 is not allowed"),
         ("{name: a, url: 'https://u:p@hooks.example.com'}", "holds a password"),
         ("{name: a, url: 'https://hooks.example.com:99999'}", "webhooks[0].url: Port out of range"),
+        ("{name: a, url: 'https://hooks..example.com/x'}", "'hooks..example.com' is no name of a"),
         ("{name: a, url: 'https://hooks.example.com/ü'}", "write them as %XX"),
         ('{name: a, url: "https://hooks.example.com/x\\r\\nA: b"}', "write them as %XX"),
         (f"{{name: a, url: '{ONCALL}', secret_variable: NONE}}", "NONE is not set"),
