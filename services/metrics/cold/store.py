@@ -119,7 +119,7 @@ async def lock_series(connection: asyncpg.Connection, parts: Sequence[Part]) -> 
         """
         select from series join unnest($1::text[], $2::integer[], $3::text[])
             as moved (run_id, rank, name) using (run_id, rank, name)
-        order by run_id, rank, name for update of series
+        order by run_id collate "C", rank, name collate "C" for update of series
         """,
         [part.run_id for part in parts],
         [part.rank for part in parts],
