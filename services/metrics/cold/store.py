@@ -209,9 +209,19 @@ async def forget_old_files(connection: asyncpg.Connection, keep: timedelta, limi
     return int(found)
 
 
-async def files_to_delete(connection: asyncpg.Connection, limit: int) -> list[FileToDelete]:
+async def files_to_delete(
+    connection: asyncpg.Connection, late: timedelta, limit: int
+) -> list[FileToDelete]:
+    """Those that were stored, and those that nobody writes any more: intended so long ago."""
     rows = await connection.fetch(
-        "select id, key from cold_files where state = 'deleting' order by id limit $1", limit
+        """
+        select id, key from cold_files
+        where state = 'deleting'
+            and (newest_at is not null or created_at < clock_timestamp() - $1::interval)
+        order by id limit $2
+        """,
+        late,
+        limit,
     )
     return [FileToDelete(*row) for row in rows]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from services.metrics.cold import SERIES
+from services.metrics.cold import LATE, SERIES
 from services.metrics.cold import format as cold_format
 from services.metrics.cold import store as cold_store
 from services.metrics.cold.store import File, OldChunk, SeriesChunk
@@ -43,7 +43,9 @@ MAX_FILE_CHUNKS = 20_000
 # Fewer samples wait for more, until the oldest has waited for this long.
 MIN_FILE_SAMPLES = 250_000
 MAX_WAIT = timedelta(hours=6)
-MAX_DELETES = 20
+# Of one pass, which deletes at its beginning.
+MAX_FILES = 50
+MAX_DELETES = 100
 _LOCK = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/tiering', 0))"
 
 
@@ -54,6 +56,7 @@ class Policy:
     after: timedelta
     keep: timedelta | None = None
     max_wait: timedelta = MAX_WAIT
+    late: timedelta = LATE
 
 
 def policy_of(settings: MetricsSettings) -> Policy:
@@ -100,11 +103,14 @@ class Tierer:
             await connection.close()
 
     async def run(self) -> None:
-        """One pass: what earlier tries left, files that are old enough, then samples."""
+        """One pass: what earlier tries left, files that are old enough, then samples, as far as one
+        pass goes.
+        """
         try:
             await self._delete()
-            while await self._move():
-                pass
+            for _ in range(MAX_FILES):
+                if not await self._move():
+                    break
         finally:
             async with self._database.connection() as connection:
                 overdue = await cold_store.overdue_seconds(connection, self._policy.after)
@@ -117,7 +123,7 @@ class Tierer:
         """
         async with self._database.connection() as connection:
             await cold_store.give_up_intents(connection)
-            files = await cold_store.files_to_delete(connection, MAX_DELETES)
+            files = await cold_store.files_to_delete(connection, self._policy.late, MAX_DELETES)
         for file in files:
             await self._store.delete(file.key)
             async with self._database.connection() as connection:

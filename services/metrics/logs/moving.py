@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from services.metrics.cold import LOGS
+from services.metrics.cold import LATE, LOGS
 from services.metrics.instruments import (
     LOG_BYTES_MOVED,
     LOG_FAILURES,
@@ -42,6 +42,8 @@ SEGMENT_BYTES = 8 * 2**20
 # A job that runs keeps as much in Postgres.
 HOT_BYTES = 2 * SEGMENT_BYTES
 MAX_JOBS = 200
+# Of one pass, which deletes at its beginning.
+MAX_ROUNDS = 20
 MAX_DELETES = 100
 _LOCK = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/logs', 0))"
 
@@ -53,6 +55,7 @@ class LogPolicy:
     max_bytes: int
     keep: timedelta | None = None
     quiet: timedelta = QUIET
+    late: timedelta = LATE
 
 
 def policy_of(settings: MetricsSettings) -> LogPolicy:
@@ -93,11 +96,13 @@ class LogMover:
 
     async def run(self) -> None:
         """One pass: what earlier tries left, what is too old, then a segment of each job in turn,
-        until none has more to move.
+        until none has more to move, or for so many rounds.
         """
         due = await self._due()
         await self._delete()
-        while due:
+        for _ in range(MAX_ROUNDS):
+            if not due:
+                return
             for job in due:
                 await self._move(job.job_id)
             due = await self._due()
@@ -115,7 +120,7 @@ class LogMover:
         """
         async with self._database.connection() as connection:
             await segment_store.give_up_intents(connection)
-            segments = await segment_store.to_delete(connection, MAX_DELETES)
+            segments = await segment_store.to_delete(connection, self._policy.late, MAX_DELETES)
         for one in segments:
             await self._store.delete(one.key)
             async with self._database.connection() as connection:

@@ -221,9 +221,17 @@ async def give_up_intents(connection: asyncpg.Connection) -> None:
     await connection.execute("update log_segments set state = 'deleting' where state = 'writing'")
 
 
-async def to_delete(connection: asyncpg.Connection, limit: int) -> list[ToDelete]:
+async def to_delete(connection: asyncpg.Connection, late: timedelta, limit: int) -> list[ToDelete]:
+    """Those that were stored, and those that nobody writes any more: intended so long ago."""
     rows = await connection.fetch(
-        "select id, key from log_segments where state = 'deleting' order by id limit $1", limit
+        """
+        select id, key from log_segments
+        where state = 'deleting'
+            and (last_at is not null or created_at < clock_timestamp() - $1::interval)
+        order by id limit $2
+        """,
+        late,
+        limit,
     )
     return [ToDelete(*row) for row in rows]
 

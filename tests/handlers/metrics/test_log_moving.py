@@ -7,6 +7,7 @@ import inspect
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,7 +39,7 @@ from tests.handlers.metrics.test_tiering import (  # noqa: F401
     store,
 )
 
-NOW = LogPolicy(max_bytes=2**30, quiet=timedelta(0))
+NOW = LogPolicy(max_bytes=2**30, quiet=timedelta(0), late=timedelta(0))
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 NUM_LINES = 60
 
@@ -190,6 +191,35 @@ async def test_a_pass_that_dies_anywhere_loses_and_doubles_nothing(
     async with metrics.connection() as connection:
         rows = await connection.fetch("select key from log_segments where state = 'stored'")
     assert set(watched._objects) == {row["key"] for row in rows}
+
+
+async def test_what_is_written_after_the_lock_was_lost_is_deleted_later(
+    metrics, client, store
+) -> None:
+    """Another process goes on meanwhile; what comes late is no line, and is not left for ever."""
+    slow, arrives = WatchedStore(Steps()), asyncio.Event()
+    slow._objects = store._objects
+    begun = asyncio.Event()
+    put = store.put_if_absent
+
+    async def late(key: str, content: bytes) -> bool:
+        begun.set()
+        await arrives.wait()
+        return bool(await put(key, content))
+
+    slow.put_if_absent = late
+    await write(metrics)
+    lost = asyncio.create_task(LogMover(metrics, slow, NOW).run())
+    await begun.wait()
+    await LogMover(metrics, store, replace(NOW, late=timedelta(hours=1))).run()
+    arrives.set()
+    with pytest.raises(StoreError, match="given up"):
+        await lost
+    assert await walk(client) == list(range(NUM_LINES))
+    await LogMover(metrics, store, NOW).run()
+    async with metrics.connection() as connection:
+        rows = await connection.fetch("select key from log_segments")
+    assert set(store._objects) == {row["key"] for row in rows}
 
 
 async def test_while_the_store_is_away_nothing_is_deleted(metrics, client, store) -> None:

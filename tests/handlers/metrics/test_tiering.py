@@ -1,7 +1,9 @@
 """Old samples move to the object store: nothing is lost or doubled, wherever it is interrupted."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -31,7 +33,7 @@ from tests.handlers.metrics.builders import JOB, make_samples
 
 SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")
 TAKE = partial(streams.take_samples, RunTokens(None))
-NOW = Policy(after=timedelta(0), max_wait=timedelta(0))
+NOW = Policy(after=timedelta(0), max_wait=timedelta(0), late=timedelta(0))
 OTHER_JOB = "job_" + "o" * 26
 
 
@@ -188,6 +190,32 @@ async def test_a_process_that_dies_at_any_step_loses_and_doubles_nothing(
         files = await connection.fetch("select key from cold_files where state = 'stored'")
     assert (moved, kept) == (len(expected), 0)
     assert [info.key for info in await store.list("")] == sorted(row["key"] for row in files)
+
+
+async def test_what_is_written_after_the_lock_was_lost_is_deleted_later(
+    platform: Platform, store: WatchedStore, client: httpx.AsyncClient, metrics: Database
+) -> None:
+    """Another process goes on meanwhile; what comes late counts nothing, and goes in the end."""
+    slow, begun, arrives = WatchedStore(Steps()), asyncio.Event(), asyncio.Event()
+    slow._objects = store._objects
+
+    async def late(key: str, content: bytes) -> bool:
+        begun.set()
+        await arrives.wait()
+        return await store.put_if_absent(key, content)
+
+    slow.put_if_absent = late  # type: ignore[method-assign]
+    await platform.log({"loss": {1: 0.5, 2: 0.25}})
+    lost = asyncio.create_task(Tierer(metrics, slow, NOW).run())
+    await begun.wait()
+    await Tierer(metrics, store, replace(NOW, late=timedelta(hours=1))).run()
+    arrives.set()
+    await lost
+    assert await samples(client, "loss") == {1: 0.5, 2: 0.25}
+    await Tierer(metrics, store, NOW).run()
+    async with metrics.connection() as connection:
+        files = await connection.fetch("select key from cold_files")
+    assert sorted(store._objects) == sorted(row["key"] for row in files)
 
 
 async def test_while_the_object_store_is_away_nothing_is_deleted(
