@@ -53,7 +53,7 @@ class MetricsSettings(Settings):
     keep_logs_days: int | None = Field(
         default=None,
         ge=1,
-        description="then lines of ended jobs are deleted; never where it is not given",
+        description="after it lines of jobs that do not run are deleted; never where not given",
     )
     keep_charts_days: int | None = Field(
         default=None,

@@ -183,12 +183,14 @@ async def forget_beyond(connection: asyncpg.Connection, job_id: str, max_bytes: 
 
 
 async def forget_old(connection: asyncpg.Connection, keep: timedelta, limit: int) -> int:
-    """Segments whose last line arrived before that. Returns their lines."""
+    """Segments whose last line arrived before that, of jobs without a live run. Their lines."""
     return await _forget(
         connection,
-        """
+        f"""
         select id from log_segments
-        where state = 'stored' and last_at < clock_timestamp() - $1::interval
+        where state = 'stored' and last_at < clock_timestamp() - $1::interval and not exists (
+            select from runs where runs.job_id = log_segments.job_id
+                and (runs.state is null or runs.state not in ({_ENDED})))
         order by last_at limit $2
         """,
         keep,

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from drivetrain_schemas.ids import run_id_for
+from drivetrain_schemas.ids import allocation_id_for, run_id_for
 from drivetrain_schemas.runs import RunStarting, RunSucceeded
 from services.metrics import streams
 from services.metrics.api import read_api
@@ -276,6 +276,20 @@ async def test_old_lines_are_deleted_where_a_policy_says_so(metrics, client, sto
     await mover.run()
     page = await get(client)
     assert (page["lines"], page["num_deleted_lines"], store._objects) == ([], NUM_LINES, {})
+
+
+async def test_old_lines_of_a_running_job_are_kept(metrics, client, store) -> None:
+    run: Any = {"job_id": JOB, "run_id": run_id_for(JOB, 1), "attempt": 1, "fence": 1}
+    await write(metrics)
+    await LogMover(metrics, store, NOW).run()
+    starting = RunStarting(**run, allocation_id=allocation_id_for(JOB, 1), num_pods=1)
+    await handle(metrics, HANDLERS, make_event(starting))
+    mover = LogMover(metrics, store, LogPolicy(2**30, timedelta(0)))
+    await mover.run()
+    assert await walk(client) == list(range(NUM_LINES))
+    await handle(metrics, HANDLERS, make_event(RunSucceeded(**run, ended_at=AT)))
+    await mover.run()
+    assert await walk(client) == []
 
 
 async def test_lines_that_wait_for_the_store_are_bounded_and_counted(
