@@ -17,8 +17,9 @@ from services.hpo import saved
 from services.hpo.core import actions, inputs, search
 from services.hpo.core.limits import Limits
 from services.hpo.core.plan import Plan
+from services.hpo.core.samplers import SAMPLERS
 from services.hpo.core.search import Search
-from services.hpo.core.space import Choice, Uniform, make_space
+from services.hpo.core.space import Choice, Condition, Integer, Uniform, make_space
 from services.hpo.core.status import Numbers, Open, Phase, Status
 from services.hpo.core.strategies import Verdict
 from services.hpo.core.trials import Trial, TrialState
@@ -159,7 +160,8 @@ class World:
         if number in self.fails:
             self.tell(inputs.Ended(number, None, "it crashed"))
         else:
-            self.tell(inputs.Ended(number, (self.value_of(number, MAX_STEPS),)))
+            values = (self.value_of(number, MAX_STEPS),) * len(self.search.plan.goals)
+            self.tell(inputs.Ended(number, values, is_safe=number % 5 != 4))
 
     def value_of(self, number: int, step: int) -> float:
         rate = float(self.search.trials[number].point["rate"])
@@ -277,6 +279,69 @@ def test_commands_at_any_time_leave_a_study_that_ends(
     assert all(state.is_final for state in settled)
     counts = world.search.status
     assert counts.num_completed + counts.num_failed + counts.num_stopped == len(settled)
+
+
+WIDE = make_space(
+    {
+        "rate": Uniform(0.0, 1.0, num=3),
+        "kind": Choice(("a", "b", True)),
+        "width": Integer(1, 9, log=True, num=2),
+    },
+    {"width": (Condition("kind", ("a", True)),)},
+)
+NOBODY = 999
+NOISE = [
+    inputs.Begin(),
+    inputs.GoOn(),
+    inputs.Ended(NOBODY, (0.0,)),
+    inputs.Stopped(NOBODY),
+    inputs.Paused(NOBODY),
+    inputs.Resumed(NOBODY),
+    inputs.Granted(NOBODY),
+    inputs.MeasuredAt(NOBODY, 9, 0.0),
+    inputs.MeasuredAt(0, 2, 0.0),
+]
+# A pause that comes twice is two: of a trial that was promoted between them somebody else's.
+REPEATED = (inputs.Ended, inputs.Stopped, inputs.MeasuredAt)
+ENDS = actions.FinishStudy | actions.FailStudy
+
+
+@given(
+    pruner=st.sampled_from(sorted(PRUNERS)),
+    sampler=st.sampled_from(sorted(SAMPLERS)),
+    goals=st.sampled_from([("minimize",), ("maximize", "minimize")]),
+    seed=st.integers(0, 1000),
+)
+def test_what_comes_twice_or_is_about_nobody_changes_nothing_and_an_extended_study_ends_again(
+    pruner: str, sampler: str, goals: tuple[Any, ...], seed: int
+) -> None:
+    """Of all strategies on a space with conditions, with restarts, failures and unsafe trials."""
+    plan = make_plan(pruner, sampler=sampler, goals=goals, space=WIDE)
+    order = random.Random(seed)
+    fails = frozenset({seed % 5})
+    world = World(make_search(plan, 9, 3), order, fails=fails, restarts=True)
+
+    def run() -> None:
+        while world.step():
+            before, num_done = state_of(world.search), len(world.done)
+            last = world.log[-1].given
+            noise = [*order.sample(NOISE, 2), *([last] if isinstance(last, REPEATED) else [])]
+            for one in noise:
+                if isinstance(one, inputs.MeasuredAt) or not world.search.status.is_finished:
+                    world.tell(one)
+            assert (state_of(world.search), len(world.done)) == (before, num_done), noise
+
+    world.tell(inputs.Begin())
+    run()
+    assert len(of_type(world.done, ENDS)) == 1
+    if world.search.status.failing or not world.search.pruner.may_propose(world.search.trials):
+        return
+    world.tell(inputs.ChangeStudy(len(world.search.trials) + 3, 2, {}))
+    run()
+    assert len(of_type(world.done, ENDS)) == 2
+    assert all(trial.state.is_final for trial in world.search.trials)
+    again = make_search(plan, 9, 3)
+    assert [action for told in world.log for action in again.on(*told)] == world.done
 
 
 def finished(search: Search, *values: float | None) -> list[actions.Action]:
