@@ -176,7 +176,11 @@ class LogMover:
             )
             if not is_recorded:
                 raise StoreError(f"segment {segment_id} was given up while it was written")
-            await segment_store.delete_chunks(tx.connection, job_id, chunks[-1].chunk.end_position)
+            num_deleted = await segment_store.delete_chunks(
+                tx.connection, job_id, chunks[-1].chunk.end_position
+            )
+            if num_deleted != len(chunks):
+                raise StoreError(f"the lines of {job_id} were moved by another process meanwhile")
             num_lines = await segment_store.forget_beyond(
                 tx.connection, job_id, self._policy.max_bytes
             )

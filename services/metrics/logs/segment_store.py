@@ -149,9 +149,16 @@ async def record(
 
 
 async def delete_chunks(connection: asyncpg.Connection, job_id: str, end_position: int) -> int:
-    """Those up to there, and what `log_hot` says of the rest. Returns how many there were."""
-    status = await connection.execute(
-        "delete from log_chunks where job_id = $1 and end_position <= $2", job_id, end_position
+    """Those up to there, and what `log_hot` says of the rest. Returns how many had lines."""
+    num_deleted = await connection.fetchval(
+        """
+        with deleted as (
+            delete from log_chunks where job_id = $1 and end_position <= $2
+            returning first_position, end_position)
+        select count(*) from deleted where end_position > first_position
+        """,
+        job_id,
+        end_position,
     )
     await connection.execute(
         """
@@ -164,7 +171,7 @@ async def delete_chunks(connection: asyncpg.Connection, job_id: str, end_positio
         job_id,
     )
     await connection.execute("delete from log_hot where job_id = $1 and num_chunks = 0", job_id)
-    return int(status.split()[-1])
+    return int(num_deleted)
 
 
 async def forget_beyond(connection: asyncpg.Connection, job_id: str, max_bytes: int) -> int:

@@ -222,6 +222,30 @@ async def test_what_is_written_after_the_lock_was_lost_is_deleted_later(
     assert set(store._objects) == {row["key"] for row in rows}
 
 
+async def test_two_passes_that_move_the_same_lines_store_them_once(metrics, client, store) -> None:
+    """As where one has lost its lock and does not know it yet."""
+    await write(metrics)
+    other = LogMover(metrics, store, NOW)
+    put = store.put_if_absent
+
+    async def meanwhile(key: str, content: bytes) -> bool:
+        store.put_if_absent = put
+        await other._move(JOB)
+        return await put(key, content)
+
+    store.put_if_absent = meanwhile
+    with suppress(StoreError):  # it ends, and the next one goes on
+        await LogMover(metrics, store, NOW).run()
+    await LogMover(metrics, store, NOW).run()
+    await LogMover(metrics, store, NOW).run()
+    assert await walk(client) == list(range(NUM_LINES))
+    async with metrics.connection() as connection:
+        rows = await connection.fetch("select key from log_segments where state = 'stored'")
+        num_bytes = await connection.fetchval("select num_cold_bytes from log_heads")
+    assert set(store._objects) == {row["key"] for row in rows}
+    assert num_bytes == NUM_LINES / 2 * 201, "of each line once"
+
+
 async def test_while_the_store_is_away_nothing_is_deleted(metrics, client, store) -> None:
     await write(metrics)
     store.is_away = True
