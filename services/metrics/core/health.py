@@ -140,7 +140,7 @@ def judge(health: Health, window: RunWindow) -> tuple[Health, tuple[Change, ...]
             _low_utilisation(window),
             _slower(health),
         )
-        if finding is not None
+        if finding is not None and _is_finite(finding)
     ]
     changes = []
     for finding in findings:
@@ -148,6 +148,11 @@ def judge(health: Health, window: RunWindow) -> tuple[Health, tuple[Change, ...]
         if change is not None:
             changes.append(change)
     return _with_losses(health, window), tuple(changes)
+
+
+def _is_finite(finding: Finding) -> bool:
+    """What a program says of itself may be any number, so that a ratio of two is none."""
+    return math.isfinite(finding.value) and math.isfinite(finding.threshold)
 
 
 def _count(health: Health, finding: Finding) -> tuple[Health, Change | None]:
@@ -193,7 +198,7 @@ def _straggler(window: RunWindow) -> Finding | None:
     costs = rate is None or lost_seconds * rate >= STRAGGLES_COSTS
     detail = (
         f"rank {rank} works {window.work[rank]:.3g} s in each step before it waits for the others,"
-        f" {ratio:.2f} times as long as the middle rank"
+        f" {ratio:.3g} times as long as the middle rank"
     )
     return Finding("straggler", ratio > STRAGGLES_ABOVE and costs, detail, ratio, STRAGGLES_ABOVE)
 
@@ -211,7 +216,7 @@ def _low_utilisation(window: RunWindow) -> Finding | None:
     mean = window.mean_utilisation
     if mean is None:
         return None
-    detail = f"its devices are used {mean:.0f} % on average"
+    detail = f"its devices are used {mean:.3g} % on average"
     is_bad = mean < UTILISATION_PERCENT
     return Finding("low_utilisation", is_bad, detail, mean, UTILISATION_PERCENT)
 

@@ -1,22 +1,29 @@
 """Alerts from windows: each is raised for its reason, and a healthy run raises none."""
 
+import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from services.metrics.core.health import Change, Health, RunWindow, judge
 from services.metrics.core.windows import Statistics
 
 
-def changes(windows: Iterable[RunWindow]) -> list[tuple[int, str, bool]]:
-    """The number of the window, the alert, and whether it was raised or cleared."""
-    health, found = Health(), []
+def judged(windows: Iterable[RunWindow]) -> Iterator[tuple[int, Change]]:
+    """Each change, with the number of its window."""
+    health = Health()
     for number, window in enumerate(windows):
         health, changed = judge(health, window)
-        found += [(number, change.finding.alert, change.is_raised) for change in changed]
-    return found
+        yield from ((number, change) for change in changed)
+
+
+def changes(windows: Iterable[RunWindow]) -> list[tuple[int, str, bool]]:
+    """The number of the window, the alert, and whether it was raised or cleared."""
+    return [(number, one.finding.alert, one.is_raised) for number, one in judged(windows)]
 
 
 def of_loss(mean: float, deviation: float = 0.01) -> RunWindow:
@@ -165,3 +172,26 @@ def test_a_noisy_loss_that_goes_back_to_its_beginning_diverges(seed: int) -> Non
     healthy = noisy(random.Random(seed), 2, 0.05, 0.0)
     raised = (len(healthy) + 2, "diverging", True)
     assert changes([*healthy, *repeat(of_samples([2.2, 2.4]), 10)]) == [raised]
+
+
+ANY = st.floats(-1e300, 1e300)  # as windows bound them
+
+
+@example([1e300, 1e-300], 1.0, 1.0, 0.0)
+@example([1e300, 1.0], 1e300, -1e300, 0.0)
+@given(st.lists(ANY, min_size=2, max_size=3), ANY, ANY, st.floats(0, 1e300))
+def test_whatever_a_program_says_of_itself_alerts_have_finite_values_and_short_texts(
+    work: list[float], first: float, then: float, deviation: float
+) -> None:
+    windows = [
+        RunWindow(
+            losses={"loss": Statistics(num_finite=5, mean=mean, squares=deviation)},
+            utilisation=(mean,),
+            work=dict(enumerate(work)),
+        )
+        for mean in [first] * 3 + [then] * 12
+    ]
+    for _, change in judged(windows):
+        assert math.isfinite(change.finding.value)
+        assert math.isfinite(change.finding.threshold)
+        assert len(change.finding.detail) < 300
