@@ -3,8 +3,9 @@
 All series of a request are read by one statement each time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
@@ -254,80 +255,73 @@ async def facts_of_all(
 
     Those in the object store come first, as they arrived first.
     """
-    join = """
-        join chunks on chunks.job_id = $1 and chunks.rank = $2 and chunks.series = part.name
-            and chunks.run_id = part.run_id
-        """
-    return [
-        *await _facts_of_cold(connection, wanted, parts),
-        *await _facts(connection, join, wanted, parts),
-    ]
-
-
-async def _facts_of_cold(
-    connection: asyncpg.Connection, wanted: Range, parts: Sequence[tuple[Extent, int]]
-) -> list[ChunkFacts]:
     if not parts:
         return []
-    rows = await connection.fetch(
+    firsts = _firsts(parts)
+    names = sorted({name for _, name in firsts})
+    of_names = (wanted.job_id, wanted.rank, names, min(firsts.values()), wanted.to_step)
+    cold = await connection.fetch(
         f"""
-        select {_COLD}, cold_chunks.max_step
-        from unnest($3::text[], $4::text[], $5::bigint[]) as part (run_id, name, from_step)
-        join cold_chunks on cold_chunks.job_id = $1 and cold_chunks.rank = $2
-            and cold_chunks.series = part.name and cold_chunks.run_id = part.run_id
-            and cold_chunks.max_step >= part.from_step and cold_chunks.min_step <= $6
-        join cold_files on cold_files.id = file_id
+        select run_id, series, max_step, {_COLD}
+        from cold_chunks join cold_files on cold_files.id = file_id
+        where job_id = $1 and rank = $2 and series = any($3) and max_step >= $4 and min_step <= $5
         order by file_id, row_group, first_row
         """,
-        *_part_arguments(wanted, parts),
+        *of_names,
     )
-    found = [(ColdChunk(*row[:-1]), row[-1]) for row in rows]
-    return [ChunkFacts(0, cold.num_samples, max_step, cold) for cold, max_step in found]
+    rows = await connection.fetch(
+        """
+        select run_id, series, max_step, id, num_samples from chunks
+        where job_id = $1 and rank = $2 and series = any($3) and max_step >= $4 and min_step <= $5
+        """,
+        *of_names,
+    )
+    found = [(row[2], ColdChunk(*row[3:])) for row in cold if _is_wanted(row, firsts)]
+    return [
+        *(ChunkFacts(0, one.num_samples, max_step, one) for max_step, one in found),
+        *_facts(rows, firsts),
+    ]
 
 
 async def facts_of_new(
     connection: asyncpg.Connection, wanted: Range, parts: Sequence[tuple[Extent, int]]
 ) -> list[ChunkFacts]:
     """As `facts_of_all`, only chunks that are not in the levels yet."""
-    return await _facts(
-        connection,
-        """
-        join chunks on chunks.job_id = $1 and chunks.rank = $2 and chunks.series = part.name
-            and chunks.run_id = part.run_id and chunks.is_new
-        """,
-        wanted,
-        parts,
-    )
-
-
-async def _facts(
-    connection: asyncpg.Connection,
-    join: str,
-    wanted: Range,
-    parts: Sequence[tuple[Extent, int]],
-) -> list[ChunkFacts]:
     if not parts:
         return []
+    firsts = _firsts(parts)
     rows = await connection.fetch(
-        f"""
-        select id, num_samples, max_step
-        from unnest($3::text[], $4::text[], $5::bigint[]) as part (run_id, name, from_step)
-        {join} and chunks.max_step >= part.from_step and chunks.min_step <= $6
+        """
+        select run_id, series, max_step, id, num_samples from chunks
+        where run_id = any($1) and rank = $2 and series = any($3) and is_new
+            and max_step >= $4 and min_step <= $5
         """,
-        *_part_arguments(wanted, parts),
-    )
-    return [ChunkFacts(*row) for row in rows]
-
-
-def _part_arguments(wanted: Range, parts: Sequence[tuple[Extent, int]]) -> tuple[object, ...]:
-    return (
-        wanted.job_id,
+        sorted({run_id for run_id, _ in firsts}),
         wanted.rank,
-        [extent.run_id for extent, _ in parts],
-        [extent.name for extent, _ in parts],
-        [from_step for _, from_step in parts],
+        sorted({name for _, name in firsts}),
+        min(firsts.values()),
         wanted.to_step,
     )
+    return _facts(rows, firsts)
+
+
+# The first step wanted, by run and series.
+_Firsts = Mapping[tuple[str, str], int]
+
+
+def _firsts(parts: Sequence[tuple[Extent, int]]) -> _Firsts:
+    return {(extent.run_id, extent.name): first for extent, first in parts}
+
+
+def _is_wanted(row: Any, firsts: _Firsts) -> bool:
+    """Looked up here: joined with a list whose length is not known to the planner, each row may be
+    compared with each part, and a job of many attempts has thousands of both."""
+    first = firsts.get((row[0], row[1]))
+    return first is not None and row[2] >= first
+
+
+def _facts(rows: Iterable[Any], firsts: _Firsts) -> list[ChunkFacts]:
+    return [ChunkFacts(row[3], row[4], row[2]) for row in rows if _is_wanted(row, firsts)]
 
 
 async def chunks_by_id(
