@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
+
+from drivetrain_schemas.addresses import read_address
 
 PRODUCER = "https://pypi.org/project/drivetrain"
 SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
@@ -112,10 +113,9 @@ def _job_facets(job: LineageJob) -> Document:
 def _data(job: LineageJob) -> list[Document]:
     if not job.data:
         return []
-    parts = urlsplit(job.data)
-    host = parts.netloc.rpartition("@")[2]
-    where = f"{parts.scheme}://{host}" if host else parts.scheme
-    return [{"namespace": where, "name": parts.path.lstrip("/") or "/", "facets": {}}]
+    scheme, host, path = read_address(job.data)
+    where = f"{scheme}://{host}" if host else scheme
+    return [{"namespace": where, "name": path.lstrip("/") or "/", "facets": {}}]
 
 
 def _dataset(job: LineageJob, one: LineageCheckpoint) -> Document:

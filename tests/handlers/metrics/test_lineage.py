@@ -165,6 +165,16 @@ async def test_runs_are_told_as_openlineage_s_own_schemas_want_it(metrics: Datab
     assert "hidden" not in repr(events)
 
 
+async def test_a_job_whose_data_urllib_cannot_read_is_told(metrics: Database) -> None:
+    job = queued()
+    spec = job.spec.model_copy(update={"data": "s3://[sets/v3"})
+    started = RunStarted(**run_fields(), started_at=NOW)
+    await happen(metrics, job.model_copy(update={"spec": spec}), starting(), started)
+    [event] = await written(metrics)
+    assert (kinds([event]), names(event, "inputs")) == (["START"], ["v3"])
+    assert openlineage.problems(event) == []
+
+
 async def test_they_are_those_that_the_command_line_exports(metrics: Database) -> None:
     from drivetrain.cli.exchange import lineage
 

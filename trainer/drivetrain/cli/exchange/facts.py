@@ -6,9 +6,9 @@ In: the job's view, GET /v1/jobs/{id}.
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from drivetrain.cli.output import Item
+from drivetrain_schemas.addresses import read_address
 
 ENDED = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
 
@@ -78,8 +78,8 @@ def data(job: Item) -> str | None:
     given: str | None = spec_of(job).get("data")
     if given is None:
         return None
-    parts = urlsplit(given)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    scheme, host, path = read_address(given)
+    return f"{scheme}://{host}{path}"
 
 
 def project(job: Item) -> str | None:
