@@ -11,6 +11,8 @@ Spec = Mapping[str, Any]
 
 # Where a spec does not have a value that another one has.
 ABSENT = "none"
+# Stands for a group of values that are not known: none of them differs from those of other jobs.
+NOT_RECORDED = "not recorded"
 _NOT_COMPARED = ("name", "hyperparameters")
 
 
@@ -28,20 +30,31 @@ class Line:
 
 
 def differences(specs: Sequence[Spec]) -> list[Line]:
-    """Every hyperparameter; of the rest of the specs, only what differs."""
+    """Every hyperparameter; of the rest of the specs, only what differs where it is known."""
     points = [spec.get("hyperparameters") or {} for spec in specs]
     others = [_flat({k: v for k, v in spec.items() if k not in _NOT_COMPARED}) for spec in specs]
     lines = _lines(points, is_hyperparameter=True)
-    lines += [line for line in _lines(others, is_hyperparameter=False) if line.differs]
+    lines += [line for line in _lines(others, is_hyperparameter=False) if _is_shown(line)]
     return sorted(lines, key=lambda line: (not line.is_hyperparameter, not line.differs))
+
+
+def _is_shown(line: Line) -> bool:
+    return len(set(line.values) - {NOT_RECORDED}) > 1
 
 
 def _lines(columns: Sequence[Mapping[str, Any]], *, is_hyperparameter: bool) -> list[Line]:
     names = sorted({name for column in columns for name in column})
     return [
-        Line(name, tuple(_text(column.get(name, ABSENT)) for column in columns), is_hyperparameter)
+        Line(name, tuple(_value(column, name) for column in columns), is_hyperparameter)
         for name in names
     ]
+
+
+def _value(column: Mapping[str, Any], name: str) -> str:
+    if name in column:
+        return _text(column[name])
+    is_unknown = column.get(name.partition(".")[0]) == NOT_RECORDED
+    return NOT_RECORDED if is_unknown else ABSENT
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

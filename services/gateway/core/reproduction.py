@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from services.gateway.core.comparison import NOT_RECORDED
 from services.gateway.core.descriptions import hyperparameters
 
 Json = Mapping[str, Any]
@@ -112,6 +113,8 @@ def compared(spec: Json, surroundings: Json | None, said: Json) -> dict[str, Any
     environment = dict.fromkeys(spec.get("environment") or {}, "given")
     merged: dict[str, Any] = {**spec, **said, "source": source, "environment": environment}
     merged["hyperparameters"] = hyperparameters(spec, surroundings)
+    merged["surroundings"] = "recorded" if surroundings else None
+    merged |= dict.fromkeys(("runs on", "package", "data used"), NOT_RECORDED)
     if surroundings:
         names = ("python", "device_type", "device_name", "world_size")
         merged["runs on"] = {name: surroundings.get(name) for name in names}

@@ -94,6 +94,14 @@ def test_what_a_repetition_ran_with_is_compared_by_name() -> None:
     assert has_differed(SAID, SAID) == has_differed(None, SAID) == has_differed(SAID, None) == []
 
 
+def test_of_a_job_that_recorded_nothing_no_package_is_compared() -> None:
+    jobs = [compared(SPEC, said, {}) for said in (None, SAID, SAID | {"python": "3.12.1"})]
+    assert {line.name: line.values for line in differences(jobs)} == {
+        "runs on.python": ("not recorded", "3.11.7", "3.12.1"),
+        "surroundings": ("none", "recorded", "recorded"),
+    }
+
+
 def test_jobs_are_compared_by_commit_packages_devices_and_annotations_without_values() -> None:
     first = compared(
         SPEC | {"source": {"commit": "a" * 40, "is_dirty": False, "diff": "secret"}},
