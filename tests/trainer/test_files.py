@@ -108,6 +108,14 @@ def test_what_is_neither_file_nor_inner_link_is_left_out(
     assert any("\\xff\\xfe" in one for one in stored.summary.left_out)
 
 
+def test_what_is_left_out_is_shown_on_one_line_without_control_characters() -> None:
+    left_out = LeftOut()
+    left_out.add("two\nlines\x1b[2J", "why")
+    assert left_out.examples == [r"two\nlines\x1b[2J: why"]
+    (line,) = Complaints().new(left_out)
+    assert line == r"1 of the job's files not saved, such as two\nlines\x1b[2J: why"
+
+
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [

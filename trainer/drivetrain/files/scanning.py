@@ -67,7 +67,7 @@ class LeftOut:
         self.counts[reason] += number
         # One example for each reason first, so that no reason hides the others.
         if self.counts[reason] == number or len(self.examples) < MAX_EXAMPLES // 2:
-            text = f"{os.fsencode(path).decode('utf-8', 'backslashreplace')[-200:]}: {reason}"
+            text = f"{_shown(path)[-200:]}: {reason}"
             self.examples = [*self.examples, text][:MAX_EXAMPLES]
 
     @property
@@ -127,6 +127,14 @@ def scan(root: Path, limits: Limits = Limits()) -> Scan:
             break
         num_left -= len(entries)
     return found
+
+
+def _shown(path: str) -> str:
+    """On one line, without what a terminal obeys: a program gives its files any name."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
 
 
 def _entries(directory: str, prefix: str, found: Scan) -> list[os.DirEntry[str]]:
