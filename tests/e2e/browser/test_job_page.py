@@ -14,6 +14,7 @@ from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_pages import watch
 from tests.handlers.gateway.story import JobStory, Story
 from tests.handlers.gateway.test_files import newest_list, put_list
+from tests.handlers.gateway.test_job_page import warn
 
 pytestmark = pytest.mark.browser
 
@@ -56,6 +57,7 @@ async def test_a_failed_job_tells_its_error_id_and_command_above_the_fold(
     job.fails(f"Traceback (most recent call last):\n{ERROR}", signal=None)
     failed = JobFailed(job_id=job.job_id, attempts=1, detail=ERROR, finished_at=story.now)
     story.tell(failed)
+    warn(story, job, 1, f"'{'x' * 200}' is not the name of a metric")
     await site.model.tell(*story.events)
     context, page = await site.sign_in(browser, **PHONE)
     await context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -60,7 +60,9 @@ async def test_the_list_of_jobs_follows_a_job(site: Site, browser: Browser) -> N
     await context.close()
 
 
-async def test_times_are_shown_in_whole_seconds(site: Site, browser: Browser) -> None:
+async def test_times_are_shown_in_whole_seconds_and_huge_numbers_in_short(
+    site: Site, browser: Browser
+) -> None:
     context, page = await site.sign_in(browser)
     await page.goto(site.url)
     shown = await page.evaluate(
@@ -78,6 +80,15 @@ async def test_times_are_shown_in_whole_seconds(site: Site, browser: Browser) ->
         }"""
     )
     assert shown == ["just now", "7 s ago", "59 s ago", "1 min ago", "1 h ago"]
+    shown = await page.evaluate(
+        """async () => {
+          const { number, exact } = await import("/static/format.js");
+          return [1234, 2 ** 53 - 1, 1e300, -1.5e300].map((x) => [number(x), exact(x)]);
+        }"""
+    )
+    largest = "9,007,199,254,740,991"
+    assert shown[:2] == [["1,234", "1,234"], [largest, largest]]
+    assert shown[2:] == [["1e+300", "1e+300"], ["-1.5e+300", "-1.5e+300"]]
     await context.close()
 
 

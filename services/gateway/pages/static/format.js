@@ -12,9 +12,9 @@ export function duration(seconds) {
   return parts.slice(0, 2).filter(([n]) => n).map(([n, unit]) => `${n} ${unit}`).join(" ");
 }
 
-// Four significant digits; `exact` has all of them.
-export const number = (x) => (typeof x !== "number" ? String(x) : Number.isInteger(x) ? x.toLocaleString("en") : Number(x.toPrecision(4)).toString());
-export const exact = (x) => (Number.isInteger(x) ? x.toLocaleString("en") : String(x));
+// Four significant digits; `exact` has all of them. A loss that diverges is a whole number of 300 digits.
+export const number = (x) => (typeof x !== "number" ? String(x) : Number.isSafeInteger(x) ? x.toLocaleString("en") : Number(x.toPrecision(4)).toString());
+export const exact = (x) => (Number.isSafeInteger(x) ? x.toLocaleString("en") : String(x));
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // element("a", {href: "/", class: "x"}, "text", child)
