@@ -196,6 +196,17 @@ def test_a_sampler_that_learns_finds_the_bottom_of_a_bowl(name: str) -> None:
     assert best < drawn / 3
 
 
+@pytest.mark.parametrize("name", ["auto", "gp"])
+def test_losses_of_trials_that_diverge_do_not_hide_the_others(name: str) -> None:
+    """As with a learning rate that is too large: finite, and thousands of times as large."""
+
+    def loss(point: Point) -> float:
+        return bowl(point) if float(point["x"]) < 0.6 else 1e4 * (1.0 + float(point["x"]))
+
+    best, drawn = (np.nanmin(run(each, PLANE, loss, 40).losses) for each in (name, "random"))
+    assert best < drawn / 10
+
+
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_sampler_learns_where_parameters_are_mixed_and_trials_fail(name: str) -> None:
     losses, drawn = (run(each, MIXED, mixed, 50).losses for each in (name, "random"))

@@ -18,6 +18,9 @@ Numbers = NDArray[np.intp]
 _MAX_RUNNING = 64
 # Larger losses count as this one, so that squares are finite.
 _LARGEST = 1e100
+# What is that many times as far from a usual loss as this is from the best is an outlier.
+_FAR = 10.0
+_FEWEST_FIRST, _NUM_FIRST = 8, 16
 # The best trials, around which candidates lie.
 _NUM_STARTS = 4
 
@@ -33,6 +36,7 @@ class Known:
 def known(losses: Array, limit: int) -> Known:
     """At most `limit` of the trials that ended: half of them the best, and the latest."""
     ended = np.flatnonzero(~np.isnan(losses))
+    losses = np.where(np.isfinite(losses), np.minimum(losses, _largest(losses[ended])), losses)
     if len(ended) > limit:
         is_used = _is_among_best(losses[ended], limit // 2)
         latest = np.flatnonzero(~is_used)[-(limit - limit // 2) :]
@@ -83,6 +87,20 @@ class Improvement:
             return None
         why = f"promises the largest improvement, by a model of {len(known.used)} trials"
         return Proposal(point, why)
+
+
+def _largest(losses: Array) -> float:
+    """Larger losses tell no more than this one: that training diverged there.
+
+    Where some are thousands of times as large as others, a model of all of them sees no difference
+    between the good ones. What is usual is told by the first trials: later ones lie close together.
+    """
+    finite = losses[np.isfinite(losses)]
+    if len(finite) < _FEWEST_FIRST:
+        return np.inf
+    first = np.sort(finite[:_NUM_FIRST])
+    usual, best = first[len(first) * 2 // 5], finite.min()
+    return float(usual + _FAR * (usual - best)) if usual > best else np.inf
 
 
 def _standardized(losses: Array) -> Array:
