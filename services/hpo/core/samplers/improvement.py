@@ -36,13 +36,13 @@ class Known:
 def known(losses: Array, limit: int) -> Known:
     """At most `limit` of the trials that ended: half of them the best, and the latest."""
     ended = np.flatnonzero(~np.isnan(losses))
-    losses = np.where(np.isfinite(losses), np.minimum(losses, _largest(losses[ended])), losses)
+    largest = _largest(losses[ended])
     if len(ended) > limit:
         is_used = _is_among_best(losses[ended], limit // 2)
         latest = np.flatnonzero(~is_used)[-(limit - limit // 2) :]
         is_used[latest] = True
         ended = ended[is_used]
-    return Known(ended, _standardized(losses[ended]))
+    return Known(ended, _standardized(losses[ended], largest))
 
 
 def _is_among_best(losses: Array, num: int) -> NDArray[np.bool_]:
@@ -90,26 +90,26 @@ class Improvement:
 
 
 def _largest(losses: Array) -> float:
-    """Larger losses tell no more than this one: that training diverged there.
+    """Larger losses tell no more than this one: that training diverged. Never above `_LARGEST`.
 
     Where some are thousands of times as large as others, a model of all of them sees no difference
     between the good ones. What is usual is told by the first trials: later ones lie close together.
     """
     finite = losses[np.isfinite(losses)]
     if len(finite) < _FEWEST_FIRST:
-        return np.inf
+        return _LARGEST
     first = np.sort(finite[:_NUM_FIRST])
-    usual, best = first[len(first) * 2 // 5], finite.min()
-    return float(usual + _FAR * (usual - best)) if usual > best else np.inf
+    usual, best = float(first[len(first) * 2 // 5]), float(finite.min())
+    return min(usual + _FAR * (usual - best), _LARGEST) if usual > best else _LARGEST
 
 
-def _standardized(losses: Array) -> Array:
+def _standardized(losses: Array, largest: float) -> Array:
     """Mean 0, deviation 1; a failed trial counts as the worst one that did not fail."""
     finite = np.isfinite(losses)
     if not finite.any():
         return np.zeros(len(losses))
     values = np.where(finite, losses, losses[finite].max())
-    values = np.minimum(np.maximum(values, -_LARGEST), _LARGEST)
+    values = np.maximum(np.minimum(values, largest), -_LARGEST)
     values = values - values.mean()
     deviation = float(values.std())
     result: Array = values / deviation if deviation > 0.0 else values
