@@ -23,12 +23,15 @@ from services.runtime.transaction import Tx
 log = logs.get()
 
 MAX_ITEMS_OF_JOB = 20_000
-_COLUMNS = (
-    *("name", "step", "attempt", "item", "number", "media", "image_form", "sha256"),
-    *("size_bytes", "caption", "file_name", "logged_at"),
-)
-_KEY = ("name", "step", "attempt", "item")
-_REST = tuple(name for name in _COLUMNS if name not in _KEY)
+Place = tuple[str, int, int, int]  # name, step, attempt, item
+_KEY = ("job_id", "name", "step", "attempt", "item")
+_TYPES = {
+    **{"job_id": "text", "name": "text", "step": "bigint", "attempt": "bigint", "item": "bigint"},
+    **{"number": "bigint", "media": "text", "image_form": "text", "sha256": "text"},
+    **{"size_bytes": "bigint", "caption": "text", "file_name": "text"},
+    "logged_at": "timestamptz",
+}
+_COLUMNS = tuple(name for name in _TYPES if name != "job_id")
 
 
 def is_media(record: Record) -> bool:
@@ -64,50 +67,64 @@ async def _store(tx: Tx, job_id: str, logged: Sequence[MediaLogged]) -> None:
         job_id,
     )
     assert head is not None
-    num_added = num_left_out = 0
-    for one in logged:
-        is_full = head["is_deleted"] or head["num_items"] + num_added >= MAX_ITEMS_OF_JOB
-        is_new = await _put(connection, one, may_add=not is_full)
-        num_added += is_new is True
-        num_left_out += is_new is None
+    newest = _newest(logged)
+    known = await _known(connection, job_id, list(newest))
+    room = 0 if head["is_deleted"] else MAX_ITEMS_OF_JOB - head["num_items"]
+    added = [place for place in newest if place not in known][: max(0, room)]
+    stored = known.union(added)
+    await _put(connection, [one for place, one in newest.items() if place in stored])
     await connection.execute(
         """update media_heads set num_items = num_items + $2, written_at = clock_timestamp()
         where job_id = $1""",
         job_id,
-        num_added,
+        len(added),
     )
-    tx.after_commit(lambda: MEDIA.inc(num_added))
+    tx.after_commit(lambda: MEDIA.inc(len(added)))
+    num_left_out = sum(_place(one) not in stored for one in logged)
     if num_left_out:
         tx.after_commit(lambda: MEDIA_LEFT_OUT.inc(num_left_out))
         log.warning("media left out", job_id=job_id, num_left_out=num_left_out)
 
 
-async def _put(connection: asyncpg.Connection, one: MediaLogged, *, may_add: bool) -> bool | None:
-    """True where a place was added, False where it was there, None where it may not be added."""
-    key = (one.job_id, one.name, one.step, one.attempt, one.item)
-    values = [getattr(one, name) for name in _REST]
-    changed = await connection.execute(
-        f"""update media set {", ".join(f"{name} = ${at}" for at, name in enumerate(_REST, 6))}
-        where (job_id, name, step, attempt, item) = ($1, $2, $3, $4, $5) and number < $6""",
-        *key,
-        *values,
+def _place(one: MediaLogged) -> Place:
+    return (one.name, one.step, one.attempt, one.item)
+
+
+def _newest(logged: Sequence[MediaLogged]) -> dict[Place, MediaLogged]:
+    """What was logged last for each place, in the order in which places came."""
+    newest: dict[Place, MediaLogged] = {}
+    for one in logged:
+        known = newest.setdefault(_place(one), one)
+        if one.number > known.number:
+            newest[_place(one)] = one
+    return newest
+
+
+async def _known(
+    connection: asyncpg.Connection, job_id: str, places: Sequence[Place]
+) -> set[Place]:
+    """Those of these places that the job has. Its head is locked."""
+    rows = await connection.fetch(
+        """select name, step, attempt, item
+        from unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+            as given (name, step, attempt, item)
+        join media using (name, step, attempt, item) where job_id = $1""",
+        job_id,
+        *map(list, zip(*places, strict=True)),
     )
-    if changed != "UPDATE 0":
-        return False
-    is_known = await connection.fetchval(
-        "select 1 from media where (job_id, name, step, attempt, item) = ($1, $2, $3, $4, $5)", *key
-    )
-    if is_known:
-        return False
-    if not may_add:
-        return None
+    return {tuple(row) for row in rows}
+
+
+async def _put(connection: asyncpg.Connection, items: Sequence[MediaLogged]) -> None:
+    """Each place occurs once; what was logged before what is there changes nothing."""
+    given = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(_TYPES.values(), 1))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in _TYPES if name not in _KEY)
     await connection.execute(
-        f"""insert into media (job_id, name, step, attempt, item, {", ".join(_REST)})
-        values ({", ".join(f"${at}" for at in range(1, 6 + len(_REST)))})""",
-        *key,
-        *values,
+        f"""insert into media ({", ".join(_TYPES)}) select * from unnest({given})
+        on conflict (job_id, name, step, attempt, item) do update set {changes}
+        where media.number < excluded.number""",
+        *([getattr(one, name) for one in items] for name in _TYPES),
     )
-    return True
 
 
 async def of_job(connection: asyncpg.Connection, query: MediaQuery) -> dict[str, Any]:

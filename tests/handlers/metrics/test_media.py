@@ -195,3 +195,16 @@ async def test_a_record_that_is_not_valid_is_parked_and_others_are_stored(
         )
     assert len(rejected) == 1
     assert [one["name"] for one in (await get(client))["names"]] == ["good"]
+
+
+async def test_many_records_cost_no_more_statements_than_few(metrics: Database) -> None:
+    """Media have no quota, and the samples of others are stored behind them."""
+    numbers = []
+    for num in (1, 2, 200):  # the first one also asks for the types of columns
+        records = [make_record(make_event(make_media("x", n, number=num))) for n in range(num)]
+        async with metrics.transaction() as tx:
+            logged: list[Any] = []
+            with tx.connection.query_logger(logged.append):
+                assert not await take_samples(tx, records)
+            numbers.append(len(logged))
+    assert numbers[1] == numbers[2] > 0
