@@ -23,15 +23,22 @@ MAX_BYTES = 8 * 1024 * 1024
 # The read token or the address is wrong: for operators to fix, not the caller's mistake.
 _MISCONFIGURED = (401, 421)
 
+# Why a service cannot answer, by the code of its 503: its own words may name addresses.
+_REASONS = {
+    "store_unavailable": "older data is in the object store, which cannot be read now",
+    "too_many_reads": "it reads for too many others at the moment",
+}
+
 Parameters = Mapping[str, str | int | float | Sequence[str] | None]
 
 
 class PartUnavailable(Exception):
-    """The service behind this part of the answer is unavailable."""
+    """The service behind this part of the answer is unavailable; `why` is known if it said so."""
 
-    def __init__(self, part: str) -> None:
+    def __init__(self, part: str, why: str | None = None) -> None:
         super().__init__(part)
         self.part = part
+        self.why = why
 
 
 class PartRefused(Exception):
@@ -77,16 +84,18 @@ class Backends:
         base = self._urls[part]
         if base is None:
             raise PartUnavailable(part)
+        why = None
         try:
             response = await self._client.request(method, base.rstrip("/") + path, **content)
             is_useless = response.status_code >= 500 or response.status_code in _MISCONFIGURED
             if len(response.content) > MAX_BYTES or is_useless:
+                why = _reason(response)
                 raise ValueError(f"status {response.status_code}, {len(response.content)} bytes")
             answer = response.json()
         except (httpx.HTTPError, ValueError) as error:
             PARTS_UNAVAILABLE.labels(part).inc()
             log.warning("part unavailable", part=part, path=path, error=repr(error))
-            raise PartUnavailable(part) from error
+            raise PartUnavailable(part, why) from error
         if response.is_error:
             _raise_refusal(response)
         return answer
@@ -119,6 +128,12 @@ class Backends:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _reason(response: httpx.Response) -> str | None:
+    """Raises ValueError where the answer is no JSON."""
+    answer = response.json() if response.status_code == 503 else None
+    return _REASONS.get(str(answer.get("code"))) if isinstance(answer, dict) else None
 
 
 def _raise_refusal(response: httpx.Response) -> NoReturn:

@@ -159,7 +159,8 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 async def _on_part_unavailable(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartUnavailable)
-    detail = f"the {error.part} service did not answer in time; everything else works"
+    why = f"cannot answer: {error.why}" if error.why else "did not answer in time"
+    detail = f"the {error.part} service {why}; everything else works"
     return _unavailable(request, "part_unavailable", detail)
 
 

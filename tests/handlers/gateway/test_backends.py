@@ -1,9 +1,13 @@
 """What the gateway makes of the answers of other services' read ports."""
 
+from typing import Any
+
 import httpx
 import pytest
 
 from services.gateway.backends import Backends, PartRefused, PartUnavailable
+from tests.handlers.gateway.model import Server, serving
+from tests.handlers.gateway.story import Story
 
 
 def backends(answer: httpx.Response) -> tuple[Backends, list[httpx.Request]]:
@@ -30,6 +34,27 @@ async def test_a_part_that_refuses_the_gateway_itself_is_unavailable(status: int
     made, _ = backends(httpx.Response(status, json={"detail": "no"}))
     with pytest.raises(PartUnavailable):
         await made.get("cost", "/spend")
+    await made.close()
+
+
+async def test_why_a_part_cannot_answer_is_told_without_its_own_words(server: Server) -> None:
+    at = "http://10.0.0.9:9000/bucket"
+    answer = httpx.Response(503, json={"code": "store_unavailable", "detail": f"no route to {at}"})
+    made, _ = backends(answer)
+
+    async def forward(part: str, path: str, parameters: Any) -> Any:
+        return await made.get("cost", path)
+
+    story = Story()
+    job = story.job("digits")
+    await server.model.tell(*story.events)
+    async with serving(server.model, forward=forward) as forwarding:
+        told = await forwarding.client.get(f"/v1/jobs/{job.job_id}/series")
+    assert told.status_code == 503
+    assert told.json()["detail"] == (
+        "the cost service cannot answer: older data is in the object store, which cannot be read "
+        "now; everything else works"
+    )
     await made.close()
 
 
