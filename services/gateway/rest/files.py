@@ -169,7 +169,8 @@ async def _attachment(
         with downloads.one(job_id):
             first = await anext(pieces, b"")
     except (stored_files.Gone, NoSuchObject) as error:
-        raise Problem(404, "not_found", f"{name[:120]} is no longer stored") from error
+        message = f"{name[:120]} is no longer stored, or what is stored is damaged"
+        raise Problem(404, "not_found", message) from error
 
     async def send() -> AsyncIterator[bytes]:
         with downloads.one(job_id):  # an answer that nobody waits for is never begun

@@ -104,6 +104,7 @@ async def test_an_alert_is_silenced_and_heard_again_by_the_keyboard(
 
 async def test_a_job_shows_its_alerts_and_its_newest_windows(site: Site, browser: Browser) -> None:
     site.windows = windows(4)
+    site.windows[-1] |= {"attempt": 2, "starts_at": site.windows[-2]["starts_at"]}
     story = Story()
     job = story.job("digits")
     job.starts()
@@ -116,6 +117,8 @@ async def test_a_job_shows_its_alerts_and_its_newest_windows(site: Site, browser
     pace = page.get_by_role("group", name="Pace in the newest windows").get_by_role("row")
     await expect(pace).to_have_count(5)
     await expect(pace.nth(1)).to_contain_text("61.2 %")
+    await expect(pace.nth(1)).to_contain_text("attempt 2")
+    await expect(pace.nth(2)).not_to_contain_text("attempt")
     series = page.get_by_role("group", name="Losses and gradient norms")
     await expect(series.get_by_role("row").filter(has_text="loss")).to_contain_text("0.508")
 

@@ -180,6 +180,7 @@ async def test_a_part_that_is_gone_or_changed_is_not_sent(server: Server) -> Non
     query = {"path": "dir/model"}
     answer = await server.client.get(f"/v1/jobs/{job.job_id}/files/content", params=query)
     assert answer.status_code == 404
+    assert "what is stored is damaged" in answer.json()["detail"]
 
 
 async def test_downloads_at_once_are_bounded(

@@ -47,7 +47,7 @@ async function show(one) {
   }
   if (one.media === "file") return element("figure", {}, caption);
   const answer = await fetch(one.content_url);
-  if (!answer.ok) return element("figure", {}, element("p", { class: "soft" }, "It cannot be read at the moment."), caption);
+  if (!answer.ok) return element("figure", {}, element("p", { class: "soft" }, answer.status === 404 ? "It is no longer stored, or it is damaged." : "It cannot be read at the moment."), caption);
   const make = { table, histogram }[one.media];
   const content = make ? make(await answer.json()) : element("pre", { tabindex: "0" }, await answer.text());
   return element("figure", {}, content, caption);

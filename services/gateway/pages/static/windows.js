@@ -11,8 +11,9 @@ const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 const slowest = ({ straggler_ratio: ratio, slowest_rank: rank, slowest_share: share }) => (ratio == null ? percent(share) : `rank ${rank}: ${number(Math.round(100 * ratio) / 100)} ×`);
 
 function paceRow(window) {
-  const { starts_at, steps_per_second: rate, utilisation_percent } = window;
-  return element("tr", {}, element("th", { scope: "row" }, clock(starts_at)),
+  const { starts_at, attempt, steps_per_second: rate, utilisation_percent } = window;
+  const of = attempt > 1 ? ` · attempt ${attempt}` : ""; // two attempts may share a window's time
+  return element("tr", {}, element("th", { scope: "row" }, clock(starts_at) + of),
     cell(rate === null ? "–" : number(rate)), cell(rate ? stepTime(1 / rate) : "–"), cell(slowest(window)),
     cell(utilisation_percent === null ? "–" : percent(utilisation_percent / 100)));
 }
