@@ -6,6 +6,7 @@ A description is emitted once, however often it is sent: a later one of a run ha
 from drivetrain_schemas.descriptions import PodDescribed, RunDescribed
 from services.metrics import store
 from services.runtime import logs
+from services.runtime.errors import EventTooLarge
 from services.runtime.transaction import Tx
 
 log = logs.get()
@@ -34,5 +35,9 @@ async def take(tx: Tx, described: PodDescribed) -> None:
         number=described.number,
         surroundings=described.surroundings,
     )
-    await tx.emit(event, tenant_id=run.tenant_id)
+    try:
+        await tx.emit(event, tenant_id=run.tenant_id)
+    except EventTooLarge as error:  # a number may be longer as we write it than as it came
+        log.warning("a description is left out", run_id=run.run_id, error=str(error))
+        return
     log.info("run described", run_id=run.run_id, tenant_id=run.tenant_id)

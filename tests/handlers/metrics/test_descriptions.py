@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from drivetrain_schemas.descriptions import PodDescribed, Surroundings
+from drivetrain_schemas.envelope import MAX_EVENT_BYTES
 from drivetrain_schemas.ids import run_id_for
 from services.metrics import handlers
 from services.runtime.run_tokens import RunTokens
@@ -60,3 +61,21 @@ async def test_a_pod_describes_only_its_own_run(database: OpenDatabase, token: s
         await handlers.take_reports(TOKENS, tx, [make_record(forged), make_record(true, offset=1)])
     (event,) = await emitted(metrics)
     assert event.payload.surroundings.python == "3.12"
+
+
+async def test_one_that_is_too_large_as_an_event_of_ours_is_left_out(
+    database: OpenDatabase,
+) -> None:
+    """A record may be as large as an event, and numbers in it shorter than we write them."""
+    metrics = await database("metrics")
+    numbers = {f"rate_{number}": 1e15 for number in range(128)}
+    packages = [{"name": "n" * 100, "version": "1" * 60}] * 1400
+    large = make_record(make_event(make_described(packages=packages, hyperparameters=numbers)))
+    assert large.value is not None
+    short = large.value.replace(b"1000000000000000.0", b"1E15")
+    given = replace(large, value=short + b" " * (MAX_EVENT_BYTES - len(short)))
+    good = make_record(make_event(make_described(attempt=2)), offset=1)
+    async with metrics.transaction() as tx:
+        assert not await handlers.take_reports(RunTokens(None), tx, [given, good])
+    found = [event.payload for event in await emitted(metrics)]
+    assert [(one.kind.type, one.attempt) for one in found] == [("run.described", 2)]
