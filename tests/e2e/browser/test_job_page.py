@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -282,6 +283,11 @@ async def test_all_lines_are_searched_and_only_matches_are_shown_and_followed(
     await logs.get_by_label("From level").select_option("all")
     await logs.get_by_label("only matches").check()
     await logs.get_by_role("searchbox").fill("LOST 507")
+    await expect(lines).to_have_text([re.compile("error: lost 507")])
+    async with page.expect_response(lambda answer: "since=" in answer.url):
+        await logs.get_by_label("Arrived").select_option("last 10 min")
+    since = [given["since"] for path, given in site.asked if path == "/logs"][-1]
+    assert 0 < (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds() < 3600
     await expect(lines).to_have_text([re.compile("error: lost 507")])
     assert complaints == []
     await context.close()

@@ -1,7 +1,7 @@
 """The reading commands: their requests, and how they show the response."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -126,6 +126,29 @@ def test_a_search_goes_back_until_it_has_enough_lines(cli: RunCli, platform: Fak
     given = {name: asked[2][name] for name in ("search", "level", "attempt")}
     assert given == {"search": "lost", "level": "error", "attempt": "2"}
     assert datetime.fromisoformat(asked[0]["since"]) == datetime(2026, 11, 22, 10).astimezone()
+
+
+def test_lines_of_the_last_minutes_are_asked_for_by_age(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/logs", make_log_page("now", after=1))
+    before = datetime.now(UTC)
+    ran = cli("job", "logs", JOB_ID, "--since", "10m", "--until", "2026-11-22T10:00:00Z")
+    asked = dict(platform.requests[-1].url.params)
+    assert (ran.code, ran.out) == (0, "0| now\n")
+    since = datetime.fromisoformat(asked["since"]) + timedelta(minutes=10)
+    assert before <= since <= datetime.now(UTC)
+    assert datetime.fromisoformat(asked["until"]) == datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("given", ["10", "10 parsecs", "999999999d", "2026-13-01"])
+def test_what_is_no_time_is_refused_with_the_forms_that_are(
+    cli: RunCli, platform: FakePlatform, given: str
+) -> None:
+    ran = cli("job", "logs", JOB_ID, "--since", given)
+    assert ran.code == 2
+    assert "30s, 10m, 2h or 7d" in " ".join(ran.err.split())
+    assert not platform.requests
 
 
 def test_followed_logs_continue_to_the_end_without_duplicate_lines(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drivetrain.cli import amounts, completing, job_commands, session, waiting
+from drivetrain.cli import amounts, completing, job_commands, moments, session, waiting
 from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
@@ -151,10 +151,22 @@ def logs(
         LogLevel | None, typer.Option("--level", help="Only lines of this level or a higher one.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option("--since", help="Only what arrived then or later.")
+        datetime | None,
+        typer.Option(
+            "--since",
+            parser=moments.moment,
+            metavar=moments.METAVAR,
+            help="Only what arrived then or later: 10m, 2h, 7d (ago), or 2026-11-22T10:00.",
+        ),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", help="Only what arrived earlier.")
+        datetime | None,
+        typer.Option(
+            "--until",
+            parser=moments.moment,
+            metavar=moments.METAVAR,
+            help="Only what arrived earlier than then.",
+        ),
     ] = None,
     tail: Annotated[
         int, typer.Option("--tail", min=1, max=5000, help="Start with this many of the last lines.")

@@ -49,7 +49,7 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which lines; None or empty: of all."""
+    """Which lines; None or empty: of all. The moments have a zone."""
 
     rank: int | None = None
     attempt: int | None = None
@@ -62,7 +62,7 @@ class Wanted:
         fields = asdict(self) | {"search": self.search or None} | more
         for name in ("since", "until"):
             if (moment := fields[name]) is not None:
-                fields[name] = moment.astimezone().isoformat()
+                fields[name] = moment.isoformat()
         return fields
 
 

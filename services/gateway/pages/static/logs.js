@@ -1,4 +1,4 @@
-// The logs of a job: follow, earlier lines, search in those shown or in all, levels, jump to the last error.
+// The logs of a job: follow, earlier lines, search in those shown or in all, levels, age, jump to the last error.
 import { element, exact } from "./format.js";
 
 const MAX_LINES = 10000, PAGE = 1000, MAX_PAGES = 20, ENOUGH = 100, TYPING_MS = 300;
@@ -7,18 +7,20 @@ const COLOURS = /\x1b\[[0-9;?]*[A-Za-z]/g; // of a terminal
 
 export function makeLogs(panel) {
   const { id } = panel.dataset, find = (name) => panel.querySelector(`[data-part="${name}"]`);
-  const view = find("lines"), rank = find("rank"), follow = find("follow"), empty = find("empty"), search = find("search"), hits = find("hits"), level = find("level"), only = find("only");
+  const view = find("lines"), rank = find("rank"), follow = find("follow"), empty = find("empty"), search = find("search"), hits = find("hits"), level = find("level"), only = find("only"), age = find("age");
+  // `since`: the age before now when it was chosen, so that it does not move while lines are read.
+  let since = null;
   // `first`: what is shown begins there, `after`: it ends there.
   let after = null, first = null, isBusy = false, found = [], at = -1, round = 0, typing = null, deleted = 0;
 
-  const isFiltered = () => level.value !== "" || (only.checked && search.value !== "");
+  const isFiltered = () => level.value !== "" || since !== null || (only.checked && search.value !== "");
   function row({ position, attempt, rank: of, number, line, level: its }) {
     const mark = element("i", { title: `attempt ${attempt}, rank ${of}, line ${number}` }, `a${attempt} r${of} │ `);
     const text = line.replace(COLOURS, ""), isError = its === "error" || its === "critical" || ERROR.test(text);
     return element("div", { "data-at": position, class: isError ? "line-error" : its === "warning" && "line-warning" }, mark, `${text}\n`);
   }
   const get = async (query) => {
-    const wanted = { ...(rank.value && { rank: rank.value }), ...(level.value && { level: level.value }), ...(only.checked && search.value && { search: search.value }) };
+    const wanted = { ...(rank.value && { rank: rank.value }), ...(level.value && { level: level.value }), ...(since && { since }), ...(only.checked && search.value && { search: search.value }) };
     const answer = await fetch(`/v1/jobs/${id}/logs?${new URLSearchParams({ ...wanted, ...query })}`);
     return answer.ok ? answer.json() : null;
   };
@@ -98,6 +100,10 @@ export function makeLogs(panel) {
   });
   only.addEventListener("change", () => { if (search.value) restart(); });
   level.addEventListener("change", restart);
+  age.addEventListener("change", () => {
+    since = age.value ? new Date(Date.now() - 1000 * age.value).toISOString() : null;
+    restart();
+  });
   search.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); next(event.shiftKey ? -1 : 1); } });
   find("error").addEventListener("click", async () => {
     let has = true;
