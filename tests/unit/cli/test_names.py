@@ -10,6 +10,9 @@ from tests.unit.cli.test_submit import JOB_ID, STUDY_ID, make_job, make_study
 OTHER_ID = "job_" + "b" * 26
 
 
+OF_DIGITS = ["--job", "digits"]
+
+
 def found(*ids: str, is_name: bool, state: str = "succeeded") -> dict[str, Any]:
     items = [{"id": one, "name": "digits", "state": state, "is_name": is_name} for one in ids]
     return {"ids": items}
@@ -60,9 +63,13 @@ def test_what_may_mean_several_is_refused_with_the_choices(
     assert ran.code == 2
     assert f"error: 'a' may mean several jobs\n  {JOB_ID} digits, succeeded\n" in ran.err
     platform.on("GET", "/v1/ids", found(JOB_ID, OTHER_ID, is_name=True, state="running"))
-    ran = cli("job", "cancel", "digits")
-    assert ran.code == 2, "which one is cancelled must not be a guess"
-    assert OTHER_ID in ran.err
+    for words in (["job", "cancel", "digits"], ["budget", "set", "b", "--limit", "1", *OF_DIGITS]):
+        ran = cli(*words)
+        assert ran.code == 2, "which one is changed must not be a guess"
+        assert OTHER_ID in ran.err
+    platform.on("GET", "/v1/ids", found(JOB_ID, OTHER_ID, is_name=True))
+    ran = cli("job", "annotate", "digits", "--tag", "good")
+    assert (ran.code, OTHER_ID in ran.err) == (2, True), "it changes those that have ended, too"
 
 
 def test_an_unknown_name_is_not_found(cli: RunCli, platform: FakePlatform) -> None:

@@ -78,9 +78,9 @@ def set_budget(
         spec["project"] = project
     with session.connect() as gateway:
         if study is not None:
-            spec["study_id"] = find_study(gateway, study)
+            spec["study_id"] = find_study(gateway, study, to_change=True)
         if job is not None:
-            spec["job_id"] = find_job(gateway, job)
+            spec["job_id"] = find_job(gateway, job, to_change=True)
         answer = gateway.post("/v1/budgets", {"name": name, "spec": spec})
     write_accepted(answer, name, "is set", output)
 

@@ -64,7 +64,7 @@ def annotate(
 
 def _change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
     with session.connect() as gateway:
-        job_id = find_job(gateway, name, to_change=True)
+        job_id = find_job(gateway, name, to_change=True, also_ended=verb == "annotate")
         answer = gateway.post(f"/v1/jobs/{segment(job_id)}/{verb}", body)
     write_accepted(answer, job_id, done, output)
 

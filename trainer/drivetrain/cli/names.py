@@ -35,12 +35,15 @@ STUDY = Kind("study", "study_", "/v1/studies", "studies")
 CHECKPOINT = Kind("checkpoint", "ckpt_")
 
 
-def find_job(gateway: "Gateway", text: str, *, to_change: bool = False) -> str:
-    """The id of the job that `text` means. `to_change`: a guess is refused.
+def find_job(
+    gateway: "Gateway", text: str, *, to_change: bool = False, also_ended: bool = False
+) -> str:
+    """The id of the job that `text` means. `to_change`: a guess is refused; `also_ended`: between
+    jobs that have ended as well, because the change is of those, too.
 
     Raises NotFound or InvalidInput.
     """
-    return _find(gateway, JOB, text, to_change=to_change)
+    return _find(gateway, JOB, text, to_change=to_change, also_ended=also_ended)
 
 
 def find_study(gateway: "Gateway", text: str, *, to_change: bool = False) -> str:
@@ -53,7 +56,9 @@ def find_checkpoint(gateway: "Gateway", text: str) -> str:
     return _find(gateway, CHECKPOINT, text, to_change=True)
 
 
-def _find(gateway: "Gateway", kind: Kind, text: str, *, to_change: bool) -> str:
+def _find(
+    gateway: "Gateway", kind: Kind, text: str, *, to_change: bool, also_ended: bool = False
+) -> str:
     if re.fullmatch(f"{kind.prefix}[a-z2-7]{{26}}", text):
         return text
     if text == LATEST and kind.path:
@@ -64,10 +69,12 @@ def _find(gateway: "Gateway", kind: Kind, text: str, *, to_change: bool) -> str:
     found: Sequence[Item] = ()
     if 0 < len(text) <= MAX_TEXT:
         found = gateway.get("/v1/ids", {"kind": kind.name, "text": text})["ids"]
-    return _choose(kind, text, found, to_change=to_change)
+    return _choose(kind, text, found, to_change=to_change, also_ended=also_ended)
 
 
-def _choose(kind: Kind, text: str, found: Sequence[Item], *, to_change: bool) -> str:
+def _choose(
+    kind: Kind, text: str, found: Sequence[Item], *, to_change: bool, also_ended: bool
+) -> str:
     if not found:
         fix = f"see: drivetrain {kind.name} list" if kind.path else ""
         raise NotFound(f"there is no {kind.name} {text!r:.80}", fix=fix)
@@ -75,7 +82,7 @@ def _choose(kind: Kind, text: str, found: Sequence[Item], *, to_change: bool) ->
         return str(found[0]["id"])
     if not found[0]["is_name"]:
         raise _ambiguous(kind, text, found, "write more of the id")
-    live = [one for one in found if one["state"] not in _ENDED]
+    live = [one for one in found if also_ended or one["state"] not in _ENDED]
     if to_change and len(live) > 1:
         raise _ambiguous(kind, text, live, "write its id")
     chosen = live[0] if to_change and live else found[0]
