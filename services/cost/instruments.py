@@ -42,8 +42,8 @@ STORAGE_CHARGED = Counter(
 )
 LOW_USE = Counter(
     "drivetrain_cost_low_use_total",
-    "Alerts about devices that were used too little or not at all, kept for recommendations.",
-    ["alert"],
+    "Times kept for recommendations in which devices were used too little: began and ended.",
+    ["alert", "state"],
 )
 BUDGET_REQUESTS = Counter(
     "drivetrain_cost_budget_requests_total",

@@ -5,6 +5,7 @@ makes no step. What is paid is known from the charges, so a run counts once its 
 """
 
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -54,7 +55,7 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
     if told.alert not in (AlertKind.LOW_UTILISATION, AlertKind.STALLED):
         return
     if isinstance(told, AlertCleared):
-        await tx.connection.execute(
+        status = await tx.connection.execute(
             """
             update low_use set ends_at = $3
             where run_id = $1 and alert = $2 and ends_at is null and starts_at < $3
@@ -64,7 +65,7 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
             event.occurred_at,
         )
     elif (figures := _figures(told)) is not None:
-        await tx.connection.execute(
+        status = await tx.connection.execute(
             """
             insert into low_use (run_id, starts_at, tenant_id, job_id, alert, used_percent,
                 expected_percent)
@@ -77,8 +78,16 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
             told.alert,
             *figures,
         )
-        log.info("low use of devices noted", job_id=told.job_id, alert=told.alert)
-        tx.after_commit(LOW_USE.labels(told.alert).inc)
+    else:
+        return
+    if not status.endswith(" 0"):  # told again after its inbox row was pruned
+        tx.after_commit(partial(_observe, told))
+
+
+def _observe(told: AlertRaised | AlertCleared) -> None:
+    state = "ended" if isinstance(told, AlertCleared) else "began"
+    LOW_USE.labels(told.alert, state).inc()
+    log.info("low use of devices " + state, job_id=told.job_id, alert=told.alert)
 
 
 def _figures(told: AlertRaised) -> tuple[float, float] | None:

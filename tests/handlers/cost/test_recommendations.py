@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pytest
+from prometheus_client import REGISTRY
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
 from drivetrain_schemas.envelope import Event
@@ -111,6 +113,31 @@ async def test_little_use_that_was_never_over_ends_with_what_is_paid(
             connection, AlertKind.LOW_UTILISATION, "default", START.date(), START.date(), 9
         )
     assert (low.micro_usd, low.saving_micro_usd) == (72_000_000, 72_000_000)
+
+
+async def test_low_use_is_counted_and_logged_once_as_it_begins_and_ends(
+    database: OpenDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Told again after its inbox row was pruned: nothing changes."""
+    db = await database("cost")
+    hour = timedelta(hours=1)
+    before = states()
+    raised = {"kind": AlertRaised, "after": hour, "value": 10.0, "threshold": 75.0}
+    cleared = {"kind": AlertCleared, "after": 2 * hour}
+    for told in (raised, raised, cleared, cleared, raised):
+        await handle(db, handlers(PRICES), alert(**told))
+    assert [after - old for after, old in zip(states(), before, strict=True)] == [1, 1]
+    logged = capsys.readouterr().out
+    assert logged.count("low use of devices began") == 1
+    assert logged.count("low use of devices ended") == 1
+
+
+def states() -> list[float]:
+    name = "drivetrain_cost_low_use_total"
+    return [
+        REGISTRY.get_sample_value(name, {"alert": "low_utilisation", "state": state}) or 0
+        for state in ("began", "ended")
+    ]
 
 
 async def test_time_without_a_step_is_told_with_what_it_cost(database: OpenDatabase) -> None:
