@@ -53,7 +53,8 @@ class MetricsSettings(Settings):
     keep_logs_days: int | None = Field(
         default=None,
         ge=1,
-        description="after it lines of jobs that do not run are deleted; never where not given",
+        description="so long after its last line a job that does not run has its lines deleted; "
+        "never where not given",
     )
     keep_charts_days: int | None = Field(
         default=None,

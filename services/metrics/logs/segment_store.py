@@ -190,7 +190,10 @@ async def forget_beyond(connection: asyncpg.Connection, job_id: str, max_bytes: 
 
 
 async def forget_old(connection: asyncpg.Connection, keep: timedelta, limit: int) -> int:
-    """Segments whose last line arrived before that, of jobs without a live run. Their lines."""
+    """Segments of jobs without a live run whose last line arrived before that. Their lines.
+
+    Of the job's last line, not the segment's: a job is without a run between two attempts too.
+    """
     return await _forget(
         connection,
         f"""
@@ -198,6 +201,11 @@ async def forget_old(connection: asyncpg.Connection, keep: timedelta, limit: int
         where state = 'stored' and last_at < clock_timestamp() - $1::interval and not exists (
             select from runs where runs.job_id = log_segments.job_id
                 and (runs.state is null or runs.state not in ({_ENDED})))
+            and not exists (select from log_hot where log_hot.job_id = log_segments.job_id)
+            and not exists (
+                select from log_segments as newer where newer.job_id = log_segments.job_id
+                    and newer.state = 'stored'
+                    and newer.last_at >= clock_timestamp() - $1::interval)
         order by last_at limit $2
         """,
         keep,

@@ -316,6 +316,26 @@ async def test_old_lines_of_a_running_job_are_kept(metrics, client, store) -> No
     assert await walk(client) == []
 
 
+async def test_old_lines_are_kept_between_two_attempts(metrics, client, store) -> None:
+    """No run is live then; the job's last line tells that it goes on."""
+    await write(metrics)
+    mover = LogMover(metrics, store, replace(NOW, keep=timedelta(days=1)))
+    await mover.run()
+    await age_segments(metrics)
+    await write(metrics, NUM_LINES, NUM_LINES + 2)
+    await mover.run()  # the new lines are in no segment yet when it begins
+    await mover.run()
+    assert await walk(client) == list(range(NUM_LINES + 2))
+    await age_segments(metrics)
+    await mover.run()
+    assert await walk(client) == []
+
+
+async def age_segments(metrics) -> None:
+    async with metrics.connection() as connection:
+        await connection.execute("update log_segments set last_at = last_at - interval '2 days'")
+
+
 async def test_lines_that_wait_for_the_store_are_bounded_and_counted(
     metrics,
     client,
