@@ -24,7 +24,9 @@ TRAIN = TensorDataset(X, (X.sum(1) > 0).long())
 def strike(run: drivetrain.Run, every: int) -> None:
     """At the wanted step; `every` so many there is a save, and each is complete before the next."""
     if run.step % every == every // 2:  # trained on beside the save; now let it end
-        while run._checkpointer.is_saving:
+        # Rank 0 learns only with its next step that another rank's part is not coming.
+        free_at = time.monotonic() + 20
+        while run._checkpointer.is_saving and time.monotonic() < free_at:
             time.sleep(0.001)
     is_meant = run.rank == int(os.environ.get("KILL_RANK", "0"))
     if is_meant and run.step == int(os.environ.get("KILL_AT", "-1")):
