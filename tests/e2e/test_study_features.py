@@ -2,6 +2,7 @@
 that run elsewhere, imports, previews, and trials that begin from checkpoints of others.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -116,21 +117,52 @@ def test_a_paused_study_keeps_checkpoints_and_no_devices_until_it_is_resumed(
 
 
 def test_a_trial_of_a_population_begins_with_the_weights_of_its_parent(
-    platform: StandalonePlatform,
+    platform: StandalonePlatform, tmp_path: Path
 ) -> None:
     population = {"type": "population", "every_steps": 3, "size": 3, "quantile": 0.34}
-    spec = spec_of(platform, "population", 6.0, max_trials=4, max_parallel_trials=3)
+    spec = spec_of(platform, "population", 0.0, max_trials=4, max_parallel_trials=3)
+    spec["job"]["hyperparameters"]["limits"] = str(tmp_path)
     study = RunningStudy.submit(platform, {**spec, "pruner": population})
+
+    def with_jobs(count: int) -> list[dict[str, Any]]:
+        trials = [trial for trial in study.trials() if trial["job_id"]]
+        return trials if len(trials) == count else []
+
+    three = wait_until(lambda: with_jobs(3), "three trials have jobs")
+    # The worst comes to the rung last: a trial is ranked among those that were there before it.
+    first = sorted(three, key=lambda trial: loss_at(3, trial["hyperparameters"]))
+    for trial in first:
+        (tmp_path / trial["job_id"]).write_text("3")
+        number = trial["number"]
+        wait_until(
+            functools.partial(is_measured, study, number), f"{number} is judged", seconds=120
+        )
+    best, _, worst = (trial["number"] for trial in first)
+    *_, last = wait_until(lambda: with_jobs(4), "another takes its place")
+    (tmp_path / last["job_id"]).write_text("9")
+    wait_until(lambda: study.job(last).step() >= 4, "it goes on from its parent", seconds=120)
+    (tmp_path / three[best]["job_id"]).write_text("9")
+    (tmp_path / first[1]["job_id"]).write_text("9")
     trials = study.wait()
-    [child] = [trial for trial in trials if trial["parent"] is not None]
-    assert child["number"] == 3
-    parent = trials[child["parent"]]
+    assert trials[worst]["state"] == "stopped"
+    child, parent = trials[3], trials[best]
+    assert child["parent"] == best
     lines = (study.job(child).pods()[0] / "log").read_text().splitlines()
     weight = float(next(line for line in lines if line.startswith("began with")).split()[-1])
-    first = int(next(line for line in lines if line.startswith("step ")).split()[1])
-    assert first > 3, "it does not repeat the steps of its parent"
-    assert weight == pytest.approx((first - 1) * parent["hyperparameters"]["a"], rel=1e-4)
+    assert weight == pytest.approx(3 * parent["hyperparameters"]["a"], rel=1e-4)
+    assert "step 4" in lines
+    assert "step 3" not in lines, "it does not repeat the steps of its parent"
     assert child["hyperparameters"]["a"] != parent["hyperparameters"]["a"]
+
+
+def loss_at(step: int, given: dict[str, float]) -> float:
+    """What `jobs/strategy.py` logs."""
+    a, b = given["a"], given["b"]
+    return (a - 0.3) ** 2 + (b - 0.7) ** 2 / 2 + (0.2 + a) / step
+
+
+def is_measured(study: RunningStudy, number: int) -> bool:
+    return bool(study.stored().trials[number].measured)
 
 
 def test_trials_elsewhere_are_asked_for_reported_stopped_and_completed(
