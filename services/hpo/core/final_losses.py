@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from services.hpo.core.outliers import largest_that_counts
 from services.hpo.core.trials import Array, Trials, TrialState
 
 # Of the complete trials the last ones: enough for a line, and a bound on the time.
@@ -27,7 +28,6 @@ class Line:
     middle: float
     final: float
     error: float
-    num_pairs: int
 
     def expected(self, losses: Array) -> Array:
         """Final losses, of losses at the rung."""
@@ -47,7 +47,7 @@ def line(trials: Trials, step: int) -> Line:
     # The better half: bad losses at a rung may be far away.
     spread = float(np.std(ranked[: max(2, len(ranked) // 2)])) if ranked else 0.0
     if not len(pairs):
-        return Line(1.0, 0.0, 0.0, spread / 2.0, 0)
+        return Line(1.0, 0.0, 0.0, spread / 2.0)
     middle, final = pairs.mean(axis=0)
     at_rung, at_end = (pairs - (middle, final)).T
     weight = _PRIOR_PAIRS * spread**2
@@ -55,7 +55,7 @@ def line(trials: Trials, step: int) -> Line:
     slope = max(float((at_rung @ at_end + weight) / total), 0.0) if total > 0.0 else 1.0
     squares = float(((at_end - slope * at_rung) ** 2).sum()) + weight / 4.0
     error = math.sqrt(squares / (len(pairs) + _PRIOR_PAIRS))
-    return Line(slope, float(middle), float(final), error, len(pairs))
+    return Line(slope, float(middle), float(final), error)
 
 
 def with_expected(trials: Trials, losses: Array) -> Array:
@@ -76,4 +76,10 @@ def _pairs(trials: Trials, step: int) -> Array:
         measured, loss = trials[number].at(step), trials.losses[number]
         if measured is not None and measured.value is not None and np.isfinite(loss):
             pairs.append((trials.loss_of(measured.value), float(loss)))
-    return np.array(pairs).reshape(-1, 2)
+    if not pairs:
+        return np.empty((0, 2))
+    # By number, as outliers are told by the first ones.
+    columns = np.array(pairs[::-1]).T
+    bounds = [[largest_that_counts(column)] for column in columns]
+    bounded: Array = np.minimum(columns, bounds).T
+    return bounded

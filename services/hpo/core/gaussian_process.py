@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from services.hpo.core.space import Space
@@ -82,10 +83,10 @@ class Prior:
     deviation: Array
 
 
-def prior(num_dimensions: int, length: float = 0.0) -> Prior:
-    """For standardized values: length scales around exp(length), amplitude 1, little noise."""
+def prior(num_dimensions: int) -> Prior:
+    """For standardized values: length scales around 1, amplitude 1, little noise."""
     return Prior(
-        np.array([length] * num_dimensions + [0.0, -8.0]),
+        np.array([0.0] * num_dimensions + [0.0, -8.0]),
         np.array([1.0] * num_dimensions + [0.5, 2.0]),
     )
 
@@ -107,7 +108,7 @@ def negative_log_posterior(
     correlation = (1.0 + scaled + scaled * scaled / 3.0) * decay
     matrix = (amplitude * correlation).reshape(num, num)
     matrix.flat[:: num + 1] += noise + _JITTER
-    factor, info = lapack.dpotrf(matrix, lower=1)
+    factor, info = lapack.dpotrf(matrix.T, lower=1)
     if info:
         return 1e10, np.zeros_like(parameters)
     weights, _ = lapack.dpotrs(factor, values, lower=1)
@@ -127,59 +128,85 @@ def negative_log_posterior(
     return float(cost), gradient + off / belief.deviation
 
 
-def correlate(features: Features, parameters: Array, left: Array, right: Array) -> Array:
+def fit(features: Features, observed: Array, values: Array, max_rounds: int) -> Array:
+    """The most probable parameters for `values` (n,) at features (n, c)."""
+    belief = prior(features.num_dimensions)
+    found = minimize(
+        negative_log_posterior,
+        belief.mean,
+        args=(features.squares(observed), values, belief),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds(features.num_dimensions),
+        options={"maxiter": max_rounds},
+    )
+    parameters: Array = found.x
+    return parameters
+
+
+class _Scaled:
+    """Features in units of the length scales, and the squares of their norms."""
+
+    def __init__(self, features: Array, scales: Array) -> None:
+        self.rows = features * scales
+        self.norms = np.einsum("ij,ij->i", self.rows, self.rows)
+
+
+def _covariance(left: _Scaled, right: _Scaled, amplitude: float) -> Array:
     """The covariances of two sets of features, (n, m)."""
-    scales = np.exp(-parameters[:-2])[features.dimension_of]
-    left, right = left * scales, right * scales
-    squares = (-2.0 * left) @ right.T
-    squares += np.einsum("ij,ij->i", left, left)[:, None]
-    squares += np.einsum("ij,ij->i", right, right)
+    squares = (-2.0 * left.rows) @ right.rows.T
+    squares += left.norms[:, None]
+    squares += right.norms
     np.maximum(squares, 0.0, out=squares)
     scaled = np.sqrt(squares, out=squares)
     scaled *= _ROOT5
-    decay = np.exp(-scaled)
-    covariance: Array = scaled * (1.0 / 3.0)
-    covariance += 1.0
+    covariance: Array = scaled * (amplitude / 3.0)
+    covariance += amplitude
     covariance *= scaled
-    covariance += 1.0
-    covariance *= decay
-    covariance *= math.exp(parameters[-2])
+    covariance += amplitude
+    np.negative(scaled, out=scaled)
+    covariance *= np.exp(scaled, out=scaled)
     return covariance
 
 
 class Posterior:
-    """What the process believes: of `values` (n,) at the features `observed`, and of `pending`.
+    """What the process believes: of `values` (n,) at the first n of the features `known`.
 
-    Pending points count as observed with the value that is expected of them: that leaves the mean
-    as it is everywhere, and takes the uncertainty away around them.
+    The rest of `known` is pending. Pending points count as observed with the value that is expected
+    of them: that leaves the mean as it is everywhere, and takes the uncertainty away around them.
     """
 
-    def __init__(
-        self, features: Features, parameters: Array, observed: Array, values: Array, pending: Array
-    ) -> None:
-        self._features, self._parameters = features, parameters
-        self._known = np.vstack([observed, pending]) if len(pending) else observed
+    def __init__(self, features: Features, parameters: Array, known: Array, values: Array) -> None:
+        self._scales = np.exp(-parameters[:-2])[features.dimension_of]
+        self._amplitude = math.exp(parameters[-2])
+        self._known = _Scaled(known, self._scales)
         num = len(values)
-        factor = _factor(correlate(features, parameters, self._known, self._known), parameters[-1])
+        covariance = _covariance(self._known, self._known, self._amplitude)
+        to_pending = covariance[:num, num:].copy()
+        factor = _factor(covariance, parameters[-1])
         weights, _ = lapack.dpotrs(np.asfortranarray(factor[:num, :num]), values, lower=1)
-        self._weights = np.concatenate([weights, np.zeros(len(pending))])
+        self._weights = np.zeros(len(known))
+        self._weights[:num] = weights
         # A product with the inverse takes half the time of solving for each set of candidates.
-        self._inverse = np.ascontiguousarray(lapack.dtrtri(factor, lower=1)[0])
-        expected = self.mean(pending) if len(pending) else values
-        self.best = float(min(values.min(), expected.min()))
+        self._inverse, _ = lapack.dtrtri(factor, lower=1)
+        self.best = float(values.min())
+        if to_pending.size:
+            self.best = min(self.best, float((weights @ to_pending).min()))
 
     def mean(self, candidates: Array) -> Array:
         """(m,) expected at features (m, c)."""
-        covariance = correlate(self._features, self._parameters, self._known, candidates)
-        mean: Array = self._weights @ covariance
+        mean: Array = self._weights @ self._to(candidates)
         return mean
 
     def predict(self, candidates: Array) -> tuple[Array, Array]:
         """Mean and standard deviation, each (m,), at features (m, c)."""
-        covariance = correlate(self._features, self._parameters, self._known, candidates)
+        covariance = self._to(candidates)
         explained = self._inverse @ covariance
-        variance = math.exp(self._parameters[-2]) - np.einsum("ij,ij->j", explained, explained)
+        variance = self._amplitude - np.einsum("ij,ij->j", explained, explained)
         return self._weights @ covariance, np.sqrt(np.maximum(variance, _MIN_DEVIATION**2))
+
+    def _to(self, candidates: Array) -> Array:
+        return _covariance(self._known, _Scaled(candidates, self._scales), self._amplitude)
 
 
 def _factor(matrix: Array, log_noise: float) -> Array:
@@ -189,7 +216,7 @@ def _factor(matrix: Array, log_noise: float) -> Array:
     while True:
         matrix.flat[::step] += more
         noise += more
-        factor, info = lapack.dpotrf(matrix, lower=1)
+        factor, info = lapack.dpotrf(matrix.T, lower=1)  # symmetric, and so in Fortran's order
         if not info:
             return np.asarray(factor)
         more = 99.0 * noise

@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A trial's job ended early: as asked, or because somebody else stopped it."""
+    """A trial's job ended early: the search asked for it, or somebody else stopped it."""
 
     number: int
     reason: str = ""

@@ -19,7 +19,7 @@ class Limits:
 
     @property
     def need_a_clock(self) -> bool:
-        return not self.device_hours is self.cost_usd is self.hours is None
+        return any(limit is not None for limit in (self.device_hours, self.cost_usd, self.hours))
 
 
 @dataclass(frozen=True, slots=True)

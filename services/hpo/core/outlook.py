@@ -40,7 +40,7 @@ def what_next(search: Search) -> Next:
     if status.is_finished:
         return Next("end", "the study has ended")
     if status.is_ending:
-        return Next("end", f"the study ends once its {len(search.opened)} running trials have")
+        return Next("end", f"the study ends when its {len(search.opened)} open trials have ended")
     if status.paused is not None:
         return Next("wait", "the study is paused")
     match search.pruner.next(search.trials):

@@ -32,13 +32,12 @@ class Plan:
 
     @property
     def learns(self) -> bool:
-        """Whether what it decides later knows more."""
+        """Whether decisions depend on results, so that later ones are better."""
         return self.sampler not in _NOT_LEARNING or self.pruner is not None
 
     def is_slow(self, num_trials: int) -> bool:
-        """Whether to propose after so many trials may take a tenth of a second.
-
-        A model is fitted from scratch then.
+        """Whether proposing a point after so many trials may take a tenth of a second, because a
+        model is fitted from scratch.
         """
         if self.sampler == "auto":
             begins = bool(self.earlier) and num_trials < NUM_FROM_EARLIER

@@ -48,11 +48,11 @@ class Search(State):
     """What follows from each event."""
 
     def on(self, event: inputs.Input, most_ended: int | None = None) -> tuple[Action, ...]:
-        """What follows from the event. One about a trial that is unknown is nothing.
+        """What follows from the event; nothing, if it is about an unknown trial.
 
-        A trial that has ended takes what it measured before, and a study that has ended also a
-        change of its numbers: then it may go on. At most `most_ended` paused trials end, or all
-        that are to: see `most_ended_with`.
+        After its end, a trial still takes values that were measured before; a study takes these
+        and a change of its numbers, with which it may go on. `most_ended` bounds how many paused
+        trials end (see `most_ended_with`); None: all that are to end.
         """
         self._actions, self.changed = [], set()
         if self.status.is_finished and not isinstance(event, _AFTER_THE_END):
@@ -64,7 +64,7 @@ class Search(State):
 
     @property
     def has_more(self) -> bool:
-        """Whether it is to be told to go on: more paused trials are to end than do at once."""
+        """Whether paused trials are left that end with the next `GoOn`."""
         if self.status.is_ending:
             return bool(self.opened.paused)
         return not self.status.paused and isinstance(self.pruner.next(self.trials), Drop)
@@ -76,9 +76,9 @@ class Search(State):
         return not status.is_finished and status.ending not in (None, *_WITHOUT_TRIALS)
 
     def most_ended_with(self, event: inputs.Input) -> int:
-        """How many paused trials may end with this event; the others do when it is to go on."""
-        is_slice = isinstance(event, inputs.GoOn) or not self.has_more
-        return MAX_ENDED_AT_ONCE if is_slice else 1
+        """How many paused trials may end with this event; the others end with later `GoOn`s."""
+        ends_many = isinstance(event, inputs.GoOn) or not self.has_more
+        return MAX_ENDED_AT_ONCE if ends_many else 1
 
     # What an event tells.
 
@@ -255,8 +255,8 @@ class Search(State):
             detail = f"{self.num_active} trials run; max_parallel_trials is {most}"
             self._actions.append(Refuse("too_many_running", detail))
         elif self.status.paused is not None:
-            # Not that there is no further one: whoever asks would go away for good.
-            detail = "the study is paused and lets none run; ask again when it is resumed"
+            # Not `no_further_point`, after which a caller does not ask again.
+            detail = "the study is paused: ask again when it is resumed"
             self._actions.append(Refuse("too_many_running", detail))
         elif not self._propose(request_id):
             self._actions.append(Refuse("no_further_point", "the study starts no further trials"))
@@ -306,7 +306,7 @@ class Search(State):
         while self._has_place() and self._propose():
             pass
         if self.status.num_points != num_points:
-            # The pruner knows now that no further trials come, and may promote paused ones.
+            # No further trials follow, so the pruner may promote paused ones.
             self._use_places()
         elif self.num_active == 0 and self.opened:
             ended_by = self.status.without_trials
@@ -380,9 +380,12 @@ class Search(State):
     def _check_failures(self) -> None:
         if self.status.is_ending or (reason := failed_by(self.status)) is None:
             return
-        self.status = replace(self.status, failing=reason)
         if reason == "failed_trials":
             self._stop_all(f"{self.status.num_failed_here} trials of its study failed")
+        elif self.status.paused:
+            # What was paused with the study would wait for a resume that changes nothing.
+            self._stop_all("the trials of its study are refused")
+        self.status = replace(self.status, failing=reason, paused=None)
 
     def _count_since_best(self) -> None:
         self.status = counted(self.status, self.trials)

@@ -83,10 +83,6 @@ class Dimension:
         """The number of values without an order between them; 0 for a range."""
         return len(self.parameter.values) if isinstance(self.parameter, Choice) else 0
 
-    @property
-    def is_conditional(self) -> bool:
-        return bool(self.conditions)
-
 
 @dataclass(frozen=True)
 class Space:

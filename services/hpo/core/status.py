@@ -22,10 +22,10 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`best_counted` is the value from which `num_since_best` trials ended without a better one.
+    """`num_since_best` trials have ended since one had the loss `best_counted`, none with a better.
 
-    `num_points`: how many points there are, once the sampler has none left. `num_tolerated` trials
-    failed elsewhere, before the study.
+    `num_points`: how many points the space has, known once the sampler has none left.
+    `num_tolerated` trials failed elsewhere, before the study.
     """
 
     numbers: Numbers
@@ -70,7 +70,7 @@ class Status:
         return "ending" if self.is_ending else "paused" if self.paused else "running"
 
     def with_completed(self, best: Ranked | None) -> "Status":
-        """After one more trial; `best`: it is, None where it is not."""
+        """After one more trial; `best`: this trial, if it is the best so far."""
         num = self.num_completed + 1
         return replace(self, num_completed=num, num_refused_in_row=0, best=best or self.best)
 
@@ -83,10 +83,10 @@ class Status:
 
 
 class Phase(StrEnum):
-    """What a trial that has not ended was asked to do, and has not done yet, or waits for.
+    """Where a trial that has not ended is.
 
-    RUNNING: nothing. STOPPING. PAUSING, PAUSED: by the pruner. HOLDING, HELD: with the whole study,
-    or by somebody else.
+    STOPPING: asked to stop, not stopped yet. PAUSING: asked to pause by the pruner, and PAUSED: it
+    has paused. HOLDING and HELD are the same for a pause of the whole study, or by somebody else.
     """
 
     RUNNING = "running"
@@ -99,9 +99,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A trial that has not ended. `late` was measured after it was asked to pause.
+    """A trial that has not ended. `late`: what was measured after it was asked to pause.
 
-    `reason`: why it was asked; of one that runs, why it waited until others resumed it.
+    `reason`: why it was asked to stop or pause; of a running trial that somebody else resumed, why
+    it had been paused.
     """
 
     phase: Phase = Phase.RUNNING
@@ -111,5 +112,5 @@ class Open:
 
     @property
     def is_to_wait(self) -> bool:
-        """Others resumed it, and it came to no rung since: if it pauses, it waits as before."""
+        """Somebody else resumed it and it has reached no rung since: a pause is that of before."""
         return self.phase is Phase.RUNNING and bool(self.reason)

@@ -141,7 +141,7 @@ def test_a_request_near_the_size_limit_of_events_is_too_large() -> None:
 
 
 def ended_trial(result: Result) -> JobEnd:
-    return JobEnd(3, result.model_dump_json(), "", is_refused=False)
+    return JobEnd(3, result.model_dump_json(), "")
 
 
 def test_a_result_ranks_by_its_best_value() -> None:

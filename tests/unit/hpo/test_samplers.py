@@ -48,19 +48,19 @@ LEARNING = ("auto", "cmaes", "gp", "tpe")
 # A change of these changes running studies: it belongs into the changelog.
 GOLDEN = {
     "auto": {
-        "depth": 5,
-        "momentum": 0.748821000455,
+        "depth": 4,
+        "momentum": 0.964689640008,
         "optimizer": "sgd",
-        "rate": 0.0136195178473,
-        "width": 73,
+        "rate": 0.00886159625266,
+        "width": 19,
     },
-    "cmaes": {"depth": 8, "optimizer": "adam", "rate": 0.0112833930947, "width": 106},
+    "cmaes": {"depth": 4, "optimizer": "lamb", "rate": 0.0046426804474, "width": 141},
     "gp": {
-        "depth": 6,
-        "momentum": 0.987430646894,
+        "depth": 1,
+        "momentum": 0.320935583438,
         "optimizer": "sgd",
-        "rate": 0.00471510921229,
-        "width": 124,
+        "rate": 0.000755461120982,
+        "width": 16,
     },
     "sobol": {"depth": 8, "optimizer": "adam", "rate": 0.0300793268572, "width": 61},
     "tpe": {

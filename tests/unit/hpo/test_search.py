@@ -398,6 +398,23 @@ def test_trials_that_are_refused_again_and_again_fail_the_study() -> None:
     assert decided[-1] == actions.FailStudy("trials_refused")
 
 
+def test_trials_that_are_paused_with_a_study_that_fails_are_stopped() -> None:
+    """Else they would wait for a resume, and the study with them."""
+    search = make_search(num=40, parallel=12)
+    search.on(inputs.Begin())
+    for number in range(12):
+        search.on(inputs.Granted(number))
+    while len(search.trials) < 12:
+        search.on(inputs.Granted(len(search.trials) - 1))
+    search.on(inputs.PauseStudy("pause"))
+    search.on(inputs.Paused(0))
+    for number in range(2, 12):
+        decided = search.on(inputs.Ended(number, None, "it was refused", is_refused=True))
+    assert [one.number for one in of_type(decided, actions.StopTrial)] == [0, 1]
+    search.on(inputs.Stopped(0))
+    assert search.on(inputs.Stopped(1))[-1] == actions.FailStudy("trials_refused")
+
+
 def test_a_study_ends_when_nothing_improves() -> None:
     search = make_search(num=100, parallel=1, no_improvement=3, min_change=0.1)
     decided = finished(search, 1.0, 0.5, 0.45, 0.42, 0.41)

@@ -13,7 +13,7 @@ from services.hpo.core.samplers.following_fit import FollowingFit
 from services.hpo.core.samplers.gp import Gp
 from services.hpo.core.samplers.improvement import Improvement, known
 from services.hpo.core.samplers.portfolio import portfolio
-from services.hpo.core.samplers.proposing import at_random, first_new, generator
+from services.hpo.core.samplers.proposing import Draws, at_random, first_new
 from services.hpo.core.samplers.sobol import Sobol
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Proposal
@@ -31,6 +31,7 @@ _MAX_USED_LONG, _NUM_CANDIDATES_LONG = 64, (32, 64, 48, 48)
 class Auto:
     def __init__(self, space: Space, seed: int, max_trials: int) -> None:
         self._space, self._seed = space, seed
+        self._draws = Draws("auto", seed)
         self._earlier: Array | None = None
         self._features = features = Features.of(space)
         self._fit = FollowingFit(features)
@@ -50,7 +51,7 @@ class Auto:
         if number < _NUM_FIRST or np.isfinite(losses).sum() < 2 or not self._space.dimensions:
             return self._first.propose(trials, number)
         parameters = self._fit.parameters(trials, shape)
-        rng = generator("auto", self._seed, number)
+        rng = self._draws.of(number)
         if number < _LONG:
             learned = known(losses, _MAX_USED)
             proposal = self._thorough.propose(trials, learned, parameters, rng)

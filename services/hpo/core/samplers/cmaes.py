@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from cmaes import CMA
 
-from services.hpo.core.samplers.proposing import at_random, first_new, generator
+from services.hpo.core.samplers.proposing import Draws, at_random, first_new
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Proposal
 from services.hpo.core.trials import Array, Trials, TrialState
@@ -38,6 +38,7 @@ class _Told:
 class Cmaes:
     def __init__(self, space: Space, seed: int, max_trials: int) -> None:
         self._space, self._seed = space, seed
+        self._draws = Draws("cmaes", seed)
         # The library needs two dimensions.
         self._num_dimensions = max(len(space.dimensions), 2)
         self._size = 4 + math.floor(3 * math.log(self._num_dimensions))
@@ -49,7 +50,7 @@ class Cmaes:
         told = self._follow(trials, number)
         generation = len(told.numbers) // self._size
         strategy = copy.deepcopy(told.strategy)
-        digits = generator("cmaes", self._seed, number).integers(2**31)
+        digits = self._draws.of(number).integers(2**31)
         strategy.reseed_rng(int(digits))
         drawn = np.array([strategy.ask() for _ in range(_NUM_DRAWS)])
         rows = drawn[:, : len(self._space.dimensions)]

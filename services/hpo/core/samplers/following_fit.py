@@ -39,10 +39,10 @@ class _Step:
 
 
 class FollowingFit:
-    def __init__(self, features: Features, length: float = 0.0) -> None:
+    def __init__(self, features: Features) -> None:
         num = features.num_dimensions
         self._features = features
-        self._prior = prior(num, length)
+        self._prior = prior(num)
         self._bounds = np.array(bounds(num)).T
         self._first = _Step(0, self._prior.mean, np.full(num + 2, _FIRST_LENGTH), np.zeros(num + 2))
         self._steps: list[_Step] = []
@@ -89,15 +89,15 @@ class FollowingFit:
 
 
 def _settled(trials: Trials, losses: Array) -> int:
-    """The first trial whose loss is still to come; one that runs far too long is passed over."""
+    """The first trial whose loss is not known yet, without those that have run far too long."""
     running = (each for each in trials.in_state(TrialState.RUNNING) if np.isnan(losses[each]))
     return min((each for each in running if each > len(trials) - _MAX_LAG), default=len(trials))
 
 
 def _num_steps(number: int) -> int:
-    """Steps for one more trial: many while each one says much, and a step costs little."""
+    """Steps for one more trial: many early in a study, when each one matters and a step is fast."""
     if number <= 32:
         return 4
     if number <= 64:
         return 2
-    return 1 if number <= _LONG or number % 8 == 0 else 0
+    return 1 if number <= _LONG or number % 16 == 0 else 0

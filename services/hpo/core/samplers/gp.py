@@ -5,15 +5,14 @@ is expected of it, so that parallel trials do not all go to one place.
 """
 
 import numpy as np
-from scipy.optimize import minimize
 
-from services.hpo.core.gaussian_process import Features, bounds, negative_log_posterior, prior
+from services.hpo.core.gaussian_process import Features, fit
 from services.hpo.core.samplers.improvement import Improvement, known
-from services.hpo.core.samplers.proposing import at_random, generator
+from services.hpo.core.samplers.proposing import Draws, at_random
 from services.hpo.core.samplers.sobol import Sobol
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Proposal
-from services.hpo.core.trials import Array, Trials
+from services.hpo.core.trials import Trials
 
 _NUM_FIRST = 10
 _MAX_USED = 200
@@ -24,6 +23,7 @@ _NUM_CANDIDATES = (128, 256, 128, 128)
 class Gp:
     def __init__(self, space: Space, seed: int, max_trials: int) -> None:
         self._space, self._seed = space, seed
+        self._draws = Draws("gp", seed)
         self._features = Features.of(space)
         self._improvement = Improvement(space, self._features, _NUM_CANDIDATES)
         self._first = Sobol(space, seed, max_trials)
@@ -34,21 +34,7 @@ class Gp:
             return self._first.propose(trials, number)
         learned = known(losses, _MAX_USED)
         observed = self._features.of_units(trials.units[learned.used])
-        parameters = self._fit(observed, learned.values)
-        rng = generator("gp", self._seed, number)
+        parameters = fit(self._features, observed, learned.values, _MAX_ROUNDS)
+        rng = self._draws.of(number)
         proposal = self._improvement.propose(trials, learned, parameters, rng)
         return proposal or at_random(self._space, self._seed, number)
-
-    def _fit(self, observed: Array, values: Array) -> Array:
-        belief = prior(self._features.num_dimensions)
-        found = minimize(
-            negative_log_posterior,
-            belief.mean,
-            args=(self._features.squares(observed), values, belief),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds(self._features.num_dimensions),
-            options={"maxiter": _MAX_ROUNDS},
-        )
-        parameters: Array = found.x
-        return parameters

@@ -8,15 +8,8 @@ time the one that lowers most the mean over the studies of the best scaled loss 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 
-from services.hpo.core.gaussian_process import (
-    Features,
-    Posterior,
-    bounds,
-    negative_log_posterior,
-    prior,
-)
+from services.hpo.core.gaussian_process import Features, Posterior, fit
 from services.hpo.core.samplers.improvement import known
 from services.hpo.core.trials import Array, EarlierStudy
 
@@ -55,17 +48,8 @@ def _scaled(features: Features, study: EarlierStudy, candidates: Array) -> Array
     """(m,) scaled losses that the study's process expects at the candidates."""
     learned = known(study.losses, _MAX_TRIALS)
     observed = features.of_units(study.units[learned.used])
-    belief = prior(features.num_dimensions)
-    found = minimize(
-        negative_log_posterior,
-        belief.mean,
-        args=(features.squares(observed), learned.values, belief),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds(features.num_dimensions),
-        options={"maxiter": _MAX_ROUNDS},
-    )
-    process = Posterior(features, found.x, observed, learned.values, observed[:0])
+    parameters = fit(features, observed, learned.values, _MAX_ROUNDS)
+    process = Posterior(features, parameters, observed, learned.values)
     low, middle = float(learned.values.min()), float(np.median(learned.values))
     span = middle - low if middle > low else 1.0
     return np.clip((process.mean(features.of_units(candidates)) - low) / span, 0.0, 1.0)

@@ -1,9 +1,10 @@
-"""What the samplers share: random bits by counter, and the step from units to a point to try."""
+"""What samplers share: random numbers by counter, the best losses, from units to a new point."""
 
 import hashlib
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.hpo.core.samplers import random
 from services.hpo.core.space import Point, Space
@@ -14,10 +15,37 @@ from services.hpo.core.trials import Array
 _MAX_LOOKED_AT = 100
 
 
-def generator(purpose: str, seed: int, number: int) -> np.random.Generator:
-    """Random numbers that depend on these three alone."""
-    digest = hashlib.sha256(f"{purpose}\0{seed}\0{number}".encode()).digest()
-    return np.random.Generator(np.random.Philox(int.from_bytes(digest[:16], "big")))
+class Draws:
+    """Random numbers that depend on a purpose, a seed and a trial's number alone."""
+
+    def __init__(self, purpose: str, seed: int) -> None:
+        digest = hashlib.sha256(f"{purpose}\0{seed}".encode()).digest()
+        self._key = np.frombuffer(digest, "<u8", 2)
+        # Made once: a new generator takes longer than the numbers that are drawn from it.
+        self._bits = np.random.Philox(0)
+        self._generator = np.random.Generator(self._bits)
+
+    def of(self, number: int) -> np.random.Generator:
+        """The generator at the start of this trial's numbers. The next call sets it anew."""
+        counter = np.array([0, 0, 0, number], np.uint64)
+        self._bits.state = {
+            "bit_generator": "Philox",
+            "state": {"counter": counter, "key": self._key},
+            "buffer": np.zeros(4, np.uint64),
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+        return self._generator
+
+
+def is_among_best(losses: Array, num: int) -> NDArray[np.bool_]:
+    """The `num` smallest losses, of equal ones the first: a stable sort, in less time."""
+    last = np.partition(losses, num - 1)[num - 1]
+    is_best: NDArray[np.bool_] = losses <= last
+    if (too_many := np.count_nonzero(is_best) - num) > 0:
+        is_best[np.flatnonzero(losses == last)[-too_many:]] = False
+    return is_best
 
 
 def first_new(space: Space, tried: Array, ranked: Iterable[Array]) -> Point | None:

@@ -3,9 +3,12 @@
 Trial n is point n of the sequence. Where that breaks a constraint, the trial is drawn at random.
 """
 
+import hashlib
+
+import numpy as np
 from scipy.stats import qmc
 
-from services.hpo.core.samplers.proposing import at_random, first_new, generator
+from services.hpo.core.samplers.proposing import at_random, first_new
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Proposal
 from services.hpo.core.trials import Array, Trials
@@ -23,14 +26,18 @@ class Sequence:
     def units(self, index: int) -> Array:
         block, place = divmod(index, _BLOCK)
         if self._block is None or self._block[0] != block:
-            sequence = qmc.Sobol(
-                self._num_dimensions, rng=generator("sobol", self._seed, 0), bits=30
-            )
+            sequence = qmc.Sobol(self._num_dimensions, rng=_generator(self._seed), bits=30)
             if block:
                 sequence.fast_forward(block * _BLOCK)
             self._block = (block, sequence.random(_BLOCK))
         row: Array = self._block[1][place]
         return row
+
+
+def _generator(seed: int) -> np.random.Generator:
+    """For the scrambling, which derives further generators from the number that this one got."""
+    digest = hashlib.sha256(f"sobol\0{seed}\0".encode() + b"0").digest()
+    return np.random.Generator(np.random.Philox(int.from_bytes(digest[:16], "big")))
 
 
 class Sobol:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from services.hpo.core.samplers import random
-from services.hpo.core.samplers.proposing import at_random, first_new, generator
+from services.hpo.core.samplers.proposing import Draws, at_random, first_new, is_among_best
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Proposal
 from services.hpo.core.trials import Array, Trials
@@ -27,6 +27,7 @@ _MAX_OTHERS = 1000
 class Tpe:
     def __init__(self, space: Space, seed: int, max_trials: int) -> None:
         self._space, self._seed = space, seed
+        self._draws = Draws("tpe", seed)
         self._sizes = np.array([each.num_choices for each in space.dimensions], dtype=int)
 
     def propose(self, trials: Trials, number: int) -> Proposal:
@@ -37,13 +38,14 @@ class Tpe:
             return Proposal(first, "drawn at random, to begin with")
         units, tried = trials.units, len(trials)
         num_good = min(math.ceil(_GOOD_SHARE * len(ended)), _MAX_GOOD)
-        best = ended[np.argsort(losses[ended], kind="stable")[:num_good]]
+        best = ended[is_among_best(losses[ended], num_good)]
+        best = best[np.argsort(losses[best], kind="stable")]
         is_other = np.ones(tried, dtype=bool)
         is_other[best] = False
         others = np.flatnonzero(is_other)
         if len(others) > _MAX_OTHERS:
             others = others[np.linspace(0, len(others) - 1, _MAX_OTHERS).astype(int)]
-        rng = generator("tpe", self._seed, number)
+        rng = self._draws.of(number)
         good = Density(units[best], self._sizes)
         candidates = self._space.snap(good.draw(rng, _NUM_CANDIDATES))
         score = good.log(candidates) - Density(units[others], self._sizes).log(candidates)

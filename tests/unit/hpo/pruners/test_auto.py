@@ -64,3 +64,20 @@ def test_a_value_in_the_middle_goes_on_where_it_may_still_win(
         early = Measured(10, 10.0 + number)
         table.trials.put(Trial(number, POINT, TrialState.COMPLETED, (final,), measured=(early,)))
     assert table.judge(len(finals), 10, 12.0).verdict == verdict
+
+
+def test_a_trial_that_diverged_does_not_let_all_others_go_on() -> None:
+    """Late, and to a finite loss that is millions of times as large: no line goes through it."""
+
+    curves = [(10.0 + number, 5.0 + number, 2.0 + number) for number in range(10)]
+    for diverges in (False, True):
+        table = make_table()
+        table.begin(14)
+        for number, (early, middle, final) in enumerate(
+            [*curves, (13.5, 8.5, 1e8)] if diverges else curves
+        ):
+            measured = (Measured(10, early), Measured(30, middle))
+            state, values = TrialState.COMPLETED, (final,)
+            table.trials.put(Trial(number, POINT, state, values, measured=measured))
+        assert table.judge(12, 10, 19.5).verdict == "stop"
+        assert table.judge(13, 10, 9.0).verdict == "continue"

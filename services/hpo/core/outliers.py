@@ -1,0 +1,25 @@
+"""Losses of trials that diverged: how large one may be before it counts as if it were smaller."""
+
+import numpy as np
+
+from services.hpo.core.trials import Array
+
+# Larger losses count as this one, so that squares are finite.
+LARGEST = 1e100
+# What is that many times as far from a usual loss as this is from the best is an outlier.
+_FAR = 10.0
+_FEWEST_FIRST, _NUM_FIRST = 8, 16
+
+
+def largest_that_counts(losses: Array) -> float:
+    """Larger losses tell no more than this one: that training diverged. Never above `LARGEST`.
+
+    Where some are thousands of times as large as others, a model of all of them sees no difference
+    between the good ones. What is usual is told by the first trials: later ones lie close together.
+    """
+    finite = losses[np.isfinite(losses)]
+    if len(finite) < _FEWEST_FIRST:
+        return LARGEST
+    first = sorted(finite[:_NUM_FIRST].tolist())
+    usual, best = first[len(first) * 2 // 5], float(finite.min())
+    return min(usual + _FAR * (usual - best), LARGEST) if usual > best else LARGEST
