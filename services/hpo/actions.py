@@ -1,6 +1,6 @@
 """Carries out a search's actions in the handler's transaction: events and job commands.
 
-Rows of trials are written by `searches` from the search itself.
+The rows of studies and trials are written by `work`, from the search itself.
 """
 
 import asyncio
@@ -40,12 +40,8 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-MAX_REASON = 512
-MAX_DETAIL = 1024
 # Thousands of trials may end at once: the event loop goes on after so many of them.
 _AT_A_TIME = 100
-
-
 # Actions that end a study.
 ENDS = (core.FinishStudy, core.FailStudy, core.FinishCancel)
 
@@ -101,10 +97,10 @@ async def carry_out(at: Carried, decided: tuple[core.Action, ...]) -> Outcome:
             case core.CompleteTrial():
                 await _complete(at, action)
             case core.FailTrial():
-                outcome.details[action.number] = action.detail[:MAX_DETAIL]
+                outcome.details[action.number] = action.detail[: messages.MAX_DETAIL]
                 await _fail(at, action)
             case core.SettleStopped() | core.DropTrial():
-                outcome.details[action.number] = action.reason[:MAX_DETAIL]
+                outcome.details[action.number] = action.reason[: messages.MAX_DETAIL]
                 await _settle_stopped(at, action)
             case core.EndEarly():
                 stopping = StudyStopping(
@@ -187,7 +183,9 @@ async def _move(at: Carried, action: core.Action) -> None:
             await _command(at, _stop_command(at, number, reason))
             log.info("trial stopping", study_id=at.study.study_id, number=number, reason=reason)
         case core.PauseTrial(number=number, reason=reason):
-            await _command(at, JobPause(job_id=at.job_id(number), reason=reason[:MAX_REASON]))
+            await _command(
+                at, JobPause(job_id=at.job_id(number), reason=reason[: messages.MAX_REASON])
+            )
             log.info("trial pausing", study_id=at.study.study_id, number=number, reason=reason)
         case core.SettlePaused(number=number, reason=reason):
             measured = at.search.trials[number].measured
@@ -206,12 +204,14 @@ async def _move(at: Carried, action: core.Action) -> None:
             reason = "its study was cancelled"
             await _command(at, JobCancel(job_id=at.job_id(number), reason=reason))
         case _:
-            raise AssertionError(f"nobody carries out {action}")
+            raise AssertionError(f"no case carries out {action}")
 
 
 def _stop_command(at: Carried, number: int, reason: str) -> JobStop:
     return JobStop(
-        job_id=at.job_id(number), reason=reason[:MAX_REASON], checkpoint=at.spec.checkpoint_stopped
+        job_id=at.job_id(number),
+        reason=reason[: messages.MAX_REASON],
+        checkpoint=at.spec.checkpoint_stopped,
     )
 
 
@@ -238,7 +238,7 @@ async def _fail(at: Carried, action: core.FailTrial) -> None:
     failed = TrialFailed(
         **at.of_trial(action.number),
         hyperparameters=at.point(action.number),
-        detail=action.detail[:MAX_DETAIL],
+        detail=action.detail[: messages.MAX_DETAIL],
     )
     await at.emit(failed)
     _note_end(at, action.number, "failed")
@@ -336,7 +336,7 @@ def _why_failed(
         case "all_trials_failed":
             text = f"all {num_failed} trials failed"
     often = "" if num == num_failed else f", {num} of {num_failed} times"
-    return f"{text}; the commonest cause{often}: {cause}"[:MAX_DETAIL]
+    return f"{text}; the commonest cause{often}: {cause}"[: messages.MAX_DETAIL]
 
 
 def _pruner(at: Carried) -> str:

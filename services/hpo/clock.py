@@ -44,20 +44,20 @@ async def look(database: Database, clock: Clock) -> None:
         with_more = await store.with_more(connection)
         gauges.show(await gauges.not_ended(connection))
     for study_id in study_ids:
-        await _one(study_id, _look_at(database, clock, study_id))
+        await _one(study_id, _look_at(database, clock, study_id), "limits of a study not read")
     for study_id in with_more:
-        await _one(study_id, _go_on(database, study_id))
+        await _one(study_id, _go_on(database, study_id), "paused trials of a study not ended")
 
 
-async def _one(study_id: str, looking: Awaitable[None]) -> None:
+async def _one(study_id: str, work: Awaitable[None], failure: str) -> None:
+    """One study that cannot be read must not keep the others from their limits."""
     try:
-        await looking
+        await work
     except Exception as error:
         if is_temporary(error):
             raise
-        # One study that cannot be read may not keep the others from their limits.
         instruments.LIMITS_NOT_READ.inc()
-        log.exception("limits of a study not read", study_id=study_id)
+        log.exception(failure, study_id=study_id)
 
 
 async def _go_on(database: Database, study_id: str) -> None:

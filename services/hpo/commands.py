@@ -37,7 +37,6 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-MAX_DETAIL = 1024
 COMMANDS: tuple[type[Payload], ...] = (
     StudyPause,
     StudyResume,
@@ -216,7 +215,7 @@ async def on_invalid_command(tx: Tx, invalid: InvalidPayload) -> bool:
         command_event_id=invalid.attributes.event_id,
         command=invalid.attributes.type,
         reason="invalid",
-        detail=invalid.detail[:MAX_DETAIL],
+        detail=invalid.detail[: messages.MAX_DETAIL],
         errors=invalid.errors,
     )
     await tx.emit(rejected, tenant_id=invalid.attributes.tenant_id)

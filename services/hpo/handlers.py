@@ -44,8 +44,6 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-MAX_DETAIL = 1024
-
 
 async def on_job_succeeded(work: Work, event: Event[JobSucceeded]) -> None:
     job = event.payload
@@ -66,14 +64,14 @@ async def on_job_cancelled(work: Work, event: Event[JobCancelled]) -> None:
 
 
 async def on_job_request_rejected(work: Work, event: Event[JobRequestRejected]) -> None:
-    """Only the answer to our own job.submit ends a trial: others send commands about its job too,
-    and where we asked to stop or pause one that has ended, its end tells the rest.
+    """Only a refusal of our own job.submit ends a trial. Other clients send commands about its job
+    too, and a refused stop or pause of ours means that the job has ended: its end follows.
     """
     refusal = event.payload
     trial = work.trial_of_job(refusal.job_id)
     if trial is None or trial.command_event_id != refusal.command_event_id:
         return
-    detail = f"the job was refused: {refusal.reason.value}: {refusal.detail}"[:MAX_DETAIL]
+    detail = f"the job was refused: {refusal.reason.value}: {refusal.detail}"[: messages.MAX_DETAIL]
     ended = inputs.Ended(trial.number, None, detail, is_refused=True)
     await _tell(work, event, trial.study_id, ended)
 
@@ -81,9 +79,8 @@ async def on_job_request_rejected(work: Work, event: Event[JobRequestRejected]) 
 async def on_job_stopped(work: Work, event: Event[JobStopped]) -> None:
     job = event.payload
     if (trial := _trial(event, job.job_id, job.trial)) is not None:
-        await _tell(
-            work, event, trial.study_id, inputs.Stopped(trial.number, job.reason[:MAX_DETAIL])
-        )
+        stopped = inputs.Stopped(trial.number, job.reason[: messages.MAX_DETAIL])
+        await _tell(work, event, trial.study_id, stopped)
 
 
 async def on_job_paused(work: Work, event: Event[JobPaused]) -> None:
@@ -99,13 +96,14 @@ async def on_job_resumed(work: Work, event: Event[JobResumed]) -> None:
 
 
 async def on_trial_measured(work: Work, event: Event[TrialMeasured]) -> None:
-    job = event.payload
-    named = TrialOf(study_id=job.study_id, number=job.number)
-    if (trial := _trial(event, job.job_id, named)) is None:
+    measured = event.payload
+    named = TrialOf(study_id=measured.study_id, number=measured.number)
+    if (trial := _trial(event, measured.job_id, named)) is None:
         return
-    # A study that has ended takes it too: who extends it compares trials with it.
+    # Also of a study that has ended: when it is extended, new trials are compared with this one.
     if (study := await work.lock(trial.study_id)) is not None:
-        await work.tell(study, inputs.MeasuredAt(trial.number, job.step, job.value), event)
+        at = inputs.MeasuredAt(trial.number, measured.step, measured.value)
+        await work.tell(study, at, event)
 
 
 async def on_allocation_granted(work: Work, event: Event[AllocationGranted]) -> None:
@@ -142,7 +140,7 @@ async def _on_job_end(
         return
     assert trial is not None
     result, detail = ended
-    end = store.JobEnd(trial.number, result, detail[:MAX_DETAIL], is_refused=False)
+    end = store.JobEnd(trial.number, result, detail[: messages.MAX_DETAIL])
     study = await work.lock(trial.study_id)
     if study is None:
         await store.insert_job_end(work.tx.connection, job_id, trial.study_id, end)

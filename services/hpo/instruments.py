@@ -7,9 +7,10 @@ STUDY_REQUESTS = Counter(
     "Requests for studies by answer: started, repeated, or the reason of the refusal.",
     ["answer"],
 )
-STUDIES_COMPLETED = Counter("drivetrain_hpo_studies_completed_total", "Studies that ended.")
+STUDIES_COMPLETED = Counter("drivetrain_hpo_studies_completed_total", "Studies that completed.")
 STUDIES_FAILED = Counter(
-    "drivetrain_hpo_studies_failed_total", "Studies that ended before all their trials."
+    "drivetrain_hpo_studies_failed_total",
+    "Studies that failed: too many of their trials failed, or were refused.",
 )
 STUDIES_CANCELLED = Counter(
     "drivetrain_hpo_studies_cancelled_total", "Studies that their owners cancelled."
@@ -68,5 +69,6 @@ SEARCHES_LOADED = Counter(
 )
 LIMITS_NOT_READ = Counter(
     "drivetrain_hpo_limits_not_read_total",
-    "Failed reads of a study's limits, every 5 s for each such study, which goes on beyond them.",
+    "Failed reads of a study, every 5 s for each: it goes on beyond its limits, or its "
+    "paused trials are not ended.",
 )

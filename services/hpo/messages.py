@@ -21,13 +21,15 @@ from services.hpo.core import inputs, ranking, space
 from services.hpo.core import limits as limiting
 from services.hpo.core.objectives import NoWorth, Objectives, Safety, worth
 from services.hpo.core.plan import Plan
-from services.hpo.core.pruners import PRUNERS
 from services.hpo.core.status import Numbers
 from services.hpo.core.trials import EarlierStudy, Trial
 from services.hpo.core.warm_start import placed
 from services.hpo.store import JobEnd
 
 NAME_LENGTH = 63
+# The most characters of a `detail` in an event, and of the `reason` of a command.
+MAX_DETAIL = 1024
+MAX_REASON = 512
 # A trial without a job cannot wait with a checkpoint, nor begin from another one's.
 _NEED_JOBS = ("halving", "hyperband", "pasha", "population")
 # A study's events and commands hold parts of its request, and less than this in addition.
@@ -132,15 +134,12 @@ def job_id_of(tenant_id: str, study_id: str, number: int) -> str:
 def errors_of_search(spec: StudySpec) -> tuple[FieldError, ...]:
     """What is valid by itself and not together."""
     pruner = spec.pruner
-    if pruner is not None and type(pruner) not in PRUNERS:
-        message = f"is {pruner.type}, which is not supported yet"
-        return (FieldError(field="pruner.type", message=message, fix="write another one"),)
     pauses = pruner is not None and (
         pruner.type in _NEED_JOBS or getattr(pruner, "mode", "") == "pause"
     )
     if spec.external and pruner is not None and pauses:
         message = f"is {pruner.type}, which pauses jobs, and an external study has none"
-        fix = "write asha with mode stop, median, percentile, patience or threshold"
+        fix = "write auto, asha with mode stop, median, percentile, patience or threshold"
         return (FieldError(field="pruner.type", message=message, fix=fix),)
     limits = [name for name in ("device_hours", "cost_usd") if getattr(spec.limits, name)]
     if spec.external and limits:
@@ -173,7 +172,7 @@ def is_too_large(command: StudySubmit | StudyImport) -> bool:
 def to_ended(end: JobEnd, spec: StudySpec) -> inputs.Ended:
     """How a trial ended: from the result of its job, never from streamed samples."""
     if end.result is None:
-        return inputs.Ended(end.number, None, end.detail, end.is_refused)
+        return inputs.Ended(end.number, None, end.detail)
     result = Result.model_validate_json(end.result)
     found = worth(_reported(result), objectives_of(spec))
     if isinstance(found, NoWorth):

@@ -28,7 +28,6 @@ from services.runtime.transaction import Tx
 
 log = logs.get()
 
-MAX_DETAIL = 1024
 _REQUEST_ID: TypeAdapter[str] = TypeAdapter(RequestId)
 Reason = Literal["invalid_spec", "id_conflict", "too_large"]
 
@@ -54,7 +53,7 @@ async def on_invalid_study(tx: Tx, invalid: InvalidPayload) -> bool:
         request_id=request_id,
         command_event_id=attributes.event_id,
         reason="invalid_spec",
-        detail=invalid.detail[:MAX_DETAIL],
+        detail=invalid.detail[: messages.MAX_DETAIL],
         errors=invalid.errors,
     )
     await tx.emit(rejected, tenant_id=attributes.tenant_id)

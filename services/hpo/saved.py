@@ -32,7 +32,7 @@ def load_status(study: StudyRow, numbers: Numbers | None = None) -> Status:
     """The status of the row; `numbers` are those of the spec, for rows of an earlier release."""
     if study.status is None:
         assert numbers is not None, "the row has none"
-        best = None if study.best_number is None else study.best_number
+        best = study.best_number
         return Status(
             numbers=numbers,
             num_completed=study.num_completed,

@@ -115,8 +115,8 @@ async def ask(
 ) -> Answer:
     """Ask a search that was taken; it is kept again. A question changes nothing that is decided.
 
-    One that may take long is asked beside the event loop; who wants to change this search waits
-    meanwhile. Two questions to one search are not asked at once.
+    One that may take long is asked in a thread; `take` waits until it is answered. Two questions to
+    one search must not be asked at once.
     """
     with kept.lend(study.study_id, study.stamp, loaded):
         if not (loaded.is_new or loaded.search.is_slow):

@@ -1,8 +1,8 @@
 """What the trials of each study have used and cost: rows of its allocations and charges.
 
-Slots that are held now, or are released and not charged yet, cost what the last charge of the study
-says, so a limit is not crossed by the charges that are still to come. A study is charged when its
-first slots are released; until then they cost what anybody last paid for such devices.
+Slots that are held now, or are released and not charged yet, count at the price of the study's last
+charge, so that charges that are still to come do not take it over its limit. Before the first
+charge of a study they count at the price that was last paid for such devices by any tenant.
 """
 
 from collections import defaultdict

@@ -101,7 +101,6 @@ class JobEnd:
     number: int
     result: str | None
     detail: str
-    is_refused: bool
 
 
 async def insert_study(
@@ -376,8 +375,8 @@ async def insert_job_end(
     """Keep the end of a job whose study is not known yet."""
     await connection.execute(
         """
-        insert into job_ends (job_id, study_id, number, result, detail, is_refused)
-        values ($1, $2, $3, $4, $5, $6)
+        insert into job_ends (job_id, study_id, number, result, detail)
+        values ($1, $2, $3, $4, $5)
         on conflict do nothing
         """,
         job_id,
@@ -385,15 +384,13 @@ async def insert_job_end(
         end.number,
         end.result,
         end.detail,
-        end.is_refused,
     )
 
 
 async def early_ends(connection: asyncpg.Connection, study_id: str) -> list[JobEnd]:
     rows = await connection.fetch(
         """
-        select number, result, detail, is_refused from job_ends
-        where study_id = $1 order by number
+        select number, result, detail from job_ends where study_id = $1 order by number
         """,
         study_id,
     )
