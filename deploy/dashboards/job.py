@@ -89,7 +89,7 @@ JOB = board(
             ),
             line(
                 "Pictures, tables and files",
-                "Stored per second, left out because a job has too many, and deleted as too old.",
+                "Stored per second, left out as too many or too fast, and deleted as too old.",
                 "ops",
                 (rate("drivetrain_metrics_media_total"), "stored"),
                 (rate("drivetrain_metrics_media_left_out_total"), "left out"),

@@ -51,7 +51,8 @@ LEFT_OUT = Counter(
 )
 MEDIA = Counter("drivetrain_metrics_media_total", "Pictures, tables and so on that were stored.")
 MEDIA_LEFT_OUT = Counter(
-    "drivetrain_metrics_media_left_out_total", "Pictures and so on beyond what a job may have."
+    "drivetrain_metrics_media_left_out_total",
+    "Pictures and so on beyond what a job may have, or a quota.",
 )
 MEDIA_DELETED = Counter(
     "drivetrain_metrics_media_deleted_total", "Pictures and so on of jobs that ended long ago."

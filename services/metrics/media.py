@@ -2,27 +2,33 @@
 
 In: `media.logged` of pods, on the topic of the samples. Out: a row for each place (name, step,
 item) of an attempt; a second record for a place replaces the first if it was logged later, so
-repeated records change nothing. Readers get what the highest attempt logged at a step.
+repeated records change nothing. Readers get what the highest attempt logged at a step. What a run
+logs beyond its quota, and a job beyond its limit, is left out, counted, and told once per run.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 
 from drivetrain_schemas.envelope import InvalidEvent, header
 from drivetrain_schemas.media import MediaLogged
+from drivetrain_schemas.metrics import AlertKind, AlertRaised
+from services.metrics import alerts
 from services.metrics.instruments import MEDIA, MEDIA_LEFT_OUT
+from services.metrics.quotas import Quotas, Rates
 from services.metrics.series.queries import MediaQuery
-from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
 from services.runtime.run_tokens import RunTokens
 from services.runtime.transaction import Tx
 
-log = logs.get()
-
 MAX_ITEMS_OF_JOB = 20_000
+_TOO_MANY = (
+    f"the job has logged {MAX_ITEMS_OF_JOB:,} pictures, tables and so on, which is the limit: "
+    "further ones are left out and counted; log fewer, or not in every step"
+)
 Place = tuple[str, int, int, int]  # name, step, attempt, item
 _KEY = ("job_id", "name", "step", "attempt", "item")
 _TYPES = {
@@ -34,17 +40,29 @@ _TYPES = {
 _COLUMNS = tuple(name for name in _TYPES if name != "job_id")
 
 
+@dataclass(frozen=True, slots=True)
+class MediaRecord:
+    """`appended_ms`: when the broker appended the record, in milliseconds since 1970."""
+
+    logged: MediaLogged
+    appended_ms: int
+
+    @property
+    def run_id(self) -> str:
+        return self.logged.run_id
+
+
 def is_media(record: Record) -> bool:
     """Structured mode names its type in the value, and is for samples alone."""
     return header(record.headers, "ce_type") == MediaLogged.kind.type
 
 
 async def take_media(
-    tokens: RunTokens, tx: Tx, records: Sequence[Record]
+    tokens: RunTokens, tx: Tx, records: Sequence[Record], *, quotas: Quotas | None = None
 ) -> Sequence[InvalidRecord]:
     """Store what is new, while the job has not too much and its media are not deleted."""
     rejected: list[InvalidRecord] = []
-    by_job: dict[str, list[MediaLogged]] = {}
+    read: list[MediaRecord] = []
     for record in records:
         try:
             event = tokens.read(record)
@@ -52,13 +70,27 @@ async def take_media(
             rejected.append(InvalidRecord(record, str(invalid.reason), invalid.detail))
             continue
         if event is not None and isinstance(event.payload, MediaLogged):
-            by_job.setdefault(event.payload.job_id, []).append(event.payload)
+            read.append(MediaRecord(event.payload, record.timestamp_ms))
+    beyond: list[MediaRecord] = []
+    if quotas is not None:
+        divided = await quotas.divide(tx, read)
+        read, beyond = divided.admitted, divided.beyond
+    by_job: dict[str, list[MediaLogged]] = {}
+    for one in read:
+        by_job.setdefault(one.logged.job_id, []).append(one.logged)
+    too_many: list[MediaLogged] = []
     for job_id in sorted(by_job):  # all transactions lock heads in this order
-        await _store(tx, job_id, by_job[job_id])
+        too_many += await _store(tx, job_id, by_job[job_id])
+    await _tell(tx, too_many, _TOO_MANY, about="media")
+    if quotas is not None:
+        logged = [one.logged for one in beyond]
+        await _tell(tx, logged, _beyond_quota(quotas.rates), about="media quota")
+    tx.after_commit(lambda: MEDIA_LEFT_OUT.inc(len(beyond)))
     return rejected
 
 
-async def _store(tx: Tx, job_id: str, logged: Sequence[MediaLogged]) -> None:
+async def _store(tx: Tx, job_id: str, logged: Sequence[MediaLogged]) -> list[MediaLogged]:
+    """Returns what is beyond the limit of the job; of one whose media are deleted, nothing."""
     connection = tx.connection
     head = await connection.fetchrow(
         """insert into media_heads (job_id) values ($1)
@@ -80,10 +112,32 @@ async def _store(tx: Tx, job_id: str, logged: Sequence[MediaLogged]) -> None:
         len(added),
     )
     tx.after_commit(lambda: MEDIA.inc(len(added)))
-    num_left_out = sum(_place(one) not in stored for one in logged)
-    if num_left_out:
-        tx.after_commit(lambda: MEDIA_LEFT_OUT.inc(num_left_out))
-        log.warning("media left out", job_id=job_id, num_left_out=num_left_out)
+    left_out = [one for one in logged if _place(one) not in stored]
+    tx.after_commit(lambda: MEDIA_LEFT_OUT.inc(len(left_out)))
+    return [] if head["is_deleted"] else left_out
+
+
+async def _tell(tx: Tx, left_out: Sequence[MediaLogged], detail: str, *, about: str) -> None:
+    """Once per run."""
+    runs = {one.run_id: one for one in left_out}
+    for _, one in sorted(runs.items()):  # all transactions lock rows in this order
+        alert = AlertRaised(
+            tenant_id=one.tenant_id,
+            job_id=one.job_id,
+            run_id=one.run_id,
+            attempt=one.attempt,
+            alert=AlertKind.SAMPLES_DROPPED,
+            detail=detail,
+        )
+        await alerts.raise_once(tx, alert, about=about)
+
+
+def _beyond_quota(rates: Rates) -> str:
+    of_tenant = f", or those of its tenant more than {rates.of_tenant:,}" if rates.of_tenant else ""
+    return (
+        f"the run logs more than {rates.of_run:,} pictures, tables and so on a second{of_tenant}: "
+        "further ones are left out and counted; log fewer, or not in every step"
+    )
 
 
 def _place(one: MediaLogged) -> Place:

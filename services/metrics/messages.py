@@ -106,6 +106,10 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, tuple[list[int], list[float]]]
     resent_by: LaterRun | None = None
 
+    @property
+    def run_id(self) -> str:
+        return self.key.run_id
+
 
 class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
     """`appended_ms`: as of samples."""
@@ -121,6 +125,10 @@ class LogBatch(msgspec.Struct, frozen=True, kw_only=True):
     first_line: int
     lines: list[str]
     num_dropped_bytes: int
+
+    @property
+    def run_id(self) -> str:
+        return self.key.run_id
 
 
 _samples_decoder = msgspec.json.Decoder(_SamplesOnWire)

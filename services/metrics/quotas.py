@@ -10,7 +10,7 @@ one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import asyncpg
 
@@ -35,7 +35,25 @@ MIN_BYTES_OF_BATCH = 1000
 
 # "run" and its id, or "tenant", its id and the number of the ten seconds.
 Sender = tuple[str, str, int]
-B = TypeVar("B", SampleBatch, LogBatch)
+
+
+class Written(Protocol):
+    """A record of a run. `appended_ms`: when the broker appended it, in milliseconds since 1970."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def appended_ms(self) -> int: ...
+
+
+B = TypeVar("B", bound=Written)
+
+
+def cost_of(written: Written) -> int:
+    """Of anything but samples and lines: 1."""
+    if isinstance(written, LogBatch):
+        return cost_of_lines(written)
+    return cost_of_samples(written) if isinstance(written, SampleBatch) else 1
 
 
 def cost_of_samples(batch: SampleBatch) -> int:
@@ -77,7 +95,7 @@ class Quotas:
         """Which batches are stored. Counts once the transaction is committed."""
         tenants: Mapping[str, str] = {}
         if self.rates.of_tenant is not None:
-            tenants = await _tenants(tx.connection, {batch.key.run_id for batch in batches})
+            tenants = await _tenants(tx.connection, {batch.run_id for batch in batches})
         changed: dict[Sender, Bucket] = {}
         divided: Divided[B] = Divided([], [])
         for batch in batches:
@@ -89,17 +107,17 @@ class Quotas:
             if not all(map(has_room, buckets.values())):
                 divided.beyond.append(batch)
                 continue
-            cost = cost_of_lines(batch) if isinstance(batch, LogBatch) else cost_of_samples(batch)
+            cost = cost_of(batch)
             changed.update((sender, taken(bucket, cost)) for sender, bucket in buckets.items())
             divided.admitted.append(batch)
         tx.after_commit(lambda: self._keep(changed))
         return divided
 
     def _senders(
-        self, batch: SampleBatch | LogBatch, tenants: Mapping[str, str], at: float
+        self, batch: Written, tenants: Mapping[str, str], at: float
     ) -> list[tuple[Sender, int, Bucket]]:
         """Each with its rate, and the bucket that it begins with."""
-        run_id, of_run, of_tenant = batch.key.run_id, self.rates.of_run, self.rates.of_tenant
+        run_id, of_run, of_tenant = batch.run_id, self.rates.of_run, self.rates.of_tenant
         senders: list[tuple[Sender, int, Bucket]] = [(("run", run_id, 0), of_run, full(of_run, at))]
         if of_tenant is not None and run_id in tenants:
             sender = "tenant", tenants[run_id], slot_of(at)

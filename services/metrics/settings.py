@@ -31,6 +31,14 @@ class MetricsSettings(Settings):
     max_log_bytes_per_second_of_tenant: int | None = Field(
         default=None, ge=64 * 1024, description="of all runs of a tenant, in each replica"
     )
+    max_media_per_second_of_run: int = Field(
+        default=100,
+        ge=1,
+        description="pictures, tables and so on of a run; more is left out and counted",
+    )
+    max_media_per_second_of_tenant: int | None = Field(
+        default=None, ge=1, description="of all runs of a tenant, in each replica"
+    )
     cold_after_hours: float = Field(
         default=24.0, ge=0, description="then samples are moved from Postgres to the object store"
     )

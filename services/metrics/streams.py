@@ -36,12 +36,20 @@ _TYPES = {SampleBatch: SamplesRecorded.kind.type, LogBatch: LogsWritten.kind.typ
 
 
 async def take_samples(
-    tokens: RunTokens, tx: Tx, records: Sequence[Record], *, quotas: Quotas | None = None
+    tokens: RunTokens,
+    tx: Tx,
+    records: Sequence[Record],
+    *,
+    quotas: Quotas | None = None,
+    of_media: Quotas | None = None,
 ) -> Sequence[InvalidRecord]:
-    """Store the samples of new batches, and raise alerts for non-finite values."""
-    of_media = [record for record in records if is_media(record)]
-    invalid = await take_media(tokens, tx, of_media) if of_media else ()
-    samples = [record for record in records if not is_media(record)] if of_media else records
+    """Store the samples of new batches, and raise alerts for non-finite values.
+
+    `of_media`: the quotas of pictures, tables and so on, which are on the same topic.
+    """
+    media = [record for record in records if is_media(record)]
+    invalid = await take_media(tokens, tx, media, quotas=of_media) if media else ()
+    samples = [record for record in records if not is_media(record)] if media else records
     read, rejected = _read(tokens, read_samples, samples)
     rejected += invalid
     of_ranks = await ranks.divide(tx, await _not_seen(tx, "samples", read))

@@ -42,6 +42,9 @@ def build(settings: MetricsSettings) -> Service:
     lines = Quotas(
         Rates(settings.max_log_bytes_per_second_of_run, settings.max_log_bytes_per_second_of_tenant)
     )
+    media = Quotas(
+        Rates(settings.max_media_per_second_of_run, settings.max_media_per_second_of_tenant)
+    )
     return Service(
         name="metrics",
         settings=settings,
@@ -49,7 +52,7 @@ def build(settings: MetricsSettings) -> Service:
         handlers=lineage_handlers(endpoints, {**HANDLERS, **webhooks.handlers(hooks)}),
         refusals=REFUSALS,
         streams={
-            METRICS: partial(take_samples, tokens, quotas=samples),
+            METRICS: partial(take_samples, tokens, quotas=samples, of_media=media),
             LOGS: partial(take_logs, tokens, quotas=lines),
             WINDOWS: take_windows,
             REPORTS: partial(take_reports, tokens),

@@ -12,7 +12,8 @@ HINTS: Mapping[str, str] = {
         "a lock? Cancel the job if it does not go on; its checkpoints are kept."
     ),
     "samples_dropped": (
-        "Log less often, or fewer names. The log of the run names the samples that were refused."
+        "Log less often, or fewer names, pictures and tables. The log of the run names the samples "
+        "that were refused."
     ),
     "diverging": (
         "Compare learning rate and gradient norm with a run that went well. Stop the job, and "

@@ -21,7 +21,7 @@ from services.runtime.instruments import FORGED
 from services.runtime.run_tokens import RunTokens
 from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
-from tests.events import handle_batch, make_event, make_record
+from tests.events import emitted, handle_batch, make_event, make_record
 from tests.handlers.metrics.builders import JOB, NOW, make_samples
 
 TOKENS = RunTokens(SecretStr("a-key-that-only-services-have"))
@@ -137,8 +137,10 @@ async def test_a_job_has_only_so_many(
     monkeypatch.setattr(media, "MAX_ITEMS_OF_JOB", 3)
     other = job_id_for("default", "another")
     await take(metrics, make_media("a", 1), make_media("a", 2))
-    await take(metrics, *(make_media("a", step) for step in (2, 3, 4, 5)))
+    await take(metrics, *(make_media("a", step) for step in (2, 3, 4)))
+    await take(metrics, make_media("a", 5))
     await take(metrics, make_media("a", 1, job_id=other))
+    assert [event.payload.alert for event in await emitted(metrics)] == ["samples_dropped"]
     assert [one["step"] for one in (await get(client, name="a"))["items"]] == [1, 2, 3]
     answer = await client.get("/media", params={"job_id": other})
     assert len(answer.json()["names"]) == 1
@@ -198,7 +200,7 @@ async def test_a_record_that_is_not_valid_is_parked_and_others_are_stored(
 
 
 async def test_many_records_cost_no_more_statements_than_few(metrics: Database) -> None:
-    """Media have no quota, and the samples of others are stored behind them."""
+    """The samples of others are stored behind them."""
     numbers = []
     for num in (1, 2, 200):  # the first one also asks for the types of columns
         records = [make_record(make_event(make_media("x", n, number=num))) for n in range(num)]

@@ -18,12 +18,14 @@ from services.metrics import quotas as quotas_module
 from services.metrics import streams
 from services.metrics.core.quota import BURST_SECONDS
 from services.metrics.handlers import HANDLERS
+from services.metrics.instruments import MEDIA_LEFT_OUT
 from services.metrics.quotas import Quotas, Rates
 from services.runtime.bus import Record
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from tests.events import emitted, handle, make_event, make_record
 from tests.handlers.metrics.builders import JOB, make_logs, make_samples
+from tests.handlers.metrics.test_media import make_media
 from tests.handlers.metrics.test_streams import client, metrics  # noqa: F401
 
 OTHER = "job_" + "o" * 26
@@ -166,6 +168,30 @@ async def test_lines_beyond_the_quota_are_counted_in_bytes(
     assert (page["num_lines"], page["num_dropped_bytes"]) == (num // 2, BURST)
     page = (await client.get("/logs", params={"job_id": OTHER})).json()
     assert (page["num_lines"], page["num_dropped_bytes"]) == (1, 3)
+
+
+async def test_a_flood_of_media_is_cut_and_told_once_and_a_run_beside_it_loses_nothing(
+    metrics: Database,
+    client: httpx.AsyncClient,
+) -> None:
+    """They are on the topic of the samples, which are stored behind them."""
+    rate = 3
+    before = MEDIA_LEFT_OUT._value.get()
+    flood = [at_time(make_media("a", n, number=n), 0.0) for n in range(100)]
+    calm = [at_time(make_media("a", n, number=n, job_id=OTHER), 0.0) for n in range(3)]
+    take_media = partial(streams.take_samples, of_media=Quotas(Rates(rate)))
+    await take(metrics, [*flood[:50], *calm, samples(JOB, 1, 0.0)], Quotas(Rates(RATE)), take_media)
+    await take(metrics, flood[50:], Quotas(Rates(RATE)), take_media)
+    num = int(rate * BURST_SECONDS)
+    for job_id, steps in ((JOB, num), (OTHER, len(calm))):
+        answer = await client.get("/media", params={"job_id": job_id})
+        assert [one["num_steps"] for one in answer.json()["names"]] == [steps]
+    assert MEDIA_LEFT_OUT._value.get() - before == len(flood) - num
+    assert await numbers(client, JOB) == (SAMPLES_A_BATCH, 0)
+    (alert,) = [event.payload for event in await emitted(metrics)]
+    assert isinstance(alert, AlertRaised)
+    assert (alert.job_id, alert.alert) == (JOB, "samples_dropped")
+    assert "3 pictures, tables and so on a second" in alert.detail
 
 
 async def test_buckets_that_are_full_again_are_forgotten(
