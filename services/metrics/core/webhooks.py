@@ -10,6 +10,7 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
+from typing import NamedTuple
 
 MAX_TRIES = 12
 FIRST_WAIT_SECONDS = 5.0
@@ -42,6 +43,13 @@ class Webhook:
         )
 
 
+class Turn(NamedTuple):
+    """What is told of, and whether it begins or ends: the one is not told before the other."""
+
+    about: str
+    is_begin: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AlertEvent:
     """That an alert about a run begins (`is_raised`) or is over."""
@@ -51,6 +59,10 @@ class AlertEvent:
     job_id: str
     run_id: str
     is_raised: bool
+
+    @property
+    def turn(self) -> Turn:
+        return Turn(f"{self.run_id}/{self.alert}", self.is_raised)
 
 
 def wait_seconds(num_tries: int) -> float | None:

@@ -12,11 +12,12 @@ import asyncpg
 
 from drivetrain_schemas.runs import RunState
 from services.metrics.core.silences import About, Silence, silenced_until
-from services.metrics.core.webhooks import AlertEvent
+from services.metrics.core.webhooks import AlertEvent, Turn
 from services.metrics.instruments import DELIVERIES
 from services.metrics.silences import store
 from services.metrics.silences.store import Held
 from services.metrics.webhooks import store as store_deliveries
+from services.metrics.webhooks.store import NewDelivery
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
@@ -67,13 +68,17 @@ async def release(connection: asyncpg.Connection, webhook: str, max_waiting: int
             continue
         await store.end_hold(connection, held)
         is_open = await store.is_open(connection, held.run_id, held.alert, _FINAL)
-        is_sent = is_open and await store_deliveries.add(
-            connection, webhook, held.event_id, held.body, max_waiting
-        )
+        new = NewDelivery(webhook, held.event_id, held.body, _turn(held))
+        is_sent = is_open and await store_deliveries.add(connection, new, max_waiting)
         outcome = "released" if is_sent else "dropped" if is_open else "over"
         DELIVERIES.labels(webhook, outcome).inc()
         log.info("silence is over", webhook=webhook, event_id=held.event_id, outcome=outcome)
     return len(due)
+
+
+def _turn(held: Held) -> Turn:
+    """Only begins are held back."""
+    return AlertEvent(held.alert, held.tenant_id, held.job_id, held.run_id, is_raised=True).turn
 
 
 async def _until(

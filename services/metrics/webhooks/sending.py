@@ -1,7 +1,8 @@
 """Sends alerts, failing checkpoints and budgets that are reached to the operator's webhooks.
 
 An event becomes a row per webhook in the transaction that handles it; one task per webhook sends
-them, so that a slow one holds up nobody else. Counted as tried, then sent, then deleted: a webhook
+them, so that a slow one holds up nobody else. The end of an alert waits until its begin is sent or
+given up. Counted as tried, then sent, then deleted: a webhook
 may get an event twice, with the same `Drivetrain-Delivery`, and loses none until it is given up.
 What becomes of silenced alerts: `silences/holding.py`.
 
@@ -22,12 +23,12 @@ from drivetrain_schemas.envelope import Event, encode_structured
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
 from drivetrain_schemas.silences import AlertName
 from services.metrics import store
-from services.metrics.core.webhooks import AlertEvent, Networks, Webhook, wait_seconds
+from services.metrics.core.webhooks import AlertEvent, Networks, Turn, Webhook, wait_seconds
 from services.metrics.instruments import DELIVERIES
 from services.metrics.silences import holding
 from services.metrics.webhooks import calling
 from services.metrics.webhooks import store as store_deliveries
-from services.metrics.webhooks.store import Delivery
+from services.metrics.webhooks.store import Delivery, NewDelivery
 from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.errors import is_temporary
@@ -63,6 +64,7 @@ async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> No
     if event.occurred_at < now - MAX_AGE:
         return
     body = encode_structured(event)[2].decode()
+    turn = _turn(event, alert)
     silenced_until = None
     if alert is not None and alert.is_raised:
         silenced_until = await holding.until(tx, alert)
@@ -73,9 +75,8 @@ async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> No
         over = None if alert is None or alert.is_raised else alert
         if over is not None and not await holding.is_told(tx, webhook.name, over):
             continue
-        is_added = await store_deliveries.add(
-            tx.connection, webhook.name, event.event_id, body, MAX_WAITING
-        )
+        new = NewDelivery(webhook.name, event.event_id, body, turn)
+        is_added = await store_deliveries.add(tx.connection, new, MAX_WAITING)
         if not is_added:
             DELIVERIES.labels(webhook.name, "dropped").inc()
             log.warning("delivery dropped: too many wait", webhook=webhook.name)
@@ -96,6 +97,13 @@ def alert_of(event: Event[Any]) -> AlertEvent | None:
         run_id=payload.run_id,
         is_raised=isinstance(payload, AlertRaised | CheckpointingFailed),
     )
+
+
+def _turn(event: Event[Any], alert: AlertEvent | None) -> Turn | None:
+    if isinstance(event.payload, BudgetReached | BudgetReleased):
+        name = f"budget/{event.tenant_id}/{event.payload.name}"
+        return Turn(name, isinstance(event.payload, BudgetReached))
+    return None if alert is None else alert.turn
 
 
 async def _note_checkpointing(tx: Tx, alert: AlertEvent) -> None:

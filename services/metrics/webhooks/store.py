@@ -4,6 +4,18 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from services.metrics.core.webhooks import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """Where it has a turn, it is not sent before what waits already and tells the opposite."""
+
+    webhook: str
+    event_id: str
+    body: str
+    turn: Turn | None
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -15,20 +27,19 @@ class Delivery:
     num_tries: int
 
 
-async def add(
-    connection: asyncpg.Connection, webhook: str, event_id: str, body: str, at_most: int
-) -> bool:
+async def add(connection: asyncpg.Connection, new: NewDelivery, at_most: int) -> bool:
     """False where so many wait for this webhook already."""
     row = await connection.fetchval(
-        """insert into deliveries (webhook, event_id, body)
-        select $1, $2, $3
+        """insert into deliveries (webhook, event_id, body, about, is_begin)
+        select $1, $2, $3, $5, $6
         where (select count(*) from (
             select from deliveries where webhook = $1 limit $4) waiting) < $4
         on conflict (webhook, event_id) do nothing returning 1""",
-        webhook,
-        event_id,
-        body,
+        new.webhook,
+        new.event_id,
+        new.body,
         at_most,
+        *(new.turn or (None, None)),
     )
     return row is not None
 
@@ -36,13 +47,17 @@ async def add(
 async def begin(
     connection: asyncpg.Connection, webhook: str, retry_seconds: float
 ) -> Delivery | None:
-    """The next one that is due, counted as tried: not due again before `retry_seconds`, so that a
-    process that dies meanwhile costs one try."""
+    """The next one that is due and has its turn, counted as tried: not due again before
+    `retry_seconds`, so that a process that dies meanwhile costs one try."""
     row = await connection.fetchrow(
         """update deliveries set num_tries = num_tries + 1,
             not_before = clock_timestamp() + make_interval(secs => $2)
         where id = (
-            select id from deliveries where webhook = $1 and not_before <= clock_timestamp()
+            select id from deliveries as due
+            where webhook = $1 and not_before <= clock_timestamp() and not exists (
+                select from deliveries as earlier
+                where earlier.webhook = $1 and earlier.about = due.about
+                    and earlier.id < due.id and earlier.is_begin <> due.is_begin)
             order by not_before, id limit 1 for update skip locked)
         returning id, event_id, body, num_tries""",
         webhook,

@@ -21,7 +21,7 @@ from drivetrain_schemas.checkpoints import (
     SaveFailure,
 )
 from drivetrain_schemas.ids import run_id_for
-from drivetrain_schemas.metrics import AlertKind, AlertRaised
+from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from drivetrain_schemas.silences import AlertName
 from services.metrics.core.webhooks import MAX_TRIES, Webhook
 from services.metrics.webhooks import sending as webhooks
@@ -108,6 +108,7 @@ async def never_ends(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
+NO = saying("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
 OK = saying("HTTP/1.1 204 No Content\r\n\r\n")
 
 
@@ -219,6 +220,48 @@ async def test_failing_checkpoints_are_told_and_that_they_work_again(metrics: Da
         event_id = f"event-{number}"
         await enqueue(metrics, hook, payload=payload, occurred_at=now, event_id=event_id)
     assert await waiting(metrics) == [("oncall", 0)] * 3
+
+
+def _delivery(request: bytes) -> str:
+    return request.split(b"Drivetrain-Delivery: ")[1].split(b"\r\n")[0].decode()
+
+
+async def test_the_end_of_an_alert_waits_for_its_begin_and_other_alerts_do_not(
+    metrics: Database,
+) -> None:
+    """A begin that failed is tried again later, and its end is no news before."""
+    failing = ["begin", "end"]
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        await (NO if _delivery(receiver.requests[-1]) in failing else OK)(writer)
+
+    now = datetime.now(UTC)
+    cleared = AlertCleared(
+        **{name: SAVING[name] for name in ("tenant_id", "job_id", "run_id", "attempt")},
+        alert=AlertKind.STALLED,
+        detail="the run makes progress again",
+    )
+    told = {
+        "begin": ALERT,
+        "end": cleared,
+        "begin again": ALERT,
+        "other": ALERT.model_copy(update={"alert": AlertKind.STRAGGLER}),
+    }
+    async with receiving(answer) as receiver:
+        for event_id, payload in told.items():
+            await enqueue(
+                metrics, receiver.webhook, payload=payload, occurred_at=now, event_id=event_id
+            )
+        sender = Sender(receiver.webhook, LOOPBACK, metrics)
+        sent = []
+        while await waiting(metrics):
+            await due_now(metrics)
+            while await sender.send_next():
+                pass
+            sent.append([_delivery(request) for request in receiver.requests])
+            receiver.requests.clear()
+            failing = failing[1:]
+    assert sent == [["begin", "other"], ["begin", "end"], ["end", "begin again"]]
 
 
 async def test_history_is_not_sent_and_too_many_are_dropped(

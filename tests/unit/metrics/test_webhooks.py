@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from drivetrain_schemas.silences import AlertName
+from services.metrics.core import lineage
 from services.metrics.core.lineage import Endpoint, outcome_of
 from services.metrics.core.webhooks import MAX_TRIES, Webhook, refusal_of, wait_seconds
 from services.metrics.settings import MetricsSettings
@@ -114,6 +115,7 @@ def test_lineage_endpoints_are_read_with_their_key_and_checked_as_webhooks_are(
     ("status", "num_tries", "age_seconds", "outcome"),
     [
         (204, 1, 0.0, "sent"),
+        (300, 1, 0.0, "failed"),
         (None, 1000, 86_400.0, "failed"),
         (503, 1000, 86_400.0, "failed"),
         (None, 1, 8 * 86_400.0, "given_up"),
@@ -126,6 +128,11 @@ def test_lineage_is_given_up_by_age_alone_unless_the_event_is_refused(
     status: int | None, num_tries: int, age_seconds: float, outcome: str
 ) -> None:
     assert outcome_of(status, num_tries, age_seconds) == outcome
+
+
+def test_lineage_is_tried_again_after_growing_pauses_of_a_minute_at_most() -> None:
+    waits = [lineage.wait_seconds(num_tries) for num_tries in (1, 2, 3, 5, 6, 10_000)]
+    assert waits == [2, 4, 8, 32, 60, 60]
 
 
 ENDLESS = "a0: &a0 [x]\n" + "".join(
