@@ -158,12 +158,7 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/logs", logs),
             Route("/media", logged_media),
         ],
-        exception_handlers={
-            ValidationError: _invalid,
-            buckets.TooManySamples: _too_many,
-            TooManyReads: _busy,
-            StoreError: _away,
-        },
+        exception_handlers=_ANSWERS,
     )
 
 
@@ -219,3 +214,11 @@ def _problem(
     return Response(
         msgspec.json.encode(content), status_code=status, media_type="application/problem+json"
     )
+
+
+_ANSWERS = {
+    ValidationError: _invalid,
+    buckets.TooManySamples: _too_many,
+    TooManyReads: _busy,
+    StoreError: _away,
+}

@@ -70,7 +70,7 @@ def _alert(batch: SampleBatch) -> AlertRaised:
         attempt=batch.attempt,
         alert=AlertKind.SAMPLES_DROPPED,
         detail=(
-            f"the run has fewer slots than that it could have a rank {batch.key.rank}: samples of "
-            "such ranks are left out; log as the rank that the variable RANK names"
+            f"rank {batch.key.rank} is more than the run can have with its slots: samples of such "
+            "ranks are left out; log under the rank in the environment variable RANK"
         ),
     )

@@ -15,6 +15,8 @@ from services.metrics.core.layout import Samples
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 NONE = -1  # no step is negative
+Spans = Sequence[tuple[int, int]]
+NO_SPAN = (NONE, NONE - 1)
 
 
 class Rows(NamedTuple):
@@ -77,30 +79,67 @@ def of_samples(samples: Samples) -> Rows:
     return Rows(steps, steps, is_finite.astype(np.int64), finite, finite, finite, not_finite)
 
 
+class Piece(NamedTuple):
+    """The samples of one part, in the order they arrived, and which of its steps count: between
+    two, both included, and outside of the spans, which are another attempt's."""
+
+    chunks: Sequence[Samples]
+    from_step: int
+    to_step: int
+    spans: Spans
+
+
+class SummedPiece(NamedTuple):
+    """The rows of one part, ascending, that begin between two steps, and in the same way; `finer`:
+    rows to replace those across the end of a span."""
+
+    rows: Rows
+    finer: Rows | None
+    from_step: int
+    to_step: int
+    spans: Spans
+
+
+def of_pieces(pieces: Sequence[Piece]) -> tuple[Rows, Ints]:
+    """Their samples by piece and step, and the number of the piece of each; of a step that a piece
+    has again, the last value. All pieces at once: there may be hundreds, with few samples each.
+    """
+    steps = np.concatenate([one.steps for piece in pieces for one in piece.chunks])
+    values = np.concatenate([one.values for piece in pieces for one in piece.chunks])
+    number = _numbers([sum(len(one.steps) for one in piece.chunks) for piece in pieces])
+    order = np.lexsort((steps, number))
+    steps, values, number = steps[order], values[order], number[order]
+    is_last = np.append((steps[1:] != steps[:-1]) | (number[1:] != number[:-1]), True)
+    rows = of_samples(Samples(steps, values))
+    counts = is_last & _is_between(rows, number, pieces) & _apart(rows, number, pieces)[0]
+    return _where(rows, counts), number[counts]
+
+
+def of_summed(pieces: Sequence[SummedPiece]) -> tuple[Rows, Ints]:
+    """Their rows by piece, and the number of the piece of each."""
+    rows = joined([piece.rows for piece in pieces])
+    number = _numbers([len(piece.rows.first) for piece in pieces])
+    outside, across = _apart(rows, number, pieces)
+    across &= np.array([piece.finer is not None for piece in pieces])[number]
+    is_kept = outside & ~across
+    found, numbers = _where(rows, is_kept), number[is_kept]
+    if np.any(across):
+        fine = joined([piece.finer for piece in pieces if piece.finer is not None])
+        fine_number = _numbers(
+            [0 if piece.finer is None else len(piece.finer.first) for piece in pieces]
+        )
+        is_within = _within(_where(rows, across), number[across], fine, fine_number)
+        is_kept = is_within & _apart(fine, fine_number, pieces)[0]
+        found = joined([found, _where(fine, is_kept)])
+        numbers = np.concatenate([numbers, fine_number[is_kept]])
+        order = np.argsort(numbers, kind="stable")
+        found, numbers = _where(found, order), numbers[order]
+    is_between = _is_between(found, numbers, pieces)
+    return _where(found, is_between), numbers[is_between]
+
+
 def joined(parts: Sequence[Rows]) -> Rows:
     return Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def between(rows: Rows, from_step: int, to_step: int) -> Rows:
-    """The rows that begin within these steps, both included."""
-    return _where(rows, (rows.first >= from_step) & (rows.first <= to_step))
-
-
-def without(rows: Rows, spans: Sequence[tuple[int, int]], finer: Rows | None = None) -> Rows:
-    """What begins outside of the spans of steps, both ends included, which are another attempt's.
-
-    Rows across the end of a span are replaced by those of `finer` within them.
-    """
-    outside, across = _apart(rows, spans)
-    kept = _where(rows, outside & ~across)
-    if finer is None:
-        return _where(rows, outside)
-    starts, ends = rows.first[across], rows.last[across]
-    if not len(starts):
-        return kept
-    place = np.searchsorted(starts, finer.first, side="right") - 1
-    is_within = (place >= 0) & (finer.first <= ends[np.maximum(place, 0)])
-    return joined([kept, _where(finer, is_within & _apart(finer, spans)[0])])
 
 
 def with_span(
@@ -148,17 +187,42 @@ def bucketed(rows: Rows, x: Floats | Ints, start: float, width: float, num_bucke
     )
 
 
+def _numbers(sizes: Sequence[int]) -> Ints:
+    """The number of the piece of each of its rows."""
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _is_between(
+    rows: Rows, number: Ints, pieces: Sequence[Piece | SummedPiece]
+) -> NDArray[np.bool_]:
+    limits = np.array([(piece.from_step, piece.to_step) for piece in pieces])[number]
+    return (rows.first >= limits[:, 0]) & (rows.first <= limits[:, 1])
+
+
 def _apart(
-    rows: Rows, spans: Sequence[tuple[int, int]]
+    rows: Rows, number: Ints, pieces: Sequence[Piece | SummedPiece]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which rows begin outside of the spans, and which reach across an end of one."""
+    """Which rows begin outside of the spans of their piece, and which reach across an end."""
     outside = np.ones(len(rows.first), dtype=bool)
     across = np.zeros(len(rows.first), dtype=bool)
-    for first, last in spans:
+    for place in range(max(len(piece.spans) for piece in pieces)):
+        spans = [piece.spans[place] if place < len(piece.spans) else NO_SPAN for piece in pieces]
+        first, last = np.array(spans)[number].T
         outside &= (rows.first < first) | (rows.first > last)
         across |= (rows.first < first) & (rows.last >= first)
         across |= (rows.first <= last) & (rows.last > last)
     return outside, across
+
+
+def _within(rows: Rows, number: Ints, fine: Rows, fine_number: Ints) -> NDArray[np.bool_]:
+    """Which fine rows begin within one of these rows of their piece, which ascend."""
+    ranks = np.unique(np.concatenate([rows.first, fine.first]), return_inverse=True)[1]
+    size, num = len(ranks), len(rows.first)
+    starts, begins = number * size + ranks[:num], fine_number * size + ranks[num:]
+    place = np.searchsorted(starts, begins, side="right") - 1
+    found = np.maximum(place, 0)
+    is_of_same: NDArray[np.bool_] = (place >= 0) & (number[found] == fine_number)
+    return is_of_same & (fine.first <= rows.last[found])
 
 
 def _where(rows: Rows, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Rows:

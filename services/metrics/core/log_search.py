@@ -36,10 +36,6 @@ class Wanted:
     since: float | None = None
     until: float | None = None
 
-    @property
-    def is_all(self) -> bool:
-        return self == Wanted(rank=self.rank)
-
     def indices(self, chunk: Chunk) -> Iterator[int]:
         """The lines that are wanted, in their order."""
         lines = chunk.lines

@@ -12,6 +12,17 @@ from services.metrics.cold.reading import ColdChunk
 from services.metrics.core.bucketing import NONE, Clock, Rows
 from services.metrics.core.layout import Samples
 
+# Arrays as Postgres sends them: the bytes before the first element, and those of each.
+_HEAD = 20
+_ELEMENT = 12
+# Of a row of a level, as Postgres sends it and as it is here.
+_COLUMNS = (
+    *((">i8", np.int64),) * 2,
+    (">i4", np.int64),
+    *((">f8", np.float64),) * 3,
+    (">i8", np.int64),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -115,20 +126,22 @@ async def tiles(
         rank,
         *(list(column) for column in zip(*wanted, strict=True)),
     )
-    found: dict[tuple[int, int], list[Any]] = {}
+    if not rows:
+        return {}
+    # All at once: there may be very many. Those of a part and level follow each other.
+    columns = [
+        _elements(b"".join([row[place][_HEAD:] for row in rows]), form, 0).astype(kind)
+        for place, (form, kind) in enumerate(_COLUMNS, start=2)
+    ]
+    sizes: dict[tuple[int, int], int] = {}
     for row in rows:
-        found.setdefault((row[0], row[1]), []).append(row)
-    return {key: _rows_of(of) for key, of in found.items()}
-
-
-def _rows_of(tiles_of_part: Sequence[Any]) -> Rows:
-    forms = (">i8", ">i8", ">i4", ">f8", ">f8", ">f8", ">i8")
-    kinds = (*(np.int64,) * 3, *(np.float64,) * 3, np.int64)
-    columns: list[NDArray[Any]] = []
-    for place, (form, kind) in enumerate(zip(forms, kinds, strict=True), start=2):
-        column = np.concatenate([_elements(row[place], form) for row in tiles_of_part])
-        columns.append(column.astype(kind))
-    return Rows._make(columns)
+        key = row[0], row[1]
+        sizes[key] = sizes.get(key, 0) + (len(row[2]) - _HEAD) // _ELEMENT
+    ends = np.cumsum(list(sizes.values())).tolist()
+    return {
+        key: Rows._make(column[first:end] for column in columns)
+        for key, first, end in zip(sizes, [0, *ends], ends, strict=False)
+    }
 
 
 async def hot_chunks(
@@ -149,7 +162,7 @@ async def hot_chunks(
         rank,
         *(list(column) for column in zip(*wanted, strict=True)),
     )
-    return [(row[0], samples(row[1], row[2])) for row in rows]
+    return list(zip([row[0] for row in rows], _samples(rows), strict=True))
 
 
 async def cold_chunks(
@@ -187,10 +200,22 @@ def samples(steps: bytes, values: bytes) -> Samples:
     return Samples(numbers(steps, ">i8", np.int64), numbers(values, ">f8", np.float64))
 
 
+def _samples(chunks: Sequence[Any]) -> list[Samples]:
+    """Of rows with two arrays after their part, all at once: there may be very many."""
+    steps, values = (b"".join([row[place][_HEAD:] for row in chunks]) for place in (1, 2))
+    ends = np.cumsum([(len(row[1]) - _HEAD) // _ELEMENT for row in chunks]).tolist()
+    all_steps = _elements(steps, ">i8", 0).astype(np.int64)
+    all_values = _elements(values, ">f8", 0).astype(np.float64)
+    return [
+        Samples(all_steps[first:end], all_values[first:end])
+        for first, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
 def numbers(sent: bytes, form: str, kind: type) -> NDArray[Any]:
     return _elements(sent, form).astype(kind)
 
 
-def _elements(sent: bytes, form: str) -> NDArray[Any]:
-    """A head of 20 bytes, then each element after its length; none of them is null."""
-    return np.frombuffer(sent, [("length", ">i4"), ("value", form)], offset=20)["value"]
+def _elements(sent: bytes, form: str, offset: int = _HEAD) -> NDArray[Any]:
+    """A head, then each element after its length; none of them is null."""
+    return np.frombuffer(sent, [("length", ">i4"), ("value", form)], offset=offset)["value"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from services.metrics.core import bucketing, charts, layout, levels
+from services.metrics.core import bucketing, charts, levels
 from services.metrics.core.bucketing import Clock, Curve, Floats, Ints, Rows
 from services.metrics.core.layout import Samples
 from services.metrics.series import bucket_store
@@ -82,6 +82,13 @@ class _Plan:
     to_step: int
     # The steps of later attempts.
     spans: tuple[tuple[int, int], ...]
+
+    @property
+    def reach(self) -> int:
+        """How many steps before the first one a row may begin that holds it."""
+        if self.level is None or self.part.base_width is None:
+            return 0
+        return levels.width_of(self.part.base_width, self.level) - 1
 
     def tiles(self) -> list[TilesOfPart]:
         if self.level is None or self.part.base_width is None:
@@ -211,11 +218,12 @@ def _answer(
     for number, samples in chunks:
         of_parts[number].append(samples)
     found: dict[tuple[str, str], list[tuple[Rows, Floats | Ints]]] = defaultdict(list)
+    of_curves: dict[tuple[str, str], list[_Plan]] = defaultdict(list)
     for plan in plans:
-        rows = _rows(plan, tiles, of_parts[plan.number])
-        if rows is not None and len(rows.first):
-            x = axis.x(plan.part, (rows.first + rows.last) // 2)
-            found[plan.part.job_id, plan.part.name].append((rows, x))
+        of_curves[plan.part.job_id, plan.part.name].append(plan)
+    for curve, alike in of_curves.items():
+        found[curve] += _of_samples(axis, alike, of_parts)
+        found[curve] += _of_levels(axis, alike, tiles)
     return msgspec.json.encode(
         {
             "by": query.by,
@@ -225,31 +233,63 @@ def _answer(
                 _json(job_id, name, _curve(axis, found[job_id, name]))
                 for job_id in query.job_id
                 for name in query.name
-                if (job_id, name) in found
+                if found.get((job_id, name))
             ],
         }
     )
 
 
-def _rows(
-    plan: _Plan, tiles: Mapping[tuple[int, int], Rows], chunks: Sequence[Samples]
-) -> Rows | None:
-    """What the part adds to its curve: without the steps that later attempts logged again."""
-    found = []
-    if plan.level is not None and (plan.number, plan.level) in tiles:
-        rows = tiles[plan.number, plan.level]
-        finer = tiles.get((plan.number, 0)) if plan.level else None
-        found.append(bucketing.without(rows, plan.spans, finer))
-    if chunks:
-        samples = bucketing.of_samples(layout.merge(chunks))
-        found.append(bucketing.without(samples, plan.spans))
-    if not found:
-        return None
-    rows = bucketing.joined(found)
-    reach = 0
-    if plan.level is not None and plan.part.base_width is not None:
-        reach = levels.width_of(plan.part.base_width, plan.level) - 1
-    return bucketing.between(rows, plan.from_step - reach, plan.to_step)
+def _of_samples(
+    axis: _Axis, plans: Sequence[_Plan], chunks: Mapping[int, Sequence[Samples]]
+) -> list[tuple[Rows, Floats | Ints]]:
+    """What parts of one curve add to it that are read as they are, or not in their levels yet."""
+    plans = [plan for plan in plans if chunks.get(plan.number)]
+    if not plans:
+        return []
+    pieces = [
+        bucketing.Piece(chunks[plan.number], plan.from_step, plan.to_step, plan.spans)
+        for plan in plans
+    ]
+    return _placed(axis, plans, *bucketing.of_pieces(pieces))
+
+
+def _of_levels(
+    axis: _Axis, plans: Sequence[_Plan], tiles: Mapping[tuple[int, int], Rows]
+) -> list[tuple[Rows, Floats | Ints]]:
+    """What parts of one curve that are read from a level add to it."""
+    plans = [plan for plan in plans if (plan.number, plan.level) in tiles]
+    if not plans:
+        return []
+    pieces = [
+        bucketing.SummedPiece(
+            tiles[plan.number, plan.level or 0],
+            tiles.get((plan.number, 0)) if plan.level else None,
+            plan.from_step - plan.reach,
+            plan.to_step,
+            plan.spans,
+        )
+        for plan in plans
+    ]
+    return _placed(axis, plans, *bucketing.of_summed(pieces))
+
+
+def _placed(
+    axis: _Axis, plans: Sequence[_Plan], rows: Rows, number: Ints
+) -> list[tuple[Rows, Floats | Ints]]:
+    """The rows, by plan, and where each of them is."""
+    if not len(number):
+        return []
+    steps = (rows.first + rows.last) // 2
+    if axis.by == "step":
+        return [(rows, steps)]
+    ends = np.cumsum(np.bincount(number, minlength=len(plans))).tolist()
+    times: Floats = np.concatenate(
+        [
+            axis.x(plan.part, steps[first:end])
+            for plan, first, end in zip(plans, [0, *ends], ends, strict=False)
+        ]
+    )
+    return [(rows, times)]
 
 
 def _curve(axis: _Axis, found: Sequence[tuple[Rows, Floats | Ints]]) -> Curve:

@@ -13,7 +13,7 @@ from drivetrain_schemas.ids import run_id_for
 from services.metrics import streams
 from services.metrics.api import read_api
 from services.metrics.cold.tiering import Policy, Tierer
-from services.metrics.core import levels
+from services.metrics.core import bucketing, levels
 from services.metrics.series import bucket_store, buckets
 from services.metrics.series.rolling import Roller
 from services.metrics.settings import MetricsSettings
@@ -139,6 +139,29 @@ async def test_an_attempt_that_is_wholly_replaced_is_not_read(
     monkeypatch.setattr(bucket_store, "cold_chunks", noted)
     assert len((await world.curve(num_buckets=2000))["x"]) == 600
     assert read == [run_id_for(JOB, 3)]
+
+
+@pytest.mark.parametrize("num_samples", [20, 200], ids=["samples", "levels"])
+async def test_attempts_are_read_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, num_samples: int
+) -> None:
+    """A part by itself, twenty series of a run that restarted 500 times would take seconds."""
+    new = num_samples // 2  # of each attempt; the others repeat those of the one before
+    for attempt in range(1, 9):
+        steps = range(attempt * new, attempt * new + num_samples)
+        for name in ("loss", "accuracy"):
+            await world.log({name: dict.fromkeys(steps, attempt)}, attempt=attempt)
+    calls = []
+    apart = bucketing._apart
+    monkeypatch.setattr(bucketing, "_apart", lambda *given: calls.append(1) or apart(*given))
+    answer = await world.curves(name=["loss", "accuracy"], num_buckets=100)
+    for curve in answer["curves"]:
+        means = dict(zip(curve["x"], curve["means"], strict=True))
+        last = answer["width"] - 1
+        whole = {x for x in means if x // new == (x + last) // new}
+        assert len(whole) > 40
+        assert {x: means[x] for x in whole} == {x: min(x // new, 8) for x in whole}
+    assert len(calls) <= 6, "of each curve: samples, rows of a level, and finer ones"
 
 
 async def test_more_short_attempts_than_one_request_reads_are_refused(

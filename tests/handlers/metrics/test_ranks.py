@@ -68,7 +68,7 @@ async def test_samples_of_ranks_that_a_run_cannot_have_are_left_out_and_counted(
     assert found["num_samples_left_out"] == 2
     [raised] = [event.payload for event in await emitted(metrics)]
     assert isinstance(raised, AlertRaised)
-    assert f"rank {claimed}:" in raised.detail
+    assert f"rank {claimed} is more than the run can have" in raised.detail
 
 
 async def test_windows_of_ranks_that_a_run_cannot_have_are_not_stored(metrics: Database) -> None:
