@@ -4,29 +4,26 @@ Only the gateway calls it. Spend = what is charged + what the open allocations w
 by the same code.
 """
 
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import FastAPI, HTTPException, Query
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
-from services.cost import store, store_budgets, store_pools, store_storage
+from services.cost import store, store_budgets, store_offers, store_storage
 from services.cost.core.budgets import period_end, reached_percent, used_up_at
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
-from services.cost.core.pools import Row
 from services.cost.core.prices import PriceBook
 from services.cost.fleet_api import fleet_routes
 from services.cost.history_api import history_routes
-from services.cost.pools import report
+from services.cost.pools_api import pool_routes
 from services.cost.recommend_api import recommend_routes
 from services.cost.report_api import report_routes
 from services.cost.spent import as_budget, recent, spent
 from services.cost.store_budgets import BudgetRow
 from services.runtime.operations import ASGIApp
 from services.runtime.service import Platform
-
-MAX_DAYS = 92
 
 
 class Unpriced(BaseModel):
@@ -76,27 +73,6 @@ class Budgets(BaseModel):
     budgets: tuple[BudgetState, ...]
 
 
-class Share(BaseModel):
-    """What a tenant, the platform or nobody (`idle`) had of a pool on a day (UTC).
-
-    `kind`: productive, checkpointing, lost, starting; platform; idle.
-    """
-
-    day: date
-    pool: str
-    device_type: str
-    kind: str
-    tenant_id: str | None
-    slot_seconds: float
-    micro_usd: int
-
-
-class PoolReport(BaseModel):
-    """The shares of a pool's day add up to what its nodes offered."""
-
-    shares: list[Share]
-
-
 def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     app = FastAPI(title="Drivetrain cost", docs_url=None, redoc_url=None)
     database = platform.database
@@ -133,15 +109,7 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
         ]
         return Budgets(budgets=tuple(found))
 
-    @app.get("/pools")
-    async def shares_of_pools(first: date, last: date) -> PoolReport:
-        if not timedelta() <= last - first < timedelta(days=MAX_DAYS):
-            raise HTTPException(422, f"last: write a day from first to {MAX_DAYS - 1} days later")
-        async with database.connection() as connection, store.one_moment(connection):
-            now = await store.now(connection)
-            found = await report(connection, book, first, last, now)
-        return PoolReport(shares=[_share(row) for row in found])
-
+    app.include_router(pool_routes(platform, book))
     app.include_router(report_routes(platform, book))
     app.include_router(fleet_routes(platform, book))
     app.include_router(history_routes(platform, book))
@@ -156,7 +124,7 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     ) -> Estimate:
         now = platform.clock.now()
         async with database.connection() as connection:
-            kind = await store_pools.kind_offered(connection, pool, device_type)
+            kind = await store_offers.kind_offered(connection, pool, device_type)
         price = book.price_at(kind, now)
         if price is None:
             raise HTTPException(404, f"no price for device type {device_type!r} in pool {pool!r}")
@@ -179,18 +147,6 @@ def _state(row: BudgetRow, micro_usd: int, of_week: int, now: datetime) -> Budge
         spent_micro_usd=micro_usd,
         used_up_at=used_up_at(budget, micro_usd, of_week, now),
         period_ends_at=period_end(budget.period, now),
-    )
-
-
-def _share(row: Row) -> Share:
-    return Share(
-        day=row.of.day,
-        pool=row.of.pool,
-        device_type=row.of.device_type,
-        kind=row.kind,
-        tenant_id=row.tenant_id or None,
-        slot_seconds=row.slot_microseconds / 1_000_000,
-        micro_usd=row.micro_usd,
     )
 
 

@@ -1,7 +1,7 @@
 """Budgets: the commands that set them, and the news about them.
 
-Whoever notices a crossing records it on the budget's row, which it has locked, and tells it in the
-same transaction: several processes of this service tell it once.
+A crossing is recorded on the budget's locked row and emitted in the same transaction, so several
+processes of this service emit it once.
 """
 
 from datetime import datetime

@@ -3,18 +3,18 @@
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 import asyncpg
 
-from services.cost import pools, store_pools
-from services.cost.core.chargeback import Line, Report
+from services.cost import pools, store_offers, store_pools
+from services.cost.core.chargeback import Capacity, Line, Report
 from services.cost.core.phases import Amount
-from services.cost.core.pools import UNOFFERED, PoolTime, Row
+from services.cost.core.pools import UNOFFERED, PoolTime, Row, offered
 from services.cost.core.prices import PriceBook
-from services.cost.core.steps import days
+from services.cost.core.steps import Steps, days
 
 # What other tenants had is one line: their jobs are not the caller's business.
 OTHERS = "others"
@@ -38,11 +38,20 @@ _COLUMNS: Mapping[By, tuple[str, ...]] = {
 _LINES = """
 select day, pool, device_type, kind,
     case when tenant_id in ('', $3) then tenant_id else 'others' end as tenant_id,
-    {columns},
-    sum(slot_microseconds) as slot_microseconds, sum(micro_usd) as micro_usd
-from job_shares left join jobs using (job_id)
+    {columns}, capacity,
+    sum(part.slot_microseconds) as slot_microseconds, sum(part.micro_usd) as micro_usd
+from job_shares as of_all
+    left join (select * from job_spot_shares where day between $1 and $2) as of_spot
+        using (day, pool, device_type, tenant_id, job_id, kind)
+    left join jobs using (job_id),
+    lateral (values
+        ('on_demand', of_all.slot_microseconds - coalesce(of_spot.slot_microseconds, 0),
+            of_all.micro_usd - coalesce(of_spot.micro_usd, 0)),
+        ('spot', of_spot.slot_microseconds, of_spot.micro_usd))
+        as part (capacity, slot_microseconds, micro_usd)
 where day between $1 and $2 and kind <> 'unoffered'
-group by 1, 2, 3, 4, 5, 6, 7, 8, 9 order by 1, 2, 3, 5, 8, 4, 6, 7, 9
+    and (part.slot_microseconds <> 0 or part.micro_usd <> 0)
+group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 order by 1, 2, 3, 5, 8, 4, 6, 7, 9, 10
 """
 
 
@@ -72,20 +81,19 @@ async def lines(
 ) -> AsyncIterator[tuple[Line, Amount]]:
     """In the order of days. The connection is in one moment until the last line was read."""
     steps = days(ask.first, ask.last)
-    whole = await pools.offered_in(connection, book, steps, now)
-    for row in await store_pools.shares(connection, ask.first, ask.last, UNOFFERED):
-        _add(whole[row.of], row)
+    whole = await _whole(connection, book, steps, now)
     live: dict[Line, Amount] = defaultdict(Amount)
     jobs: dict[str, asyncpg.Record | None] = {}
     async for row in pools.unshared_rows(connection, book, steps, now):
         if row.kind == UNOFFERED:
-            _add(whole[row.of], row)
+            whole[row.of, _capacity(row)].add(row.slot_microseconds, row.micro_usd)
             continue
         if row.tenant_id == ask.tenant_id and row.job_id not in jobs:
             jobs[row.job_id] = await connection.fetchrow(
                 "select * from jobs where job_id = $1", row.job_id
             )
-        _add(live[_line(row, ask, jobs.get(row.job_id))], row)
+        line = _line(row, ask, jobs.get(row.job_id))
+        live[line].add(row.slot_microseconds, row.micro_usd)
     report = Report(whole, live)
     async for found in _rows(connection, _LINES, ask):
         amount = Amount(int(found["slot_microseconds"]), int(found["micro_usd"]))
@@ -95,12 +103,33 @@ async def lines(
         yield each
 
 
+async def _whole(
+    connection: asyncpg.Connection, book: PriceBook, steps: Steps, now: datetime
+) -> dict[tuple[PoolTime, Capacity], Amount]:
+    """What was offered, and what was shared out beyond that."""
+    whole: dict[tuple[PoolTime, Capacity], Amount] = defaultdict(Amount)
+    offers = await store_offers.offers(connection, steps.starts_at, min(steps.ends_at, now))
+    for capacity in (Capacity.ON_DEMAND, Capacity.SPOT):
+        is_spot = capacity is Capacity.SPOT
+        of_capacity = (offer for offer in offers if offer.is_spot is is_spot)
+        for of, amount in offered(of_capacity, book, steps).items():
+            whole[of, capacity] = amount
+    first, last = steps.starts_at.date(), (steps.ends_at - timedelta(days=1)).date()
+    for row in await store_pools.shares(connection, first, last, UNOFFERED):
+        whole[row.of, Capacity.ON_DEMAND].add(row.slot_microseconds, row.micro_usd)
+    for row in await store_pools.shares(connection, first, last, UNOFFERED, is_spot=True):
+        whole[row.of, Capacity.SPOT].add(row.slot_microseconds, row.micro_usd)
+        whole[row.of, Capacity.ON_DEMAND].add(-row.slot_microseconds, -row.micro_usd)
+    return whole
+
+
 async def storage_lines(
     connection: asyncpg.Connection, ask: Ask
 ) -> AsyncIterator[tuple[Line, int, int]]:
     """What stored checkpoints were charged: bytes x microseconds, and micro-dollars."""
     async for row in _rows(connection, _STORAGE, ask):
-        line = _stored({**row, "pool": "", "device_type": "", "kind": STORAGE})
+        of_storage = {"pool": "", "device_type": "", "kind": STORAGE, "capacity": ""}
+        line = _stored({**row, **of_storage})
         yield line, int(row["byte_microseconds"]), int(row["micro_usd"])
 
 
@@ -118,9 +147,8 @@ def _rows(connection: asyncpg.Connection, statement: str, ask: Ask) -> AsyncIter
     return cursor
 
 
-def _add(to: Amount, row: Row) -> None:
-    to.slot_microseconds += row.slot_microseconds
-    to.micro_usd += row.micro_usd
+def _capacity(row: Row) -> Capacity:
+    return Capacity.SPOT if row.is_spot else Capacity.ON_DEMAND
 
 
 def _line(row: Row, ask: Ask, job: asyncpg.Record | None) -> Line:
@@ -130,6 +158,7 @@ def _line(row: Row, ask: Ask, job: asyncpg.Record | None) -> Line:
     return Line(
         row.of,
         row.kind,
+        _capacity(row),
         tenant_id,
         project=told.get("project", ""),
         study_id=told.get("study_id", ""),
@@ -142,6 +171,7 @@ def _stored(row: Any) -> Line:
     return Line(
         PoolTime.of_day(row["day"], row["pool"], row["device_type"]),
         row["kind"],
+        Capacity(row["capacity"]),
         row["tenant_id"],
         project=row["project"],
         study_id=row["study_id"],

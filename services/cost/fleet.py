@@ -99,8 +99,7 @@ async def _live(
             if amount is None:
                 points[begin, kind] = Amount(time, money)
             else:
-                amount.slot_microseconds += time
-                amount.micro_usd += money
+                amount.add(time, money)
     return found
 
 

@@ -13,6 +13,7 @@ from services.cost.core.fleet import By, Of, Series
 from services.cost.core.phases import Amount
 from services.cost.core.prices import PriceBook
 from services.cost.core.steps import Step, days
+from services.cost.days import check_days
 from services.cost.fleet import Ask, fleet
 from services.cost.retention import KEPT_HOURS
 from services.runtime.service import Platform
@@ -79,11 +80,7 @@ def fleet_routes(platform: Platform, book: PriceBook) -> APIRouter:
 
 
 def _check(first: date, last: date, step: Step, today: date) -> None:
-    most = MAX_DAYS[step]
-    if not timedelta() <= last - first < timedelta(days=most):
-        raise HTTPException(
-            422, f"last: by {step}, write a day from first to {most - 1} days later"
-        )
+    check_days(first, last, MAX_DAYS[step], f"by {step}, ")
     since = today - HOURS_SINCE
     if step is Step.HOUR and first < since:
         raise HTTPException(422, f"first: hours are kept since {since}: write step=day")

@@ -7,8 +7,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import TenantId
-from services.cost import store_pools, store_spend
-from services.cost.core.history import cost_of, taken
+from services.cost import store_offers, store_spend
+from services.cost.core.charges import cost_of
+from services.cost.core.history import taken
 from services.cost.core.prices import PriceBook
 from services.runtime.service import Platform
 
@@ -57,7 +58,7 @@ def history_routes(platform: Platform, book: PriceBook) -> APIRouter:
                     break
             else:
                 return History(num_jobs=0)
-            kind = await store_pools.kind_offered(connection, job.pool, job.device_type)
+            kind = await store_offers.kind_offered(connection, job.pool, job.device_type)
         price = book.price_at(kind, platform.clock.now())
         known: dict[str, float] = {}
         for part in ("low", "median", "high"):

@@ -1,5 +1,5 @@
-"""What events tell of jobs: the study and project that their cost counts for, and that they
-succeeded, for estimates from history."""
+"""What is kept of jobs: the study and project that their cost counts for, and when they succeeded,
+for estimates from history."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,14 +12,13 @@ from services.cost import store_accrual, store_spend
 from services.cost.store_spend import JobFacts
 from services.runtime.transaction import Tx
 
-# The first proposal of a trial is older than its job. An earlier version did not read either: what
-# is kept on the topics tells of its jobs, too.
+# A trial is proposed before its job is queued: either may be read first.
 _ENDS = (JobSucceeded, JobFailed, JobCancelled, JobStopped)
 JOB_KINDS = (JobQueued, TrialProposed, *_ENDS)
 
 
 async def put_jobs(tx: Tx, events: Sequence[Event[Any]]) -> None:
-    """Keep what these events tell."""
+    """Keep the facts of jobs in these events."""
     jobs: dict[str, dict[str, JobFacts]] = defaultdict(dict)
     for event in events:
         facts = _facts(event.payload)

@@ -4,7 +4,7 @@ The metrics service raises and clears alerts about it: low utilisation of device
 makes no step. What is paid is known from the charges, so a run counts once its slots were released.
 """
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,9 @@ import asyncpg
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from services.cost.core.recommendations import LowUse
+from services.cost.core.steps import midnight
 from services.cost.instruments import LOW_USE
+from services.cost.store import IN_FORCE
 from services.runtime import logs
 from services.runtime.transaction import Tx
 
@@ -23,7 +25,7 @@ KINDS = (AlertRaised, AlertCleared)
 # Times that began longer before the first day are not looked for.
 LONGEST = timedelta(days=92)
 
-_PAID = """
+_PAID = f"""
 with paid as (
     select low_use.job_id, used_percent, expected_percent, num_slots,
         price_micro_usd_per_slot_hour as price,
@@ -31,10 +33,7 @@ with paid as (
             - greatest(charges.starts_at, low_use.starts_at, $2)) / 3600 as hours
     from low_use join charges using (job_id, run_id)
     where low_use.tenant_id = $1 and low_use.starts_at between $2 - $4::interval and $3
-        and alert = $6
-        and reverses_charge_id is null and not exists (
-            select from charges as reversal
-            where reversal.reverses_charge_id = charges.charge_id)),
+        and alert = $6 and {IN_FORCE}),
 of_job as (
     select job_id,
         sum(hours * num_slots) as slot_hours,
@@ -112,8 +111,8 @@ async def paid_for(
     rows = await connection.fetch(
         _PAID,
         tenant_id,
-        datetime.combine(first, time(), UTC),
-        datetime.combine(last + timedelta(days=1), time(), UTC),
+        midnight(first),
+        midnight(last + timedelta(days=1)),
         LONGEST,
         limit,
         alert,

@@ -27,10 +27,19 @@ from drivetrain_schemas.runs import (
     RunSucceeded,
     RunUnreachable,
 )
-from services.cost import store_accrual, store_pools
+from services.cost import store_accrual, store_offers, store_pools
 from services.cost.core.charges import Usage
 from services.cost.core.phases import Amount, Phase, RunFacts, Share, shares
-from services.cost.core.pools import UNOFFERED, Offer, PoolTime, Row, offered, rows, unoffered
+from services.cost.core.pools import (
+    UNOFFERED,
+    Offer,
+    PoolTime,
+    Row,
+    offered,
+    rows,
+    unoffered,
+    unoffered_shares,
+)
 from services.cost.core.prices import Period, PriceBook
 from services.cost.core.steps import Step, Steps, days
 from services.cost.instruments import SHARED
@@ -63,12 +72,12 @@ KINDS = (
 
 
 async def handle(tx: Tx, event: Event[Any]) -> None:
-    """Keep what the event tells about nodes and runs."""
+    """Keep the facts of nodes and runs in this event."""
     match event.payload:
         case NodeRegistered() as node:
-            await store_pools.begin_offer(tx.connection, node, event.occurred_at)
+            await store_offers.begin_offer(tx.connection, node, event.occurred_at)
         case NodeRemoved(node_id=node_id):
-            await store_pools.end_offer(tx.connection, node_id, event.occurred_at)
+            await store_offers.end_offer(tx.connection, node_id, event.occurred_at)
         case RunStarted(run_id=run_id, started_at=started_at):
             await store_pools.note_started(tx.connection, run_id, started_at)
         case RunFailed() | RunLost() | RunInterrupted() as ended:
@@ -133,7 +142,7 @@ async def offered_in(
 ) -> dict[PoolTime, Amount]:
     """What the nodes of each pool offered in these steps, up to now."""
     ends_at = min(steps.ends_at, now)
-    offers = await store_pools.offers(connection, steps.starts_at, ends_at)
+    offers = await store_offers.offers(connection, steps.starts_at, ends_at)
     return defaultdict(Amount, offered(offers, book, steps))
 
 
@@ -162,33 +171,40 @@ async def _shares(
     """At the prices of the charges, where there are any, and at those of now for what is open."""
     if not held:
         return []
-    nodes = {node for each in held for node in each.node_slots}
+    nodes = {node for each in held for node in each.slot_numbers}
     since = min(each.usage.starts_at for each in held)
-    offers = await store_pools.offers_of(connection, nodes, since)
+    offers = await store_offers.offers_of(connection, nodes, since)
     found = []
     for each in held:
         periods = each.periods or _periods(each.usage, book)
-        of_held = [*shares(each.usage, each.run, periods, steps)]
-        excess = [*_beyond(each, offers)]
-        for at, amount in offered(excess, book, steps).items():
-            of_held.append((at.starts_at, UNOFFERED, amount.slot_microseconds, amount.micro_usd))
-        found.append((each, of_held))
+        found.append((each, _all_shares(each, offers, periods, steps)))
     return found
+
+
+def _all_shares(
+    held: HeldUsage,
+    offers: Mapping[str, Sequence[Offer]],
+    periods: Sequence[Period],
+    steps: Steps,
+) -> list[Share]:
+    """`offers`: of the nodes on which slots are held."""
+    of_run = shares(held.usage, held.run, periods, steps)
+    return [*of_run, *unoffered_shares(_beyond(held, offers), periods, steps)]
 
 
 def _beyond(held: HeldUsage, offers: Mapping[str, Sequence[Offer]]) -> Iterator[Offer]:
     """What was held of nodes beyond what they offered."""
     usage = held.usage
-    for node, num_slots in held.node_slots.items():
+    for node, numbers in held.slot_numbers.items():
         whole = Offer(
             usage.pool,
             usage.device_type,
-            num_slots,
+            len(numbers),
             usage.starts_at,
             usage.ends_at,
             usage.is_spot,
         )
-        yield from unoffered(whole, offers.get(node, ()))
+        yield from unoffered(whole, numbers, offers.get(node, ()))
 
 
 def _rows(held: HeldUsage, of_held: Iterable[Share]) -> Iterator[Row]:
@@ -201,6 +217,7 @@ def _rows(held: HeldUsage, of_held: Iterable[Share]) -> Iterator[Row]:
             slot_microseconds,
             micro_usd,
             held.job_id if is_owned else "",
+            held.usage.is_spot,
         )
 
 
@@ -211,15 +228,17 @@ async def reprice(
     held = await store_pools.lock(connection, charge.allocation_id, charge.is_spot)
     if held is None:
         held = _deleted(charge)
+    offers = await store_offers.offers_of(connection, held.slot_numbers, held.usage.starts_at)
+    periods = [_period(each) for each in new]
     for step, is_added in ((Step.DAY, held.is_shared), (Step.HOUR, held.is_by_hour)):
         if not is_added:
             continue  # later, by its charges
         steps = Steps(step)
         back = [
             replace(row, slot_microseconds=-row.slot_microseconds, micro_usd=-row.micro_usd)
-            for row in _rows(held, shares(held.usage, held.run, [_period(charge)], steps))
+            for row in _rows(held, _all_shares(held, offers, [_period(charge)], steps))
         ]
-        again = _rows(held, shares(held.usage, held.run, map(_period, new), steps))
+        again = _rows(held, _all_shares(held, offers, periods, steps))
         await store_pools.add_shares(connection, [*back, *again], step)
 
 
@@ -256,9 +275,7 @@ def _merged(held: Sequence[Row]) -> list[Row]:
     """One row per pool, time, tenant and kind."""
     sums: dict[tuple[PoolTime, str, str], Amount] = defaultdict(Amount)
     for row in held:
-        amount = sums[row.of, row.kind, row.tenant_id]
-        amount.slot_microseconds += row.slot_microseconds
-        amount.micro_usd += row.micro_usd
+        sums[row.of, row.kind, row.tenant_id].add(row.slot_microseconds, row.micro_usd)
     return [
         Row(of, kind, tenant_id, amount.slot_microseconds, amount.micro_usd)
         for (of, kind, tenant_id), amount in sums.items()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from services.cost.core.prices import Price, PriceBook, problems
 from services.cost.core.storage import StoragePrice, StoragePrices
@@ -16,15 +16,29 @@ from services.runtime.yaml_file import read_yaml
 MAX_MICRO_USD = 10_000_000_000
 
 
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(
+            f"{moment.isoformat()} is before the year 1 or after 9999 in UTC: write a time in UTC"
+        ) from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
+# Spaces around a name would make a price of nothing.
+Text = Annotated[str, Field(pattern=r"^\S+$")]
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-    device_type: str
-    pool: str | None = None
+    device_type: Text
+    pool: Text | None = None
     capacity: Literal["spot", "on_demand"] | None = None
-    valid_from: AwareDatetime
-    valid_until: AwareDatetime | None = None
+    valid_from: Moment
+    valid_until: Moment | None = None
     micro_usd_per_slot_hour: Annotated[int, Field(strict=True, ge=0, le=MAX_MICRO_USD)]
 
 
@@ -32,8 +46,8 @@ class _Storage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-    valid_from: AwareDatetime
-    valid_until: AwareDatetime | None = None
+    valid_from: Moment
+    valid_until: Moment | None = None
     micro_usd_per_gb_month: Annotated[int, Field(strict=True, ge=0, le=MAX_MICRO_USD)]
 
 
@@ -54,7 +68,7 @@ def read_price_book(path: Path) -> PriceBook:
         Price(
             price_id=entry.id,
             device_type=entry.device_type,
-            valid_from=_utc(entry.valid_from),
+            valid_from=entry.valid_from,
             micro_usd_per_slot_hour=entry.micro_usd_per_slot_hour,
             pool=entry.pool,
             is_spot=None if entry.capacity is None else entry.capacity == "spot",
@@ -69,7 +83,7 @@ def read_price_book(path: Path) -> PriceBook:
         prices,
         StoragePrices(
             tuple(
-                StoragePrice(each.id, _utc(each.valid_from).date(), each.micro_usd_per_gb_month)
+                StoragePrice(each.id, each.valid_from.date(), each.micro_usd_per_gb_month)
                 for each in storage
             )
         ),
@@ -110,7 +124,7 @@ def _storage_problems(prices: list[_Storage]) -> list[str]:
     ids = [price.id for price in prices]
     starts = [price.valid_from for price in prices]
     for number, price in enumerate(prices):
-        if _utc(price.valid_from).time() != time():
+        if price.valid_from.time() != time():
             found.append(
                 f"storage[{number}].valid_from: storage is charged by the day: "
                 "write a midnight of UTC, such as 2026-01-01T00:00:00Z"
@@ -120,7 +134,3 @@ def _storage_problems(prices: list[_Storage]) -> list[str]:
         if starts.index(price.valid_from) != number:
             found.append(f"storage[{number}].valid_from: two prices begin then: write a later day")
     return found
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)

@@ -1,10 +1,10 @@
 """Recommendations for the jobs of a tenant."""
 
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date
 
 import asyncpg
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from pydantic import BaseModel
 
 from drivetrain_schemas.ids import TenantId
@@ -22,6 +22,8 @@ from services.cost.core.recommendations import (
     recommendations,
 )
 from services.cost.core.spot_nodes import spot_nodes
+from services.cost.core.steps import midnight
+from services.cost.days import check_days
 from services.runtime.service import Platform
 
 MAX_DAYS = 92
@@ -48,8 +50,7 @@ def recommend_routes(platform: Platform, book: PriceBook) -> APIRouter:
 
     @router.get("/recommendations/{tenant_id}")
     async def recommend(tenant_id: TenantId, first: date, last: date) -> Recommendations:
-        if not timedelta() <= last - first < timedelta(days=MAX_DAYS):
-            raise HTTPException(422, f"last: write a day from first to {MAX_DAYS - 1} days later")
+        check_days(first, last, MAX_DAYS)
         async with platform.database.connection() as connection:
             found = await _of_use(connection, tenant_id, first, last)
             found += fewer_devices(await store.done(connection, tenant_id, first, last))
@@ -79,7 +80,7 @@ async def _of_use(
 async def _of_spot(
     connection: asyncpg.Connection, book: PriceBook, tenant_id: str, first: date, last: date
 ) -> Iterator[Recommendation]:
-    pools = await store.spot_pools(connection, book, store.begin_of(last))
+    pools = await store.spot_pools(connection, book, midnight(last))
     if not pools:
         return iter(())
     lost = await store.lost_on_spot(connection, first, last)

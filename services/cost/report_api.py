@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 import asyncpg
 from fastapi import APIRouter, HTTPException
@@ -15,6 +15,7 @@ from services.cost.chargeback import Ask, By, lines, storage_lines
 from services.cost.core.chargeback import Line
 from services.cost.core.phases import Amount
 from services.cost.core.prices import PriceBook
+from services.cost.days import check_days
 from services.runtime.service import Platform
 
 MAX_DAYS = 366
@@ -32,8 +33,7 @@ def report_routes(platform: Platform, book: PriceBook) -> APIRouter:
     async def chargeback(
         tenant_id: TenantId, first: date, last: date, by: By = By.JOB
     ) -> StreamingResponse:
-        if not timedelta() <= last - first < timedelta(days=MAX_DAYS):
-            raise HTTPException(422, f"last: write a day from first to {MAX_DAYS - 1} days later")
+        check_days(first, last, MAX_DAYS)
         if places.locked():
             raise HTTPException(429, "other reports are being written: try again in a minute")
         ask = Ask(tenant_id, first, last, by)
@@ -80,6 +80,7 @@ def _document(line: Line, amount: Amount, byte_microseconds: int = 0) -> dict[st
         "pool": line.of.pool or None,
         "device_type": line.of.device_type or None,
         "kind": line.kind,
+        "capacity": line.capacity.value or None,
         "tenant_id": line.tenant_id or None,
         "project": line.project or None,
         "study_id": line.study_id or None,

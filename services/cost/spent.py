@@ -62,8 +62,8 @@ async def recent(
     book: PriceBook,
     now: datetime,
 ) -> list[Spent]:
-    """The spend of the days of the last week, for forecasts."""
-    starts_at = core.period_start("day", now - core.LOOK_BACK)
+    """The spend of the last week, for forecasts."""
+    starts_at = core.recent_since(now)
     return await _spent_since(connection, rows, held, book, lambda _: starts_at)
 
 

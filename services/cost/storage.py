@@ -6,7 +6,7 @@ day and replaces it, so the result is the same in whatever order events and char
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime
 from typing import Any
 
 from drivetrain_schemas.checkpoints import CheckpointCommitted, CheckpointDeleted
@@ -14,6 +14,7 @@ from drivetrain_schemas.envelope import Event, InvalidEvent
 from drivetrain_schemas.ids import charge_id_for
 from services.cost import store, store_storage
 from services.cost.core.charges import reversal_id_of
+from services.cost.core.steps import midnight
 from services.cost.core.storage import StoragePrices, amount_micro_usd, days_to_charge
 from services.cost.instruments import STORAGE_CHARGED
 from services.cost.store_storage import StorageCharge
@@ -32,7 +33,7 @@ BATCH = 200
 
 
 async def take(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
-    """Keep what a batch of records tells; nothing changes when it is told again.
+    """Keep the checkpoints of a batch of records; reading it again changes nothing.
 
     It is read from the first record on, in a group of its own: checkpoints were stored before this
     service charged for them.
@@ -61,7 +62,7 @@ async def charge(tx: Tx, job_id: str, tenant_id: str, day: date, prices: Storage
     if price is None:
         return
     await store_storage.lock_job(tx.connection, job_id)
-    time_of_bytes = await store_storage.byte_microseconds(tx.connection, job_id, _midnight(day))
+    time_of_bytes = await store_storage.byte_microseconds(tx.connection, job_id, midnight(day))
     before = await store_storage.current(tx.connection, job_id, day)
     if (before.byte_microseconds if before else 0) == time_of_bytes:
         return
@@ -131,7 +132,7 @@ class StorageCharging:
         after = ""
         while True:
             async with platform.database.transaction() as tx:
-                jobs = await store_storage.jobs_of(tx.connection, after, _midnight(day), BATCH)
+                jobs = await store_storage.jobs_of(tx.connection, after, midnight(day), BATCH)
                 for job_id, tenant_id in jobs:
                     await charge(tx, job_id, tenant_id, day, self._prices)
                 if not jobs:
@@ -148,7 +149,3 @@ def _reversal(charge: StorageCharge) -> StorageCharge:
         amount_micro_usd=-charge.amount_micro_usd,
         reverses_charge_id=charge.charge_id,
     )
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)

@@ -1,7 +1,7 @@
 """The statements of the cost service: one function each, no rules."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,16 +17,20 @@ from services.cost.core.charges import Usage, by_capacity
 from services.cost.core.prices import UNPRICED
 from services.cost.store_accrual import PAID_UNTIL
 
+# Of `charges`: those that apply. They are not reversed, and are no reversals.
+IN_FORCE = """reverses_charge_id is null and not exists (
+    select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)"""
 _PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
-     paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots, release_noted_at)
+     paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots, slot_numbers,
+     release_noted_at)
 select *, case when released_at is not null then clock_timestamp() end
 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
     $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[],
-    $12::integer[], $13::jsonb[])
+    $12::integer[], $13::jsonb[], $14::jsonb[])
     as told (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at,
-        released_at, paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots)
+        released_at, paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots, slot_numbers)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at),
     paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at),
@@ -97,10 +101,8 @@ from allocations left join run_facts using (run_id),
 where released_at is null and {PAID_UNTIL} is null and of_capacity > 0
 group by tenant_id, pool, device_type, is_spot
 """
-UNPRICED_CHARGES = """
-select * from charges where price_id = 'unpriced' and reverses_charge_id is null and charge_id > $1
-    and not exists (
-        select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)
+UNPRICED_CHARGES = f"""
+select * from charges where price_id = 'unpriced' and charge_id > $1 and {IN_FORCE}
 order by charge_id limit $2
 """
 
@@ -150,10 +152,18 @@ async def put_allocations(
                 json.dumps(Counter(slot.node_id for slot in one.slots)),
                 spot_slots(one).total(),
                 json.dumps(spot_slots(one)),
+                json.dumps(_slot_numbers(one)),
             )
     await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
     granted = [(one.job_id, one.granted_at) for one in allocations]
     await store_accrual.end_earlier(connection, granted)
+
+
+def _slot_numbers(allocation: AllocationGranted | AllocationReleased) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for slot in allocation.slots:
+        found[slot.node_id].append(slot.slot)
+    return found
 
 
 def spot_slots(allocation: AllocationGranted | AllocationReleased) -> Counter[str]:
@@ -250,21 +260,18 @@ async def unpriced_of_tenant(
 async def open_usages_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[Usage, ...]:
     """What the job holds now, from its grant to when it is paid: at most the database's now."""
     rows = await connection.fetch(OPEN_OF_JOB, job_id)
-    return tuple(usage for row in rows for usage in _usages(row))
+    return tuple(usage for row in rows for usage in open_usages(row))
 
 
 async def open_usages_of_tenant(
     connection: asyncpg.Connection, tenant_id: str
 ) -> tuple[Usage, ...]:
     rows = await connection.fetch(OPEN_OF_TENANT, tenant_id)
-    return tuple(usage for row in rows for usage in _usages(row))
+    return tuple(usage for row in rows for usage in open_usages(row))
 
 
-def _charged(row: Any) -> Charged:
-    return Charged(row["charged"], row["platform"])
-
-
-def _usages(row: asyncpg.Record) -> tuple[Usage, ...]:
+def open_usages(row: asyncpg.Record) -> tuple[Usage, ...]:
+    """What an open allocation holds, from its grant to the `now` of its row."""
     now = max(row["granted_at"], row["now"])
     whole = Usage(
         allocation_id=row["allocation_id"],
@@ -276,6 +283,10 @@ def _usages(row: asyncpg.Record) -> tuple[Usage, ...]:
         ends_at=now,
     )
     return by_capacity(whole, row["num_spot_slots"])
+
+
+def _charged(row: Any) -> Charged:
+    return Charged(row["charged"], row["platform"])
 
 
 def _charge(row: asyncpg.Record) -> ChargeRecorded:

@@ -1,4 +1,4 @@
-"""The statements about allocations that accrue: until when, and what says so; no rules.
+"""The statements about allocations that accrue: until when, and why; no rules.
 
 An allocation without a release is over when its run has ended, its job has ended, or its job was
 granted slots again: the scheduler does none of these before the release, so its record is late or
@@ -20,10 +20,14 @@ select count(*) from allocations left join run_facts using (run_id)
 where released_at is null and {HELD_UNTIL} < clock_timestamp() - $1::interval
 """
 _END_EARLIER = """
-update allocations set over_at = least(over_at, later.granted_at)
-from unnest($1::text[], $2::timestamptz[]) as later (job_id, granted_at)
-where allocations.job_id = later.job_id and released_at is null
-    and allocations.granted_at < later.granted_at
+update allocations set over_at = least(over_at, following.granted_at)
+from (
+    select allocation_id, min(later.granted_at) as granted_at
+    from unnest($1::text[], $2::timestamptz[]) as later (job_id, granted_at)
+        join allocations as held using (job_id)
+    where released_at is null and held.granted_at < later.granted_at
+    group by allocation_id) as following
+where allocations.allocation_id = following.allocation_id
 """
 _END_OF_JOBS = """
 update allocations set over_at = least(over_at, ended.ended_at)

@@ -8,9 +8,10 @@ from typing import Any
 import asyncpg
 
 from drivetrain_schemas.budgets import BudgetSpec
-from services.cost.core.charges import Usage, by_capacity
+from services.cost import store
+from services.cost.core.charges import Usage
 from services.cost.store_accrual import PAID_UNTIL
-from services.cost.store_spend import TENANT
+from services.cost.store_spend import TENANT, subject_of_project
 
 _BUDGETS = "select * from budgets where $1::text is null or tenant_id = $1 order by tenant_id, name"
 _OPEN = f"""
@@ -106,7 +107,7 @@ async def delete_budget(connection: asyncpg.Connection, tenant_id: str, name: st
 
 
 async def insert_stop(connection: asyncpg.Connection, row: BudgetRow, job_id: str) -> bool:
-    """False when this job was told before."""
+    """False where this job was stopped by this budget before."""
     inserted = await connection.fetchval(
         """
         insert into budget_stops (tenant_id, name, job_id) values ($1, $2, $3)
@@ -145,17 +146,7 @@ def _budget(row: Any) -> BudgetRow:
 
 
 def _open(row: Any) -> Iterator[OpenUsage]:
-    now = max(row["granted_at"], row["now"])
-    whole = Usage(
-        allocation_id=row["allocation_id"],
-        pool=row["pool"],
-        device_type=row["device_type"],
-        num_slots=row["num_slots"],
-        starts_at=row["granted_at"],
-        paid_ends_at=now,
-        ends_at=now,
-    )
-    project = row["project"] and f"project/{row['project']}"
+    project = subject_of_project(row["project"])
     subjects = (TENANT, row["job_id"], *filter(None, (row["study_id"], project)))
-    for usage in by_capacity(whole, row["num_spot_slots"]):
+    for usage in store.open_usages(row):
         yield OpenUsage(row["tenant_id"], row["job_id"], subjects, usage)

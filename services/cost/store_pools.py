@@ -1,24 +1,22 @@
-"""The statements about what nodes offered and what runs did with it; no rules."""
+"""The statements about who had what of a pool, and what runs did with it; no rules."""
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import asyncpg
 
-from drivetrain_schemas.nodes import NodeRegistered
 from services.cost.core.charges import Usage, by_capacity
 from services.cost.core.phases import RunFacts
-from services.cost.core.pools import Offer, PoolTime, Row
-from services.cost.core.prices import Period, SlotKind
-from services.cost.core.steps import Step, Steps
+from services.cost.core.pools import PoolTime, Row
+from services.cost.core.prices import Period
+from services.cost.core.steps import FAR_FUTURE, Step, Steps
+from services.cost.store import IN_FORCE
 from services.cost.store_accrual import HELD_UNTIL, PAID_UNTIL
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 # Pods say how long saving blocked them: more than this changes nothing, and has no meaning.
 _MAX_BLOCKED_SECONDS = timedelta(days=3650).total_seconds()
 
@@ -34,7 +32,8 @@ order by {{order}} limit $2
 @dataclass(frozen=True, slots=True)
 class Tables:
     """Where the shares of steps of this length are. `added` is the column of an allocation that
-    says that it is in them; `{}` of `key` is a moment."""
+    says that it is in them; `{}` of `key` is a moment. `spot_pools` and `spot_jobs`: the part that
+    was of spot slots, kept by day only."""
 
     pools: str
     jobs: str
@@ -42,6 +41,8 @@ class Tables:
     key: str
     begin: str
     added: str
+    spot_pools: str | None = None
+    spot_jobs: str | None = None
 
 
 TABLES = {
@@ -52,17 +53,17 @@ TABLES = {
         key="({} at time zone 'UTC')::date",
         begin="day::timestamp at time zone 'UTC'",
         added="is_shared",
+        spot_pools="pool_spot_shares",
+        spot_jobs="job_spot_shares",
     ),
     Step.HOUR: Tables(
         "pool_hours", "job_hours", column="hour", key="{}", begin="hour", added="is_by_hour"
     ),
 }
-# Those that apply: not reversed, and no reversals.
-_CHARGES = """
-select * from charges
-where allocation_id = any($1) and reverses_charge_id is null and not exists (
-    select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)
-order by starts_at
+_OF_POOL = "pool, device_type, tenant_id, kind"
+_OF_JOB = "pool, device_type, tenant_id, job_id, kind"
+_CHARGES = f"""
+select * from charges where allocation_id = any($1) and {IN_FORCE} order by starts_at
 """
 _ADD = """
 insert into {table} as known ({column}, {of}, slot_microseconds, micro_usd)
@@ -80,7 +81,7 @@ on conflict ({column}, {of}) do update set
 @dataclass(frozen=True, slots=True)
 class HeldUsage:
     """An allocation's slots of one capacity, with what is known of its run. `periods`: of their
-    charges, where there are any; `node_slots`: how many slots of which node are held. `is_shared`:
+    charges, where there are any; `slot_numbers`: which slots of which node are held. `is_shared`:
     they were added to the days; `is_by_hour`: to the hours as well."""
 
     allocation_id: str
@@ -89,71 +90,10 @@ class HeldUsage:
     usage: Usage
     run: RunFacts
     periods: tuple[Period, ...]
-    node_slots: Mapping[str, int]
+    slot_numbers: Mapping[str, Sequence[int]]
     is_shared: bool = True
     is_by_hour: bool = True
     project: str = ""
-
-
-async def end_offer(connection: asyncpg.Connection, node_id: str, at: datetime) -> None:
-    """What begins later is not ended by this; an offer of no time is removed."""
-    await connection.execute(
-        "delete from node_offers where node_id = $1 and ends_at is null and starts_at = $2",
-        node_id,
-        at,
-    )
-    await connection.execute(
-        """
-        update node_offers set ends_at = $2
-        where node_id = $1 and ends_at is null and starts_at < $2
-        """,
-        node_id,
-        at,
-    )
-
-
-async def begin_offer(connection: asyncpg.Connection, node: NodeRegistered, at: datetime) -> None:
-    """From now on the node offers these slots; nothing changes where it did already."""
-    same = await connection.fetchval(
-        """
-        select true from node_offers
-        where node_id = $1 and ends_at is null
-            and (pool, device_type, num_slots, is_spot) = ($2, $3, $4, $5)
-        """,
-        node.node_id,
-        node.pool,
-        node.device_type,
-        node.num_slots,
-        bool(node.is_spot),
-    )
-    if same:
-        return
-    await end_offer(connection, node.node_id, at)
-    await connection.execute(
-        """
-        insert into node_offers (node_id, pool, device_type, num_slots, starts_at, is_spot)
-        values ($1, $2, $3, $4, $5, $6) on conflict do nothing
-        """,
-        node.node_id,
-        node.pool,
-        node.device_type,
-        node.num_slots,
-        at,
-        bool(node.is_spot),
-    )
-
-
-async def kind_offered(connection: asyncpg.Connection, pool: str, device_type: str) -> SlotKind:
-    """What a job of this pool would get: spot where it has nothing else, on demand otherwise."""
-    is_spot = await connection.fetchval(
-        """
-        select coalesce(bool_and(is_spot), false) from node_offers
-        where pool = $1 and device_type = $2 and ends_at is null
-        """,
-        pool,
-        device_type,
-    )
-    return SlotKind(pool, device_type, is_spot)
 
 
 async def note_started(connection: asyncpg.Connection, run_id: str, started_at: datetime) -> None:
@@ -247,6 +187,18 @@ async def lock(
 
 async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row], step: Step) -> None:
     """Add them to the days, or hours, of pools and jobs."""
+    tables = TABLES[step]
+    await _add(connection, rows, tables, tables.pools, _OF_POOL)
+    await _add(connection, rows, tables, tables.jobs, _OF_JOB)
+    if tables.spot_pools and tables.spot_jobs:
+        of_spot = [row for row in rows if row.is_spot]
+        await _add(connection, of_spot, tables, tables.spot_pools, _OF_POOL)
+        await _add(connection, of_spot, tables, tables.spot_jobs, _OF_JOB)
+
+
+async def _add(
+    connection: asyncpg.Connection, rows: Sequence[Row], tables: Tables, table: str, of: str
+) -> None:
     if not rows:
         return
     columns = [
@@ -259,13 +211,9 @@ async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row], step: 
         [row.slot_microseconds for row in rows],
         [row.micro_usd for row in rows],
     ]
-    tables = TABLES[step]
-    of_pool = "pool, device_type, tenant_id, kind"
-    of_job = "pool, device_type, tenant_id, job_id, kind"
-    for table, of in ((tables.pools, of_pool), (tables.jobs, of_job)):
-        key = tables.key.format("starts_at")
-        statement = _ADD.format(table=table, column=tables.column, key=key, of=of)
-        await connection.execute(statement, *columns)
+    key = tables.key.format("starts_at")
+    statement = _ADD.format(table=table, column=tables.column, key=key, of=of)
+    await connection.execute(statement, *columns)
 
 
 async def mark_shared(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> None:
@@ -276,12 +224,17 @@ async def mark_shared(connection: asyncpg.Connection, allocation_ids: Collection
 
 
 async def shares(
-    connection: asyncpg.Connection, first: date, last: date, kind: str | None = None
+    connection: asyncpg.Connection,
+    first: date,
+    last: date,
+    kind: str | None = None,
+    is_spot: bool = False,
 ) -> Sequence[Row]:
-    """Of these days: of every kind, or of one."""
+    """Of these days: of every kind, or of one; `is_spot`: their part that was of spot slots."""
+    tables = TABLES[Step.DAY]
     rows = await connection.fetch(
-        """
-        select * from pool_shares
+        f"""
+        select * from {tables.spot_pools if is_spot else tables.pools}
         where day between $1 and $2 and ($3::text is null or kind = $3)
         """,
         first,
@@ -295,53 +248,10 @@ async def shares(
             row["tenant_id"],
             int(row["slot_microseconds"]),
             int(row["micro_usd"]),
+            is_spot=is_spot,
         )
         for row in rows
     ]
-
-
-async def offers(
-    connection: asyncpg.Connection, starts_at: datetime, ends_at: datetime
-) -> Sequence[Offer]:
-    """What nodes offered in this time."""
-    rows = await connection.fetch(
-        """
-        select * from node_offers
-        where starts_at < $2 and (ends_at is null or ends_at > $1) order by node_id, starts_at
-        """,
-        starts_at,
-        ends_at,
-    )
-    return [_offer(row, starts_at, ends_at) for row in rows]
-
-
-async def offers_of(
-    connection: asyncpg.Connection, node_ids: Iterable[str], since: datetime
-) -> Mapping[str, Sequence[Offer]]:
-    """What these nodes offered after `since`; an offer that has not ended has no end."""
-    rows = await connection.fetch(
-        """
-        select * from node_offers
-        where node_id = any($1) and (ends_at is null or ends_at > $2) order by node_id, starts_at
-        """,
-        sorted(set(node_ids)),
-        since,
-    )
-    found: dict[str, list[Offer]] = defaultdict(list)
-    for row in rows:
-        found[row["node_id"]].append(_offer(row, _LONG_AGO, _NEVER))
-    return found
-
-
-def _offer(row: Any, starts_at: datetime, ends_at: datetime) -> Offer:
-    return Offer(
-        row["pool"],
-        row["device_type"],
-        row["num_slots"],
-        max(row["starts_at"], starts_at),
-        ends_at if row["ends_at"] is None else min(row["ends_at"], ends_at),
-        row["is_spot"],
-    )
 
 
 async def _held(
@@ -372,7 +282,7 @@ async def _held(
             ends_at=ends_at,
         )
         spot: dict[str, int] = json.loads(row["spot_slots"] or "{}")
-        of_nodes: dict[str, int] = json.loads(row["node_slots"] or "{}")
+        of_nodes = _slot_numbers(row)
         for usage in by_capacity(whole, row["num_spot_slots"]):
             found.append(
                 HeldUsage(
@@ -383,8 +293,8 @@ async def _held(
                     _facts(row),
                     tuple(periods[row["allocation_id"], usage.is_spot]),
                     {
-                        node: num
-                        for node, num in of_nodes.items()
+                        node: numbers
+                        for node, numbers in of_nodes.items()
                         if (node in spot) is usage.is_spot
                     },
                     row["is_shared"],
@@ -395,13 +305,22 @@ async def _held(
     return found
 
 
+def _slot_numbers(row: Any) -> dict[str, Sequence[int]]:
+    """By node. Of an allocation of an earlier version only how many it held is known."""
+    if row["slot_numbers"] is not None:
+        numbers: dict[str, Sequence[int]] = json.loads(row["slot_numbers"])
+        return numbers
+    counts: dict[str, int] = json.loads(row["node_slots"] or "{}")
+    return {node: range(num) for node, num in counts.items()}
+
+
 def _ends(row: Any, now: datetime | None) -> tuple[datetime, datetime]:
     """Until when it is paid, and held."""
     if row["released_at"] is not None:
         return row["paid_ends_at"] or row["released_at"], row["released_at"]
     begin = row["granted_at"]
-    end = min(now or begin, row["held_until"] or _NEVER)
-    return max(begin, min(end, row["paid_until"] or _NEVER)), max(begin, end)
+    end = min(now or begin, row["held_until"] or FAR_FUTURE)
+    return max(begin, min(end, row["paid_until"] or FAR_FUTURE)), max(begin, end)
 
 
 def _facts(row: Any) -> RunFacts:

@@ -58,7 +58,7 @@ from unnest($1::text[], $2::text[], $3::date[]) as asked (tenant_id, subject, si
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What an event tells of a job; None: nothing about that."""
+    """The facts of a job in one event; None: the event does not have it."""
 
     job_id: str
     study_id: str | None = None
@@ -68,7 +68,7 @@ class JobFacts:
     succeeded_at: datetime | None = None
 
     def after(self, earlier: "JobFacts | None") -> "JobFacts":
-        """With what an earlier event told and this one does not."""
+        """These facts, completed by those of an earlier event."""
         if earlier is None:
             return self
         return JobFacts(
@@ -92,7 +92,7 @@ class Asked:
 
 def subject_of(spec: BudgetSpec) -> str:
     """What the budget is of."""
-    return spec.study_id or spec.job_id or _project(spec.project) or TENANT
+    return spec.study_id or spec.job_id or subject_of_project(spec.project) or TENANT
 
 
 async def put_jobs(
@@ -132,7 +132,7 @@ def _moves(before: Any, job: JobFacts) -> list[tuple[str, str, int]]:
     found = []
     pairs = (
         (before["study_id"], job.study_id),
-        (_project(before["project"]), _project(job.project)),
+        (subject_of_project(before["project"]), subject_of_project(job.project)),
     )
     for old, new in pairs:
         if new is not None and new != old:
@@ -142,7 +142,7 @@ def _moves(before: Any, job: JobFacts) -> list[tuple[str, str, int]]:
     return found
 
 
-def _project(name: str | None) -> str | None:
+def subject_of_project(name: str | None) -> str | None:
     return None if name is None else f"project/{name}"
 
 

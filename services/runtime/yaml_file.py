@@ -1,6 +1,7 @@
 """Reads an operator's YAML file into plain values, bounded.
 
-Refused with the line: aliases, which can make a small file endlessly large, and deep nesting.
+Refused with the line: aliases, which can make a small file endlessly large, deep nesting, and a key
+that stands twice in a mapping, of which YAML would take the last.
 Raises ValueError (yaml.YAMLError is turned into one) and OSError.
 """
 
@@ -22,9 +23,22 @@ def read_yaml(path: Path) -> Any:
     try:
         text = content.decode()
         _check(text)
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)  # a SafeLoader
     except yaml.YAMLError as error:
         raise ValueError(f"is not YAML: {error}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise ValueError(f"line {line}: {key.value!r} is given twice: keep one of them")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _check(text: str) -> None:

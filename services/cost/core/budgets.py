@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 LIMIT = 100
-# A forecast looks at this much of the past: a week has working days and a weekend.
+# A forecast looks at this much of the past, and the rest of its first day: spend is kept by day. A
+# week has working days and a weekend.
 LOOK_BACK = timedelta(days=7)
 
 Period = Literal["day", "month", "total"]
@@ -78,7 +79,7 @@ def reached_percent(budget: Budget, now: datetime) -> int:
 
 
 def judge(budget: Budget, spent_micro_usd: int, now: datetime) -> Judged:
-    """Compare the spend of the period of `now` with the budget. Judging again tells nothing."""
+    """Compare the spend of the period of `now` with the budget. Judged again: no news."""
     news: list[News] = []
     starts_at = period_start(budget.period, now)
     if starts_at != budget.period_starts_at:
@@ -106,20 +107,25 @@ def used_up_at(
 ) -> datetime | None:
     """When the limit is reached if spending goes on as in the last seven days.
 
-    None: not in this period, or nothing was spent. `recent_micro_usd` is the spend of LOOK_BACK,
-    with what accrues.
+    None: not in this period, or nothing was spent. `recent_micro_usd` is the spend since
+    `recent_since(now)`, with what accrues.
     """
     left = budget.limit_micro_usd - spent_micro_usd
     if left <= 0:
         return now
     if recent_micro_usd <= 0:
         return None
-    seconds = left * LOOK_BACK.total_seconds() / recent_micro_usd
+    seconds = left * (now - recent_since(now)).total_seconds() / recent_micro_usd
     if seconds > timedelta(days=3650).total_seconds():
         return None
     moment = now + timedelta(seconds=seconds)
     ends_at = period_end(budget.period, now)
     return None if ends_at is not None and moment >= ends_at else moment
+
+
+def recent_since(now: datetime) -> datetime:
+    """The midnight at which the past that a forecast looks at begins."""
+    return (now - LOOK_BACK).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def period_end(period: Period, now: datetime) -> datetime | None:

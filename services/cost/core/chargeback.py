@@ -8,20 +8,30 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
 
 from services.cost.core.phases import Amount
 from services.cost.core.pools import IDLE, PoolTime
 
 
+class Capacity(StrEnum):
+    """`UNKNOWN`: of stored checkpoints, and of idle slots where it is not known which were held."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    UNKNOWN = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Time and money of one kind; what a line is not by is empty.
+    """Time and money of one kind and capacity; what a line is not by is empty.
 
     `tenant_id` is empty for what nobody pays: `platform` and `idle`.
     """
 
     of: PoolTime
     kind: str
+    capacity: Capacity
     tenant_id: str = ""
     project: str = ""
     study_id: str = ""
@@ -35,10 +45,12 @@ class Report:
     `whole`: what the nodes offered. `live`: what is held now or was released lately.
     """
 
-    def __init__(self, whole: Mapping[PoolTime, Amount], live: Mapping[Line, Amount]) -> None:
-        self._left: dict[date, dict[PoolTime, Amount]] = defaultdict(dict)
-        for of, amount in whole.items():
-            self._left[of.day][of] = Amount(amount.slot_microseconds, amount.micro_usd)
+    def __init__(
+        self, whole: Mapping[tuple[PoolTime, Capacity], Amount], live: Mapping[Line, Amount]
+    ) -> None:
+        self._left: dict[date, dict[PoolTime, _ByCapacity]] = defaultdict(dict)
+        for (of, capacity), amount in whole.items():
+            self._of(of)[capacity].add(amount.slot_microseconds, amount.micro_usd)
         self._live: dict[date, dict[Line, Amount]] = defaultdict(dict)
         for line, amount in live.items():
             self._live[line.of.day][line] = amount
@@ -66,16 +78,32 @@ class Report:
             ):
                 self._take(line, amount)
                 yield line, amount
-            for of, left in sorted(self._left.pop(day, {}).items()):
-                # Shares are rounded one by one: the rest takes the difference.
-                if left.slot_microseconds > 0 or (not left.slot_microseconds and left.micro_usd):
-                    yield Line(of, IDLE), left
+            for of, left in sorted(self._left.pop(day, {}).items(), key=lambda item: item[0]):
+                yield from _idle(of, left)
 
     def _take(self, line: Line, amount: Amount) -> None:
-        left = self._left[line.of.day].setdefault(line.of, Amount())
-        left.slot_microseconds -= amount.slot_microseconds
-        left.micro_usd -= amount.micro_usd
+        left = self._of(line.of)[line.capacity]
+        left.add(-amount.slot_microseconds, -amount.micro_usd)
+
+    def _of(self, of: PoolTime) -> "_ByCapacity":
+        return self._left[of.day].setdefault(of, defaultdict(Amount))
 
 
-def _order(line: Line) -> tuple[PoolTime, str, str, str]:
-    return line.of, line.tenant_id, line.job_id, line.kind
+_ByCapacity = dict[Capacity, Amount]
+
+
+def _idle(of: PoolTime, left: _ByCapacity) -> Iterator[tuple[Line, Amount]]:
+    """What nobody held; one line where more was held of a capacity than offered: shares of earlier
+    versions do not tell spot slots apart, and a node may change from one to the other."""
+    if any(amount.slot_microseconds < 0 for amount in left.values()):
+        rest = Amount()
+        for amount in left.values():
+            rest.add(amount.slot_microseconds, amount.micro_usd)
+        left = {Capacity.UNKNOWN: rest}
+    for capacity, amount in sorted(left.items()):
+        if amount.is_idle:
+            yield Line(of, IDLE, capacity), amount
+
+
+def _order(line: Line) -> tuple[PoolTime, str, str, str, str]:
+    return line.of, line.tenant_id, line.job_id, line.kind, line.capacity

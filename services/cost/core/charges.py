@@ -7,7 +7,6 @@ slots, is priced the same way and charged to nobody.
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from fractions import Fraction
 
 from drivetrain_schemas.ids import charge_id_for
 from services.cost.core.prices import UNPRICED, Period, PriceBook, SlotKind
@@ -97,10 +96,16 @@ def reversal_id_of(charge_id: str) -> str:
 
 
 def amount_micro_usd(num_slots: int, period: Period) -> int:
-    """Exact product, rounded half to even (`round` of a Fraction does that)."""
+    """The amount for these slots in this period."""
     microseconds = (period.ends_at - period.starts_at) // timedelta(microseconds=1)
-    slot_time = num_slots * microseconds
-    return round(Fraction(slot_time * period.micro_usd_per_slot_hour, HOUR_MICROSECONDS))
+    return cost_of(num_slots * microseconds, period.micro_usd_per_slot_hour)
+
+
+def cost_of(slot_microseconds: int, micro_usd_per_slot_hour: int) -> int:
+    """Exact, rounded once, half to even; the database's function of this name does the same."""
+    whole, rest = divmod(slot_microseconds * micro_usd_per_slot_hour, HOUR_MICROSECONDS)
+    is_up = 2 * rest > HOUR_MICROSECONDS or (2 * rest == HOUR_MICROSECONDS and whole % 2 == 1)
+    return whole + is_up
 
 
 def total_micro_usd(usages: tuple[Usage, ...], book: PriceBook) -> int:

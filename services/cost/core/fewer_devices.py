@@ -1,7 +1,7 @@
-"""Jobs of one command that took different numbers of slots: fewer may do the same for less money.
+"""Jobs of one command that ran on different numbers of slots: fewer may do the same for less money.
 
-More slots seldom make a job as much faster as they make it dearer. Where several jobs of a command
-succeeded on fewer slots, their costs and times are the evidence.
+Twice the slots seldom make a job twice as fast. Where several jobs of a command succeeded on fewer
+slots of the same kind, their costs and times are the evidence.
 """
 
 from collections import defaultdict
@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_low
 
+from services.cost.core.prices import SlotKind
 from services.cost.core.recommendations import LEAST_MICRO_USD, Recommendation
 
-# With fewer jobs, chance decides.
+# Medians of fewer jobs say little.
 LEAST_JOBS = 3
 # The median cost on fewer slots, as a part of that on more, in percent.
 MOST_COST = 80
@@ -24,20 +25,23 @@ class Done:
     job_id: str
     name: str | None
     command: str
+    kind: SlotKind
     num_slots: int
     micro_usd: int
     seconds: float
 
 
 def fewer_devices(jobs: Iterable[Done]) -> Iterator[Recommendation]:
-    """One for each command and number of slots that cost more than a smaller number does.
+    """One for each command, kind and number of slots that cost more than a smaller number does.
 
     `jobs`: in the order in which they succeeded; the newest is named.
     """
-    by_command: dict[str, dict[int, list[Done]]] = defaultdict(lambda: defaultdict(list))
+    alike: dict[tuple[str, SlotKind], dict[int, list[Done]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for job in jobs:
-        by_command[job.command][job.num_slots].append(job)
-    for by_slots in by_command.values():
+        alike[job.command, job.kind][job.num_slots].append(job)
+    for by_slots in alike.values():
         enough = {num: done for num, done in by_slots.items() if len(done) >= LEAST_JOBS}
         for num_slots, done in enough.items():
             found = _instead(num_slots, done, enough)

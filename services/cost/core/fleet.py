@@ -76,26 +76,22 @@ def series(
     """By pool: uses in their order, or the largest holder first; then others, platform, idle."""
     left: dict[tuple[str, str], dict[datetime, Amount]] = defaultdict(lambda: defaultdict(Amount))
     for at, amount in whole.items():
-        _add(left[at.pool, at.device_type][at.starts_at], amount)
+        left[at.pool, at.device_type][at.starts_at].add(amount.slot_microseconds, amount.micro_usd)
     found: dict[Of, dict[datetime, Amount]] = defaultdict(lambda: defaultdict(Amount))
     for who, points in held:
         rest = left[who.pool, who.device_type]
         of_kind: dict[str, dict[datetime, Amount]] = {}
         for (begin, kind), amount in points.items():
+            time, cost = amount.slot_microseconds, amount.micro_usd
             if kind == UNOFFERED:
-                _add(rest[begin], amount)
+                rest[begin].add(time, cost)
                 continue
             if kind not in of_kind:
                 of_kind[kind] = found[view.of(who, kind)]
-            _add(of_kind[kind][begin], amount)
-            _add(rest[begin], amount, sign=-1)
+            of_kind[kind][begin].add(time, cost)
+            rest[begin].add(-time, -cost)
     for (pool, device_type), rest in left.items():
-        idle = {
-            # Shares are rounded one by one: the rest takes the difference, so the sum is exact.
-            begin: amount
-            for begin, amount in rest.items()
-            if amount.slot_microseconds > 0 or (not amount.slot_microseconds and amount.micro_usd)
-        }
+        idle = {begin: amount for begin, amount in rest.items() if amount.is_idle}
         if idle:
             found[Of(pool, device_type, IDLE)] = idle
     return sorted(found.items(), key=_order)
@@ -105,8 +101,3 @@ def _order(item: tuple[Of, Series]) -> tuple[str, str, int, int, str]:
     key, points = item
     size = sum(amount.slot_microseconds for amount in points.values()) if key.kind == HELD else 0
     return key.pool, key.device_type, _KINDS.index(key.kind), -size, key.holder
-
-
-def _add(to: Amount, amount: Amount, sign: int = 1) -> None:
-    to.slot_microseconds += sign * amount.slot_microseconds
-    to.micro_usd += sign * amount.micro_usd

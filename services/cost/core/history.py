@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-
-from services.cost.core.charges import HOUR_MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +22,3 @@ def taken(slot_microseconds: Sequence[int]) -> Taken | None:
     last = len(ordered) - 1
     low, median, high = (ordered[round(last * share / 10)] for share in (1, 5, 9))
     return Taken(len(ordered), low, median, high)
-
-
-def cost_of(slot_microseconds: int, micro_usd_per_slot_hour: int) -> int:
-    return round(Fraction(slot_microseconds * micro_usd_per_slot_hour, HOUR_MICROSECONDS))

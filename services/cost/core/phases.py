@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from services.cost.core.charges import HOUR_MICROSECONDS, Usage
+from services.cost.core.charges import Usage, cost_of
 from services.cost.core.prices import Period
 from services.cost.core.steps import Steps
 
@@ -59,6 +59,18 @@ class Amount:
     slot_microseconds: int = 0
     micro_usd: int = 0
 
+    def add(self, slot_microseconds: int, micro_usd: int) -> None:
+        self.slot_microseconds += slot_microseconds
+        self.micro_usd += micro_usd
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether what is left of an offer is idle: time, or only what the shares were rounded by.
+
+        Shares are rounded one by one. Idle takes the difference, so that the sum is exact.
+        """
+        return self.slot_microseconds > 0 or (not self.slot_microseconds and self.micro_usd != 0)
+
 
 def parts(usage: Usage, run: RunFacts) -> tuple[Part, ...]:
     """The phases in the order of time, without gaps, from the begin of the usage to its end."""
@@ -95,17 +107,10 @@ def shares(usage: Usage, run: RunFacts, periods: Iterable[Period], steps: Steps)
             for begin, microseconds in steps.pieces(first, last):
                 slot_time = usage.num_slots * microseconds
                 time += slot_time
-                total = money(time, period.micro_usd_per_slot_hour)
+                total = cost_of(time, period.micro_usd_per_slot_hour)
                 if begin is not None:
                     yield begin, part.phase.value, slot_time, total - due
                 due = total
-
-
-def money(slot_microseconds: int, micro_usd_per_slot_hour: int) -> int:
-    """Exact, rounded once, half to even."""
-    whole, rest = divmod(slot_microseconds * micro_usd_per_slot_hour, HOUR_MICROSECONDS)
-    is_up = 2 * rest > HOUR_MICROSECONDS or (2 * rest == HOUR_MICROSECONDS and whole % 2 == 1)
-    return whole + is_up
 
 
 def _within(moment: datetime, low: datetime, high: datetime) -> datetime:

@@ -6,13 +6,14 @@ loses slots while a run holds them offers at least what is held, and so does one
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
 
-from services.cost.core.phases import Amount, money
-from services.cost.core.prices import PriceBook, SlotKind
+from services.cost.core.charges import cost_of
+from services.cost.core.phases import Amount, Share
+from services.cost.core.prices import Period, PriceBook, SlotKind
 from services.cost.core.steps import Steps, midnight
 
 IDLE = "idle"
@@ -52,7 +53,8 @@ class PoolTime:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One share of a pool's time. `tenant_id` is empty for what nobody is charged for; `job_id` is
-    empty for that, and where the row is of all jobs of a tenant."""
+    empty for that, and where the row is of all jobs of a tenant. `is_spot`: all of it was of spot
+    slots."""
 
     of: PoolTime
     kind: str
@@ -60,6 +62,7 @@ class Row:
     slot_microseconds: int
     micro_usd: int
     job_id: str = ""
+    is_spot: bool = False
 
 
 def offered(offers: Iterable[Offer], book: PriceBook, steps: Steps) -> dict[PoolTime, Amount]:
@@ -67,29 +70,51 @@ def offered(offers: Iterable[Offer], book: PriceBook, steps: Steps) -> dict[Pool
 
     Each day is rounded on its own, so that it is the same however many days are looked at.
     """
-    changes: dict[SlotKind, Counter[datetime]] = defaultdict(Counter)
+    by_kind: dict[SlotKind, list[Offer]] = defaultdict(list)
     for offer in offers:
-        of_kind = changes[SlotKind(offer.pool, offer.device_type, offer.is_spot)]
-        of_kind[offer.starts_at] += offer.num_slots
-        of_kind[offer.ends_at] -= offer.num_slots
+        by_kind[SlotKind(offer.pool, offer.device_type, offer.is_spot)].append(offer)
     found: dict[PoolTime, Amount] = {}
-    for kind, of_kind in changes.items():
-        moments = sorted(of_kind)
-        for period in book.periods(kind, moments[0], moments[-1]):
-            times: dict[datetime, int] = {}
-            num_slots = 0
-            for first, last in pairwise(moments):
-                num_slots += of_kind[first]
-                first, last = max(first, period.starts_at), min(last, period.ends_at)
-                if num_slots and first < last:
-                    for begin, microseconds in steps.pieces(first, last):
-                        if begin is not None:
-                            times[begin] = times.get(begin, 0) + num_slots * microseconds
-            for begin, time, cost in _priced(times, period.micro_usd_per_slot_hour):
-                amount = found.setdefault(PoolTime(begin, kind.pool, kind.device_type), Amount())
-                amount.slot_microseconds += time
-                amount.micro_usd += cost
+    for kind, of_kind in by_kind.items():
+        starts_at = min(offer.starts_at for offer in of_kind)
+        ends_at = max(offer.ends_at for offer in of_kind)
+        periods = book.periods(kind, starts_at, ends_at)
+        for begin, time, cost in _amounts(of_kind, periods, steps):
+            amount = found.setdefault(PoolTime(begin, kind.pool, kind.device_type), Amount())
+            amount.add(time, cost)
     return found
+
+
+def unoffered_shares(
+    excess: Iterable[Offer], periods: Iterable[Period], steps: Steps
+) -> Iterator[Share]:
+    """Time and money of what an allocation held beyond the offers, at the prices of its charges."""
+    for begin, time, cost in _amounts(excess, periods, steps):
+        yield begin, UNOFFERED, time, cost
+
+
+def _amounts(
+    offers: Iterable[Offer], periods: Iterable[Period], steps: Steps
+) -> Iterator[tuple[datetime, int, int]]:
+    """The begin of each step, slots x microseconds and micro-dollars in it; once for each period.
+
+    All offers are of one kind.
+    """
+    changes: Counter[datetime] = Counter()
+    for offer in offers:
+        changes[offer.starts_at] += offer.num_slots
+        changes[offer.ends_at] -= offer.num_slots
+    moments = sorted(changes)
+    for period in periods:
+        times: dict[datetime, int] = {}
+        num_slots = 0
+        for first, last in pairwise(moments):
+            num_slots += changes[first]
+            first, last = max(first, period.starts_at), min(last, period.ends_at)
+            if num_slots and first < last:
+                for begin, microseconds in steps.pieces(first, last):
+                    if begin is not None:
+                        times[begin] = times.get(begin, 0) + num_slots * microseconds
+        yield from _priced(times, period.micro_usd_per_slot_hour)
 
 
 def _priced(times: dict[datetime, int], price: int) -> Iterator[tuple[datetime, int, int]]:
@@ -100,13 +125,17 @@ def _priced(times: dict[datetime, int], price: int) -> Iterator[tuple[datetime, 
         if begin.date() != day:
             due, sum_of_day, day = 0, 0, begin.date()
         sum_of_day += time
-        total = money(sum_of_day, price)
+        total = cost_of(sum_of_day, price)
         yield begin, time, total - due
         due = total
 
 
-def unoffered(held: Offer, offers: Iterable[Offer]) -> Iterator[Offer]:
-    """What was held of a node beyond its offers; `held` is the slots as if they were offered."""
+def unoffered(held: Offer, numbers: Sequence[int], offers: Iterable[Offer]) -> Iterator[Offer]:
+    """What was held of a node beyond its offers; `held` is the slots as if they were offered.
+
+    `numbers`: of its slots. A node offers those from 0 on: so none is beyond its offers for one
+    allocation and offered to another.
+    """
     first = held.starts_at
     for offer in sorted(offers, key=lambda each: each.starts_at):
         last = min(offer.starts_at, held.ends_at)
@@ -115,8 +144,8 @@ def unoffered(held: Offer, offers: Iterable[Offer]) -> Iterator[Offer]:
         first = max(first, offer.starts_at)
         last = min(offer.ends_at, held.ends_at)
         if first < last:
-            if offer.num_slots < held.num_slots:
-                missing = held.num_slots - offer.num_slots
+            missing = sum(number >= offer.num_slots for number in numbers)
+            if missing:
                 yield replace(held, num_slots=missing, starts_at=first, ends_at=last)
             first = last
     if first < held.ends_at:
@@ -134,12 +163,13 @@ def rows(offers: dict[PoolTime, Amount], held: Iterable[Row]) -> tuple[Row, ...]
         extra = [row for row in shares.get(key, ()) if row.kind == UNOFFERED]
         of_day = [row for row in shares.get(key, ()) if row.kind != UNOFFERED]
         of_day.sort(key=lambda row: (row.tenant_id, row.kind))
-        left = whole.slot_microseconds + _time(extra) - _time(of_day)
-        cost = whole.micro_usd + _cost(extra) - _cost(of_day)
+        left = Amount(
+            whole.slot_microseconds + _time(extra) - _time(of_day),
+            whole.micro_usd + _cost(extra) - _cost(of_day),
+        )
         found += of_day
-        # Shares are rounded one by one: the rest takes the difference, so that the sum is exact.
-        if left > 0 or (left == 0 and cost):
-            found.append(Row(key, IDLE, "", left, cost))
+        if left.is_idle:
+            found.append(Row(key, IDLE, "", left.slot_microseconds, left.micro_usd))
     return tuple(found)
 
 

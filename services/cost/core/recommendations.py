@@ -21,7 +21,7 @@ Kind = Literal[
     "fewer_devices",
     "spot_nodes",
 ]
-# About the same time of the same devices: who follows one has nothing left to save by the others.
+# Both are about the same time of the same devices, so their savings do not add up.
 _OF_USE: tuple[Kind, ...] = ("busier_devices", "idle_slots")
 
 
@@ -90,14 +90,14 @@ def recommendations(job: JobShares) -> list[Recommendation]:
                 "more_checkpoints",
                 saving,
                 f"{share} of its training was lost when runs ended without a newer checkpoint",
-                "save more often (checkpoint.every_minutes), and look why runs ended",
+                "save more often (checkpoint.every_minutes), and find out why its runs ended",
             )
         )
     return found
 
 
 def busier_devices(low: LowUse) -> list[Recommendation]:
-    """One, or none where it would save less than a cent."""
+    """At most one; none where it would save less than a cent."""
     if low.saving_micro_usd < LEAST_MICRO_USD:
         return []
     evidence = (
@@ -113,14 +113,14 @@ def busier_devices(low: LowUse) -> list[Recommendation]:
 
 
 def idle_slots(idle: LowUse) -> list[Recommendation]:
-    """Of time without a step; one, or none where it would save less than a cent."""
+    """About time without a step: at most one, none where it would save less than a cent."""
     if idle.saving_micro_usd < LEAST_MICRO_USD:
         return []
     evidence = (
         f"for {idle.slot_hours:.1f} slot hours (${idle.micro_usd / 1_000_000:.2f}) it held slots "
         "and made no step"
     )
-    advice = "end programs that wait for somebody, or pause the job: it goes on from its checkpoint"
+    advice = "end programs that wait for input, or pause the job: it resumes from its checkpoint"
     return [
         Recommendation(
             idle.job_id, idle.name, "idle_slots", idle.saving_micro_usd, evidence, advice
@@ -142,7 +142,7 @@ def ordered(found: Iterable[Recommendation]) -> list[Recommendation]:
 
 
 def _above(part: int, whole: int, percent: int) -> int:
-    """What of `part` is above this share of the whole, rounded down."""
+    """The excess of `part` over this share of the whole, in whole micro-dollars."""
     return max(0, part - whole * percent // 100)
 
 

@@ -1,7 +1,7 @@
 """Jobs on on-demand slots that would cost less in a pool of spot nodes.
 
-Only jobs that save checkpoints: a node that its provider takes away costs what was not saved. How
-much that is, the jobs on such nodes show; without one, a twentieth of their time is expected.
+Only jobs that save checkpoints: when a provider takes a node away, what was not saved is lost. The
+share that is lost is that of the jobs that ran on such nodes; 5 % where none did.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,15 @@ EXPECTED_LOST_PERCENT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """What a job that saves checkpoints paid for its on-demand slots of this device type."""
+    """What a job that saves checkpoints paid for its on-demand slots of this device type.
+
+    `num_slots`: the most that it held at once.
+    """
 
     job_id: str
     name: str | None
     device_type: str
+    num_slots: int
     slot_microseconds: int
     micro_usd: int
 
@@ -30,13 +34,13 @@ class SpotPool:
 
     pool: str
     device_type: str
+    num_slots: int
     micro_usd_per_slot_hour: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Of the training of jobs on spot nodes of this device type: the money in all, and for what was
-    lost."""
+    """What training on spot nodes of this device type cost, and the part of it that was lost."""
 
     device_type: str
     micro_usd: int
@@ -46,8 +50,12 @@ class Lost:
 def spot_nodes(
     job: OnDemand, pools: Iterable[SpotPool], lost: Sequence[Lost]
 ) -> list[Recommendation]:
-    """The cheapest pool, or none where nothing would be saved."""
-    fitting = [pool for pool in pools if pool.device_type == job.device_type]
+    """The cheapest pool with as many slots, or none where nothing would be saved."""
+    fitting = [
+        pool
+        for pool in pools
+        if pool.device_type == job.device_type and pool.num_slots >= job.num_slots
+    ]
     if not fitting:
         return []
     pool = min(fitting, key=lambda pool: (pool.micro_usd_per_slot_hour, pool.pool))
@@ -62,7 +70,7 @@ def spot_nodes(
         f"{pool.pool}, of spot nodes, they cost ${expected / 1_000_000:.2f} with the "
         f"{percent:.1f} % that is expected to be lost when nodes are taken away"
     )
-    advice = f"submit it to pool {pool.pool}: it goes on from its checkpoints"
+    advice = f"submit it to pool {pool.pool}: it resumes from its checkpoints"
     return [Recommendation(job.job_id, job.name, "spot_nodes", saving, evidence, advice)]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = datetime(9999, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -29,8 +29,8 @@ class Steps:
     """From `starts_at` (in) to `ends_at` (out), each a multiple of the step."""
 
     step: Step
-    starts_at: datetime = _EPOCH
-    ends_at: datetime = _LAST
+    starts_at: datetime = EPOCH
+    ends_at: datetime = FAR_FUTURE
 
     def pieces(self, first: datetime, last: datetime) -> Iterator[tuple[datetime | None, int]]:
         """This time in order, without gaps: the begin of the step, or None outside of the range,
@@ -41,7 +41,7 @@ class Steps:
         end = min(last, self.ends_at)
         length = self.step.length
         whole = length // _MICROSECOND
-        begin = _EPOCH + (first - _EPOCH) // length * length
+        begin = EPOCH + (first - EPOCH) // length * length
         while first < end:
             following = begin + length
             if first == begin and following <= end:
@@ -49,8 +49,8 @@ class Steps:
             else:
                 yield begin, (min(following, end) - first) // _MICROSECOND
             begin = first = following
-        if first < last and end < last:
-            yield None, (last - max(first, end)) // _MICROSECOND
+        if first < last:
+            yield None, (last - first) // _MICROSECOND
 
     def begins(self, until: datetime) -> list[datetime]:
         """The begin of each step of the range that has begun before `until`."""

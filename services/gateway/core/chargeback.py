@@ -26,6 +26,7 @@ COLUMNS = (
     "slot_hours",
     "gb_months",
     "cost_usd",
+    "capacity",
 )
 FOCUS_COLUMNS = (
     "BilledCost",
@@ -78,6 +79,7 @@ def csv_row(line: Mapping[str, Any]) -> str:
         "slot_hours": _hours(line["slot_microseconds"]),
         "gb_months": _gb_months(line["byte_microseconds"]),
         "cost_usd": _dollars(line["micro_usd"]),
+        "capacity": line.get("capacity"),
     }
     return _row(_cell(cells[name]) for name in COLUMNS)
 
@@ -102,7 +104,8 @@ def focus_row(line: Mapping[str, Any], account: str) -> str:
         "ChargeCategory": "Usage",
         "ChargeClass": None,
         "ChargeFrequency": "Usage-Based",
-        "PricingCategory": "Standard",
+        # What FOCUS calls a price that its provider varies, such as that of spot capacity.
+        "PricingCategory": "Dynamic" if _is_spot(line) else "Standard",
         "ResourceId": line["job_id"],
         "ResourceName": line["job_name"],
         "ResourceType": "Job" if line["job_id"] else None,
@@ -116,11 +119,18 @@ def _slots(line: Mapping[str, Any]) -> dict[str, str]:
     return {
         **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
         **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Hours"),
-        "ChargeDescription": f"{line['kind']} slots of {line['device_type']} in {line['pool']}",
+        "ChargeDescription": (
+            f"{line['kind']} {'spot ' if _is_spot(line) else ''}slots of {line['device_type']} "
+            f"in {line['pool']}"
+        ),
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": "Training",
         "SkuId": f"{line['pool']}/{line['device_type']}",
     }
+
+
+def _is_spot(line: Mapping[str, Any]) -> bool:
+    return line.get("capacity") == "spot"
 
 
 def _storage(line: Mapping[str, Any]) -> dict[str, str]:

@@ -114,3 +114,21 @@ async def test_the_release_decides_though_it_comes_late(database: OpenDatabase) 
     price = HOUR // timedelta(microseconds=1)  # of an hour
     assert spend["total_micro_usd"] == spend["charged_micro_usd"] == 3 * price
     assert spend["platform_micro_usd"] == price
+
+
+async def test_an_allocation_is_over_at_the_next_grant_of_several(database: OpenDatabase) -> None:
+    db = await database("cost")
+    granted = [
+        GRANTED.model_copy(
+            update={
+                "attempt": attempt,
+                "allocation_id": allocation_id_for(JOB, attempt),
+                "granted_at": NOON + attempt * HOUR,
+            }
+        )
+        for attempt in (3, 2, 1)
+    ]
+    async with db.transaction() as tx:
+        await store.put_allocations(tx.connection, granted)
+        over = await tx.connection.fetch("select over_at from allocations order by granted_at")
+    assert [row["over_at"] for row in over] == [NOON + 2 * HOUR, NOON + 3 * HOUR, None]

@@ -170,6 +170,18 @@ async def test_shared_out_twice_at_once_it_counts_once(database: OpenDatabase) -
     assert await shares(db) == before
 
 
+async def test_what_a_removed_node_held_is_priced_with_its_charge(database: OpenDatabase) -> None:
+    """What it held beyond its offer is part of the pool's cost, at the price that came later."""
+    db = await database("cost")
+    gone = NodeRemoved(node_id="a", reason="gone")
+    events = (at(NODE, NOON), at(gone, NOON + HOUR), at(STARTED, NOON), at(RELEASED, NOON))
+    await handle(db, handlers(PriceBook(())), *events)
+    assert await share(db) == 1
+    platform: Any = SimpleNamespace(database=db)
+    assert await Corrections(BOOK).reprice(platform) == 1
+    assert (await shares(db))["idle", ""] == 1.0
+
+
 @pytest.mark.parametrize("is_shared", [False, True])
 async def test_usage_that_is_priced_later_costs_its_share(
     database: OpenDatabase, is_shared: bool
@@ -205,6 +217,30 @@ async def test_what_a_removed_node_still_held_takes_no_idle_time_of_others(
     await deliver(db, at(RELEASED, NOON + 4 * HOUR))
     assert await share(db) == 1
     assert (await shares(db, NOON + 4 * HOUR))["idle", ""] == 5.0
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_two_jobs_on_a_node_that_loses_a_slot_take_no_idle_time_of_others(
+    database: OpenDatabase, is_shared: bool
+) -> None:
+    db = await database("cost")
+    other = NODE.model_copy(update={"node_id": "b", "num_slots": 1})
+    fewer = NODE.model_copy(update={"num_slots": 1})
+    await deliver(db, at(NODE, NOON), at(other, NOON), at(fewer, NOON + HOUR))
+    for number in range(2):
+        job_id = job_id_for("vision", str(number))
+        of_job = {
+            "job_id": job_id,
+            "run_id": run_id_for(job_id, 1),
+            "allocation_id": allocation_id_for(job_id, 1),
+            "slots": ({"node_id": "a", "slot": number},),
+        }
+        facts = RELEASED.model_dump() | of_job
+        await deliver(db, at(AllocationReleased.model_validate(facts), NOON + 4 * HOUR))
+    if is_shared:
+        assert await share(db) == 2
+    # The slot of the other node is idle, and when both jobs have ended one of each node.
+    assert (await shares(db))["idle", ""] == 4.0 + 2 * 8.0
 
 
 async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(

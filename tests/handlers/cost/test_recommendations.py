@@ -15,6 +15,7 @@ from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSpec, JobSucceeded
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from drivetrain_schemas.nodes import NodeRegistered
+from services.cost import store_recommend
 from services.cost.api import read_api
 from services.cost.core.prices import Price, PriceBook
 from services.cost.handlers import handlers
@@ -26,6 +27,7 @@ from tests.events import handle, make_event
 from tests.handlers.cost.test_chargeback import BOOK
 from tests.handlers.cost.test_handlers import BOOK as PRICES
 from tests.handlers.cost.test_handlers import JOB, START, granted, released
+from tests.handlers.cost.test_scale import rows_read
 
 SHARES = """
 insert into job_shares values
@@ -180,21 +182,17 @@ async def test_a_pool_of_spot_nodes_is_told_to_jobs_that_save_checkpoints(
     book = PriceBook((*PRICES.prices, spot))
     job_id = await run_to_the_end(db, "saves", num_slots=2, hours=10, book=book)
     await run_to_the_end(db, "never saves", num_slots=2, hours=10, book=book)
-    other = await run_to_the_end(db, "other", num_slots=1, hours=10, book=book, spot_nodes=("n0",))
+    await run_to_the_end(db, "other", num_slots=1, hours=10, book=book, spot_nodes=("n0",))
     for pool, node_id, is_spot in (("a", "a0", True), ("a", "a1", False), ("b", "b0", True)):
         node = {"node_id": node_id, "pool": pool, "device_type": "cpu", "num_slots": 2}
         registered = make_event(NodeRegistered.model_validate({**node, "is_spot": is_spot}))
         await handle(db, handlers(book), registered)
     async with db.connection() as connection:
         await Sharing(book).share(sharing(db), timedelta())
+        await connection.execute("update pool_spot_shares set kind = 'lost', micro_usd = 10")
         await connection.execute(
-            "update job_shares set kind = 'lost', micro_usd = 10 where job_id = $1", other
-        )
-        await connection.execute(
-            """insert into job_shares
-            select day, pool, device_type, tenant_id, job_id, 'productive', 1, 90
-            from job_shares where job_id = $1""",
-            other,
+            """insert into pool_spot_shares
+            select day, pool, device_type, tenant_id, 'productive', 1, 90 from pool_spot_shares"""
         )
         await connection.execute(
             "insert into stored_checkpoints values ('c', 'default', $1, 1, $2)", job_id, START
@@ -204,6 +202,10 @@ async def test_a_pool_of_spot_nodes_is_told_to_jobs_that_save_checkpoints(
     assert found["saving_micro_usd"] == 20 * 36_000_000 - 20 * 9_000_000 * 11 // 10
     assert found["advice"].startswith("submit it to pool b")
     assert "10.0 %" in found["evidence"]
+    async with db.connection() as connection:
+        days = (START.date(), START.date())
+        read = await rows_read(connection, store_recommend.LOST, *days)
+    assert set(read) == {"pool_spot_shares"}  # which does not grow with the number of jobs
 
 
 def sharing(db: Database) -> Any:

@@ -1,5 +1,7 @@
 """An allocation on a spot node and another: each slot at the price of its capacity, everywhere."""
 
+import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,7 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.budgets import BudgetSet, BudgetSpec
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
-from drivetrain_schemas.nodes import NodeRegistered
+from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
 from services.cost import store, store_budgets
 from services.cost.api import read_api
 from services.cost.core.prices import Price, PriceBook
@@ -94,6 +96,49 @@ async def test_charges_and_the_day_of_the_pool_agree(
     assert sum(row.micro_usd for row in found) == of_nodes
     assert sum(row.micro_usd for row in found if row.kind == "idle") == of_nodes - PAID
     assert sum(row.micro_usd for row in found if row.tenant_id == "vision") == PAID
+
+
+def in_lines(lines: list[Any], name: str) -> dict[tuple[str, str | None], int]:
+    """The sums by kind and capacity."""
+    sums: Counter[tuple[str, str | None]] = Counter()
+    for line in lines:
+        sums[line["kind"], line["capacity"]] += line[name]
+    return dict(sums)
+
+
+@pytest.mark.parametrize("when", ["not shared out", "shared out", "by the release before"])
+async def test_a_report_tells_spot_slots_apart(database: OpenDatabase, when: str) -> None:
+    db = await database("cost")
+    await deliver(db, node("a", None), node("s", True), at(AllocationGranted(**HELD), NOON))
+    await deliver(db, at(RELEASED, NOON + 2 * HOUR))
+    await deliver(db, at(NodeRemoved(node_id="s", reason="gone"), NOON + HOUR))
+    platform: Any = SimpleNamespace(database=db)
+    if when != "not shared out":
+        assert await Sharing(BOOK).share(platform, timedelta()) == 1
+    if when == "by the release before":
+        async with db.connection() as connection:
+            await connection.execute("delete from job_spot_shares; delete from pool_spot_shares")
+    transport = httpx.ASGITransport(read_api(platform, BOOK))
+    days = {"first": NOON.date().isoformat(), "last": NOON.date().isoformat()}
+    async with httpx.AsyncClient(transport=transport, base_url="http://cost") as client:
+        answer = await client.get("/chargeback/vision", params=days)
+    *lines, _ = map(json.loads, answer.text.splitlines())
+    # A node on demand until midnight, and a spot node until its two slots were released.
+    assert sum(line["micro_usd"] for line in lines) == (2 * 12 * 4 + 2 * 2 * 1) * DOLLAR
+    if when == "by the release before":
+        held = [line for line in lines if line["kind"] != "idle"]
+        assert in_lines(held, "micro_usd") == {("starting", "on_demand"): PAID}
+        return
+    hours = {
+        ("starting", "on_demand"): 2,
+        ("starting", "spot"): 4,
+        ("idle", "on_demand"): 2 * 12 - 2,
+    }
+    times = {key: number * 3_600_000_000 for key, number in hours.items()}
+    assert in_lines(lines, "slot_microseconds") == times
+    price = {"on_demand": 4 * DOLLAR, "spot": DOLLAR}
+    money = {key: number * price[key[1]] for key, number in hours.items()}
+    assert in_lines(lines, "micro_usd") == money
 
 
 async def test_what_accrues_is_the_same_for_budgets_and_reports(database: OpenDatabase) -> None:

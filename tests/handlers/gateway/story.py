@@ -185,7 +185,9 @@ class JobStory:
             sent_at=self.story.now,
         )
 
-    def saves(self, step: int, value: float = 0.9, *, is_best: bool = True) -> str:
+    def saves(
+        self, step: int, value: float = 0.9, *, is_best: bool = True, num_others: int = 0
+    ) -> str:
         key = f"checkpoints/{TENANT}/{self.job_id}/f{10 + self.attempt:012d}-s{step:012d}-aaaaaaaa"
         checkpoint_id = checkpoint_id_for(f"{key}/manifest.json")
         self.story.tell(
@@ -198,7 +200,8 @@ class JobStory:
                 size_bytes=1_234_567,
                 num_shards=4,
                 epoch=step // 90,
-                metrics={"validation_accuracy": value},
+                metrics={f"layer_{n}/norm": 1.0 for n in range(num_others)}
+                | {"validation_accuracy": value},
                 is_latest=True,
                 is_best=is_best,
             )

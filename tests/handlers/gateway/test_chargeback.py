@@ -20,6 +20,7 @@ MINE = {
     "pool": "default",
     "device_type": "gpu",
     "kind": "lost",
+    "capacity": "spot",
     "tenant_id": "default",
     "project": "vision",
     "study_id": None,
@@ -30,7 +31,14 @@ MINE = {
     "micro_usd": 12_345_678,
 }
 NOBODY = dict.fromkeys(("tenant_id", "project", "study_id", "job_id", "job_name"))
-IDLE = {**MINE, **NOBODY, "kind": "idle", "slot_microseconds": 3_600_000_000, "micro_usd": -1}
+IDLE = {
+    **MINE,
+    **NOBODY,
+    "kind": "idle",
+    "capacity": None,
+    "slot_microseconds": 3_600_000_000,
+    "micro_usd": -1,
+}
 STORED = {
     **MINE,
     "kind": "storage",
@@ -72,6 +80,7 @@ async def test_csv_has_exact_money_and_no_formulas(model: Model) -> None:
     assert (mine["slot_hours"], idle["slot_hours"]) == ("0.000277778", "1.000000000")
     assert mine["job_name"] == "'-2+3"
     assert (idle["tenant_id"], idle["kind"]) == ("", "idle")
+    assert (mine["capacity"], idle["capacity"]) == ("spot", "")
 
 
 async def test_focus_has_its_columns(model: Model) -> None:
@@ -90,6 +99,7 @@ async def test_focus_has_its_columns(model: Model) -> None:
         "2026-02-01T00:00:00Z",
     )
     assert (mine["ResourceId"], mine["SubAccountId"]) == ("job_a", "default")
+    assert (mine["PricingCategory"], idle["PricingCategory"]) == ("Dynamic", "Standard")
     assert json.loads(mine["Tags"])["project"] == "vision"
     stored_answer, _ = await ask(model, [STORED, END], "?format=focus")
     (stored,) = csv.DictReader(io.StringIO(stored_answer.text))

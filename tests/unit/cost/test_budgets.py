@@ -102,10 +102,13 @@ def test_december_ends_with_the_year() -> None:
     assert period_end("month", december) == datetime(2027, 1, 1, tzinfo=UTC)
 
 
-def test_a_forecast_continues_the_last_week() -> None:
-    # 70 a day for a week: 140 more are two days.
-    moment = used_up_at(BUDGET, 860, 490, NOW)
-    assert moment == NOW + timedelta(days=2)
+@pytest.mark.parametrize("time", [(0, 0), (15, 30), (23, 59)])
+def test_a_forecast_continues_the_last_week(time: tuple[int, int]) -> None:
+    # 1,440 a day, one each minute: 2,880 more are two days, at whatever time it is asked.
+    now = NOW.replace(hour=time[0], minute=time[1])
+    recent = 7 * 1_440 + time[0] * 60 + time[1]
+    budget = replace(BUDGET, limit_micro_usd=100_000)
+    assert used_up_at(budget, 97_120, recent, now) == now + timedelta(days=2)
 
 
 @pytest.mark.parametrize(("spent", "recent"), [(0, 0), (0, 480)])

@@ -1,6 +1,6 @@
 """An estimate from history: the median of earlier jobs, and eight in ten of them."""
 
-from services.cost.core.history import Taken, cost_of, taken
+from services.cost.core.history import Taken, taken
 
 
 def test_of_many_jobs() -> None:
@@ -12,7 +12,3 @@ def test_of_few_jobs_the_range_is_all_of_them() -> None:
     assert taken([7]) == Taken(1, 7, 7, 7)
     assert taken([5, 3, 9]) == Taken(3, 3, 5, 9)
     assert taken([]) is None
-
-
-def test_money_is_rounded_once() -> None:
-    assert cost_of(3_600_000_000 * 3 + 1, 2_500_001) == 7_500_003

@@ -54,6 +54,11 @@ def test_a_full_day_has_no_idle_row() -> None:
     assert rows({KEY: Amount(100, 1_000)}, held) == tuple(held)
 
 
+def test_idle_takes_what_the_shares_were_rounded_by() -> None:
+    held = [Row(KEY, "productive", "vision", 100, 1_001)]
+    assert rows({KEY: Amount(100, 1_000)}, held) == (*held, Row(KEY, "idle", "", 0, -1))
+
+
 def test_a_node_that_lost_slots_offers_what_is_held() -> None:
     held = [Row(KEY, "productive", "vision", 120, 1_200)]
     assert rows({KEY: Amount(100, 1_000)}, held) == tuple(held)
@@ -65,7 +70,15 @@ def test_what_was_held_beyond_the_offers_of_a_node() -> None:
         return Offer("default", "gpu", num_slots, MIDNIGHT + first * hour, MIDNIGHT + last * hour)
 
     held = of(4, 0, 10)
-    assert list(unoffered(held, [of(4, -1, 11)])) == []
-    assert list(unoffered(held, [of(8, 0, 3), of(2, 3, 6)])) == [of(2, 3, 6), of(4, 6, 10)]
-    assert list(unoffered(held, [of(4, 2, 3), of(4, 20, 30)])) == [of(4, 0, 2), of(4, 3, 10)]
-    assert list(unoffered(held, [])) == [held]
+    assert list(unoffered(held, range(4), [of(4, -1, 11)])) == []
+    assert list(unoffered(held, range(4), [of(8, 0, 3), of(2, 3, 6)])) == [
+        of(2, 3, 6),
+        of(4, 6, 10),
+    ]
+    assert list(unoffered(held, range(4), [of(4, 2, 3), of(4, 20, 30)])) == [
+        of(4, 0, 2),
+        of(4, 3, 10),
+    ]
+    assert list(unoffered(held, range(4), [])) == [held]
+    # The other slots of the node are another allocation's.
+    assert list(unoffered(held, range(4, 8), [of(6, 0, 20)])) == [of(2, 0, 10)]

@@ -43,6 +43,13 @@ def test_times_are_kept_in_utc(tmp_path: Path) -> None:
         pytest.param(f"prices: [{ENTRY.replace('Z', '')}]", "timezone", id="a time of nowhere"),
         pytest.param(f"prices: [{ENTRY}, {ENTRY}]", "is used twice", id="an id twice"),
         pytest.param(f"prices: [{ENTRY}]\nprice: 1", "price", id="a misspelt key"),
+        pytest.param(f"prices: [{ENTRY}]\nprices: []", "given twice", id="a key twice"),
+        pytest.param(
+            f"prices: [{ENTRY.replace('2026-01-01T00:00:00Z', '0001-01-01T00:00:00+01:00')}]",
+            "write a time in UTC",
+            id="no time of UTC",
+        ),
+        pytest.param(f"prices: [{ENTRY.replace('cpu', chr(39) * 2)}]", "device_type", id="no name"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str, want_words: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from services.cost.core.fewer_devices import Done, fewer_devices
+from services.cost.core.prices import SlotKind
 from services.cost.core.recommendations import (
     JobShares,
     LowUse,
@@ -62,9 +63,14 @@ def test_time_without_a_step_is_told_instead_of_little_use_at_the_same_time() ->
     assert idle_slots(replace(idle, saving_micro_usd=9_999)) == []
 
 
-def done(num_slots: int, dollars: float, hours: float, command: str = "train") -> Done:
+GPU = SlotKind("default", "gpu")
+
+
+def done(
+    num_slots: int, dollars: float, hours: float, command: str = "train", kind: SlotKind = GPU
+) -> Done:
     name = f"{command} {num_slots}"
-    return Done(name, name, command, num_slots, round(dollars * DOLLAR), hours * 3600)
+    return Done(name, name, command, kind, num_slots, round(dollars * DOLLAR), hours * 3600)
 
 
 ON_EIGHT = [done(8, dollars, 0.5) for dollars in (10, 11, 12)]
@@ -90,6 +96,10 @@ def test_a_command_that_costs_less_on_fewer_slots_is_told_with_both_times() -> N
         pytest.param([*ON_EIGHT, *ON_TWO[:2]], id="too few on few slots"),
         pytest.param([*ON_EIGHT, *[done(2, 9, 2.0)] * 3], id="nearly the same cost"),
         pytest.param([*ON_EIGHT, *[done(2, 6, 2.0, "other")] * 3], id="another command"),
+        *(
+            pytest.param([*ON_EIGHT, *[done(2, 6, 2.0, kind=kind)] * 3], id=str(kind))
+            for kind in (replace(GPU, device_type="cpu"), replace(GPU, is_spot=True))
+        ),
         pytest.param(
             [*[done(2, 0.004, 1.0)] * 3, *[done(1, 0.001, 1.0)] * 3], id="less than a cent"
         ),
@@ -99,8 +109,13 @@ def test_chance_is_no_evidence_for_fewer_slots(jobs: list[Done]) -> None:
     assert list(fewer_devices(jobs)) == []
 
 
-PAID = OnDemand("job", "digits", "gpu", 10 * 3_600_000_000, 40 * DOLLAR)
-POOLS = [SpotPool("b", "gpu", DOLLAR), SpotPool("c", "gpu", DOLLAR), SpotPool("a", "tpu", 1)]
+PAID = OnDemand("job", "digits", "gpu", 8, 10 * 3_600_000_000, 40 * DOLLAR)
+POOLS = [
+    SpotPool("b", "gpu", 8, DOLLAR),
+    SpotPool("c", "gpu", 16, DOLLAR),
+    SpotPool("small", "gpu", 7, 1),
+    SpotPool("a", "tpu", 8, 1),
+]
 
 
 def test_the_cheapest_pool_of_spot_nodes_is_told_with_what_it_would_lose() -> None:
@@ -114,6 +129,6 @@ def test_the_cheapest_pool_of_spot_nodes_is_told_with_what_it_would_lose() -> No
 
 
 def test_spot_nodes_that_save_nothing_are_not_told() -> None:
-    assert spot_nodes(PAID, [POOLS[2]], []) == []
-    assert spot_nodes(PAID, [SpotPool("b", "gpu", 4 * DOLLAR)], []) == []
+    assert spot_nodes(PAID, POOLS[2:], []) == []
+    assert spot_nodes(PAID, [SpotPool("b", "gpu", 8, 4 * DOLLAR)], []) == []
     assert spot_nodes(PAID, POOLS, [Lost("gpu", 10, 30), Lost("gpu", 10, 0)]) == []

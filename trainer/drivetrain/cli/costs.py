@@ -99,7 +99,7 @@ def pools(
     query = {name: day for name, day in (("first", first), ("last", last)) if day is not None}
     with session.connect() as gateway:
         answer = gateway.get("/v1/cost/pools", query)
-    write_list(answer["shares"], POOL_COLUMNS, output, "no nodes in these days")
+    write_list(answer["shares"], POOL_COLUMNS, output, "no nodes on these days")
     if output is Format.TABLE and answer["shares"]:
         total = sum(share["micro_usd"] for share in answer["shares"])
         idle = sum(share["micro_usd"] for share in answer["shares"] if share["kind"] == "idle")
@@ -153,7 +153,7 @@ def fleet(
     titles, rows = fleet_table(answer, by)
     columns = [Column("TIME (UTC)", lambda row: row["time"])]
     columns += [Column(title, partial(_slot_hours, title), is_number=True) for title in titles]
-    write_list(rows, columns, Format.TABLE, "no nodes in these days")
+    write_list(rows, columns, Format.TABLE, "no nodes on these days")
 
 
 def fleet_table(answer: Mapping[str, Any], by: FleetBy) -> tuple[list[str], list[dict[str, Any]]]:
@@ -271,7 +271,7 @@ def report(
         pieces = gateway.download("/v1/cost/report", query)
         if is_table:
             items = sums(_lines(pieces), by)
-            write_list(items, REPORT_COLUMNS, Format.TABLE, "no nodes in these days")
+            write_list(items, REPORT_COLUMNS, Format.TABLE, "no nodes on these days")
             write_line(f"{amounts.money(sum(item['cost'] for item in items))} in total")
             return
         for piece in pieces:
