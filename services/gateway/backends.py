@@ -33,12 +33,16 @@ Parameters = Mapping[str, str | int | float | Sequence[str] | None]
 
 
 class PartUnavailable(Exception):
-    """The service behind this part of the answer is unavailable; `why` is known if it said so."""
+    """The service behind this part of the answer is unavailable; `why` is known if it said so.
 
-    def __init__(self, part: str, why: str | None = None) -> None:
+    `is_silent`: the whole time limit was waited for its answer.
+    """
+
+    def __init__(self, part: str, why: str | None = None, *, is_silent: bool = False) -> None:
         super().__init__(part)
         self.part = part
         self.why = why
+        self.is_silent = is_silent
 
 
 class PartRefused(Exception):
@@ -95,7 +99,8 @@ class Backends:
         except (httpx.HTTPError, ValueError) as error:
             PARTS_UNAVAILABLE.labels(part).inc()
             log.warning("part unavailable", part=part, path=path, error=repr(error))
-            raise PartUnavailable(part, why) from error
+            is_silent = isinstance(error, httpx.TimeoutException)
+            raise PartUnavailable(part, why, is_silent=is_silent) from error
         if response.is_error:
             _raise_refusal(response)
         return answer

@@ -27,6 +27,16 @@ log = logs.get()
 
 MEDIA_TYPE = "application/problem+json"
 
+# `Retry-After` of what is unavailable, and of a part that was waited for in vain.
+RETRY_SECONDS = 2
+SILENT_RETRY_SECONDS = 15
+_READ_FROM = {
+    "metrics": "samples, charts, pictures and lines of logs",
+    "cost": "prices and what was spent",
+    "hpo": "what a search does next",
+    "scheduler": "the place in the queue",
+}
+
 TITLES = {
     400: "Bad request",
     401: "Authentication required",
@@ -158,10 +168,18 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_part_unavailable(request: Request, error: Exception) -> Response:
+    """A caller that repeats its request at once would wait as long again for a silent part."""
     assert isinstance(error, PartUnavailable)
-    why = f"cannot answer: {error.why}" if error.why else "did not answer in time"
-    detail = f"the {error.part} service {why}; everything else works"
-    return _unavailable(request, "part_unavailable", detail)
+    if error.why:
+        detail = f"the {error.part} service cannot answer: {error.why}; everything else works"
+    else:
+        why = "did not answer in time" if error.is_silent else "cannot be reached"
+        detail = (
+            f"the {error.part} service {why}: {_READ_FROM[error.part]} cannot be read now, and "
+            "nothing of it is lost; everything else works"
+        )
+    seconds = SILENT_RETRY_SECONDS if error.is_silent else RETRY_SECONDS
+    return _unavailable(request, "part_unavailable", detail, retry_seconds=seconds)
 
 
 async def _on_part_refused(request: Request, error: Exception) -> Response:
@@ -178,8 +196,11 @@ async def _on_temporary(request: Request, error: Exception) -> Response:
     return _unavailable(request, cause.code, cause.detail)
 
 
-def _unavailable(request: Request, code: str, detail: str) -> Response:
-    return _answer(request, Problem(503, code, detail, headers={"Retry-After": "2"}))
+def _unavailable(
+    request: Request, code: str, detail: str, *, retry_seconds: int = RETRY_SECONDS
+) -> Response:
+    headers = {"Retry-After": str(retry_seconds)}
+    return _answer(request, Problem(503, code, detail, headers=headers))
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:

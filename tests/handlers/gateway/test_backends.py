@@ -58,6 +58,35 @@ async def test_why_a_part_cannot_answer_is_told_without_its_own_words(server: Se
     await made.close()
 
 
+@pytest.mark.parametrize(
+    ("error", "retry_after", "why"),
+    [
+        (httpx.ReadTimeout("slow"), "15", "did not answer in time"),
+        (httpx.ConnectError("refused"), "2", "cannot be reached"),
+    ],
+)
+async def test_a_part_that_is_away_is_named_with_what_cannot_be_read(
+    server: Server, error: httpx.TransportError, retry_after: str, why: str
+) -> None:
+    """And a program need not wait for a silent one again at once."""
+
+    def fails(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    made = Backends({"metrics": "http://metrics"}, None, httpx.MockTransport(fails))
+    story = Story()
+    job = story.job("digits")
+    await server.model.tell(*story.events)
+    async with serving(server.model, forward=made.get) as forwarding:
+        told = await forwarding.client.get(f"/v1/jobs/{job.job_id}/series")
+    assert (told.status_code, told.headers["retry-after"]) == (503, retry_after)
+    assert told.json()["detail"] == (
+        f"the metrics service {why}: samples, charts, pictures and lines of logs cannot be read "
+        "now, and nothing of it is lost; everything else works"
+    )
+    await made.close()
+
+
 async def test_a_refusal_of_the_request_is_passed_on() -> None:
     made, _ = backends(httpx.Response(404, json={"detail": "no price"}))
     with pytest.raises(PartRefused, match="no price"):

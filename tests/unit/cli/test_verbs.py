@@ -293,13 +293,16 @@ def test_checkpoints(cli: RunCli, platform: FakePlatform) -> None:
     }
     older = {**one, "checkpoint_id": "ckpt_older", "step": 25, "is_latest": False}
     older["is_best"] = False
+    older["metrics"] = {f"layer_{n:03}": 5e-5 for n in range(256)}
     platform.on("GET", f"/v1/jobs/{JOB_ID}/checkpoints", {"checkpoints": [one, older]})
     platform.on("POST", f"/v1/checkpoints/{CHECKPOINT_ID}/pin", {"is_confirmed": True})
     listed = cli("checkpoint", "list", JOB_ID).out
     assert "1.5 kB  latest best restored-by-2" in listed
     for which in ([], ["latest"], ["best"], ["50"], [CHECKPOINT_ID]):
         assert CHECKPOINT_ID in cli("checkpoint", "show", JOB_ID, *which).out
-    assert "ckpt_older" in cli("checkpoint", "show", JOB_ID, "25").out
+    shown = cli("checkpoint", "show", JOB_ID, "25").out
+    assert "ckpt_older" in shown
+    assert "layer_009 5e-5, and 246 more: --output json has all" in shown
     assert cli("checkpoint", "show", JOB_ID, "26").code == 4
     assert cli("checkpoint", "pin", CHECKPOINT_ID).out == f"{CHECKPOINT_ID} is pinned\n"
 
@@ -559,3 +562,45 @@ def test_a_job_is_repeated_and_what_may_differ_is_said(cli: RunCli, platform: Fa
     assert (ran.code, ran.out.splitlines()[0]) == (0, made["job_id"])
     assert "may differ: device type: was h200; now a100" in ran.err
     assert platform.bodies(f"/v1/jobs/{JOB_ID}/rerun") == [{"request_id": "again"}]
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1)])
+def test_a_repeated_job_is_waited_for(
+    cli: RunCli, platform: FakePlatform, state: str, code: int
+) -> None:
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/reproduce", {"would_differ": []})
+    made = {"job_id": "job_" + "b" * 26, "job_url": "http://localhost:8480/jobs/new"}
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/rerun", made)
+    platform.on(
+        "GET", f"/v1/jobs/{made['job_id']}", {**made, "state": "running"}, {**made, "state": state}
+    )
+    ran = cli("job", "rerun", JOB_ID, "--wait", "--output", "json")
+    assert (ran.code, json.loads(ran.out)["state"]) == (code, state)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        ({"status": 503, "detail": "the cost service did not answer"}, "try again in a moment;"),
+        (503, "check the address"),
+    ],
+)
+def test_a_part_that_is_away_is_no_wrong_address(
+    cli: RunCli, platform: FakePlatform, answer: Any, fix: str
+) -> None:
+    platform.on("GET", "/v1/cost/recommendations", answer)
+    ran = cli("cost", "recommendations")
+    assert ran.code == 3
+    assert f"fix: {fix}" in ran.err
+
+
+@pytest.mark.parametrize(("retry_after", "num_requests"), [("2", 4), ("15", 1)])
+def test_a_part_that_is_silent_is_not_waited_for_again(
+    cli: RunCli, platform: FakePlatform, retry_after: str, num_requests: int
+) -> None:
+    """The gateway waited two seconds for it each time."""
+    platform.headers = {"Retry-After": retry_after}
+    path = "/v1/cost/recommendations"
+    platform.on("GET", path, {"status": 503, "detail": "the cost service did not answer in time"})
+    assert cli("cost", "recommendations").code == 3
+    assert len(platform.requests) == num_requests

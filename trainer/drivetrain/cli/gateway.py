@@ -1,8 +1,8 @@
 """Requests to the gateway, and its responses as values or as errors with an exit code.
 
-Requests are retried a few times if there is no response: each is safe to repeat, because a
-submission carries its request id and all others are idempotent. A submission is retried for longer,
-because it may have been received already.
+Requests are retried a few times if there is no response, unless the gateway asks for a longer
+pause: each is safe to repeat, because a submission carries its request id and all others are
+idempotent. A submission is retried for longer, because it may have been received already.
 """
 
 import json
@@ -23,6 +23,8 @@ BACKOFF_SECONDS = 0.25
 # The broker or the gateway may be restarting.
 SUBMIT_SECONDS = 60.0
 SUBMIT_PAUSE_SECONDS = 2.0
+# Whoever is asked to come back later than this is told at once.
+MAX_PAUSE_SECONDS = 5
 PAGE_ITEMS = 100
 # A command waits up to 2 s for the scheduler's reply, an upload for the disk.
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
@@ -127,7 +129,7 @@ class Gateway:
             try:
                 response = self._client.send(request)
                 self._model_age_seconds = _model_age(response)
-                if response.status_code not in _UNAVAILABLE or not remaining:
+                if not (remaining and _is_to_be_retried(response)):
                     return _value(response)
             except httpx.TransportError as error:
                 if not remaining:
@@ -140,9 +142,19 @@ class Gateway:
         raise AssertionError("unreachable")
 
 
+def _is_to_be_retried(response: httpx.Response) -> bool:
+    is_away = response.status_code in _UNAVAILABLE
+    return is_away and _seconds(response, "Retry-After") <= MAX_PAUSE_SECONDS
+
+
 def _model_age(response: httpx.Response) -> int:
-    """How far the gateway's read model is behind the events; 0 where the header is missing."""
-    text = response.headers.get(MODEL_AGE, "")
+    """How far the gateway's read model is behind the events."""
+    return _seconds(response, MODEL_AGE)
+
+
+def _seconds(response: httpx.Response, header: str) -> int:
+    """0 where the header is missing."""
+    text = response.headers.get(header, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
@@ -167,7 +179,8 @@ def _error(status: int, problem: Mapping[str, Any]) -> CliError:
     if status < 400 or status >= 500:
         message = title or f"the answer ({status}) does not come from a Drivetrain gateway"
         kind = NoAnswer if status in _UNAVAILABLE else Unreachable
-        return kind(message, fix="check the address, and the platform's logs")
+        fix = "try again in a moment; the platform's logs have the cause"
+        return kind(message, fix=fix if problem else "check the address, and the platform's logs")
     problems = field_problems(problem.get("errors"))
     message = title or f"the platform refused ({status})"
     # The detail of an invalid request repeats the messages of its fields: each is said once.
