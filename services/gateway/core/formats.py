@@ -3,6 +3,7 @@
 Pure text from numbers; the same figure reads the same on every page and in every sentence.
 """
 
+import re
 from collections.abc import Sequence
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -46,12 +47,12 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, without trailing zeros."""
+    """Four significant digits, without trailing zeros: 0.25, 5e-5."""
     if value != value or value in (float("inf"), float("-inf")):
         return str(value)
     if value == int(value) and abs(value) < 1e6:
         return str(int(value))
-    return f"{value:.4g}"
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.4g}")
 
 
 def count(amount: int, noun: str, plural: str = "") -> str:

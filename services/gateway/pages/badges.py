@@ -9,17 +9,17 @@ MAX_ALERTS = 99
 
 
 async def badges(gateway: Gateway, connection: Connection, caller: Caller) -> dict[str, int]:
-    """What every page passes to its template. Of alerts, those that are not silenced; at most 100,
-    which are shown as "99+"."""
+    """What every page passes to its template. `num_alerts`: of at most 100 open alerts, those that
+    are not silenced; 100 are shown as "99+"."""
     now = gateway.platform.clock.now()
     found = await queries.alerts.open_ones(connection, caller.tenant_id, MAX_ALERTS + 1)
     silences = await queries.silences.in_force(connection, caller.tenant_id, now) if found else []
-    heard = [
+    not_silenced = [
         row
         for row in found
         if silence_of(silences, row["alert"], row["job_id"], row["project"]) is None
     ]
     return {
-        "num_alerts": len(heard),
+        "num_alerts": len(not_silenced),
         "num_parked": await parked_queries.count_open(connection),
     }

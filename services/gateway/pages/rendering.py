@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from drivetrain_schemas.registry import all_kinds
 from services.gateway.context import Gateway
 from services.gateway.core import formats
+from services.gateway.core.shown_metrics import few
 from services.gateway.core.study_outcome import outcome
 from services.gateway.disk import disk_warning
 from services.gateway.model_age import STALE_SECONDS
@@ -50,6 +51,7 @@ def _environment() -> Environment:
         money=formats.money,
         duration=formats.duration,
         number=formats.number,
+        few=few,
         short=_short,
         time=_time,
     )

@@ -126,6 +126,18 @@ async def test_charts_are_exact_mark_attempts_and_read_a_zoomed_range_again(
     assert (asked[0]["from_step"], asked[0]["to_step"]) == (49, 150)
     await page.get_by_label("log scale").check()
     assert await ask(page, f"{FIRST_CHART}.scales.y.type") == "logarithmic"
+    ticks = await ask(
+        page,
+        f"""(() => {{ const chart = {FIRST_CHART}, write = (type, values) => {{
+          chart.options.scales.y.type = type;
+          chart.data.datasets[0].data = values.map((y, x) => ({{x: x + 60, y}}));
+          chart.update();
+          return chart.scales.y.ticks.map(({{label}}) => label); }};
+        return [write("logarithmic", [1e-5, 1e-4]), write("linear", [1.5e-5, 3e-5])]; }})()""",
+    )
+    for labels in ticks:
+        assert "2e-5" in labels
+        assert all(len(label) <= 7 for label in labels), "not 5.000000E-5"
     await page.get_by_label("Smoothing").fill("0.9")
     assert await ask(page, f"{FIRST_CHART}.data.datasets.length") == 2
     assert complaints == []

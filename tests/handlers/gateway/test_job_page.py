@@ -24,6 +24,18 @@ async def test_deleted_checkpoints_are_shown_only_on_demand(server: Server) -> N
     assert everything.count("was removed: older") == 29
 
 
+async def test_a_checkpoint_shows_few_of_its_metrics(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.starts()
+    job.saves(123, num_others=255)
+    await server.model.tell(*story.events)
+    page = (await server.client.get(f"/jobs/{job.job_id}")).text
+    assert "validation_accuracy 0.9" in page
+    assert "and 253 more" in page
+    assert page.count("/norm") == 2
+
+
 async def test_a_job_that_waits_for_its_next_attempt_has_no_time_left(
     server: Server,
 ) -> None:

@@ -1,5 +1,6 @@
-"""Amounts as people read them: bytes, money, spans of time, moments, steps."""
+"""Amounts as people read them: bytes, money, spans of time, moments, steps, numbers."""
 
+import re
 from datetime import datetime
 
 
@@ -54,3 +55,8 @@ def steps(step: int | None, max_steps: int | None) -> str:
     if step is None:
         return "-"
     return f"{step}/{max_steps}" if max_steps else str(step)
+
+
+def number(value: float) -> str:
+    """Six significant digits, without trailing zeros: 0.25, 5e-5."""
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.6g}")

@@ -34,6 +34,8 @@ CheckpointArgument = Annotated[
 ]
 WHICH_HELP = "Of a job: latest, best, a step, or the beginning of a checkpoint's id."
 
+NUM_METRICS = 10
+
 CHECKPOINT_COLUMNS = (
     field_column("CHECKPOINT", "checkpoint_id"),
     field_column("STEP", "step", is_number=True),
@@ -62,7 +64,10 @@ def show(
     """Show one checkpoint of a job: the latest by default."""
     with session.connect() as gateway:
         one = checkpoint_of_job(gateway, find_job(gateway, job), which)
-    values = ", ".join(f"{name} {value:.6g}" for name, value in sorted(one["metrics"].items()))
+    metrics = sorted(one["metrics"].items())
+    values = ", ".join(f"{name} {amounts.number(value)}" for name, value in metrics[:NUM_METRICS])
+    if len(metrics) > NUM_METRICS:
+        values += f", and {len(metrics) - NUM_METRICS} more: --output json has all"
     rows = [
         ("checkpoint", one["checkpoint_id"]),
         ("job", one["job_id"]),

@@ -38,7 +38,8 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         rows.append(("dropped", f"{num_dropped:,} samples; the buffer was full"))
     values = sorted((result.get("metrics") or {}).items())
     if values:
-        rows.append(("result", ", ".join(f"{name} {value:.6g}" for name, value in values)))
+        shown = ", ".join(f"{name} {amounts.number(value)}" for name, value in values)
+        rows.append(("result", shown))
     if best := best_of(job):
         rows.append(("best", best))
     if job["state"] == "succeeded":
@@ -60,12 +61,12 @@ def best_of(job: Item) -> str | None:
     best = job.get("best") or {}
     if best.get("value") is None:
         return None
-    text = f"{best['name']} {best['value']:.6g} at step {best['step']}"
+    text = f"{best['name']} {amounts.number(best['value'])} at step {best['step']}"
     if best.get("is_saved", True):
         return text
     text += " (not saved"
     if saved := best.get("saved"):
-        text += f"; best saved: {saved['value']:.6g} at step {saved['step']}"
+        text += f"; best saved: {amounts.number(saved['value'])} at step {saved['step']}"
     return text + ")"
 
 

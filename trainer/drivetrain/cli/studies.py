@@ -206,7 +206,8 @@ def _finish(study: Item) -> None:
     number, value = study["best_number"], study["best_value"]
     best = next((trial for trial in study["trials"] if trial["number"] == number), None)
     point = f" with {as_text(best['hyperparameters'])}" if best else ""
-    write_note(f"completed: best is trial {number}, {study['metric']} {value:.6g}{point}")
+    best = f"{study['metric']} {amounts.number(value)}"
+    write_note(f"completed: best is trial {number}, {best}{point}")
 
 
 def _kinds(study: Item) -> str:
@@ -226,7 +227,8 @@ def _rows(study: Item) -> list[tuple[str, str]]:
         ("metric", f"{text_of(study.get('goal'))} {text_of(study.get('metric'))}"),
     ]
     if study.get("best_number") is not None:
-        rows.append(("best", f"{study['best_value']:.6g} by trial {study['best_number']}"))
+        best = amounts.number(study["best_value"])
+        rows.append(("best", f"{best} by trial {study['best_number']}"))
     if study.get("pareto"):
         rows.append(("pareto", f"trials {', '.join(map(str, study['pareto']))}"))
     if study.get("ended_by") not in (None, "max_trials"):

@@ -15,6 +15,12 @@ export function duration(seconds) {
 // Four significant digits; `exact` has all of them. A loss that diverges is a whole number of 300 digits.
 export const number = (x) => (typeof x !== "number" ? String(x) : Number.isSafeInteger(x) ? x.toLocaleString("en") : Number(x.toPrecision(4)).toString());
 export const exact = (x) => (Number.isSafeInteger(x) ? x.toLocaleString("en") : String(x));
+// At an axis of Chart.js, which writes 5.000000E-5 itself; it leaves some ticks of a logarithm out.
+export function tick(value, index, ticks) {
+  if (this.type === "logarithmic" && !Chart.Ticks.formatters.logarithmic.call(this, value, index, ticks)) return "";
+  const rounded = Number(value.toPrecision(12)), size = Math.abs(rounded);
+  return size && (size < 1e-3 || size >= 1e15) ? rounded.toExponential().replace("+", "") : rounded.toLocaleString("en", { maximumSignificantDigits: 12 });
+}
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // element("a", {href: "/", class: "x"}, "text", child)

@@ -1,6 +1,6 @@
 // One line chart by Chart.js in the colours of the page. Values are shown exactly in the tooltip;
 // dragging selects a range of x, and `onZoom` hears of it.
-import { duration, element, exact, style } from "./format.js";
+import { duration, element, exact, style, tick } from "./format.js";
 
 // Exponential smoothing, without the pull towards zero at the start; gaps stay gaps.
 export function smoothed(points, weight) {
@@ -67,7 +67,7 @@ export function makePlot(box, name, onZoom) {
   const canvas = element("canvas", { role: "img", "aria-label": `${name} by step` });
   box.replaceChildren(canvas);
   let options = { axis: "step" };
-  const axis = () => ({ ticks: { color: style("--soft"), maxTicksLimit: 7, maxRotation: 0 }, grid: { color: style("--line") }, border: { display: false } });
+  const axis = () => ({ ticks: { color: style("--soft"), maxTicksLimit: 7, maxRotation: 0, callback: tick }, grid: { color: style("--line") }, border: { display: false } });
   const chart = new Chart(canvas, {
     type: "line",
     data: { datasets: [] },

@@ -1,8 +1,8 @@
 // Points and lines by Chart.js, as the pages of studies draw them. A click on a point opens its trial's job.
-import { element, exact, style } from "./format.js";
+import { element, exact, style, tick } from "./format.js";
 
 export const axis = (title, more = {}) => ({
-  ticks: { color: style("--soft"), maxTicksLimit: 7, maxRotation: 0 }, grid: { color: style("--line") }, border: { display: false },
+  ticks: { color: style("--soft"), maxTicksLimit: 7, maxRotation: 0, callback: tick }, grid: { color: style("--line") }, border: { display: false },
   ...more, title: { display: Boolean(title), text: title, color: style("--soft") },
 });
 
