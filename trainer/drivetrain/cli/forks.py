@@ -8,9 +8,9 @@ import typer
 from drivetrain.cli import session
 from drivetrain.cli.checkpoints import WHICH_HELP, checkpoint_of_job
 from drivetrain.cli.errors import InvalidInput
+from drivetrain.cli.made import WaitOption, announce, conclude
 from drivetrain.cli.names import find_job
-from drivetrain.cli.output import Format, write_line, write_note, write_value
-from drivetrain.cli.pages import page_link
+from drivetrain.cli.output import Format, write_note
 from drivetrain.cli.session import (
     JobArgument,
     OutputOption,
@@ -26,12 +26,14 @@ def fork(
     job: JobArgument,
     which: Annotated[str, typer.Option("--from", metavar="WHICH", help=WHICH_HELP)] = "latest",
     settings: SetOption = None,
+    wait: WaitOption = False,
     request_id: RequestIdOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Submit a job like this one that continues from one of its checkpoints.
 
     The checkpoint is pinned. A name that is no field of a job is a hyperparameter: --set lr=0.1.
+    With --wait, the exit code is 1 if the job does not succeed.
     """
     from drivetrain.cli.specs import check_job
 
@@ -49,16 +51,13 @@ def fork(
         check_job(spec, [_full(setting) for setting in settings or ()])
         gateway.post(f"/v1/checkpoints/{segment(checkpoint['checkpoint_id'])}/pin")
         made = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
-        if output is Format.TABLE:
-            write_line(made["job_id"])
-            write_line(page_link(gateway, made["job_url"]))
-        else:
-            write_value(made, output)
-    if settings:
-        write_note(
-            "The state of an optimizer comes from the checkpoint, its learning rate too: a script "
-            "that takes it from run.hyperparameters sets it again after run.resume(...)."
-        )
+        announce(gateway, made, output)
+        if settings:
+            write_note(
+                "The state of an optimizer comes from the checkpoint, its learning rate too: a "
+                "script that takes it from run.hyperparameters sets it again after run.resume(...)."
+            )
+        conclude(gateway, made, output, wait=wait)
 
 
 def register(app: typer.Typer) -> None:

@@ -4,28 +4,26 @@ import json
 import uuid
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from drivetrain.cli import amounts, completing, job_commands, moments, session, waiting
+from drivetrain.cli import amounts, completing, job_commands, moments, session
 from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
-from drivetrain.cli.errors import JobFailed, Refused, field_problems
-from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, best_of, progress_of, rows_of
+from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, rows_of
 from drivetrain.cli.logs import LogLevel, Wanted, follow_logs, show_logs
+from drivetrain.cli.made import WaitOption, announce, conclude
 from drivetrain.cli.names import find_job, find_study
 from drivetrain.cli.output import (
     Format,
     Item,
-    text_of,
     write_line,
     write_list,
     write_note,
     write_record,
     write_value,
 )
-from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import (
     STUDY_HELP,
     FileArgument,
@@ -38,9 +36,6 @@ from drivetrain.cli.session import (
     example,
     segment,
 )
-
-if TYPE_CHECKING:
-    from drivetrain.cli.gateway import Gateway
 
 app = session.make_group("Submit jobs and look at them.")
 
@@ -62,7 +57,7 @@ def submit(
     project: Annotated[
         str | None, typer.Option("--project", help="The project that it is part of.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    wait: WaitOption = False,
     settings: SetOption = None,
     request_id: RequestIdOption = None,
     output: OutputOption = Format.TABLE,
@@ -79,15 +74,8 @@ def submit(
     with session.connect() as gateway:
         spec = load_job(file, [*options, *(settings or ())], gateway, given_command(context))
         job = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
-        if output is Format.TABLE:
-            write_line(job["job_id"])
-            write_line(page_link(gateway, job["job_url"]))
-        if wait:
-            job = _wait(gateway, job["job_id"])
-        if output is not Format.TABLE:
-            write_value(job, output)
-        if wait:
-            _finish(job)
+        announce(gateway, job, output)
+        conclude(gateway, job, output, wait=wait)
 
 
 @app.command(name="list", epilog=example("drivetrain job list --state running"))
@@ -289,37 +277,6 @@ def _from_history(history: Item) -> str:
     number = history["num_jobs"]
     jobs = "the only earlier job" if number == 1 else f"the last {number} jobs"
     return f"{median} ({low} to {high}), as {jobs} of this {history['basis']} took"
-
-
-def _wait(gateway: "Gateway", job_id: str) -> Item:
-    path = f"/v1/jobs/{segment(job_id)}"
-    return waiting.wait(
-        lambda: gateway.get(path, tries=1),
-        waiting.status_of_job,
-        waiting.FINAL_JOB_STATES,
-        hint=f"the job continues; see: drivetrain job show {job_id}",
-    )
-
-
-def _finish(job: Item) -> None:
-    """Print the result of a finished job; raises if it did not succeed."""
-    state = job["state"]
-    if state == "rejected":
-        raise _refusal(job["refusal"])
-    if state != "succeeded":
-        fix = f"see: drivetrain job logs {job['job_id']}"
-        raise JobFailed(f"the job {state}: {job.get('detail') or 'no reason given'}", fix=fix)
-    parts = [f"step {text_of(progress_of(job).get('step'))}"]
-    if best := best_of(job):
-        parts.append(f"best {best}")
-    parts.append(f"charged {amounts.money(job.get('charged_micro_usd'))}")
-    write_note(f"succeeded: {', '.join(parts)}")
-
-
-def _refusal(refusal: Item) -> Refused:
-    return Refused(
-        f"{refusal['reason']}: {refusal['detail']}", problems=field_problems(refusal["errors"])
-    )
 
 
 job_commands.register(app)

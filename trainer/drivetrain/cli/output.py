@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TextIO
 
+from drivetrain.cli import amounts
 from drivetrain.cli.errors import CliError
 
 GAP = 2
@@ -49,7 +50,7 @@ def text_of(value: Any) -> str:
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return amounts.number(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict | list):

@@ -109,7 +109,7 @@ def num_ended(study: Item) -> int:
 
 def status_of_study(study: Item) -> Status:
     best = study.get("best_value")
-    notes = [] if best is None else [f"best {study.get('metric')} {best:.6g}"]
+    notes = [] if best is None else [f"best {study.get('metric')} {amounts.number(best)}"]
     notes += ["being cancelled"] if study.get("is_cancelling") else []
     return Status(
         state=study["state"],

@@ -1,7 +1,6 @@
 """An MLflow server, by its REST API: its own client would bring a hundred packages."""
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -23,13 +22,12 @@ class MlflowServer:
         url: str,
         variables: Mapping[str, str],
         transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.url = _checked(url)
         token = variables.get("MLFLOW_TRACKING_TOKEN")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         server = Server("MLflow", self.url, headers, _auth(variables))
-        self._client = PatientClient(server, transport, sleep)
+        self._client = PatientClient(server, transport)
 
     def close(self) -> None:
         self._client.close()
