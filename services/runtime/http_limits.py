@@ -6,6 +6,7 @@ takes one byte a minute holds a connection, its file descriptor and an answer in
 
 import asyncio
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -21,6 +22,45 @@ BODY_SECONDS = 300.0
 # In this time a client takes at least so many bytes of an answer that waits for it.
 ANSWER_SECONDS = 30.0
 ANSWER_BYTES = 64 * 1024
+
+
+LOG_SECONDS = 60.0
+
+
+class Closed:
+    """Says of what it waited for that a connection was closed: at once of the first one, then in
+    one line per minute of how many there were. Thousands may be closed in a second.
+    """
+
+    def __init__(self) -> None:
+        # Of each event loop: how many were closed since the last line.
+        self._since: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, int]] = (
+            WeakKeyDictionary()
+        )
+
+    def add(self, loop: asyncio.AbstractEventLoop, awaited: str) -> None:
+        HTTP_REFUSED.labels(f"slow_{awaited}").inc()
+        since = self._since.setdefault(loop, {})
+        if awaited in since:
+            since[awaited] += 1
+        else:
+            self._tell(loop, awaited, 1)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, awaited: str, num_connections: int) -> None:
+        log.warning(
+            "connections closed: the clients were too slow",
+            awaited=awaited,
+            num_connections=num_connections,
+        )
+        self._since[loop][awaited] = 0
+        loop.call_later(LOG_SECONDS, self._look, loop, awaited)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, awaited: str) -> None:
+        if num_connections := self._since[loop].pop(awaited):
+            self._tell(loop, awaited, num_connections)
+
+
+_closed = Closed()
 
 
 class BoundedProtocol(H11Protocol):
@@ -63,8 +103,7 @@ class BoundedProtocol(H11Protocol):
         if size_before - self.transport.get_write_buffer_size() >= ANSWER_BYTES:
             self._look_again()
             return
-        log.warning("connection closed: the client was too slow", awaited="answer")
-        HTTP_REFUSED.labels("slow_answer").inc()
+        _closed.add(self.loop, "answer")
         self.transport.abort()  # to close it would wait for the client
 
     def _stop_looking(self) -> None:
@@ -97,6 +136,5 @@ class BoundedProtocol(H11Protocol):
             self._limit = None
 
     def _close(self) -> None:
-        log.warning("connection closed: the client was too slow", awaited=self._awaited)
-        HTTP_REFUSED.labels(f"slow_{self._awaited}").inc()
+        _closed.add(self.loop, self._awaited)
         self.transport.close()

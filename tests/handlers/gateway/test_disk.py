@@ -44,5 +44,5 @@ async def test_an_answer_that_a_part_is_unavailable_names_the_full_disk(
     async with serving(model, data_directory=tmp_path) as server:
         answer = await server.client.post("/v1/estimates", json=body)
     assert answer.status_code == 503
-    assert answer.json()["detail"].startswith("the cost service did not answer")
+    assert answer.json()["detail"].startswith("the cost service cannot be reached")
     assert f"The disk of {tmp_path} is full" in answer.json()["detail"]
