@@ -52,8 +52,9 @@ async def read(connection: asyncpg.Connection) -> tuple[Hold, ...]:
 
 
 async def _put(connection: asyncpg.Connection, reached: BudgetReached) -> None:
-    spent, limit = _dollars(reached.spent_micro_usd), _dollars(reached.spec.limit_micro_usd)
-    detail = f"the budget {reached.name} is used up: {spent} of {limit} are spent"
+    # Not what was spent when it was reached: what runs spends on, and both would be shown.
+    limit = _dollars(reached.spec.limit_micro_usd)
+    detail = f"the budget {reached.name} is used up: its limit of {limit} is spent"
     await connection.execute(
         """
         insert into budget_holds (tenant_id, name, study_id, job_id, detail, project)

@@ -53,7 +53,7 @@ async def after(
 
 async def test_hold_and_stop_hold_back_until_released_or_removed(database: OpenDatabase) -> None:
     db = await database("scheduler")
-    detail = "the budget spring is used up: $500.12 of $500.00 are spent"
+    detail = "the budget spring is used up: its limit of $500.00 is spent"
     held = (Hold("vision", "spring", detail),)
     for action in (AtLimit.HOLD, AtLimit.STOP):
         for end in (RELEASED, REMOVED):
