@@ -175,11 +175,11 @@ def _device_name() -> str | None:
 def _checksum(uri: str) -> str | None:
     """Of a file or a directory of this machine; None for what is elsewhere, not there, or neither:
     opening a pipe waits for its writer, and a device may never end."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("", "file"):
-        return None
-    path = Path(parts.path if parts.scheme else uri)
     try:
+        parts = urlsplit(uri)  # refuses a half of a bracket, as in s3://[x
+        if parts.scheme not in ("", "file"):
+            return None
+        path = Path(parts.path if parts.scheme else uri)
         if path.is_dir():
             return f"listing:{_listing(path)}"
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:

@@ -157,6 +157,13 @@ def test_a_pipe_or_a_device_is_named_and_not_read(tmp_path: Path) -> None:
     assert [one.checksum for one in describe(LOCAL, 0, used, {}).data] == [None] * 3
 
 
+@pytest.mark.parametrize("uri", ["s3://[x", "http://h]/", "//[data", "a\0b", "\udcff.csv"])
+def test_data_that_is_no_address_and_no_path_is_named_without_a_checksum(uri: str) -> None:
+    found = describe(LOCAL, 0, [(uri, None)], {})
+    assert found.data[0].checksum is None
+    assert found.model_dump_json()
+
+
 def test_what_cannot_be_described_does_not_fail_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surroundings, "describe", lambda *_: 1 // 0)
     sent: list[Described] = []
