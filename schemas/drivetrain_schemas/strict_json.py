@@ -42,14 +42,14 @@ def loads(text: bytes | str) -> Any:
     return value
 
 
-def check_depth(value: Any, limit: int = MAX_DEPTH) -> None:
-    """Raise InvalidJson where containers are nested deeper than `limit`."""
+def check_depth(value: Any) -> None:
+    """Raise InvalidJson where containers are nested deeper than MAX_DEPTH."""
     level = _containers([value])
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         level = [child for parent in level for child in _containers(_children(parent))]
         if not level:
             return
-    raise InvalidJson(f"nested deeper than {limit} levels")
+    raise InvalidJson(f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _containers(values: Iterable[Any]) -> list[Any]:
