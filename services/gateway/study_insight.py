@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from services.gateway import queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import Gateway
+from services.gateway.core.best_so_far import best_so_far
 from services.gateway.core.fronts import pareto_front
 from services.gateway.core.importance import importances
 from services.gateway.rest import models
@@ -41,7 +42,9 @@ async def find_insight(gateway: Gateway, study: Row) -> Drawing:
         children = await queries.searches.children(connection, study_id)
     goals = goals_of(study)
     ranked = [row for row in recent if row["ranked_value"] is not None]
-    found = importances(*_order(recent, is_maximized=study["goal"] == "maximize"))
+    is_maximized = study["goal"] == "maximize"
+    found = importances(*_order(recent, is_maximized=is_maximized))
+    valued = [(row["number"], row["value"]) for row in (*bests, *ranked)]
     front = _front(study, ranked, goals)
     insight = models.Insight(
         study_id=study_id,
@@ -60,7 +63,7 @@ async def find_insight(gateway: Gateway, study: Row) -> Drawing:
         "goals": goals,
         "points": [_point(row) for row in ranked[-MAX_POINTS:]],
         "stopped": _stopped(recent)[-MAX_POINTS:],
-        "bests": [[row["number"], row["value"]] for row in bests],
+        "bests": best_so_far(valued, is_maximized=is_maximized),
         "rungs": [[row["step"], row["threshold"]] for row in rungs],
         "live": [[row["number"], row["step"], row["value"]] for row in live],
         "lineage": _lineage(children, recent),
