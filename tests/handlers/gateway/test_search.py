@@ -49,7 +49,10 @@ async def test_rungs_verdicts_and_counts_follow_the_searchs_decisions(model: Mod
     async with serving(model) as server:
         shown = (await server.client.get(path)).json()
         trials = (await server.client.get(f"{path}/trials?limit=100")).json()["trials"]
+        lists = [(await server.client.get(page)).text for page in ("/", "/studies")]
     assert (shown["num_proposed"], shown["num_stopped"]) == (40, study.stopped)
+    # A trial that was stopped early has ended.
+    assert all(f"<small>{study.completed + study.stopped} of " in page for page in lists)
     assert study.stopped > 15
     assert shown["num_completed"] == study.completed
     stopped = next(trial for trial in trials if trial["state"] == "stopped")
