@@ -23,6 +23,8 @@ from drivetrain_schemas.kafka_security import (
 from services.runtime.errors import ConfigurationError
 
 PREFIX = "DRIVETRAIN_"
+# Read by the command line, which shares the caller's environment.
+OF_THE_CLIENT = ("DRIVETRAIN_HOME", "DRIVETRAIN_URL", "DRIVETRAIN_TOKEN")
 
 
 class Settings(BaseSettings):
@@ -96,7 +98,7 @@ def load(settings_class: type[S], environment: Mapping[str, str]) -> S:
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, text in environment.items():
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name in OF_THE_CLIENT:
             continue
         field = name.removeprefix(PREFIX).lower()
         if field in settings_class.model_fields:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.runtime.settings import OF_THE_CLIENT
 from services.standalone.home import default_home
 from services.standalone.jars import default_cache
 from services.standalone.parts import (
@@ -32,8 +33,6 @@ OUTSIDE_PARTS = (
     "DRIVETRAIN_OBJECT_STORE_URL",
     LAUNCHER,
 )
-# Read by the command line client, which shares the caller's environment.
-OF_THE_CLIENT = ("DRIVETRAIN_HOME", "DRIVETRAIN_URL", "DRIVETRAIN_TOKEN")
 KNOWN = (*OUTSIDE_PARTS, *PASSED_ON, "DRIVETRAIN_PRICE_BOOK")
 
 

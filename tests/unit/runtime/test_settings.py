@@ -43,6 +43,11 @@ def test_a_strange_name_is_refused_with_all_that_are_known() -> None:
         load(CostLike, ENOUGH | {"DRIVETRAIN_X1": "1"})
 
 
+@pytest.mark.parametrize("name", ["DRIVETRAIN_HOME", "DRIVETRAIN_URL", "DRIVETRAIN_TOKEN"])
+def test_what_the_command_line_reads_is_no_mistake(name: str) -> None:
+    assert load(CostLike, ENOUGH | {name: "/data"}) == load(CostLike, ENOUGH)
+
+
 def test_every_problem_is_named_at_once_and_no_value_shown() -> None:
     with pytest.raises(ConfigurationError) as refused:
         load(Settings, {"DRIVETRAIN_OPS_PORT": "hunter2", "DRIVETRAIN_LOG_LEVEL": "loud"})
