@@ -30,6 +30,12 @@ _PLAIN: dict[str, tuple[str, str]] = {
     "model_type": ("is not a mapping", "write a mapping"),
     "model_attributes_type": ("is not a mapping", "write a mapping"),
     "tuple_type": ("is not a list", "write a list"),
+    "list_type": ("is not a list", "write a list"),
+    "timezone_aware": ("has no time zone", "write a time such as 2026-01-31T12:00:00Z"),
+    **dict.fromkeys(
+        ("datetime_type", "datetime_parsing", "datetime_from_date_parsing"),
+        ("is not a time", "write a time such as 2026-01-31T12:00:00Z"),
+    ),
 }
 _LIMITS: dict[str, tuple[str, str]] = {
     "greater_than": ("is too small", "write more than {gt}"),
@@ -83,7 +89,11 @@ def field_errors(
                 meant |= {item["loc"]: known} if known else {}
     # A misspelt field is missing as well: one mistake, not two.
     wrong = {tuple(known.split(".")) for known in meant.values()}
-    found = [item for item in found if item["type"] != "missing" or item["loc"] not in wrong]
+    found = [
+        item
+        for item in found
+        if item["type"] != "missing" or tuple(str(part) for part in item["loc"]) not in wrong
+    ]
     return tuple(_field_error(item, within, meant.get(item["loc"])) for item in found[:MAX_ERRORS])
 
 

@@ -1,12 +1,15 @@
 """Reads the price book from its YAML file. Raises ConfigurationError with the fix."""
 
+import re
 from collections import defaultdict
 from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from drivetrain_schemas.errors import field_errors
+from drivetrain_schemas.jobs import FieldError
 from services.cost.core.prices import Price, PriceBook, problems
 from services.cost.core.storage import StoragePrice, StoragePrices
 from services.runtime.errors import ConfigurationError
@@ -62,6 +65,9 @@ def read_price_book(path: Path) -> PriceBook:
     """The checked price book of a file."""
     try:
         file = _File.model_validate(read_yaml(path))
+    except ValidationError as error:
+        wrong = field_errors(error, contract=_File)
+        raise ConfigurationError("\n".join(_refusal(path, one) for one in wrong)) from error
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"DRIVETRAIN_PRICE_BOOK: {path}: {error}") from error
     prices = tuple(
@@ -88,6 +94,11 @@ def read_price_book(path: Path) -> PriceBook:
             )
         ),
     )
+
+
+def _refusal(path: Path, one: FieldError) -> str:
+    text = f"{one.field} {one.message}" + (f": {one.fix}" if one.fix else "")
+    return f"DRIVETRAIN_PRICE_BOOK: {path}: " + re.sub(r"\.(\d+)\.", r"[\1].", text)
 
 
 def _gaps(file: _File) -> list[str]:

@@ -36,11 +36,35 @@ def test_times_are_kept_in_utc(tmp_path: Path) -> None:
     [
         pytest.param("prices: [", "expected", id="not YAML"),
         pytest.param("\udcff", "", id="not text"),
-        pytest.param("[]", "valid dictionary", id="not a mapping"),
-        pytest.param(f"prices: [{ENTRY.replace('48', '4.8')}]", "integer", id="a fraction"),
-        pytest.param(f"prices: [{ENTRY.replace('48', '-1')}]", "greater", id="less than nothing"),
-        pytest.param(f"prices: [{ENTRY.replace('48', '9' * 19)}]", "less than", id="no bigint"),
-        pytest.param(f"prices: [{ENTRY.replace('Z', '')}]", "timezone", id="a time of nowhere"),
+        pytest.param("[]", "is not a mapping", id="not a mapping"),
+        pytest.param(
+            f"prices: [{ENTRY.replace('48', '4.8')}]",
+            "prices[0].micro_usd_per_slot_hour is not a whole number",
+            id="a fraction",
+        ),
+        pytest.param(
+            f"prices: [{ENTRY.replace('48', '-1')}]", "write 0 or more", id="less than nothing"
+        ),
+        pytest.param(
+            f"prices: [{ENTRY.replace('48', '9' * 19)}]",
+            "write 10000000000 or less",
+            id="no bigint",
+        ),
+        pytest.param(
+            f"prices: [{ENTRY.replace('Z', '')}]",
+            "prices[0].valid_from has no time zone: write a time such as",
+            id="a time of nowhere",
+        ),
+        pytest.param(
+            f"prices: [{ENTRY.replace('2026-01-01T00:00:00Z', 'May')}]",
+            "is not a time",
+            id="no time",
+        ),
+        pytest.param(
+            f"prices: [{ENTRY.replace('cpu', 'cpu, capacity: sput')}]",
+            "write 'spot' or 'on_demand'",
+            id="a misspelt capacity",
+        ),
         pytest.param(f"prices: [{ENTRY}, {ENTRY}]", "is used twice", id="an id twice"),
         pytest.param(f"prices: [{ENTRY}]\nprice: 1", "price", id="a misspelt key"),
         pytest.param(f"prices: [{ENTRY}]\nprices: []", "given twice", id="a key twice"),
@@ -133,3 +157,14 @@ def test_spot_and_on_demand_have_prices_of_their_own(tmp_path: Path) -> None:
     assert [price.is_spot for price in book.prices] == [None, True, False, False]
     with pytest.raises(ConfigurationError, match="on_demand"):
         read_price_book(written(tmp_path, f"prices: [{ENTRY}, {spot.replace('spot', 'cheap')}]"))
+
+
+def test_a_misspelt_field_is_one_mistake(tmp_path: Path) -> None:
+    path = written(tmp_path, f"prices: [{ENTRY.replace('per_slot_hour', 'per_slothour')}]")
+    with pytest.raises(ConfigurationError) as refused:
+        read_price_book(path)
+    (line,) = str(refused.value).splitlines()
+    assert line.endswith(
+        "prices[0].micro_usd_per_slothour is not a known field: "
+        "did you mean prices[0].micro_usd_per_slot_hour?"
+    )
