@@ -64,7 +64,6 @@ FOCUS_COLUMNS = (
 )
 _HOUR_MICROSECONDS = 3_600_000_000
 _GB_MONTH = 10**9 * 30 * 24 * _HOUR_MICROSECONDS
-_NANO = Decimal("0.000000001")
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -170,12 +169,12 @@ def _dollars(micro_usd: int) -> str:
 
 
 def _hours(slot_microseconds: int) -> str:
-    return str((Decimal(slot_microseconds) / _HOUR_MICROSECONDS).quantize(_NANO))
+    return f"{Decimal(slot_microseconds) / _HOUR_MICROSECONDS:.9f}"
 
 
 def _gb_months(byte_microseconds: int) -> str:
     """A gigabyte is 10^9 bytes, a month 30 days, as in the price book."""
-    return str((Decimal(byte_microseconds) / _GB_MONTH).quantize(_NANO))
+    return f"{Decimal(byte_microseconds) / _GB_MONTH:.9f}"
 
 
 def _midnight(day: date) -> str:

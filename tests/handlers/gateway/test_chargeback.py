@@ -78,6 +78,7 @@ async def test_csv_has_exact_money_and_no_formulas(model: Model) -> None:
     assert tuple(mine) == COLUMNS
     assert (mine["cost_usd"], idle["cost_usd"]) == ("12.345678", "-0.000001")
     assert (mine["slot_hours"], idle["slot_hours"]) == ("0.000277778", "1.000000000")
+    assert (mine["gb_months"], idle["gb_months"]) == ("0.000000000", "0.000000000")
     assert mine["job_name"] == "'-2+3"
     assert (idle["tenant_id"], idle["kind"]) == ("", "idle")
     assert (mine["capacity"], idle["capacity"]) == ("spot", "")
