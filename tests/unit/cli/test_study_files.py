@@ -1,6 +1,7 @@
 """A study as an Optuna storage, and studies side by side."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -281,7 +282,8 @@ def test_a_preview_says_what_a_study_would_use(
     cli: RunCli, platform: FakePlatform, tmp_path: Path
 ) -> None:
     span = {"low": 10.0, "likely": 20.0, "high": 30.0}
-    unknown = dict.fromkeys(("device_hours", "cost_usd", "hours"))
+    unknown = {"device_hours": span, "cost_usd": {"low": 0.00057067, "likely": 1.5, "high": 2.0}}
+    unknown |= {"hours": {"low": 0.0064, "likely": 0.5, "high": 1.25}}
     found = {"num_trials": 60, "rungs": [{"step": 100, "num_trials": span}], "steps": span}
     found |= {"steps_without_pruner": 90, "reached_limits": ["cost_usd"], "unknown": ["price"]}
     platform.on("POST", "/v1/studies/preview", found | unknown)
@@ -290,5 +292,8 @@ def test_a_preview_says_what_a_study_would_use(
     ran = cli("study", "preview", str(file))
     assert ran.code == 0
     assert "10 to 30, likely 20; 90 without a pruner" in ran.out
-    assert "not known  price" in ran.out
+    assert re.search("device-hours +10 to 30, likely 20\n", ran.out)
+    assert re.search(r"cost +\$0.000571 to \$2.00, likely \$1.50\n", ran.out)
+    assert re.search("time +23 s to 1 h 15 min, likely 30 min\n", ran.out)
+    assert re.search("not known +price", ran.out)
     assert platform.bodies("/v1/studies/preview")[0]["spec"]["name"] == "search"

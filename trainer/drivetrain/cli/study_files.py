@@ -2,12 +2,13 @@
 
 import secrets
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from drivetrain.cli import downloads, session
+from drivetrain.cli import amounts, downloads, session
 from drivetrain.cli.errors import InvalidInput
 from drivetrain.cli.files import OverwriteOption
 from drivetrain.cli.names import find_study
@@ -116,23 +117,40 @@ def preview(
         write_list(found["rungs"], RUNG_COLUMNS, output, "")
 
 
+def _dollars(amount: float) -> str:
+    return amounts.money(round(amount * 1_000_000))
+
+
+def _hours(hours: float) -> str:
+    return amounts.duration(hours * 3600)
+
+
+# What a preview may know, as it is named and written.
+UNITS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("device_hours", "device-hours", "{:,.3g}".format),
+    ("cost_usd", "cost", _dollars),
+    ("hours", "time", _hours),
+)
+
+
 def _preview_rows(found: Item) -> list[tuple[str, str]]:
     rows = [("trials", f"{found['num_trials']:,}")]
     whole = found["steps_without_pruner"]
     if found["steps"] is not None:
         rows.append(("steps", f"{_span(found['steps'])}; {whole:,} without a pruner"))
-    units = (("device_hours", "device-hours"), ("cost_usd", "dollars"), ("hours", "hours"))
-    rows += [(text, _span(found[name])) for name, text in units if found[name] is not None]
+    rows += [
+        (text, _span(found[name], shown)) for name, text, shown in UNITS if found[name] is not None
+    ]
     if found["reached_limits"]:
         rows.append(("ended by", ", ".join(found["reached_limits"])))
     if found["unknown"]:
-        rows.append(("not known", ", ".join(found["unknown"])))
+        rows.append(("not known", "; ".join(found["unknown"])))
     return rows
 
 
-def _span(span: Item) -> str:
+def _span(span: Item, shown: Callable[[float], str] = "{:,.6g}".format) -> str:
     """'12 to 40, likely 25'."""
-    low, likely, high = (f"{span[name]:,.6g}" for name in ("low", "likely", "high"))
+    low, likely, high = (shown(span[name]) for name in ("low", "likely", "high"))
     return likely if low == high else f"{low} to {high}, likely {likely}"
 
 
