@@ -62,6 +62,15 @@ def test_a_length_of_time_that_is_none_is_refused(
     assert (ran.code, "30m, 8h or 3d" in ran.err, platform.requests) == (2, True, [])
 
 
+def test_a_silence_that_is_too_long_is_refused_in_the_callers_words(
+    cli: RunCli, platform: FakePlatform
+) -> None:
+    ran = cli("alert", "silence", "all", "--for=31d")
+    assert (ran.code, platform.requests) == (2, [])
+    assert "--for 31d is too long" in ran.err
+    assert "write 30d or less" in ran.err
+
+
 def test_a_silence_is_ended_by_what_it_is_of(cli: RunCli, platform: FakePlatform) -> None:
     of_all = {**SILENCE, "silence_id": "silence_" + "a" * 26, "job_id": None}
     platform.on("GET", "/v1/silences", {"silences": [of_all, SILENCE]})

@@ -20,6 +20,8 @@ app = session.make_group("See what needs attention, and silence what is known.")
 
 ALL = "all"
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
+# As drivetrain_schemas.silences has it.
+MAX_SECONDS = 30 * 86_400
 
 AlertArgument = Annotated[
     str,
@@ -156,4 +158,7 @@ def _seconds(text: str) -> int:
         raise InvalidInput(
             f"--for {text:.40} is not a length of time", fix="write for example 30m, 8h or 3d"
         )
-    return int(match[1]) * _UNITS[match[2]]
+    seconds = int(match[1]) * _UNITS[match[2]]
+    if seconds > MAX_SECONDS:
+        raise InvalidInput(f"--for {text} is too long", fix="write 30d or less")
+    return seconds
