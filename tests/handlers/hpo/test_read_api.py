@@ -76,7 +76,8 @@ async def test_a_trial_that_waits_for_a_place_is_what_comes_next(
     found = (await client.get("/next", params={"study_id": STUDY_ID})).json()
     assert (found["next"]["kind"], found["next"]["number"]) == ("promote", 0)
     assert found["sentence"] == (
-        "The next free place goes to trial 0, which waits: It is number 1 of 3 at step 3: 1 go on."
+        "The next free place goes to trial 0, which waits: "
+        "It is number 1 of 3 at step 3: only the best goes on."
     )
 
 

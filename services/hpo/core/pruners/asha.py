@@ -8,7 +8,7 @@ that it is. Equal values rank by number, the earlier first.
 
 from dataclasses import dataclass
 
-from services.hpo.core.pruners.base import Base, end_of_paused
+from services.hpo.core.pruners.base import Base, end_of_paused, kept
 from services.hpo.core.strategies import Drop, Fork, Judgement, Promote, Verdict
 from services.hpo.core.trials import Trials, TrialState
 
@@ -51,7 +51,7 @@ def promotable(trials: Trials, steps: tuple[int, ...], reduction_factor: int) ->
         # Those before it have been promoted; if this one is not among the best, no other is.
         if rung.paused and rung.rank(*rung.paused[0]) < num_kept:
             rank, num = rung.rank(*rung.paused[0]) + 1, len(rung.values)
-            why = f"It is number {rank} of {num} at step {step}: {num_kept} go on."
+            why = f"It is number {rank} of {num} at step {step}: {kept(num_kept)}."
             return Promote(rung.paused[0][1], why)
     return None
 
@@ -95,5 +95,5 @@ def _judgement(
     threshold = None
     if 0 < num_kept <= len(rung.ranked):
         threshold = trials.loss_of(rung.ranked[num_kept - 1][0])
-    reason = f"It is number {rank + 1} of {len(rung.values)} at step {step}: {num_kept} go on."
+    reason = f"It is number {rank + 1} of {len(rung.values)} at step {step}: {kept(num_kept)}."
     return Judgement(verdict, reason, threshold, rank + 1, len(rung.values))

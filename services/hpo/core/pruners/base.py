@@ -26,6 +26,13 @@ def growing_steps(min_steps: int, reduction_factor: int, max_steps: int) -> tupl
     return tuple(steps)
 
 
+def kept(num: int) -> str:
+    """How many of a rung go on, as the end of a sentence."""
+    if num == 0:
+        return "none goes on yet"
+    return "only the best goes on" if num == 1 else f"the best {num} go on"
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
     """A pruner that only judges: no groups, nothing paused, nothing forked."""

@@ -9,7 +9,7 @@ measured as may go on, and goes on at once when it must be one of them.
 
 from dataclasses import dataclass
 
-from services.hpo.core.pruners.base import end_of_paused
+from services.hpo.core.pruners.base import end_of_paused, kept
 from services.hpo.core.strategies import Drop, Judgement, Promote, Verdict
 from services.hpo.core.trials import Trials, TrialState
 
@@ -36,11 +36,11 @@ class Cohort:
         if num_kept <= len(rung.ranked):
             threshold = trials.loss_of(rung.ranked[num_kept - 1][0])
         if rank >= num_kept:
-            verdict, rest = Verdict.STOP, f"{num_kept} go on, and as many are better."
+            verdict, rest = Verdict.STOP, f"{kept(num_kept)}, and as many are better."
         elif rank + num_to_come < num_kept:
-            verdict, rest = Verdict.CONTINUE, f"{num_kept} go on."
+            verdict, rest = Verdict.CONTINUE, f"{kept(num_kept)}."
         else:
-            verdict, rest = Verdict.PAUSE, f"{num_kept} go on, and {num_to_come} are to come."
+            verdict, rest = Verdict.PAUSE, f"{kept(num_kept)}, and {num_to_come} more may come."
         reason = f"It is number {rank + 1} of {len(rung.values)} at step {step}: {rest}"
         return Judgement(verdict, reason, threshold, rank + 1, len(rung.values))
 
@@ -63,7 +63,7 @@ class Cohort:
             rung = trials.rung(step, self.group)
             if rung.paused and rung.rank(*rung.paused[0]) < self.num_kept(step):
                 rank, num = rung.rank(*rung.paused[0]) + 1, len(rung.values)
-                why = f"It is number {rank} of {num} at step {step}: {self.num_kept(step)} go on."
+                why = f"It is number {rank} of {num} at step {step}: {kept(self.num_kept(step))}."
                 return Promote(rung.paused[0][1], why)
         if slowest is not None or not (is_last or trials.in_state(TrialState.COMPLETED)):
             return None
