@@ -5,7 +5,7 @@ from playwright.async_api import Browser, expect
 
 from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_pages import watch
-from tests.handlers.gateway.searches import asha, population, two_objectives
+from tests.handlers.gateway.searches import SearchStory, asha, population, two_objectives
 from tests.handlers.gateway.story import Story, search
 
 pytestmark = pytest.mark.browser
@@ -107,4 +107,19 @@ async def test_a_search_shows_its_rungs_its_front_and_its_lineage(
     await page.goto(f"{site.url}/studies/{copies.study_id}")
     await expect(page.get_by_role("img", name="8 trials that continue from")).to_be_visible()
     assert complaints == []
+    await context.close()
+
+
+async def test_before_a_trial_has_ended_no_empty_boxes_are_shown(
+    site: Site, browser: Browser
+) -> None:
+    story = Story()
+    study = SearchStory(story, "begins")
+    study.proposes(0, {"learning_rate": 0.1, "momentum": 0.9})
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser)
+    await page.goto(f"{site.url}/studies/{study.study_id}")
+    await expect(page.get_by_role("heading", name="Trials", exact=True)).to_be_visible()
+    for name in ("History", "Parallel coordinates", "Value against each hyperparameter"):
+        await expect(page.get_by_role("heading", name=name, include_hidden=True)).to_be_hidden()
     await context.close()

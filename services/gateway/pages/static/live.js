@@ -50,7 +50,7 @@ function progress(data) {
   const share = data.max_steps ? Math.min(1, data.step / data.max_steps) : null;
   if (share !== null) for (const bar of all("bar")) bar.value = share;
   for (const text of all("steps"))
-    text.textContent = data.step.toLocaleString("en") + (data.max_steps ? ` of ${data.max_steps.toLocaleString("en")}` : "") + " steps";
+    text.textContent = data.step.toLocaleString("en") + (data.max_steps ? ` of ${data.max_steps.toLocaleString("en")}` : "") + ((data.max_steps ?? data.step) === 1 ? " step" : " steps");
   for (const text of all("eta")) text.textContent = data.eta_seconds === null ? "" : `${duration(data.eta_seconds)} left`;
   for (const text of all("percent")) text.textContent = share === null ? "" : `${Math.round(share * 100)} %`;
   for (const text of all("pace")) text.textContent = data.steps_per_second ? number(data.steps_per_second) : "–";

@@ -7,7 +7,7 @@ const EVERY_MS = 10000, MAX_ROWS = 100;
 const cell = (value) => element("td", { class: typeof value === "number" && "num" }, value === null ? "" : String(value));
 
 function table({ columns, rows }) {
-  const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, name)));
+  const head = element("tr", {}, ...columns.map((name, at) => element("th", { scope: "col", class: rows.some((row) => typeof row[at] === "number") && "num" }, name)));
   const body = rows.slice(0, MAX_ROWS).map((row) => element("tr", {}, ...row.map(cell)));
   const box = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
   const more = rows.length - MAX_ROWS;

@@ -2,10 +2,12 @@
 // cost against quality, lineage. The server gives the points; what they say is also in its tables.
 import { exact, number } from "./format.js";
 import { listen } from "./live.js";
-import { dots, line, scatter } from "./scatter.js";
+import { axis, dots, line, scatter } from "./scatter.js";
 
 const root = document.getElementById("study"), source = document.getElementById("drawings");
 const charts = [];
+// Also a hundredth of a cent, which `tick` would write as a power of ten.
+const dollars = (amount) => amount.toLocaleString("en", { maximumSignificantDigits: 6, maximumFractionDigits: 12 });
 
 function groups(rows, key) {
   const found = new Map();
@@ -38,7 +40,7 @@ function drawCost(box, { points, stopped }, metric) {
   document.getElementById("cost-card").hidden = !num;
   if (!num) return null;
   const sets = [dots("trials with a value", whole, "--series-1"), dots("stopped early, at their last rung", early, "--idle", 3)];
-  return scatter(box, `${metric} against the cost of ${num} trials; ${early.length} were stopped early`, sets, { title: "dollars", beginAtZero: true }, { title: metric });
+  return scatter(box, `${metric} against the cost of ${num} trials; ${early.length} were stopped early`, sets, { title: "dollars", beginAtZero: true, ticks: { ...axis("").ticks, callback: dollars } }, { title: metric });
 }
 
 // A point per trial; a line to the one that it continued from.

@@ -51,8 +51,8 @@ function start() {
   function drawAll() {
     const done = trials().filter((trial) => trial.value !== null), names = [...new Set(trials().flatMap((trial) => Object.keys(trial.point)))].sort();
     while (plots.length) plots.pop().destroy();
+    for (const card of ["history-card", "parallel-card", "values-card"]) document.getElementById(card).hidden = !done.length;
     if (window.Chart && done.length) { drawHistory(done); drawValues(done, names); }
-    document.getElementById("parallel-card").hidden = !done.length;
     const axes = names.filter((name) => done.every(({ point }) => name in point)).map((name) => ({ name, isLog: space[name]?.log, values: done.map((trial) => trial.point[name]) }));
     const share = (trial) => (done.length > 1 ? 1 - (trial.rank - 1) / (done.length - 1) : 1);
     drawParallel(document.getElementById("parallel"), [...axes, { name: metric, values: done.map((trial) => trial.value) }], done.map((trial) => ({ ...trial, share: share(trial) })));
