@@ -3,7 +3,8 @@
 The first `size` trials are the population. One that is among the worst `quantile` at a rung stops;
 a new trial takes its place, which goes on from the newest checkpoint of one of the best (exploit)
 with changed hyperparameters (explore). Nothing waits: a trial is ranked among those that came to
-the same rung before it. The place of a failed trial is filled likewise.
+the same rung before it. The place of a failed trial is filled likewise. Where none of the best
+still runs, none is stopped: nothing could take its place.
 """
 
 import hashlib
@@ -59,6 +60,9 @@ class Population(Base):
             return Judgement(Verdict.CONTINUE, reason, threshold, rank + 1, num)
         if len(trials) + self._num_vacant(trials) >= self.max_trials:
             reason = f"{place}, and there are no further trials to replace it."
+            return Judgement(Verdict.CONTINUE, reason, threshold, rank + 1, num)
+        if not any(set(self._best_running(trials, each)) - {number} for each in self.steps):
+            reason = f"{place}, and none of the best still runs, so that none can be copied."
             return Judgement(Verdict.CONTINUE, reason, threshold, rank + 1, num)
         reason = f"{place}: a copy of a better one takes its place."
         return Judgement(Verdict.STOP, reason, threshold, rank + 1, num)

@@ -41,6 +41,18 @@ def test_nobody_is_replaced_when_there_are_no_further_trials() -> None:
     assert table.next() is None
 
 
+def test_nobody_is_stopped_when_none_of_the_best_runs_any_more() -> None:
+    """As where fewer trials run at a time than the population has."""
+    table = make_table()
+    for step in (10, 20):
+        table.verdicts(step, {0: 1.0, 1: 2.0, 2: 3.0})
+    for number in (0, 1):
+        table.end(number, TrialState.COMPLETED, 1.0)
+    assert table.verdicts(10, {3: 4.0}) == {3: C}
+    assert table.verdicts(20, {3: 4.0}) == {3: C}
+    assert table.next() is None
+
+
 def test_a_failed_trial_is_replaced_as_soon_as_there_is_a_best_one() -> None:
     table = make_table()
     table.begin(3)
