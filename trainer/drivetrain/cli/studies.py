@@ -65,8 +65,10 @@ def _value(trial: Item) -> str:
 
 
 def _state(trial: Item) -> str:
-    """An unsafe trial has a value and no rank."""
+    """While a trial is to run, its job's; an unsafe trial has a value and no rank."""
     state: str = trial["state"]
+    if state == "proposed":
+        state = trial.get("job_state") or state
     return state if trial.get("is_safe", True) else f"{state}, unsafe"
 
 
