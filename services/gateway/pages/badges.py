@@ -2,24 +2,17 @@
 
 from services.gateway import parked_queries, queries
 from services.gateway.context import Caller, Gateway
-from services.gateway.core.silences import silence_of
 from services.gateway.queries.rows import Connection
 
 MAX_ALERTS = 99
 
 
 async def badges(gateway: Gateway, connection: Connection, caller: Caller) -> dict[str, int]:
-    """What every page passes to its template. `num_alerts`: of at most 100 open alerts, those that
-    are not silenced; 100 are shown as "99+"."""
-    now = gateway.platform.clock.now()
-    found = await queries.alerts.open_ones(connection, caller.tenant_id, MAX_ALERTS + 1)
-    silences = await queries.silences.in_force(connection, caller.tenant_id, now) if found else []
-    not_silenced = [
-        row
-        for row in found
-        if silence_of(silences, row["alert"], row["job_id"], row["project"]) is None
-    ]
+    """What every page passes to its template. `num_alerts`: open alerts that are not silenced,
+    counted up to 100, which is shown as "99+"."""
     return {
-        "num_alerts": len(not_silenced),
+        "num_alerts": await queries.alerts.num_not_silenced(
+            connection, caller.tenant_id, gateway.platform.clock.now(), MAX_ALERTS + 1
+        ),
         "num_parked": await parked_queries.count_open(connection),
     }

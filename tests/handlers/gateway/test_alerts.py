@@ -165,6 +165,23 @@ async def test_an_alert_shows_the_silence_that_it_is_under(
         assert (await server.client.get("/v1/silences")).json() == {"silences": []}
 
 
+async def test_silenced_alerts_do_not_hide_others_from_the_number_on_every_page(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.gateway.pages.badges.MAX_ALERTS", 3)
+    story = Story()
+    loud = [story.job(f"loud-{number}", project="noise") for number in range(8)]
+    jobs = [*loud, story.job("digits"), story.job("letters", project="vision")]
+    for job in jobs:
+        job.starts()
+        raises(job)
+    silenced(story, spec(project="noise"))
+    await model.tell(*story.events)
+    async with serving(model) as server:
+        await sign_in(server)
+        assert 'title="2 open alerts"' in (await server.client.get("/")).text
+
+
 async def test_a_job_without_checkpoints_is_listed(model: Model) -> None:
     story = Story()
     job = story.job("digits")
