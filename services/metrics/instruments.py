@@ -77,7 +77,8 @@ COLD_DELETED = Counter(
     "Samples in the object store that were deleted, because they are older than is kept.",
 )
 COLD_FAILURES = Counter(
-    "drivetrain_metrics_cold_failures_total", "Passes of moving old samples that failed."
+    "drivetrain_metrics_cold_failures_total",
+    "Passes of moving old samples that failed, and objects that could not be deleted.",
 )
 COLD_OVERDUE = Gauge(
     "drivetrain_metrics_cold_overdue_seconds",
@@ -91,7 +92,8 @@ LOG_BYTES_MOVED = Counter(
     "drivetrain_metrics_log_moved_bytes_total", "Bytes of lines moved to the object store, packed."
 )
 LOG_FAILURES = Counter(
-    "drivetrain_metrics_log_failures_total", "Passes of moving lines that failed."
+    "drivetrain_metrics_log_failures_total",
+    "Passes of moving lines that failed, and objects that could not be deleted.",
 )
 LOG_OVERDUE = Gauge(
     "drivetrain_metrics_log_overdue_seconds",

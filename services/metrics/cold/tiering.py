@@ -5,7 +5,8 @@ and recording it deletes its chunks in the same transaction: a process that dies
 the samples where they were, or where they are to be, never in neither and never in both. While the
 object store is away nothing is deleted, and the next pass tries again.
 
-What is left of a try is deleted by the next pass, before anything else.
+What is left of a try is deleted by the next pass. What the store refuses to delete is logged
+and tried again by each pass, and holds up nothing.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from services.metrics.cold import store as cold_store
 from services.metrics.cold.store import File, OldChunk, SeriesChunk
 from services.metrics.core import layout
 from services.metrics.core.layout import Part, Piece, Samples
+from services.metrics.deleting import delete_objects
 from services.metrics.instruments import (
     COLD_BYTES,
     COLD_DELETED,
@@ -121,14 +123,16 @@ class Tierer:
 
         So a request that still sees a file can read it.
         """
+
+        async def forget(file_id: int) -> None:
+            async with self._database.connection() as connection:
+                await cold_store.forget_file(connection, file_id)
+
         async with self._database.connection() as connection:
             await cold_store.give_up_intents(connection)
             files = await cold_store.files_to_delete(connection, self._policy.late, MAX_DELETES)
-        for file in files:
-            await self._store.delete(file.key)
-            async with self._database.connection() as connection:
-                await cold_store.forget_file(connection, file.file_id)
-            log.info("cold file deleted", key=file.key)
+        keys = {file.file_id: file.key for file in files}
+        COLD_FAILURES.inc(await delete_objects(self._store, keys, forget))
         if self._policy.keep is None:
             return
         async with self._database.transaction() as tx:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from services.metrics.cold import LATE, LOGS
+from services.metrics.deleting import delete_objects
 from services.metrics.instruments import (
     LOG_BYTES_MOVED,
     LOG_FAILURES,
@@ -118,14 +119,16 @@ class LogMover:
 
         So a request that still sees a segment can read it.
         """
+
+        async def forget(segment_id: int) -> None:
+            async with self._database.connection() as connection:
+                await segment_store.remove(connection, segment_id)
+
         async with self._database.connection() as connection:
             await segment_store.give_up_intents(connection)
             segments = await segment_store.to_delete(connection, self._policy.late, MAX_DELETES)
-        for one in segments:
-            await self._store.delete(one.key)
-            async with self._database.connection() as connection:
-                await segment_store.remove(connection, one.segment_id)
-            log.info("log segment deleted", key=one.key)
+        keys = {one.segment_id: one.key for one in segments}
+        LOG_FAILURES.inc(await delete_objects(self._store, keys, forget))
         if self._policy.keep is not None:
             async with self._database.connection() as connection:
                 num_lines = await segment_store.forget_old(

@@ -261,6 +261,22 @@ async def test_while_the_store_is_away_nothing_is_deleted(metrics, client, store
     assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
 
 
+async def test_a_segment_that_cannot_be_deleted_holds_up_nothing(metrics, client, store) -> None:
+    await write(metrics)
+    await LogMover(metrics, store, NOW).run()
+    async with metrics.connection() as connection:
+        await connection.execute("update log_segments set state = 'deleting'")
+        rows = await connection.fetch("select key from log_segments order by id")
+    first, *others = [row["key"] for row in rows]
+    assert others
+    store.held = {first}
+    await write(metrics, NUM_LINES, NUM_LINES + 20)
+    await LogMover(metrics, store, NOW).run()
+    assert await count(metrics, "log_chunks") == 0, "lines are moved"
+    assert first in store._objects
+    assert not set(others) & set(store._objects)
+
+
 async def test_what_reads_back_as_something_else_is_not_recorded(metrics, client, store) -> None:
     await write(metrics)
 

@@ -65,6 +65,7 @@ class WatchedStore(InMemoryObjectStore):
         super().__init__()
         self._steps = steps or Steps()
         self.is_away = False
+        self.held: set[str] = set()  # keys that must not be deleted
         self.num_bytes_read = 0
 
     async def put_if_absent(self, key: str, content: bytes) -> bool:
@@ -85,6 +86,8 @@ class WatchedStore(InMemoryObjectStore):
 
     async def delete(self, key: str) -> None:
         self._check()
+        if key in self.held:
+            raise StoreError(f"{key} is under a legal hold", StoreFailure.READ_ONLY)
         delete = super().delete
         await self._steps.take(lambda: delete(key))
 
@@ -230,6 +233,30 @@ async def test_while_the_object_store_is_away_nothing_is_deleted(
     await Tierer(metrics, store, NOW).run()
     assert await platform.count("chunks") == 0
     assert await samples(client, "loss") == {1: 0.5, 2: 0.25}
+
+
+async def test_an_object_that_cannot_be_deleted_holds_up_nothing(
+    platform: Platform, store: WatchedStore, client: httpx.AsyncClient, metrics: Database
+) -> None:
+    for number in (1, 2):
+        await platform.log({"loss": {number: 0.5}})
+        await Tierer(metrics, store, NOW).run()
+    first, second = sorted(info.key for info in await store.list(""))
+    async with metrics.connection() as connection:
+        await connection.execute("delete from cold_chunks")
+        await connection.execute("update cold_files set state = 'deleting'")
+    store.held = {first}
+    await platform.log({"loss": {3: 0.25}})
+    await Tierer(metrics, store, NOW).run()
+    assert await platform.count("chunks") == 0, "samples are moved"
+    assert await samples(client, "loss") == {3: 0.25}
+    keys = {info.key for info in await store.list("")}
+    assert first in keys
+    assert second not in keys
+    store.held = set()
+    await Tierer(metrics, store, NOW).run()
+    assert first not in {info.key for info in await store.list("")}
+    assert await platform.count("cold_files", "state = 'deleting'") == 0
 
 
 async def test_what_is_read_back_otherwise_is_not_recorded(
