@@ -92,31 +92,28 @@ async def num_not_silenced(
     connection: Connection, tenant_id: str, now: datetime, limit: int
 ) -> int:
     """How many open alerts no silence in force is about, counted up to the limit."""
-    found = await connection.fetchval(
+    found = await connection.fetch(
         """
-        select count(*) from (
-            select 1
-            from (
-                select * from jobs where tenant_id = $1 and state in ('starting', 'running')
-            ) as jobs
-            cross join lateral (
-                select * from alerts where run_id = jobs.run_id and raised_seq > cleared_seq
-                offset 0) as alerts
-            left join runs on runs.run_id = alerts.run_id
-            where runs.ended_at is null and jobs.finished_at is null and not exists (
-                select from silences
-                where silences.tenant_id = $1 and changed_seq > ended_seq and ends_at > $2
-                    and (silences.alert is null or silences.alert = alerts.alert)
-                    and (silences.job_id is null or silences.job_id = jobs.job_id)
-                    and (silences.project is null or silences.project = jobs.project))
-            limit $3
-        ) as counted
+        select from (
+            select * from jobs where tenant_id = $1 and state in ('starting', 'running')
+        ) as jobs
+        cross join lateral (
+            select * from alerts where run_id = jobs.run_id and raised_seq > cleared_seq
+            offset 0) as alerts
+        left join runs on runs.run_id = alerts.run_id
+        where runs.ended_at is null and jobs.finished_at is null and not exists (
+            select from silences
+            where silences.tenant_id = $1 and changed_seq > ended_seq and ends_at > $2
+                and (silences.alert is null or silences.alert = alerts.alert)
+                and (silences.job_id is null or silences.job_id = jobs.job_id)
+                and (silences.project is null or silences.project = jobs.project))
+        limit $3
         """,
         tenant_id,
         now,
         limit,
     )
-    return int(found)
+    return len(found)
 
 
 async def _open(
