@@ -25,6 +25,7 @@ def submit_search(
         metric={"name": "loss", "goal": "minimize"},
         resources={"devices": 1},
         checkpoint={"every_steps": 10},
+        hyperparameters={"settle_seconds": spec.pop("settle_seconds", 0.0)},
     )
     return RunningStudy.submit(
         platform, {"name": job["name"], "job": job, "pruner": pruner, **spec}
@@ -56,7 +57,9 @@ def studies(platform: StandalonePlatform) -> dict[str, RunningStudy]:
     stopping = {"type": "asha", "min_steps": 10, "reduction_factor": 3}
     standing = {
         "stop": start(stopping, 0.1, 0.5, 0.9, max_steps=90),
-        "pause": start({**stopping, "mode": "pause"}, 0.5, 0.1, 0.9, max_steps=60),
+        "pause": start(
+            {**stopping, "mode": "pause"}, 0.5, 0.1, 0.9, max_steps=60, settle_seconds=60.0
+        ),
     }
     wait_until(
         lambda: all(any(one["rung"] for one in study.trials()) for study in standing.values()),
