@@ -3,7 +3,8 @@
 The current alerts are rows of `alerts`, written in the transaction that emits the event.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
@@ -19,6 +20,19 @@ from services.runtime.transaction import Tx
 log = logs.get()
 
 
+class OfRun(Protocol):
+    """A record of a run."""
+
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+
+
 async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool = False) -> None:
     """Emit the alert unless it was raised before; `again`: also after it was cleared.
 
@@ -31,6 +45,24 @@ async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool
         return
     tenant_id = await store.tenant_of(tx.connection, alert.run_id)
     await _emit(tx, alert.model_copy(update={"tenant_id": tenant_id or alert.tenant_id}))
+
+
+async def raise_left_out(tx: Tx, records: Iterable[tuple[OfRun, str]], *, about: str) -> None:
+    """Say once per run why records are left out: by the first of its records, with the reason."""
+    first: dict[str, tuple[OfRun, str]] = {}
+    for record, reason in records:
+        first.setdefault(record.run_id, (record, reason))
+    for run_id in sorted(first):  # all transactions lock rows in this order
+        record, reason = first[run_id]
+        alert = AlertRaised(
+            tenant_id=record.tenant_id,
+            job_id=record.job_id,
+            run_id=run_id,
+            attempt=record.attempt,
+            alert=AlertKind.SAMPLES_DROPPED,
+            detail=reason,
+        )
+        await raise_once(tx, alert, about=about)
 
 
 async def raise_about_run(tx: Tx, run: RunRow, finding: Finding) -> None:

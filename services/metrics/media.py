@@ -14,10 +14,9 @@ import asyncpg
 
 from drivetrain_schemas.envelope import InvalidEvent, header
 from drivetrain_schemas.media import MediaLogged
-from drivetrain_schemas.metrics import AlertKind, AlertRaised
 from services.metrics import alerts
 from services.metrics.instruments import MEDIA, MEDIA_LEFT_OUT
-from services.metrics.quotas import Quotas, Rates
+from services.metrics.quotas import Quotas
 from services.metrics.series.queries import MediaQuery
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
@@ -81,10 +80,12 @@ async def take_media(
     too_many: list[MediaLogged] = []
     for job_id in sorted(by_job):  # all transactions lock heads in this order
         too_many += await _store(tx, job_id, by_job[job_id])
-    await _tell(tx, too_many, _TOO_MANY, about="media")
+    await alerts.raise_left_out(tx, ((one, _TOO_MANY) for one in too_many), about="media")
     if quotas is not None:
-        logged = [one.logged for one in beyond]
-        await _tell(tx, logged, _beyond_quota(quotas.rates), about="media quota")
+        fix = "log fewer, or not in every step"
+        reason = quotas.rates.exceeded("pictures, tables and so on", fix)
+        told = ((one.logged, reason) for one in beyond)
+        await alerts.raise_left_out(tx, told, about="media quota")
     tx.after_commit(lambda: MEDIA_LEFT_OUT.inc(len(beyond)))
     return rejected
 
@@ -115,29 +116,6 @@ async def _store(tx: Tx, job_id: str, logged: Sequence[MediaLogged]) -> list[Med
     left_out = [one for one in logged if _place(one) not in stored]
     tx.after_commit(lambda: MEDIA_LEFT_OUT.inc(len(left_out)))
     return [] if head["is_deleted"] else left_out
-
-
-async def _tell(tx: Tx, left_out: Sequence[MediaLogged], detail: str, *, about: str) -> None:
-    """Once per run."""
-    runs = {one.run_id: one for one in left_out}
-    for _, one in sorted(runs.items()):  # all transactions lock rows in this order
-        alert = AlertRaised(
-            tenant_id=one.tenant_id,
-            job_id=one.job_id,
-            run_id=one.run_id,
-            attempt=one.attempt,
-            alert=AlertKind.SAMPLES_DROPPED,
-            detail=detail,
-        )
-        await alerts.raise_once(tx, alert, about=about)
-
-
-def _beyond_quota(rates: Rates) -> str:
-    of_tenant = f", or those of its tenant more than {rates.of_tenant:,}" if rates.of_tenant else ""
-    return (
-        f"the run logs more than {rates.of_run:,} pictures, tables and so on a second{of_tenant}: "
-        "further ones are left out and counted; log fewer, or not in every step"
-    )
 
 
 def _place(one: MediaLogged) -> Place:

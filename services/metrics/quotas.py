@@ -75,6 +75,16 @@ class Rates:
     of_run: int
     of_tenant: int | None = None
 
+    def exceeded(self, what: str, fix: str) -> str:
+        """Why records are left out, for those who read an alert."""
+        of_tenant = (
+            f", or those of its tenant more than {self.of_tenant:,}" if self.of_tenant else ""
+        )
+        return (
+            f"the run logs more than {self.of_run:,} {what} a second{of_tenant}: further ones are "
+            f"left out and counted; {fix}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Divided(Generic[B]):

@@ -6,7 +6,6 @@ import asyncpg
 
 from drivetrain_schemas.allocations import AllocationGranted
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.metrics import AlertKind, AlertRaised
 from services.metrics import alerts, store
 from services.metrics.core.ranks import RANKS_OF_SLOT, num_ranks
 from services.metrics.instruments import LEFT_OUT
@@ -50,27 +49,19 @@ async def divide(tx: Tx, batches: list[SampleBatch]) -> Divided[SampleBatch]:
 async def leave_out(tx: Tx, batches: Sequence[SampleBatch]) -> None:
     """Count the samples of ranks that there cannot be, and say so once per run."""
     num_samples: dict[str, int] = {}
-    first = {batch.key.run_id: batch for batch in reversed(batches)}
     for batch in batches:
         of_batch = sum(len(steps) for steps, _ in batch.columns.values())
         num_samples[batch.job_id] = num_samples.get(batch.job_id, 0) + of_batch
-    for run_id in sorted(first):  # all transactions lock rows in this order
-        await alerts.raise_once(tx, _alert(first[run_id]), about="ranks")
+    reasons = ((batch, _reason(batch)) for batch in batches)
+    await alerts.raise_left_out(tx, reasons, about="ranks")
     for job_id in sorted(num_samples):
         await store.add_left_out(tx.connection, job_id, num_samples[job_id])
     total = sum(num_samples.values())
     tx.after_commit(lambda: LEFT_OUT.labels("ranks").inc(total))
 
 
-def _alert(batch: SampleBatch) -> AlertRaised:
-    return AlertRaised(
-        tenant_id=batch.tenant_id,
-        job_id=batch.job_id,
-        run_id=batch.key.run_id,
-        attempt=batch.attempt,
-        alert=AlertKind.SAMPLES_DROPPED,
-        detail=(
-            f"rank {batch.key.rank} is more than the run can have with its slots: samples of such "
-            "ranks are left out; log under the rank in the environment variable RANK"
-        ),
+def _reason(batch: SampleBatch) -> str:
+    return (
+        f"rank {batch.key.rank} is more than the run can have with its slots: samples of such "
+        "ranks are left out; log under the rank in the environment variable RANK"
     )

@@ -169,32 +169,15 @@ async def _not_seen(tx: Tx, stream: store.Stream, read: dict[BatchKey, B]) -> li
 async def _leave_out(tx: Tx, batches: Sequence[SampleBatch], rates: Rates) -> None:
     """Count the samples beyond a quota, and say so once per run."""
     num_samples: dict[str, int] = {}
-    of_runs: dict[str, SampleBatch] = {}
     for batch in batches:
         of_batch = sum(len(steps) for steps, _ in batch.columns.values())
         num_samples[batch.job_id] = num_samples.get(batch.job_id, 0) + of_batch
-        of_runs.setdefault(batch.key.run_id, batch)
-    for _, batch in sorted(of_runs.items()):
-        await alerts.raise_once(tx, _beyond_quota(batch, rates), about="quota")
+    reason = rates.exceeded("samples", "log fewer series, or not in every step")
+    await alerts.raise_left_out(tx, ((batch, reason) for batch in batches), about="quota")
     for job_id in sorted(num_samples):
         await store.add_left_out(tx.connection, job_id, num_samples[job_id])
     total = sum(num_samples.values())
     tx.after_commit(lambda: LEFT_OUT.labels("quota").inc(total))
-
-
-def _beyond_quota(batch: SampleBatch, rates: Rates) -> AlertRaised:
-    of_tenant = f", or those of its tenant more than {rates.of_tenant:,}" if rates.of_tenant else ""
-    return AlertRaised(
-        tenant_id=batch.tenant_id,
-        job_id=batch.job_id,
-        run_id=batch.key.run_id,
-        attempt=batch.attempt,
-        alert=AlertKind.SAMPLES_DROPPED,
-        detail=(
-            f"the run logs more than {rates.of_run:,} samples a second{of_tenant}: further ones "
-            "are left out and counted; log fewer series, or not in every step"
-        ),
-    )
 
 
 def _not_finite(batch: SampleBatch, name: str, step: int) -> AlertRaised:

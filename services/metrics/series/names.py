@@ -7,7 +7,6 @@ of themselves (`system_series`, a closed list) does not count.
 
 from collections.abc import Collection, Sequence
 
-from drivetrain_schemas.metrics import AlertKind, AlertRaised
 from drivetrain_schemas.system_series import is_system_series
 from services.metrics import alerts, store
 from services.metrics.instruments import LEFT_OUT
@@ -42,27 +41,22 @@ async def admit(tx: Tx, batches: Sequence[SampleBatch]) -> Collection[Name]:
 async def leave_out(tx: Tx, batches: Sequence[SampleBatch], known: Collection[Name]) -> None:
     """Count the samples of names that are not known, and say so once per run."""
     num_samples: dict[str, int] = {}
+    reasons: list[tuple[SampleBatch, str]] = []
     for batch in batches:
         left_out = [name for name in batch.columns if (batch.job_id, name) not in known]
         if left_out:
             of_batch = sum(len(batch.columns[name][0]) for name in left_out)
             num_samples[batch.job_id] = num_samples.get(batch.job_id, 0) + of_batch
-            await alerts.raise_once(tx, _alert(batch, left_out[0]), about="names")
+            reasons.append((batch, _reason(left_out[0])))
+    await alerts.raise_left_out(tx, reasons, about="names")
     for job_id in sorted(num_samples):
         await store.add_left_out(tx.connection, job_id, num_samples[job_id])
     total = sum(num_samples.values())
     tx.after_commit(lambda: LEFT_OUT.labels("names").inc(total))
 
 
-def _alert(batch: SampleBatch, name: str) -> AlertRaised:
-    return AlertRaised(
-        tenant_id=batch.tenant_id,
-        job_id=batch.job_id,
-        run_id=batch.key.run_id,
-        attempt=batch.attempt,
-        alert=AlertKind.SAMPLES_DROPPED,
-        detail=(
-            f"a job may have {MAX_SERIES_OF_JOB:,} series; samples of further ones, such as "
-            f"{name}, are left out: log numbers as values or steps, not in names"
-        ),
+def _reason(name: str) -> str:
+    return (
+        f"a job may have {MAX_SERIES_OF_JOB:,} series; samples of further ones, such as "
+        f"{name}, are left out: log numbers as values or steps, not in names"
     )
