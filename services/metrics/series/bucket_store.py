@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -140,7 +141,7 @@ async def tiles(
     ends = np.cumsum(list(sizes.values())).tolist()
     return {
         key: Rows._make(column[first:end] for column in columns)
-        for key, first, end in zip(sizes, [0, *ends], ends, strict=False)
+        for key, (first, end) in zip(sizes, pairwise([0, *ends]), strict=True)
     }
 
 
@@ -207,8 +208,7 @@ def _samples(chunks: Sequence[Any]) -> list[Samples]:
     all_steps = _elements(steps, ">i8", 0).astype(np.int64)
     all_values = _elements(values, ">f8", 0).astype(np.float64)
     return [
-        Samples(all_steps[first:end], all_values[first:end])
-        for first, end in zip([0, *ends], ends, strict=False)
+        Samples(all_steps[first:end], all_values[first:end]) for first, end in pairwise([0, *ends])
     ]
 
 

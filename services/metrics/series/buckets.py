@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -286,7 +287,7 @@ def _placed(
     times: Floats = np.concatenate(
         [
             axis.x(plan.part, steps[first:end])
-            for plan, first, end in zip(plans, [0, *ends], ends, strict=False)
+            for plan, (first, end) in zip(plans, pairwise([0, *ends]), strict=True)
         ]
     )
     return [(rows, times)]
