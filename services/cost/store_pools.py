@@ -188,17 +188,16 @@ async def lock(
 async def add_shares(connection: asyncpg.Connection, rows: Sequence[Row], step: Step) -> None:
     """Add them to the days, or hours, of pools and jobs."""
     tables = TABLES[step]
-    await _add(connection, rows, tables, tables.pools, _OF_POOL)
-    await _add(connection, rows, tables, tables.jobs, _OF_JOB)
+    await _add(connection, rows, tables, (tables.pools, tables.jobs))
     if tables.spot_pools and tables.spot_jobs:
         of_spot = [row for row in rows if row.is_spot]
-        await _add(connection, of_spot, tables, tables.spot_pools, _OF_POOL)
-        await _add(connection, of_spot, tables, tables.spot_jobs, _OF_JOB)
+        await _add(connection, of_spot, tables, (tables.spot_pools, tables.spot_jobs))
 
 
 async def _add(
-    connection: asyncpg.Connection, rows: Sequence[Row], tables: Tables, table: str, of: str
+    connection: asyncpg.Connection, rows: Sequence[Row], tables: Tables, names: tuple[str, str]
 ) -> None:
+    """To these two tables, of pools and of jobs."""
     if not rows:
         return
     columns = [
@@ -212,8 +211,9 @@ async def _add(
         [row.micro_usd for row in rows],
     ]
     key = tables.key.format("starts_at")
-    statement = _ADD.format(table=table, column=tables.column, key=key, of=of)
-    await connection.execute(statement, *columns)
+    for table, of in zip(names, (_OF_POOL, _OF_JOB), strict=True):
+        statement = _ADD.format(table=table, column=tables.column, key=key, of=of)
+        await connection.execute(statement, *columns)
 
 
 async def mark_shared(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> None:
