@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from services.gateway.queries import silences
 from services.gateway.queries.rows import Connection, Row, as_rows
 
 WINDOW = 1000
@@ -91,9 +92,12 @@ async def of_job(connection: Connection, tenant_id: str, job_id: str, limit: int
 async def num_not_silenced(
     connection: Connection, tenant_id: str, now: datetime, limit: int
 ) -> int:
-    """How many open alerts no silence in force is about, counted up to the limit."""
+    """How many open alerts no silence in force is about, counted up to the limit.
+
+    What a silence is about is as `core.silences.silence_of` decides.
+    """
     found = await connection.fetch(
-        """
+        f"""
         select from (
             select * from jobs where tenant_id = $1 and state in ('starting', 'running')
         ) as jobs
@@ -103,7 +107,7 @@ async def num_not_silenced(
         left join runs on runs.run_id = alerts.run_id
         where runs.ended_at is null and jobs.finished_at is null and not exists (
             select from silences
-            where silences.tenant_id = $1 and changed_seq > ended_seq and ends_at > $2
+            where {silences.IN_FORCE}
                 and (silences.alert is null or silences.alert = alerts.alert)
                 and (silences.job_id is null or silences.job_id = jobs.job_id)
                 and (silences.project is null or silences.project = jobs.project))
