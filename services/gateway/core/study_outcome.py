@@ -57,11 +57,15 @@ _ENDED_BY = {
 }
 
 
+def num_ended(study: Told) -> int:
+    return study.num_completed + study.num_failed + study.num_stopped
+
+
 def outcome(study: Told) -> Outcome:
     search = f"{study.sampler} search to {study.goal} {study.metric}" if study.metric else "search"
     kinds = (study.num_stopped, "stopped early"), (study.num_failed, "without a value")
     of_them = " and ".join(f"{num} of them {kind}" for num, kind in kinds if num)
-    ended = study.num_completed + study.num_failed + study.num_stopped
+    ended = num_ended(study)
     told = f"{count(ended, 'trial')} by {search}{f', {of_them}' if of_them else ''}"
     because = f"; {_ENDED_BY[study.ended_by]}" if study.ended_by in _ENDED_BY else ""
     reason = f": {study.state_reason}" if study.state_reason else ""

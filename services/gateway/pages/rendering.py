@@ -13,7 +13,7 @@ from drivetrain_schemas.registry import all_kinds
 from services.gateway.context import Gateway
 from services.gateway.core import formats
 from services.gateway.core.shown_metrics import few
-from services.gateway.core.study_outcome import outcome
+from services.gateway.core.study_outcome import num_ended, outcome
 from services.gateway.disk import disk_warning
 from services.gateway.model_age import STALE_SECONDS
 
@@ -57,7 +57,9 @@ def _environment() -> Environment:
     )
     types = [kind.kind.type for kind in all_kinds().values()]
     stream_types = " ".join((*types, *HINTS))
-    environment.globals.update(count=formats.count, outcome=outcome, stream_types=stream_types)
+    environment.globals.update(
+        count=formats.count, num_ended=num_ended, outcome=outcome, stream_types=stream_types
+    )
     return environment
 
 
