@@ -78,7 +78,7 @@ def _pairs(trials: Trials, step: int) -> Array:
             pairs.append((trials.loss_of(measured.value), float(loss)))
     if not pairs:
         return np.empty((0, 2))
-    # By number, as outliers are told by the first ones.
+    # In order of number: which losses are outliers follows from the first ones.
     columns = np.array(pairs[::-1]).T
     bounds = [[largest_that_counts(column)] for column in columns]
     bounded: Array = np.minimum(columns, bounds).T

@@ -15,7 +15,8 @@ def largest_that_counts(losses: Array) -> float:
     """Larger losses tell no more than this one: that training diverged. Never above `LARGEST`.
 
     Where some are thousands of times as large as others, a model of all of them sees no difference
-    between the good ones. What is usual is told by the first trials: later ones lie close together.
+    between the good ones. The usual loss is taken from the first trials: later ones lie close
+    together.
     """
     finite = losses[np.isfinite(losses)]
     if len(finite) < _FEWEST_FIRST:

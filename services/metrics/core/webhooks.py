@@ -44,7 +44,7 @@ class Webhook:
 
 
 class Turn(NamedTuple):
-    """What is told of, and whether it begins or ends: the one is not told before the other."""
+    """One of two deliveries about the same thing: its begin, and then its end."""
 
     about: str
     is_begin: bool

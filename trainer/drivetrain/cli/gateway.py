@@ -23,7 +23,7 @@ BACKOFF_SECONDS = 0.25
 # The broker or the gateway may be restarting.
 SUBMIT_SECONDS = 60.0
 SUBMIT_PAUSE_SECONDS = 2.0
-# Whoever is asked to come back later than this is told at once.
+# A longer Retry-After is reported at once instead of waiting.
 MAX_PAUSE_SECONDS = 5
 PAGE_ITEMS = 100
 # A command waits up to 2 s for the scheduler's reply, an upload for the disk.

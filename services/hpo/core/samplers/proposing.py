@@ -26,7 +26,7 @@ class Draws:
         self._generator = np.random.Generator(self._bits)
 
     def of(self, number: int) -> np.random.Generator:
-        """The generator at the start of this trial's numbers. The next call sets it anew."""
+        """The generator at the start of this trial's numbers. Valid until the next call."""
         counter = np.array([0, 0, 0, number], np.uint64)
         self._bits.state = {
             "bit_generator": "Philox",

@@ -35,7 +35,7 @@ class Sequence:
 
 
 def _generator(seed: int) -> np.random.Generator:
-    """For the scrambling, which derives further generators from the number that this one got."""
+    """For the scrambling. Scipy spawns generators from its seed, which those of `Draws` lack."""
     digest = hashlib.sha256(f"sobol\0{seed}\0".encode() + b"0").digest()
     return np.random.Generator(np.random.Philox(int.from_bytes(digest[:16], "big")))
 
