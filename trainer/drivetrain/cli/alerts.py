@@ -20,8 +20,6 @@ app = session.make_group("See what needs attention, and silence what is known.")
 
 ALL = "all"
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
-# As drivetrain_schemas.silences has it.
-MAX_SECONDS = 30 * 86_400
 
 AlertArgument = Annotated[
     str,
@@ -153,12 +151,14 @@ def _chosen(gateway: "Gateway", alert: str, job: str | None, project: str | None
 
 def _seconds(text: str) -> int:
     """'90m' -> 5400."""
+    from drivetrain_schemas.silences import MAX_SILENCE
+
     match = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
     if match is None or match[1].strip("0") == "":
         raise InvalidInput(
             f"--for {text:.40} is not a length of time", fix="write for example 30m, 8h or 3d"
         )
     seconds = int(match[1]) * _UNITS[match[2]]
-    if seconds > MAX_SECONDS:
+    if seconds > MAX_SILENCE.total_seconds():
         raise InvalidInput(f"--for {text} is too long", fix="write 30d or less")
     return seconds
