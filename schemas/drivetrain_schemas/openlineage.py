@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from drivetrain_schemas.addresses import read_address
 
-PRODUCER = "https://pypi.org/project/drivetrain"
+PRODUCER = "urn:drivetrain:platform"
 SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 ENDPOINT = "/api/v1/lineage"
 _FACETS = "https://openlineage.io/spec/facets"
