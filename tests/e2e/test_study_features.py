@@ -15,6 +15,7 @@ import pytest
 
 from tests.running_study import RunningStudy
 from tests.standalone_platform import StandalonePlatform
+from tests.strategy_job import loss_at
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
 
@@ -153,12 +154,6 @@ def test_a_trial_of_a_population_begins_with_the_weights_of_its_parent(
     assert "step 4" in lines
     assert "step 3" not in lines, "it does not repeat the steps of its parent"
     assert child["hyperparameters"]["a"] != parent["hyperparameters"]["a"]
-
-
-def loss_at(step: int, given: dict[str, float]) -> float:
-    """What `jobs/strategy.py` logs."""
-    a, b = given["a"], given["b"]
-    return (a - 0.3) ** 2 + (b - 0.7) ** 2 / 2 + (0.2 + a) / step
 
 
 def is_measured(study: RunningStudy, number: int) -> bool:

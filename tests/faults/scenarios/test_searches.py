@@ -27,6 +27,7 @@ from services.hpo.core.trials import Trial, TrialState
 from tests.faults import strikes
 from tests.running_study import RunningStudy
 from tests.standalone_platform import StandalonePlatform
+from tests.strategy_job import loss_at
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
 
@@ -252,9 +253,10 @@ def check_replay(study: RunningStudy) -> None:
     points = {trial.number: trial.point for trial in stored.trials}
     for given in stored.log:
         if isinstance(given, inputs.MeasuredAt):
-            assert given.value == loss(points[given.number], given.step)
+            assert given.value == pytest.approx(loss_at(given.step, points[given.number]), rel=1e-9)
         if isinstance(given, inputs.Ended):
-            assert given.values == (loss(points[given.number], MAX_STEPS),), given.detail
+            expected = loss_at(MAX_STEPS, points[given.number])
+            assert given.values == (pytest.approx(expected, rel=1e-9),), given.detail
     ended = [given.number for given in stored.log if isinstance(given, inputs.Ended)]
     assert len(set(ended)) == len(ended), "a trial ends once"
     check_jobs(study, stored.trials)
@@ -267,9 +269,3 @@ def check_jobs(study: RunningStudy, trials: list[Trial]) -> None:
     ends = {TrialState.COMPLETED: "succeeded", TrialState.STOPPED: "stopped"}
     assert [one["job_state"] for one in shown] == [ends[trial.state] for trial in trials]
     assert len({one["job_id"] for one in shown}) == len(trials)
-
-
-def loss(point: dict[str, float], step: int) -> float:
-    """What `jobs/strategy.py` logs."""
-    a, b = point["a"], point["b"]
-    return pytest.approx((a - 0.3) ** 2 + (b - 0.7) ** 2 / 2 + (0.2 + a) / step, rel=1e-9)
