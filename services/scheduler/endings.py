@@ -35,6 +35,8 @@ from services.scheduler import (
     instruments,
     measures,
     store,
+    store_allocations,
+    store_pods,
     store_runs,
     store_sightings,
     traces,
@@ -48,7 +50,7 @@ from services.scheduler.core.retries import Next, after
 from services.scheduler.core.wishes import Wish
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
-from services.scheduler.store_runs import AllocationRow
+from services.scheduler.store_allocations import AllocationRow
 from services.scheduler.transitions import emit, identity, slot_refs
 
 log = logs.get()
@@ -74,8 +76,8 @@ async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
         for ending in endings
     }
     ended_at = await store_runs.end_runs(connection, runs)
-    await store_runs.delete_heartbeats(connection, list(runs))
-    released = await store_runs.release(connection, list(runs))
+    await store_pods.delete_heartbeats(connection, list(runs))
+    released = await store_allocations.release(connection, list(runs))
     pods = [pod.pod_id for ending in endings for pod in ending.live.pods]
     seen_at = await store_sightings.take(connection, pods)
     next_steps = [(ending, _after(ending)) for ending in endings]
@@ -117,7 +119,7 @@ async def end_without_run(tx: Tx, job: JobRow, state: JobState) -> None:
     """A job without slots is cancelled or stopped immediately."""
     state = move_job(job.state, state)
     finished_at = await store.finish_jobs(tx.connection, {job.job_id: state})
-    result = await store_runs.last_result(tx.connection, job.job_id) if job.num_runs else None
+    result = await store_pods.last_result(tx.connection, job.job_id) if job.num_runs else None
     await _emit_finished(tx, job, state, finished_at[job.job_id], result=result)
 
 

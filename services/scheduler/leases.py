@@ -24,7 +24,7 @@ from services.runtime.parking import InvalidRecord
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, store_runs
+from services.scheduler import instruments, store_pods
 from services.scheduler.core.leases import Steadiness, after_beacon, silence_limit
 from services.scheduler.store_runs import RunRow
 
@@ -129,12 +129,12 @@ class Leases:
             self._steady[partition] = after_beacon(known, self._clock.monotonic(), self._interval)
 
     async def _keep(self, tx: Tx, heartbeats: Sequence[PodHeartbeat]) -> None:
-        live = await store_runs.live_fences(tx.connection, {beat.pod_id for beat in heartbeats})
+        live = await store_pods.live_fences(tx.connection, {beat.pod_id for beat in heartbeats})
         current = [
             beat for beat in heartbeats if live.get(beat.pod_id) == (beat.run_id, beat.fence)
         ]
         instruments.STALE_HEARTBEATS.inc(len(heartbeats) - len(current))
-        await store_runs.put_heartbeats(tx.connection, current)
+        await store_pods.put_heartbeats(tx.connection, current)
         now = self._clock.monotonic()
         # Only started runs are watched, so this stays as small as the platform.
         for beat in current:

@@ -26,7 +26,7 @@ from services.scheduler import (
     holds,
     instruments,
     store,
-    store_runs,
+    store_pods,
     store_sightings,
     transitions,
 )
@@ -53,7 +53,7 @@ from services.scheduler.state import (
     with_holds,
     with_nodes,
 )
-from services.scheduler.store_runs import FinishedPod
+from services.scheduler.store_pods import FinishedPod
 
 log = logs.get()
 
@@ -268,11 +268,11 @@ class Loop:
                     continue
                 touched.add(live.job.job_id)
         if acted.launched:
-            await store_runs.set_launched(tx.connection, acted.launched)
+            await store_pods.set_launched(tx.connection, acted.launched)
         if finished:
-            await store_runs.finish_pods(tx.connection, finished)
+            await store_pods.finish_pods(tx.connection, finished)
         if alive:
-            await store_runs.set_alive(tx.connection, alive)
+            await store_pods.set_alive(tx.connection, alive)
         return touched
 
     async def _move(self, tx: Tx, state: State, ids: Collection[str], seen: Seen) -> set[str]:

@@ -15,7 +15,7 @@ from services.scheduler.core.model import Slot
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.state import State
 from services.scheduler.store import JobRow
-from services.scheduler.store_runs import AllocationRow
+from services.scheduler.store_allocations import AllocationRow
 
 UNKNOWN_POOL = "unknown"
 NO_REASON = "none"

@@ -30,7 +30,7 @@ from services.scheduler.launchers.calls import each, limited
 from services.scheduler.projection import LiveRun, is_settled, view
 from services.scheduler.seen import Seen
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.store_runs import PodRow
+from services.scheduler.store_pods import PodRow
 
 log = logs.get()
 

@@ -9,7 +9,8 @@ from services.scheduler.core.pods import Exit, PodView, RunView, Sight
 from services.scheduler.launchers.base import Observation, PodRef
 from services.scheduler.seen import Seen
 from services.scheduler.store import JobRow
-from services.scheduler.store_runs import PodRow, RunRow
+from services.scheduler.store_pods import PodRow
+from services.scheduler.store_runs import RunRow
 
 ABSENT = Observation(Sight.ABSENT)
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import asyncpg
 
 from drivetrain_schemas.jobs import JobState
-from services.scheduler import store, store_runs
+from services.scheduler import store, store_allocations, store_pods, store_runs
 from services.scheduler.core.holds import Hold
 from services.scheduler.core.model import Holding, Node, QueuedJob
 from services.scheduler.core.occupancy import Occupancy
@@ -52,7 +52,7 @@ async def read(connection: asyncpg.Connection) -> State:
     change = await store.last_change(connection)
     jobs = {job.job_id: job for job in await store.live_jobs(connection)}
     found = await _complete(connection, jobs.values())
-    held = {each.allocation_id: each for each in await store_runs.holdings(connection)}
+    held = {each.allocation_id: each for each in await store_allocations.holdings(connection)}
     occupancy = Occupancy(await store.nodes(connection), held)
     return State(
         change, jobs, found.live_runs, Snapshot(occupancy, Queue.of(_queued(jobs.values())))
@@ -120,7 +120,7 @@ async def differences(connection: asyncpg.Connection, state: State) -> tuple[str
     live_runs = (await _complete(connection, started)).live_runs
     wrong |= _differing(state.live_runs, live_runs)
     occupancy = state.snapshot.occupancy
-    held = {each.allocation_id: each for each in await store_runs.holdings(connection)}
+    held = {each.allocation_id: each for each in await store_allocations.holdings(connection)}
     wrong |= _differing(occupancy.holdings, held)
     if state.snapshot.queue != Queue.of(_queued(state.jobs.values())):
         wrong.add("the queue")
@@ -153,11 +153,11 @@ async def _complete(connection: asyncpg.Connection, jobs: Iterable[JobRow]) -> F
     if not started:
         return Found(rows, {}, ())
     runs = await store_runs.live_runs_of(connection, started)
-    pods = await store_runs.pods_of(connection, [run.run_id for run in runs])
+    pods = await store_pods.pods_of(connection, [run.run_id for run in runs])
     live_runs = {
         run.job_id: LiveRun(rows[run.job_id], run, pods.get(run.run_id, ())) for run in runs
     }
-    return Found(rows, live_runs, await store_runs.holdings_of(connection, started))
+    return Found(rows, live_runs, await store_allocations.holdings_of(connection, started))
 
 
 def _merged(before: Mapping[str, V], ids: Collection[str], after: Mapping[str, V]) -> dict[str, V]:

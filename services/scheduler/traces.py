@@ -15,7 +15,8 @@ from services.runtime import tracing
 from services.runtime.trace_context import of_attempt
 from services.runtime.transaction import Tx
 from services.scheduler.store import JobRow
-from services.scheduler.store_runs import AllocationRow, RunRow
+from services.scheduler.store_allocations import AllocationRow
+from services.scheduler.store_runs import RunRow
 
 _FAILURES = (RunState.FAILED, RunState.LOST)
 

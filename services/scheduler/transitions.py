@@ -30,7 +30,15 @@ from drivetrain_schemas.runs import (
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
-from services.scheduler import instruments, measures, store, store_runs, traces
+from services.scheduler import (
+    instruments,
+    measures,
+    store,
+    store_allocations,
+    store_pods,
+    store_runs,
+    traces,
+)
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import move_job, move_run
 from services.scheduler.core.outcome import MAX_DETAIL
@@ -38,7 +46,9 @@ from services.scheduler.core.reasons import HolderOf, Waiting
 from services.scheduler.core.retries import Tries
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
-from services.scheduler.store_runs import AllocationRow, PodRow, RunRow
+from services.scheduler.store_allocations import AllocationRow
+from services.scheduler.store_pods import PodRow
+from services.scheduler.store_runs import RunRow
 
 log = logs.get()
 
@@ -56,7 +66,9 @@ async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[
         return
     fences = await store_runs.next_fences(connection, len(grants))
     starting = {job.job_id: move_job(job.state, JobState.STARTING) for job, _ in grants}
-    times = await store_runs.grant_times(connection, [granted.slots for _, granted in grants])
+    times = await store_allocations.grant_times(
+        connection, [granted.slots for _, granted in grants]
+    )
     await measures.note_waits(
         tx,
         [job for job, _ in grants],
@@ -71,10 +83,11 @@ async def grant(tx: Tx, grants: Sequence[tuple[JobRow, Grant]], ports: Sequence[
             grants, fences, ports, times, strict=False
         )
     ]
-    await store_runs.insert_runs(connection, planned)
-    await store_runs.insert_allocations(connection, planned)
+    runs = [(run, allocation.granted_at) for run, allocation in planned]
+    await store_runs.insert_runs(connection, runs)
+    await store_allocations.insert_allocations(connection, planned)
     pods = [gang(run, granted) for (run, _), (_, granted) in zip(planned, grants, strict=True)]
-    await store_runs.insert_pods(connection, [pod for each in pods for pod in each])
+    await store_pods.insert_pods(connection, [pod for each in pods for pod in each])
     for (job, _), (run, allocation), each in zip(grants, planned, pods, strict=True):
         await _emit_granted(tx, job, run, allocation, len(each))
 
@@ -208,7 +221,7 @@ async def suspect(tx: Tx, job: JobRow, run: RunRow) -> None:
     await store_runs.set_run_state(tx.connection, run.run_id, state)
     event = RunSuspected(
         **identity(run),
-        last_heard_at=await store_runs.last_heartbeat_at(tx.connection, run.run_id),
+        last_heard_at=await store_pods.last_heartbeat_at(tx.connection, run.run_id),
     )
     await emit(tx, job, event)
     instruments.SUSPECTS.inc()

@@ -13,7 +13,7 @@ from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.runs import RunState
 from drivetrain_schemas.topics import REPORTS
 from services.runtime.bus import Record
-from services.scheduler import instruments, store_runs
+from services.scheduler import instruments, store_pods, store_runs
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event, make_record
 from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
@@ -225,15 +225,15 @@ async def test_heartbeats_and_the_end_of_their_runs_cannot_deadlock(world: World
         for run, pod in zip(runs, pods, strict=True)
     ]
     async with world.database.connection() as connection:
-        await store_runs.put_heartbeats(connection, beats)
+        await store_pods.put_heartbeats(connection, beats)
         await connection.execute("update heartbeats set heard_at = heard_at - interval '1 hour'")
 
     async def write() -> None:
         async with world.database.transaction() as tx:
             if is_end:
-                await store_runs.delete_heartbeats(tx.connection, runs)
+                await store_pods.delete_heartbeats(tx.connection, runs)
             else:
-                await store_runs.put_heartbeats(tx.connection, beats)
+                await store_pods.put_heartbeats(tx.connection, beats)
 
     async with world.database.connection() as other, other.transaction():
         await other.execute("select from heartbeats where pod_id = $1 for update", pods[1])
