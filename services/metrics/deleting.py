@@ -11,9 +11,11 @@ log = logs.get()
 
 
 async def delete_objects(
-    store: ObjectStore, keys: Mapping[int, str], forget: Callable[[int], Awaitable[None]]
+    store: ObjectStore,
+    keys: Mapping[int, str],
+    forget: Callable[[int], Awaitable[None]] | None = None,
 ) -> int:
-    """Delete the objects with these keys, by the id of the row that is then forgotten.
+    """Delete the objects with these keys; `forget` the row with the number of each, if it has one.
 
     One that the store refuses to delete, such as one under a legal hold, holds up nothing else: its
     row stays for the next pass. Returns how many failed.
@@ -28,6 +30,7 @@ async def delete_objects(
             if error.failure is StoreFailure.UNAVAILABLE:
                 break
             continue
-        await forget(row_id)
+        if forget is not None:
+            await forget(row_id)
         log.info("object deleted", key=key)
     return num_failed

@@ -58,7 +58,8 @@ MEDIA_DELETED = Counter(
     "drivetrain_metrics_media_deleted_total", "Pictures and so on of jobs that ended long ago."
 )
 MEDIA_FAILURES = Counter(
-    "drivetrain_metrics_media_failures_total", "Passes of deleting media that failed."
+    "drivetrain_metrics_media_failures_total",
+    "Passes of deleting media that failed, and objects that could not be deleted.",
 )
 CHUNKS_ADDED = Counter(
     "drivetrain_metrics_chunks_added_total", "Chunks of samples added to the levels of charts."

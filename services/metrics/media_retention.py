@@ -15,6 +15,7 @@ import asyncpg
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.media import media_directory
+from services.metrics.deleting import delete_objects
 from services.metrics.instruments import MEDIA_DELETED, MEDIA_FAILURES
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
@@ -75,20 +76,23 @@ class MediaDeleter:
         async with self._database.connection() as connection:
             intended = await to_delete(connection, MAX_JOBS)
         for job in intended:
-            await self._delete(job)
+            MEDIA_FAILURES.inc(await self._delete(job))
         if self._keep is None:
             return
         async with self._database.transaction() as tx:
             num_items = await intend(tx.connection, self._keep, MAX_JOBS)
             tx.after_commit(lambda: MEDIA_DELETED.inc(num_items))
 
-    async def _delete(self, job: JobToDelete) -> None:
+    async def _delete(self, job: JobToDelete) -> int:
+        """Returns how many objects could not be deleted; the job is tried again then."""
         found = await self._store.list(media_directory(job.tenant_id, job.job_id) + "/")
-        for one in found:
-            await self._store.delete(one.key)
+        keys = dict(enumerate(one.key for one in found))
+        if num_failed := await delete_objects(self._store, keys):
+            return num_failed
         async with self._database.connection() as connection:
             await record(connection, job.job_id)
         log.info("media deleted", job_id=job.job_id, num_objects=len(found))
+        return 0
 
 
 async def on_job_ended(tx: Tx, event: Event[Payload], job_id: str) -> None:
@@ -106,12 +110,15 @@ async def on_job_ended(tx: Tx, event: Event[Payload], job_id: str) -> None:
 
 
 async def to_delete(connection: asyncpg.Connection, limit: int) -> list[JobToDelete]:
-    """Jobs whose rows are gone and whose objects may not be, the first ones first."""
+    """Jobs whose rows are gone and whose objects may not be.
+
+    Any of them, so that those whose objects cannot be deleted do not fill every pass.
+    """
     rows = await connection.fetch(
         """
         select job_id, tenant_id from media_heads
         where ended_at is not null and deleted_at is null and deleting_at is not null
-        order by ended_at limit $1
+        order by random() limit $1
         """,
         limit,
     )

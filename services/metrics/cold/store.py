@@ -212,13 +212,16 @@ async def forget_old_files(connection: asyncpg.Connection, keep: timedelta, limi
 async def files_to_delete(
     connection: asyncpg.Connection, late: timedelta, limit: int
 ) -> list[FileToDelete]:
-    """Those that were stored, and those that nobody writes any more: intended so long ago."""
+    """Those that were stored, and those that nobody writes any more: intended so long ago.
+
+    Any of them, so that objects that cannot be deleted do not fill every pass.
+    """
     rows = await connection.fetch(
         """
         select id, key from cold_files
         where state = 'deleting'
             and (newest_at is not null or created_at < clock_timestamp() - $1::interval)
-        order by id limit $2
+        order by random() limit $2
         """,
         late,
         limit,

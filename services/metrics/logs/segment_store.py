@@ -239,13 +239,16 @@ async def give_up_intents(connection: asyncpg.Connection) -> None:
 
 
 async def to_delete(connection: asyncpg.Connection, late: timedelta, limit: int) -> list[ToDelete]:
-    """Those that were stored, and those that nobody writes any more: intended so long ago."""
+    """Those that were stored, and those that nobody writes any more: intended so long ago.
+
+    Any of them, so that objects that cannot be deleted do not fill every pass.
+    """
     rows = await connection.fetch(
         """
         select id, key from log_segments
         where state = 'deleting'
             and (last_at is not null or created_at < clock_timestamp() - $1::interval)
-        order by id limit $2
+        order by random() limit $2
         """,
         late,
         limit,
