@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from services.hpo.core.outliers import largest_that_counts
+from services.hpo.core.outliers import bounded, largest_that_counts
 from services.hpo.core.trials import Array, Trials, TrialState
 
 # Of the complete trials the last ones: enough for a line, and a bound on the time.
@@ -31,11 +31,11 @@ class Line:
 
     def expected(self, losses: Array) -> Array:
         """Final losses, of losses at the rung."""
-        return self.final + self.slope * (losses - self.middle)
+        return self.final + self.slope * (bounded(losses) - self.middle)
 
     def chance(self, loss: float, best: float) -> float:
         """How likely it is that a trial with this loss at the rung ends below `best`."""
-        expected = self.final + self.slope * (loss - self.middle)
+        expected = float(self.expected(np.array(loss)))
         if self.error == 0.0:
             return 1.0 if expected < best else 0.0
         return float(ndtr((best - expected) / self.error))
@@ -45,7 +45,7 @@ def line(trials: Trials, step: int) -> Line:
     pairs = _pairs(trials, step)
     ranked = [loss for loss, _ in trials.rung(step).ranked]
     # The better half: bad losses at a rung may be far away.
-    spread = float(np.std(ranked[: max(2, len(ranked) // 2)])) if ranked else 0.0
+    spread = float(np.std(bounded(np.array(ranked[: max(2, len(ranked) // 2)])))) if ranked else 0.0
     if not len(pairs):
         return Line(1.0, 0.0, 0.0, spread / 2.0)
     middle, final = pairs.mean(axis=0)
@@ -80,6 +80,4 @@ def _pairs(trials: Trials, step: int) -> Array:
         return np.empty((0, 2))
     # In order of number: which losses are outliers follows from the first ones.
     columns = np.array(pairs[::-1]).T
-    bounds = [[largest_that_counts(column)] for column in columns]
-    bounded: Array = np.minimum(columns, bounds).T
-    return bounded
+    return np.stack([bounded(column, largest_that_counts(column)) for column in columns], axis=1)

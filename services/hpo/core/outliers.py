@@ -1,10 +1,11 @@
 """Losses of trials that diverged: how large one may be before it counts as if it were smaller."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from services.hpo.core.trials import Array
+Array = NDArray[np.float64]
 
-# Larger losses count as this one, so that squares are finite.
+# Larger losses count as this one, and smaller ones as its negative, so that squares are finite.
 LARGEST = 1e100
 # What is that many times as far from a usual loss as this is from the best is an outlier.
 _FAR = 10.0
@@ -24,3 +25,9 @@ def largest_that_counts(losses: Array) -> float:
     first = sorted(finite[:_NUM_FIRST].tolist())
     usual, best = first[len(first) * 2 // 5], float(finite.min())
     return min(usual + _FAR * (usual - best), LARGEST) if usual > best else LARGEST
+
+
+def bounded(losses: Array, largest: float = LARGEST) -> Array:
+    """As they count; NaN stays."""
+    values: Array = np.maximum(np.minimum(losses, largest), -LARGEST)
+    return values

@@ -14,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from services.hpo.core.outliers import bounded, largest_that_counts
 from services.hpo.core.ranking import Goal
 from services.hpo.core.space import Point, Space
 
@@ -195,15 +196,18 @@ class Trials:
     def losses_for(self, number: int) -> Array:
         """(n,) what the sampler minimizes when it proposes this trial.
 
-        With several objectives: their augmented Chebyshev norm, each scaled to [0, 1], with
-        weights drawn for each number, so that the trials cover the front (ParEGO).
+        With several objectives: their augmented Chebyshev norm, each scaled to [0, 1] without what
+        diverged, with weights drawn for each number, so that the trials cover the front (ParEGO).
         """
         if len(self.goals) == 1:
             return self.losses
-        objectives = self.objectives
-        finite = np.isfinite(objectives).all(axis=1)
+        finite = np.isfinite(self.objectives).all(axis=1)
         if not finite.any():
             return self.losses
+        columns = (
+            bounded(column, largest_that_counts(column[finite])) for column in self.objectives.T
+        )
+        objectives = np.stack(tuple(columns), axis=1)
         low, high = objectives[finite].min(axis=0), objectives[finite].max(axis=0)
         scaled = (objectives - low) / np.where(high > low, high - low, 1.0)
         bits = np.random.Philox(key=(self.seed << 64) | number)

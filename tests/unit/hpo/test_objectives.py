@@ -67,3 +67,15 @@ def test_the_front_is_what_none_surpasses_in_any_order(
         if not surpassed:
             want.append(number)
     assert pareto(trials) == tuple(want)
+
+
+def test_a_trial_that_diverged_does_not_hide_how_the_others_differ() -> None:
+    trials = Trials(make_space({}), ("minimize", "minimize"), seed=1)
+    for number in range(10):
+        loss = 1e30 if number == 4 else number / 10
+        trials.put(Trial(number, {}, TrialState.COMPLETED, (loss, 0.0)))
+    losses = trials.losses_for(10)
+    assert losses.argmax() == 4
+    others = [float(losses[number]) for number in range(10) if number != 4]
+    assert others == sorted(others)
+    assert others[-1] - others[0] > 0.01

@@ -65,7 +65,7 @@ def _is_stable(trials: Trials, steps: tuple[int, ...]) -> bool:
     losses = np.array([[_loss(trials, number, step) for step in steps] for number in best])
     before = losses[:, -2]
     order = np.argsort(before, kind="stable")
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         distances = np.abs(before - before[order])
     # Two trials without a value below are equal there.
     return bool((np.nan_to_num(distances, nan=0.0) <= _noise(losses)).all())
@@ -74,7 +74,7 @@ def _is_stable(trials: Trials, steps: tuple[int, ...]) -> bool:
 def _noise(losses: NDArray[np.float64]) -> float:
     """From curves (n, steps) of losses: how far apart trials are whose order is by chance."""
     first, second = np.triu_indices(len(losses), k=1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         differences = losses[first] - losses[second]
     signs = np.sign(np.nan_to_num(differences, nan=0.0))
     crossings = (signs[:, 1:] * signs[:, :-1] < 0).sum(axis=1)

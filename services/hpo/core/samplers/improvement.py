@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.hpo.core.gaussian_process import Features, Posterior, log_expected_improvement
-from services.hpo.core.outliers import LARGEST, largest_that_counts
+from services.hpo.core.outliers import bounded, largest_that_counts
 from services.hpo.core.samplers.candidates import Candidates
 from services.hpo.core.samplers.proposing import first_new, is_among_best
 from services.hpo.core.space import Space
@@ -84,7 +84,7 @@ def _standardized(losses: Array, largest: float) -> Array:
         if not finite.any():
             return np.zeros(len(losses))
         losses = np.where(finite, losses, losses[finite].max())
-    values = np.maximum(np.minimum(losses, largest), -LARGEST)
+    values = bounded(losses, largest)
     values -= values.mean()
     deviation = math.sqrt(float(values @ values) / len(values))
     result: Array = values / deviation if deviation > 0.0 else values

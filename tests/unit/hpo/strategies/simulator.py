@@ -41,7 +41,8 @@ def make_index(space: Space, goals: tuple[Goal, ...], group_of: Any) -> Trials:
 @dataclass(frozen=True, slots=True)
 class World:
     """Parts of 1 are probabilities: of a failure per rung, a preemption, a value that is missing
-    or that arrives after the trial has passed its rung."""
+    or that arrives after the trial has passed its rung, or one near the ends of what a float holds.
+    """
 
     seed: int = 0
     goal: Goal = "minimize"
@@ -52,6 +53,7 @@ class World:
     preempted: float = 0.0
     missing: float = 0.0
     late: float = 0.0
+    diverging: float = 0.0
     is_crashing: bool = False
 
     def chance(self, *what: object) -> float:
@@ -60,6 +62,8 @@ class World:
 
     def value(self, number: int, step: int) -> float:
         """A learning curve: a limit, the way to it, and noise."""
+        if self.happens("diverging", number, step):
+            return 1.7e308 if self.chance("sign", number, step) < 0.5 else -1.7e308
         limit, slope = self.chance("limit", number), self.chance("slope", number)
         loss = limit + slope / (1 + step) ** 0.5 + 0.02 * self.chance("noise", number, step)
         return loss if self.goal == "minimize" else -loss

@@ -31,6 +31,7 @@ worlds = st.builds(
     max_parallel=st.integers(1, 8),
     failing=st.sampled_from([0.0, 0.1, 0.5]),
     preempted=st.sampled_from([0.0, 0.3]),
+    diverging=st.sampled_from([0.0, 0.0, 0.3]),
     missing=st.sampled_from([0.0, 0.2, 1.0]),
     late=st.sampled_from([0.0, 0.3, 1.0]),
 )

@@ -37,6 +37,7 @@ worlds = st.builds(
     max_parallel=st.integers(1, 5),
     failing=st.sampled_from([0.0, 0.3, 1.0]),
     preempted=st.sampled_from([0.0, 0.3]),
+    diverging=st.sampled_from([0.0, 0.0, 0.3]),
 )
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)
 
