@@ -54,6 +54,16 @@ def test_an_alert_is_silenced_for_a_time(cli: RunCli, platform: FakePlatform) ->
     ]
 
 
+@pytest.mark.parametrize("command", ["silence", "unsilence"])
+def test_an_unknown_alert_is_refused_with_those_there_are(
+    cli: RunCli, platform: FakePlatform, command: str
+) -> None:
+    ran = cli("alert", command, "stragler")
+    assert (ran.code, platform.requests) == (2, [])
+    assert "stragler is not an alert" in ran.err
+    assert "no_checkpoints, all" in ran.err
+
+
 @pytest.mark.parametrize("text", ["8", "0h", "-1h", "1w", "forever"])
 def test_a_length_of_time_that_is_none_is_refused(
     cli: RunCli, platform: FakePlatform, text: str

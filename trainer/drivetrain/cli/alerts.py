@@ -145,6 +145,8 @@ def silences(output: OutputOption = Format.TABLE) -> None:
 
 
 def _chosen(gateway: "Gateway", alert: str, job: str | None, project: str | None) -> dict[str, Any]:
+    if alert not in (names := completing.alerts_or_all("")):
+        raise InvalidInput(f"{alert:.40} is not an alert", fix=f"write one of {', '.join(names)}")
     job_id = None if job is None else find_job(gateway, job, to_change=True)
     return {"alert": None if alert == ALL else alert, "job_id": job_id, "project": project}
 
