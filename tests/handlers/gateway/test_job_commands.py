@@ -77,6 +77,9 @@ async def test_a_job_is_paused_and_resumed(model: Model) -> None:
         page = (await server.client.get(f"/jobs/{job_id}")).text
         assert f'action="/jobs/{job_id}/resume"' in page
         assert "Paused; it holds no slots" in page
+        overview = (await server.client.get("/")).text
+        assert "<dt>Paused</dt><dd>1</dd>" in overview
+        assert "<dt>Waiting</dt><dd>0</dd>" in overview
 
         answer = await server.client.post(f"/jobs/{job_id}/resume")
         assert answer.status_code == 303
