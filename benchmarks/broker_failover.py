@@ -30,8 +30,9 @@ from aiokafka.errors import KafkaError
 from benchmarks.report import Row, publish
 from services.runtime import logs
 from services.runtime.bus import OutRecord, PublishFailed
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 from services.standalone.embedded import RunningCluster, running_kafka_cluster
 
 TOPIC = "failover"

@@ -34,8 +34,9 @@ from services.cost.settings import CostSettings
 from services.cost.wiring import build
 from services.runtime import logs
 from services.runtime.bus import OutRecord, Record
-from services.runtime.kafka import CONSUMER_OPTIONS, PRODUCER_OPTIONS, KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import PRODUCER_OPTIONS, KafkaPublisher
+from services.runtime.kafka_source import CONSUMER_OPTIONS
 from services.runtime.processing import MAX_EVENTS, read_event
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin, Tx

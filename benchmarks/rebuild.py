@@ -23,8 +23,8 @@ from drivetrain_schemas.envelope import Event
 from services.gateway.settings import GatewaySettings
 from services.gateway.wiring import build
 from services.runtime import logs
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.service import run
 from services.runtime.topics import create_topics
 from services.standalone.embedded import running_kafka, running_postgres

@@ -13,8 +13,8 @@ from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.jobs import JobSpec, JobSubmit
 from drivetrain_schemas.pods import PodExit, PodSpec, RankExit, StopNotice
 from services.runtime.bus import OutRecord
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.service import Running
 from services.runtime.topics import create_topics
 from services.scheduler.core.pods import Sight

@@ -10,8 +10,9 @@ from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, InvalidEvent, encode, parse
 from services.runtime.bus import OutRecord, Record
 from services.runtime.errors import TemporaryError
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.service import Running, Service
 
 READ_TOKEN = "a-read-token-of-the-tests"

@@ -1,6 +1,6 @@
 """The bus as services see it: records, and two ports, one to write and one to read.
 
-`services.runtime.kafka` holds the real adapters, `services.runtime.testing` the one in memory; one
+`kafka_publisher` and `kafka_source` are the real adapters, `testing` holds the one in memory; one
 contract suite runs on both.
 """
 

@@ -25,8 +25,9 @@ from services.runtime.clock import Clock, SystemClock
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
 from services.runtime.errors import ConfigurationError, is_temporary, unavailable_part
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.object_store import ObjectStore
 from services.runtime.operations import ASGIApp, operations_app, serve, server
 from services.runtime.processing import (

@@ -18,8 +18,9 @@ from services.runtime.bus import (
     Record,
     RecordSource,
 )
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.testing import InMemoryBus
 
 NUM_PARTITIONS = 2

@@ -35,8 +35,9 @@ from drivetrain_schemas.jobs import (
 from drivetrain_schemas.studies import StudyCompleted, TrialCompleted, TrialProposed
 from services.gateway.settings import GatewaySettings
 from services.gateway.wiring import build
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.stores import initialise
 from services.runtime.topics import create_topics
 from tests.events import make_event

@@ -14,8 +14,8 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.wiring import build
 from services.runtime.bus import OutRecord
 from services.runtime.database import Database
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.service import rebuild
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin

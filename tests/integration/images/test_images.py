@@ -19,7 +19,7 @@ import pytest
 
 from drivetrain_schemas.pods import MARKER, marker_of
 from drivetrain_schemas.topics import SERVICES
-from services.runtime.kafka import KafkaAccess
+from services.runtime.kafka_access import KafkaAccess
 from services.standalone.child import ChildSpec, Launch
 from services.standalone.embedded import supervised
 from services.standalone.jars import WEB_ASSETS

@@ -14,8 +14,8 @@ from services.metrics.settings import MetricsSettings
 from services.metrics.wiring import build
 from services.runtime.bus import OutRecord
 from services.runtime.errors import ConfigurationError
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.service import Running
 from services.runtime.topics import create_topics
 from tests.events import make_event

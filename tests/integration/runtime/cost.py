@@ -14,8 +14,8 @@ from drivetrain_schemas.ids import allocation_id_for, job_id_for, run_id_for
 from services.cost.settings import CostSettings
 from services.cost.wiring import build
 from services.runtime.bus import Record
-from services.runtime.kafka import KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.service import Service
 from services.runtime.topics import create_topics
 from tests.events import make_event

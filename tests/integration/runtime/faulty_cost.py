@@ -22,7 +22,7 @@ from services.cost import store
 from services.cost.settings import CostSettings
 from services.cost.wiring import build
 from services.runtime import decoding, processing, service, watchdog
-from services.runtime.kafka import KafkaSource
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.transaction import Tx
 
 

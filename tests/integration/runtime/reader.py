@@ -12,8 +12,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from services.runtime.kafka import KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_source import KafkaSource
 
 
 def memory_bytes(name: str) -> int:

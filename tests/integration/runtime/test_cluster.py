@@ -15,8 +15,8 @@ from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.topics import DAY_MS
 from services.runtime.bus import OutRecord
 from services.runtime.errors import TemporaryError
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.topics import EXIT_DIFFERS, create_topics
 from services.standalone.embedded import RunningCluster, running_kafka_cluster
 from services.standalone.parts import base_environment

@@ -17,8 +17,8 @@ from drivetrain_schemas.charges import ChargeRecorded
 from drivetrain_schemas.envelope import Event
 from services.runtime.bus import OutRecord
 from services.runtime.consumer import FailedAtRecord
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.parking import parked_fact
 from services.runtime.service import EXIT_AT_RECORD, EXIT_STUCK, Running, Service
 from services.runtime.transaction import Tx

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
-from services.runtime import kafka as bus
+from services.runtime import kafka_source
 from services.runtime.kafka_access import KafkaAccess
 from tests.integration.runtime.cost import cost, releases, until_charged
 from tests.platform_service import produce, running
@@ -36,8 +36,9 @@ async def delete_group(kafka: KafkaAccess, group: str) -> None:
 async def test_a_service_whose_offsets_are_deleted_charges_nothing_twice(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorter = {**bus.CONSUMER_OPTIONS, "session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
-    monkeypatch.setattr(bus, "CONSUMER_OPTIONS", shorter)
+    shorter = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
+    options = {**kafka_source.CONSUMER_OPTIONS, **shorter}
+    monkeypatch.setattr(kafka_source, "CONSUMER_OPTIONS", options)
     service = await cost(kafka, postgres_dsn, topic_prefix)
     before, after = releases(20), releases(5, first=20)
     await produce(kafka, topic_prefix, *before)

@@ -9,15 +9,11 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.producer import message_accumulator
 
-from services.runtime import kafka as kafka_module
+from services.runtime import kafka_source
 from services.runtime.bus import OutRecord, PublishFailed, Record
-from services.runtime.kafka import (
-    BACKLOG_FETCH_WAIT_MS,
-    IDLE_FETCH_WAIT_MS,
-    KafkaPublisher,
-    KafkaSource,
-)
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import BACKLOG_FETCH_WAIT_MS, IDLE_FETCH_WAIT_MS, KafkaSource
 from services.runtime.topics import create_topics
 from tests.batches import NotUtf8
 from tests.platform_service import read_topic
@@ -163,8 +159,8 @@ async def test_an_idle_consumer_fetches_rarely_and_reads_a_backlog_without_delay
         return [it.value for batch in polled.values() for it in batch]
 
     monkeypatch.setattr(fetcher, "FetchRequest", request)
-    monkeypatch.setattr(kafka_module, "IDLE_AFTER_SECONDS", 0.5)
-    monkeypatch.setattr(kafka_module, "FETCH_WAIT_MS", 150)
+    monkeypatch.setattr(kafka_source, "IDLE_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_source, "FETCH_WAIT_MS", 150)
     publisher = KafkaPublisher(kafka, "tests")
     reader = source(kafka, topic, f"g-{secrets.token_hex(4)}", "cost.0")
     await reader.start()

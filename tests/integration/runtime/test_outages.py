@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.runtime import kafka as kafka_module
+from services.runtime import kafka_publisher, kafka_source
 from services.runtime.bus import Outcome, OutRecord, PublishFailed
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.topics import create_topics
 from services.standalone.embedded import RunningKafka, running_kafka, running_postgres
 from tests.integration.runtime.cost import cost, releases, until_charged
@@ -51,7 +51,7 @@ async def frozen(broker: RunningKafka) -> AsyncIterator[None]:
 async def test_an_acknowledgement_is_not_waited_for_for_ever(
     broker: RunningKafka, access: KafkaAccess, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_module, "ACK_SECONDS", 1.0)
+    monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 1.0)
     await create_topics(access, topic_prefix)
     publisher = KafkaPublisher(access, "tests")
     record = OutRecord(f"{topic_prefix}events.alerts", b"k", b"1")
@@ -61,7 +61,7 @@ async def test_an_acknowledgement_is_not_waited_for_for_ever(
             with pytest.raises(PublishFailed) as failed:
                 await publisher.publish([record])
             assert [it.outcome for it in failed.value.deliveries] == [Outcome.UNKNOWN]
-        monkeypatch.setattr(kafka_module, "ACK_SECONDS", 15.0)
+        monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 15.0)
         await publisher.publish([record])
     finally:
         await publisher.close()
@@ -74,8 +74,9 @@ async def test_a_frozen_broker_costs_time_and_nothing_else(
     topic_prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_module, "ACK_SECONDS", 1.5)
-    monkeypatch.setitem(kafka_module.CONSUMER_OPTIONS, "session_timeout_ms", SESSION_SECONDS * 1000)
+    monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 1.5)
+    monkeypatch.setattr(kafka_source, "COMMIT_SECONDS", 1.5)
+    monkeypatch.setitem(kafka_source.CONSUMER_OPTIONS, "session_timeout_ms", SESSION_SECONDS * 1000)
     service = await cost(access, postgres_dsn, topic_prefix)
     before, after, emitted = releases(9)[:3], releases(9)[3:8], releases(9)[8]
     async with running(service) as process:
@@ -89,7 +90,8 @@ async def test_a_frozen_broker_costs_time_and_nothing_else(
             async with process.platform.database.transaction() as tx:
                 await handler(tx, emitted)
             await asyncio.sleep(OUTAGE_SECONDS)
-        monkeypatch.setattr(kafka_module, "ACK_SECONDS", 15.0)
+        monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 15.0)
+        monkeypatch.setattr(kafka_source, "COMMIT_SECONDS", 15.0)
         await produce(access, topic_prefix, *after)
         causes = [event.event_id for event in (*before, *after, emitted)]
         charges = await until_charged(access, topic_prefix, causes)

@@ -9,12 +9,12 @@ import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.producer.sender import SendProduceReqHandler
 
-from services.runtime import kafka as kafka_module
+from services.runtime import kafka_publisher
 from services.runtime.bus import OutRecord, PublishFailed
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.relay import Relay
 from services.standalone.embedded import RunningKafka, running_kafka
 from tests.conftest import OpenDatabase
@@ -84,7 +84,7 @@ async def test_a_topic_that_is_missing_costs_the_others_nothing(
     topic_prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_module, "ACK_SECONDS", 1.0)
+    monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 1.0)
     there, missing = f"{topic_prefix}there", f"{topic_prefix}missing"
     await create(access, f"drivetrain.{there}")
     db = await database("cost")
@@ -139,7 +139,7 @@ async def test_a_broker_killed_under_load_ends_no_publisher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A batch given up while it waits to be sent again ends aiokafka's sender with a KeyError."""
-    monkeypatch.setattr(kafka_module, "ACK_SECONDS", 1.0)
+    monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 1.0)
     topic = f"{topic_prefix}killed"
     await create(access, topic)
     publisher = KafkaPublisher(access, "tests")

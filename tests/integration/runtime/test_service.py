@@ -7,8 +7,8 @@ import asyncpg
 
 from drivetrain_schemas.charges import ChargeRecorded
 from services.runtime.bus import OutRecord
-from services.runtime.kafka import KafkaPublisher
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.retention import KEEP
 from tests.events import make_event
 from tests.handlers.cost.test_handlers import released

@@ -20,8 +20,8 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.pods import marker_of
 from drivetrain_schemas.topics import EVENTS_JOBS
-from services.runtime.kafka import KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.topics import create_topics
 from services.scheduler.launchers import processes
 from services.standalone.embedded import running_postgres

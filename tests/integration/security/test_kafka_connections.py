@@ -11,8 +11,9 @@ from aiokafka.client import AIOKafkaClient
 from drivetrain_schemas.kafka_security import SaslMechanism
 from services.runtime.bus import BusUnavailable, OutRecord
 from services.runtime.errors import KafkaUnavailable
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 from services.runtime.tls import TlsFiles
 from services.runtime.topics import create_topics
 from tests.certificates import written

@@ -21,7 +21,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from services.runtime import kafka
+from services.runtime import kafka_publisher, kafka_source
 from services.runtime.bus import (
     BusUnavailable,
     Delivery,
@@ -31,15 +31,16 @@ from services.runtime.bus import (
     PublishFailed,
 )
 from services.runtime.errors import TemporaryError
-from services.runtime.kafka import KafkaPublisher, KafkaSource
 from services.runtime.kafka_access import KafkaAccess
+from services.runtime.kafka_publisher import KafkaPublisher
+from services.runtime.kafka_source import KafkaSource
 
 ACCESS = KafkaAccess("127.0.0.1:1", "drivetrain", "hunter2")
 RECORDS = [OutRecord("t", b"k", b"%d" % number) for number in range(4)]
 
 
 def test_the_consumer_commits_by_hand_from_the_earliest_offset() -> None:
-    options = kafka.CONSUMER_OPTIONS
+    options = kafka_source.CONSUMER_OPTIONS
     assert options["enable_auto_commit"] is False
     assert options["auto_offset_reset"] == "earliest"
     assert options["isolation_level"] == "read_committed"
@@ -47,12 +48,12 @@ def test_the_consumer_commits_by_hand_from_the_earliest_offset() -> None:
 
 def test_partitions_are_assigned_round_robin() -> None:
     # aiokafka's sticky assignor never gets its generation (issue 1176).
-    strategy = kafka.CONSUMER_OPTIONS["partition_assignment_strategy"]
+    strategy = kafka_source.CONSUMER_OPTIONS["partition_assignment_strategy"]
     assert strategy == (RoundRobinPartitionAssignor,)
 
 
 def test_a_loop_that_is_busy_keeps_its_membership() -> None:
-    options = kafka.CONSUMER_OPTIONS
+    options = kafka_source.CONSUMER_OPTIONS
     assert options["session_timeout_ms"] >= 30_000
     assert options["heartbeat_interval_ms"] * 3 <= options["session_timeout_ms"]
 
@@ -63,8 +64,8 @@ def test_a_member_has_a_name_that_outlives_the_process() -> None:
 
 
 def test_the_producer_waits_for_all_and_is_idempotent() -> None:
-    assert kafka.PRODUCER_OPTIONS["acks"] == "all"
-    assert kafka.PRODUCER_OPTIONS["enable_idempotence"] is True
+    assert kafka_publisher.PRODUCER_OPTIONS["acks"] == "all"
+    assert kafka_publisher.PRODUCER_OPTIONS["enable_idempotence"] is True
 
 
 Answer = Callable[[OutRecord, "asyncio.Future[Any]"], None]
@@ -110,7 +111,7 @@ class PlayedProducer:
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
     """Producers answer by this function from now on."""
-    monkeypatch.setattr(kafka, "AIOKafkaProducer", PlayedProducer)
+    monkeypatch.setattr(kafka_publisher, "AIOKafkaProducer", PlayedProducer)
     monkeypatch.setattr(PlayedProducer, "made", [])
     return lambda answer: monkeypatch.setattr(PlayedProducer, "answer", staticmethod(answer))
 
@@ -211,7 +212,7 @@ async def test_what_follows_a_record_that_could_not_be_sent_is_not_sent_before_i
 async def test_an_acknowledgement_that_never_comes_is_given_up(
     publisher: KafkaPublisher, play: Callable[[Answer], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "ACK_SECONDS", 0.01)
+    monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 0.01)
     play(lambda record, ack: acknowledge(record, ack) if record.value == b"0" else None)
     with pytest.raises(PublishFailed, match="TimeoutError") as failed:
         await publisher.publish(RECORDS)
@@ -221,7 +222,7 @@ async def test_an_acknowledgement_that_never_comes_is_given_up(
 async def test_an_acknowledgement_after_the_time_limit_changes_nothing(
     publisher: KafkaPublisher, play: Callable[[Answer], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "ACK_SECONDS", 0.01)
+    monkeypatch.setattr(kafka_publisher, "ACK_SECONDS", 0.01)
     play(lambda record, ack: None)
     settled: list[Delivery] = []
     with pytest.raises(PublishFailed):
@@ -241,7 +242,7 @@ async def test_without_a_connection_nothing_was_sent(monkeypatch: pytest.MonkeyP
         raise KafkaConnectionError("nobody listens")
 
     monkeypatch.setattr(AIOKafkaProducer, "start", refuse)
-    monkeypatch.setattr(kafka, "why", cause_of)
+    monkeypatch.setattr(kafka_publisher, "why", cause_of)
     with pytest.raises(BusUnavailable, match=r"the cause of .*nobody listens") as failed:
         await KafkaPublisher(ACCESS, "tests").publish(RECORDS)
     assert outcomes(failed) == ["unknown"] * 4
@@ -313,13 +314,13 @@ async def test_a_failed_call_ends_its_producer_only_after_the_other_calls(
 
 async def test_nothing_waits_for_what_a_given_up_producer_still_holds() -> None:
     """aiokafka's own flush would, for ever: with idempotence its batches never expire."""
-    producer = AIOKafkaProducer(**ACCESS.options(), **kafka.PRODUCER_OPTIONS)
+    producer = AIOKafkaProducer(**ACCESS.options(), **kafka_publisher.PRODUCER_OPTIONS)
     held = producer._message_accumulator
     batch = held.create_builder()
     batch.append(key=b"k", value=b"v", timestamp=None)
     held._append_batch(batch, TopicPartition("t", 0))
     flush = asyncio.create_task(held.flush())
-    await kafka._abandon(producer)
+    await kafka_publisher._abandon(producer)
     async with asyncio.timeout(10):
         await flush
 
@@ -342,8 +343,8 @@ class ClosedConsumer:
 
 
 async def test_each_attempt_to_join_has_its_own_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "AIOKafkaConsumer", ClosedConsumer)
-    monkeypatch.setattr(kafka, "why", cause_of)
+    monkeypatch.setattr(kafka_source, "AIOKafkaConsumer", ClosedConsumer)
+    monkeypatch.setattr(kafka_source, "why", cause_of)
     monkeypatch.setattr(ClosedConsumer, "made", 0)
     source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
     for _ in range(3):
