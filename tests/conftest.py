@@ -6,7 +6,6 @@ the servers and nothing else.
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,23 +18,26 @@ from xdist.scheduler import LoadScopeScheduling
 
 from services.runtime.database import Database
 from services.runtime.kafka_access import KafkaAccess
-from services.runtime.transaction import Origin
 from services.standalone.embedded import running_kafka, running_postgres
 from tests import s3_server
+from tests.databases import PreparedSchemas
 from tests.standalone_platform import StandalonePlatform
 
 # The inner loop (`make unit`) tries fewer examples of each property.
 settings.register_profile("quick", max_examples=8, deadline=None)
 settings.register_profile("default", max_examples=50, deadline=None)
 
-OpenDatabase = Callable[[str], Awaitable[Database]]
+# A machine that loses power is no case of these tests; the suites of faults keep the defaults.
+WITHOUT_FSYNC = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
+OpenDatabase = Callable[..., Awaitable[Database]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """A real Postgres for the whole session."""
     directory: Path = tmp_path_factory.mktemp("postgres")
-    async with running_postgres(directory) as postgres:
+    async with running_postgres(directory, settings=WITHOUT_FSYNC) as postgres:
         yield postgres.dsn
 
 
@@ -62,26 +64,27 @@ def topic_prefix() -> str:
     return f"t{secrets.token_hex(4)}."
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def schemas(postgres_dsn: str) -> AsyncIterator[PreparedSchemas]:
+    administration = await asyncpg.connect(postgres_dsn)
+    prepared = PreparedSchemas(postgres_dsn, administration)
+    yield prepared
+    await prepared.close()
+    await administration.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def database(postgres_dsn: str) -> AsyncIterator[OpenDatabase]:
-    """`await database("cost")`: the migrated schema of a service, fresh and dropped afterwards."""
-    async with AsyncExitStack() as stack:
+async def database(schemas: PreparedSchemas) -> AsyncIterator[OpenDatabase]:
+    """`await database("cost")`: the schema of a service as its migrations left it."""
+    taken: list[Database] = []
 
-        async def open_database(service: str) -> Database:
-            schema = f"{service}_{secrets.token_hex(4)}"
-            opened = Database(postgres_dsn, schema, Origin(f"/drivetrain/{service}", "drivetrain."))
-            await opened.open([f"services.{service}"])
-            stack.push_async_callback(_drop, postgres_dsn, schema)
-            stack.push_async_callback(opened.close)
-            return opened
+    async def take(service: str, **options: bool) -> Database:
+        taken.append(await schemas.take(service, **options))
+        return taken[-1]
 
-        yield open_database
-
-
-async def _drop(dsn: str, schema: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    await connection.execute(f'drop schema "{schema}" cascade')
-    await connection.close()
+    yield take
+    for opened in reversed(taken):
+        await schemas.give_back(opened)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -103,11 +103,14 @@ async def running_kafka_cluster(
 
 @asynccontextmanager
 async def running_postgres(
-    directory: Path, password: str | None = None
+    directory: Path, password: str | None = None, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[RunningPostgres]:
-    """A real server in this directory; reuse of a directory needs its original password."""
+    """A real server in this directory; reuse of a directory needs its original password.
+
+    `settings`: of the server, beside the platform's own.
+    """
     server = postgres.Server(directory, free_port(), password or secrets.token_urlsafe(24))
-    async with supervised(postgres.spec(server, directory / "log")) as child:
+    async with supervised(postgres.spec(server, directory / "log", settings or {})) as child:
         yield RunningPostgres(server.dsn, child)
 
 

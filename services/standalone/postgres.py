@@ -15,10 +15,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 import asyncpg
 
@@ -116,9 +117,13 @@ def _remove_unfinished(directory: Path) -> None:
                 raise
 
 
-def spec(server: Server, log_path: Path) -> ChildSpec:
+def spec(
+    server: Server, log_path: Path, more: Mapping[str, str] = MappingProxyType({})
+) -> ChildSpec:
     settings = [
-        argument for key, value in SETTINGS.items() for argument in ("-c", f"{key}={value}")
+        argument
+        for key, value in {**SETTINGS, **more}.items()
+        for argument in ("-c", f"{key}={value}")
     ]
     argv = (
         *(str(_binaries() / "postgres"), "-D", HERE),

@@ -104,7 +104,7 @@ async def test_the_age_of_the_outbox_is_that_of_its_oldest_row(
 
 
 async def test_the_pool_is_measured_when_it_is_read(database: OpenDatabase) -> None:
-    opened = await database("cost")
+    opened = await database("cost", is_fresh=True)
     pool = "database_pool_connections"
     total = sum(value(pool, {"state": state}) for state in ("used", "idle", "spare"))
     before, waits = value(pool, {"state": "used"}), value("database_pool_wait_seconds_count")
