@@ -5,7 +5,7 @@ round in which only the queue changed computes none of this again.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,16 +29,29 @@ class Occupancy:
         return pools
 
     @cached_property
+    def closed(self) -> Mapping[tuple[str, str | None], Sequence[Node]]:
+        """By pool and device type, and by pool and None: its nodes that accept no runs now."""
+        found: dict[tuple[str, str | None], list[Node]] = {}
+        for node in self.nodes:
+            if node.unschedulable and not node.is_removed:
+                for device_type in (node.device_type, None):
+                    found.setdefault((node.pool, device_type), []).append(node)
+        return found
+
+    @cached_property
     def free(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Slot, ...]]]:
         """By pool and device type: the free slots of each node that has some, lowest number first.
 
         A device counts as held whichever node it was granted with.
         """
-        held = {slot for holding in self.holdings.values() for slot in holding.slots}
+        held: dict[str, set[int]] = {}
+        for holding in self.holdings.values():
+            for slot in holding.slots:
+                held.setdefault(slot.node_id, set()).add(slot.number)
         devices = {device for holding in self.holdings.values() for device in holding.devices}
         found: dict[tuple[str, str], dict[str, tuple[Slot, ...]]] = {}
         for node in sorted(self.nodes, key=lambda node: node.node_id):
-            slots = _free_slots(node, held, devices)
+            slots = _free_slots(node, held.get(node.node_id, frozenset()), devices)
             if slots:
                 found.setdefault((node.pool, node.device_type), {})[node.node_id] = slots
         return found
@@ -75,16 +88,16 @@ def most_slots(capacities: Mapping[str, int], device_type: str | None) -> int:
     return max(capacities.values(), default=0)
 
 
-def _free_slots(node: Node, held: set[Slot], devices: set[int]) -> tuple[Slot, ...]:
+def _free_slots(node: Node, held: Set[int], devices: Set[int]) -> tuple[Slot, ...]:
+    """`held`: the numbers of this node's slots that are; `devices`: those of all nodes."""
     if not node.is_schedulable:
         return ()
     free = tuple(
-        slot
-        for slot in (Slot(node.node_id, number) for number in range(node.num_slots))
-        if slot not in held and node.device_of(slot.number) not in devices
+        Slot(node.node_id, number)
+        for number in range(node.num_slots)
+        if number not in held and node.device_of(number) not in devices
     )
     if node.has_numbered_devices:
         return free
     # Held slots may have numbers that a node which lost devices no longer has.
-    num_held = sum(slot.node_id == node.node_id for slot in held)
-    return free[: max(0, node.num_slots - num_held)]
+    return free[: max(0, node.num_slots - len(held))]

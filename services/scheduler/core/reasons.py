@@ -77,16 +77,10 @@ def why_never(kind: Kind, occupancy: Occupancy) -> tuple[WaitingReason, str]:
 
 def _not_counted(kind: Kind, occupancy: Occupancy) -> str:
     """The pool's nodes that accept no runs at the moment, and why."""
-    closed = [
-        f"{node.node_id} ({node.unschedulable})"
-        for node in occupancy.nodes
-        if node.pool == kind.pool
-        and node.unschedulable
-        and not node.is_removed
-        and kind.device_type in (None, node.device_type)
-    ]
+    closed = occupancy.closed.get((kind.pool, kind.device_type), ())
+    named = ", ".join(f"{node.node_id} ({node.unschedulable})" for node in closed[:MAX_NAMED_NODES])
     more = f" and {len(closed) - MAX_NAMED_NODES} more" if len(closed) > MAX_NAMED_NODES else ""
-    return f"; not counted: {', '.join(closed[:MAX_NAMED_NODES])}{more}" if closed else ""
+    return f"; not counted: {named}{more}" if closed else ""
 
 
 def why_not_placed(kind: Kind, num_free: int) -> tuple[WaitingReason, str]:
