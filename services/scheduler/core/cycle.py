@@ -20,7 +20,7 @@ from datetime import datetime
 
 from drivetrain_schemas.jobs import WaitingReason
 from services.scheduler.core.gang import place_job
-from services.scheduler.core.holds import Hold, split
+from services.scheduler.core.holds import Hold, by_scope, split
 from services.scheduler.core.model import Kind, QueuedJob, Slot
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.reasons import Waiting, why_behind, why_never, why_not_placed
@@ -83,8 +83,9 @@ def _held(holds: Sequence[Hold], lines: dict[Kind, tuple[QueuedJob, ...]]) -> li
     if not holds:
         return []
     found: list[Waiting] = []
+    scopes = by_scope(holds)
     for kind, line in list(lines.items()):
-        lines[kind], held = split(line, holds)
+        lines[kind], held = split(line, scopes)
         for hold, jobs in held.items():
             found.append(Waiting(jobs, WaitingReason.BUDGET_REACHED, hold.detail))
     return found

@@ -33,23 +33,36 @@ def snapshot(jobs: list[QueuedJob], *holds: Hold) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    ("hold", "granted"),
+    ("hold", "held", "granted"),
     [
-        (Hold("vision", "b", "why"), ["job-3"]),
-        (Hold("vision", "b", "why", study_id="s"), ["job-1", "job-3"]),
-        (Hold("vision", "b", "why", job_id="job-1"), ["job-2", "job-3"]),
-        (Hold("other", "b", "why", study_id="s"), ["job-1", "job-2"]),
-        (Hold("vision", "b", "why", project="p"), ["job-1", "job-3"]),
+        (Hold("vision", "b", "why"), {"job-1", "job-2"}, ["job-3"]),
+        (Hold("vision", "b", "why", study_id="s"), {"job-2"}, ["job-1", "job-3"]),
+        (Hold("vision", "b", "why", job_id="job-1"), {"job-1"}, ["job-2", "job-3"]),
+        (Hold("other", "b", "why", study_id="s"), set(), ["job-1", "job-2"]),
+        (Hold("vision", "b", "why", project="p"), {"job-2"}, ["job-1", "job-3"]),
     ],
 )
-def test_held_jobs_get_no_run_and_block_nobody(hold: Hold, granted: list[str]) -> None:
+def test_held_jobs_get_no_run_and_block_nobody(
+    hold: Hold, held: set[str], granted: list[str]
+) -> None:
     jobs = [job(1), job(2, study_id="s", project="p"), job(3, "other", project="p")]
     decision = decide(snapshot(jobs, hold), NOW)
     assert [grant.job_id for grant in decision.grants] == granted
-    held = [each for each in decision.waiting if each.reason is WaitingReason.BUDGET_REACHED]
-    assert {each.detail for each in held} <= {"why"}
-    names = {each.job_id for waiting in held for each in waiting.jobs}
-    assert names == {each.job_id for each in jobs if hold.covers(each)}
+    reached = [each for each in decision.waiting if each.reason is WaitingReason.BUDGET_REACHED]
+    assert {each.detail for each in reached} <= {"why"}
+    assert {each.job_id for waiting in reached for each in waiting.jobs} == held
+
+
+def test_a_job_waits_for_the_first_of_the_budgets_that_hold_it() -> None:
+    holds = [
+        Hold("vision", "a", "the study", study_id="s"),
+        Hold("vision", "b", "all"),
+        Hold("vision", "c", "the project", project="p"),
+    ]
+    jobs = [job(1), job(2, study_id="s", project="p"), job(3, project="p")]
+    decision = decide(snapshot(jobs, *holds), NOW)
+    why = {each.job_id: waiting.detail for waiting in decision.waiting for each in waiting.jobs}
+    assert why == {"job-1": "all", "job-2": "the study", "job-3": "all"}
 
 
 def test_every_job_is_granted_or_waits() -> None:
