@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from drivetrain_schemas.jobs import WaitingReason
-from services.scheduler.core.gang import place_job
+from services.scheduler.core.gang import Room, place_job
 from services.scheduler.core.holds import Hold, by_scope, split
 from services.scheduler.core.model import Kind, QueuedJob, Slot
 from services.scheduler.core.occupancy import Occupancy
@@ -106,7 +106,7 @@ class _Service:
         self.waiting: list[Waiting] = []
         self._occupancy = occupancy
         self._lines = lines
-        self._free = {place: dict(nodes) for place, nodes in occupancy.free.items()}
+        self._rooms = {place: Room(free) for place, free in occupancy.free.items()}
         self._blockers: dict[tuple[str, str], QueuedJob] = {}
         # The places that no job waits for. Without one, all that is left waits.
         self._open = {(kind.pool, name) for kind in lines for name in occupancy.usable_types(kind)}
@@ -145,21 +145,18 @@ class _Service:
             if (kind.pool, device_type) not in self._blockers
         )
 
+    def _open_rooms(self, kind: Kind) -> dict[str, Room]:
+        """By open device type: what is free of it. A type without free slots has none."""
+        places = ((name, (kind.pool, name)) for name in self._open_types(kind))
+        return {name: self._rooms[place] for name, place in places if place in self._rooms}
+
     def _place(self, kind: Kind, job: QueuedJob) -> tuple[str, tuple[Slot, ...]] | None:
         """All slots of the gang on one open device type, or None."""
-        open_types = self._open_types(kind)
-        free = {name: self._free.get((kind.pool, name), {}) for name in open_types}
-        return place_job(kind.devices, free)
+        return place_job(kind.devices, self._open_rooms(kind))
 
     def _grant(self, kind: Kind, job: QueuedJob, placed: tuple[str, tuple[Slot, ...]]) -> None:
         device_type, slots = placed
-        nodes = self._free[kind.pool, device_type]
-        for node_id in {slot.node_id for slot in slots}:
-            left = tuple(slot for slot in nodes[node_id] if slot not in slots)
-            if left:
-                nodes[node_id] = left
-            else:
-                del nodes[node_id]
+        self._rooms[kind.pool, device_type].take(slots)
         self.grants.append(Grant(job.job_id, device_type, slots))
 
     def _wait(self, kind: Kind, line: tuple[QueuedJob, ...]) -> None:
@@ -167,7 +164,8 @@ class _Service:
         open_types = self._open_types(kind)
         if open_types:
             head, line = line[0], line[1:]
-            num_free = max(self._num_free(kind.pool, name) for name in open_types)
+            rooms = self._open_rooms(kind).values()
+            num_free = max((room.num_free for room in rooms), default=0)
             self.waiting.append(Waiting((head,), *why_not_placed(kind, num_free)))
             for name in open_types:
                 self._blockers[kind.pool, name] = head
@@ -187,6 +185,3 @@ class _Service:
         if why is None:
             why = self._why[key] = why_behind(kind, blocker)
         self.waiting.append(Waiting(line, *why))
-
-    def _num_free(self, pool: str, device_type: str) -> int:
-        return sum(map(len, self._free.get((pool, device_type), {}).values()))

@@ -1,49 +1,74 @@
 """All-or-nothing placement: every slot of a gang, on the fewest nodes, or none.
 
-In: a number of devices and the free slots of each candidate node. Out: the slots, or None.
 Of several placements on equally few nodes the tightest is taken, so that large free nodes stay
-whole for large jobs; the node's id decides between equals.
+whole for large jobs; the node's id decides between equals. A placement costs as much as the nodes
+that it takes, however many are free.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
 
 from services.scheduler.core.model import Slot
 
-FreeSlots = Mapping[str, Sequence[Slot]]
+
+class Room:
+    """The free slots of one pool and device type, while one decision grants them.
+
+    Nodes are kept by the number of their free slots: few numbers differ.
+    """
+
+    def __init__(self, free: Mapping[str, tuple[Slot, ...]]) -> None:
+        self.num_free = sum(map(len, free.values()))
+        self._free = dict(free)
+        self._by_size: dict[int, list[str]] = {}
+        for node_id in sorted(free):
+            self._by_size.setdefault(len(free[node_id]), []).append(node_id)
+
+    def place(self, devices: int) -> tuple[Slot, ...] | None:
+        """`devices` of the free slots, in order of node and number."""
+        if self.num_free < devices:
+            return None
+        chosen: list[Slot] = []
+        taken: set[str] = set()
+        for largest in self._largest_first():
+            missing = devices - len(chosen)
+            is_last = len(self._free[largest]) >= missing
+            node_id = self._tightest(missing, taken) if is_last else largest
+            chosen += self._free[node_id][:missing]
+            taken.add(node_id)
+            if is_last:
+                break
+        return tuple(sorted(chosen))
+
+    def take(self, slots: tuple[Slot, ...]) -> None:
+        """These are free no longer."""
+        self.num_free -= len(slots)
+        gone = set(slots)
+        for node_id in {slot.node_id for slot in slots}:
+            before = self._free.pop(node_id)
+            nodes = self._by_size[len(before)]
+            del nodes[bisect_left(nodes, node_id)]
+            left = tuple(slot for slot in before if slot not in gone)
+            if left:
+                self._free[node_id] = left
+                insort(self._by_size.setdefault(len(left), []), node_id)
+
+    def _largest_first(self) -> Iterator[str]:
+        for size in sorted(self._by_size, reverse=True):
+            yield from self._by_size[size]
+
+    def _tightest(self, missing: int, taken: set[str]) -> str:
+        """The smallest of the other nodes that takes all that is missing."""
+        enough = (size for size in sorted(self._by_size) if size >= missing)
+        nodes = (node_id for size in enough for node_id in self._by_size[size])
+        return next(node_id for node_id in nodes if node_id not in taken)
 
 
-def place_job(
-    devices: int, free_by_type: Mapping[str, FreeSlots]
-) -> tuple[str, tuple[Slot, ...]] | None:
+def place_job(devices: int, rooms: Mapping[str, Room]) -> tuple[str, tuple[Slot, ...]] | None:
     """The device type and the slots for the job; fewest nodes first, then the type's name."""
-    best: tuple[int, str, tuple[Slot, ...]] | None = None
-    for device_type, free in free_by_type.items():
-        slots = place(devices, free)
-        if slots is None:
-            continue
-        candidate = (len({slot.node_id for slot in slots}), device_type, slots)
-        best = candidate if best is None else min(best, candidate)
-    return None if best is None else (best[1], best[2])
-
-
-def place(devices: int, free: FreeSlots) -> tuple[Slot, ...] | None:
-    """`devices` of the free slots, in order of node and number."""
-    if sum(map(len, free.values())) < devices:
-        return None
-    left = {node_id: slots for node_id, slots in free.items() if slots}
-    chosen: list[Slot] = []
-    missing = devices
-    while missing > 0:
-        node_id = _next_node(missing, left)
-        taken = left.pop(node_id)[:missing]
-        chosen.extend(taken)
-        missing -= len(taken)
-    return tuple(sorted(chosen))
-
-
-def _next_node(missing: int, left: FreeSlots) -> str:
-    """The smallest node that takes all that is missing, else the largest."""
-    enough = [(len(slots), node_id) for node_id, slots in left.items() if len(slots) >= missing]
-    if enough:
-        return min(enough)[1]
-    return min((-len(slots), node_id) for node_id, slots in left.items())[1]
+    found = [
+        (len({slot.node_id for slot in slots}), device_type, slots)
+        for device_type, room in rooms.items()
+        if (slots := room.place(devices)) is not None
+    ]
+    return min(found)[1:] if found else None

@@ -1,12 +1,12 @@
 """What holds for every snapshot, however odd."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.core.cycle import decide
-from services.scheduler.core.gang import place_job
+from services.scheduler.core.cycle import Grant, decide
 from services.scheduler.core.invariants import check
 from services.scheduler.core.model import Holding, Kind, Node, QueuedJob, Slot
 from services.scheduler.core.occupancy import Occupancy
@@ -121,8 +121,8 @@ def test_deciding_again_after_applying_grants_nothing_more(snapshot):
 
 @given(snapshots())
 def test_the_decision_is_that_of_a_walk_job_by_job(snapshot):
-    """The rule as one would write it down, without kinds and lines."""
-    granted: dict[str, str] = {}
+    """The rule as one would write it down, without kinds, lines and rooms."""
+    granted: dict[str, Grant] = {}
     blocked: set[tuple[str, str]] = set()
     free = {place: dict(nodes) for place, nodes in snapshot.occupancy.free.items()}
     for job in ordered(snapshot):
@@ -135,14 +135,16 @@ def test_the_decision_is_that_of_a_walk_job_by_job(snapshot):
             if kind.device_type in (None, name) and num_slots >= kind.devices
         ]
         open_types = [name for name in usable if (kind.pool, name) not in blocked]
-        placed = place_job(
-            kind.devices, {name: free.get((kind.pool, name), {}) for name in open_types}
-        )
-        if placed is None:
+        placed = [
+            (len({slot.node_id for slot in slots}), name, slots)
+            for name in open_types
+            if (slots := placement(kind.devices, free.get((kind.pool, name), {}))) is not None
+        ]
+        if not placed:
             blocked.update((kind.pool, name) for name in open_types)
             continue
-        device_type, slots = placed
-        granted[job.job_id] = device_type
+        _, device_type, slots = min(placed)
+        granted[job.job_id] = Grant(job.job_id, device_type, slots)
         nodes = free[kind.pool, device_type]
         free[kind.pool, device_type] = {
             node_id: tuple(slot for slot in left if slot not in slots)
@@ -151,7 +153,21 @@ def test_the_decision_is_that_of_a_walk_job_by_job(snapshot):
 
     decision = decide(snapshot, NOW)
 
-    assert {grant.job_id: grant.device_type for grant in decision.grants} == granted
+    assert {grant.job_id: grant for grant in decision.grants} == granted
+
+
+def placement(devices: int, free: Mapping[str, Sequence[Slot]]) -> tuple[Slot, ...] | None:
+    """Node after node: the smallest that takes all that is missing, else the largest."""
+    left = {node_id: slots for node_id, slots in free.items() if slots}
+    chosen: list[Slot] = []
+    while (missing := devices - len(chosen)) > 0:
+        if not left:
+            return None
+        enough = [(len(slots), node_id) for node_id, slots in left.items() if len(slots) >= missing]
+        most = [(-len(slots), node_id) for node_id, slots in left.items()]
+        _, node_id = min(enough or most)
+        chosen += left.pop(node_id)[:missing]
+    return tuple(sorted(chosen))
 
 
 @given(snapshots())
