@@ -61,7 +61,7 @@ STANDBY_SECONDS = 1.0
 AWAY_SECONDS = 1.0  # until an unavailable launcher is asked again
 MAX_ANNOUNCED = 200  # in one round
 # Only jobs that are not blocked wait for the holders of slots themselves.
-_WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLETE)
+WAITS_FOR_HOLDERS = (WaitingReason.NO_FREE_DEVICES, WaitingReason.GANG_INCOMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class Loop:
                 if len(announced) == MAX_ANNOUNCED:
                     await store.set_announced(tx.connection, announced)
                     return True
-                held = waiting.reason in _WAITS_FOR_HOLDERS
+                held = waiting.reason in WAITS_FOR_HOLDERS
                 await transitions.wait(
                     tx,
                     state.jobs[job.job_id],

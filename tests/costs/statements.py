@@ -1,0 +1,131 @@
+"""Which statements a run sends, and how many rows each reads.
+
+Each statement is executed twice: first as `explain (analyze)` in a transaction, or to a savepoint,
+that is rolled back, then as it is. Rows read are those that its scans of tables and indexes return,
+and those that they read and drop. A scan that finds none counts as one row: it was a search.
+
+Its hooks are asyncpg's own methods below the pool, so every connection of the process is covered.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import asyncpg
+from asyncpg.cursor import BaseCursor
+from asyncpg.pool import PoolConnectionProxy
+
+EXPLAINABLE = ("select", "insert", "update", "delete", "with", "merge", "values")
+DROPPED = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+
+_execute = asyncpg.Connection._execute
+
+
+@dataclass(frozen=True)
+class Statements:
+    """By statement: how often it was sent, and how many rows it read."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+
+    async def add(self, connection: Any, query: str, arguments: Sequence[Any]) -> None:
+        """Before it is executed."""
+        self.sent[query] += 1
+        if query.lstrip().lower().startswith(EXPLAINABLE):
+            self.rows[query] += await _rows_read(connection, query, arguments)
+
+
+@contextmanager
+def recorded() -> Iterator[Statements]:
+    """Record every statement of this process."""
+    statements = Statements()
+    with ExitStack() as stack:
+        for owner, name, hook in _hooks(statements):
+            stack.enter_context(patch.object(owner, name, hook(getattr(owner, name))))
+        yield statements
+
+
+def _hooks(statements: Statements) -> Iterator[tuple[type, str, Callable[[Any], Any]]]:
+    """What is replaced, and by what: every way in which a statement reaches the protocol."""
+
+    def prepared(original: Any) -> Any:
+        async def call(connection: Any, query: str, arguments: Any, *rest: Any, **more: Any) -> Any:
+            await statements.add(connection, query, arguments)
+            return await original(connection, query, arguments, *rest, **more)
+
+        return call
+
+    def many(original: Any) -> Any:
+        async def call(connection: Any, query: str, batch: Any, *rest: Any, **more: Any) -> Any:
+            batch = list(batch)
+            for arguments in batch:
+                await statements.add(connection, query, arguments)
+            return await original(connection, query, batch, *rest, **more)
+
+        return call
+
+    def plain(original: Any) -> Any:
+        """With arguments it goes on to `_execute`."""
+
+        async def call(connection: Any, query: str, *arguments: Any, **more: Any) -> Any:
+            if not arguments:
+                await statements.add(getattr(connection, "_con", connection), query, ())
+            return await original(connection, query, *arguments, **more)
+
+        return call
+
+    def cursor(original: Any) -> Any:
+        async def call(self: Any, *rest: Any, **more: Any) -> Any:
+            await statements.add(self._connection, self._query, self._args)
+            return await original(self, *rest, **more)
+
+        return call
+
+    def copy(original: Any) -> Any:
+        """Only that it was sent: it cannot be explained."""
+
+        async def call(connection: Any, table: str, *rest: Any, **more: Any) -> Any:
+            statements.sent[f"copy {table}"] += 1
+            return await original(connection, table, *rest, **more)
+
+        return call
+
+    yield asyncpg.Connection, "_execute", prepared
+    yield asyncpg.Connection, "_executemany", many
+    yield BaseCursor, "_bind_exec", cursor
+    for owner in (asyncpg.Connection, PoolConnectionProxy):
+        yield owner, "execute", plain
+        yield owner, "copy_to_table", copy
+        yield owner, "copy_records_to_table", copy
+
+
+async def _rows_read(connection: Any, query: str, arguments: Sequence[Any]) -> int:
+    begin, end = (
+        ("savepoint counted", "rollback to counted")
+        if connection.is_in_transaction()
+        else ("begin", "rollback")
+    )
+    await connection._protocol.query(begin, None)
+    try:
+        explain = f"explain (analyze, timing off, format json) {query}"
+        ((found,),) = await _execute(connection, explain, arguments, 0, None)
+    finally:
+        await connection._protocol.query(end, None)
+    (explained,) = json.loads(found)
+    return _rows_of(explained["Plan"])
+
+
+def _rows_of(node: dict[str, Any]) -> int:
+    """Of this node and those below it. Counts of a node are averages of its loops."""
+    rows = sum(_rows_of(child) for child in node.get("Plans", ()))
+    is_scan = node["Node Type"].endswith("Scan") and (
+        "Relation Name" in node or "Index Name" in node
+    )
+    if is_scan:
+        read = node["Actual Rows"] + sum(node.get(name, 0) for name in DROPPED)
+        rows += round(node["Actual Loops"] * max(1, read))
+    return rows
