@@ -27,7 +27,7 @@ async def note_failure(
     known = await store.failure_of(tx.connection, run.run_id)
     if known is not None and not is_news(known.announced, reason):
         return
-    await store.put_failure(tx.connection, run, reason, step)
+    await store.put_failure(tx.connection, run.run_id, reason, step)
     newest = catalogue.latest(await store_checkpoints.good(tx.connection, job))
     last_step = newest.step if newest else None
     payload = messages.failing(run, job.tenant_id, reason, detail, (last_step, step))

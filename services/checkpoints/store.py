@@ -219,18 +219,17 @@ async def failure_of(connection: asyncpg.Connection, run_id: str) -> Failure | N
 
 
 async def put_failure(
-    connection: asyncpg.Connection, run: Run, reason: SaveFailure, failed_step: int | None
+    connection: asyncpg.Connection, run_id: str, reason: SaveFailure, failed_step: int | None
 ) -> None:
     await connection.execute(
         """
-        insert into failing_runs (run_id, job_id, reason, failed_step, announced)
-        values ($1, $2, $3, $4, array[$3])
+        insert into failing_runs (run_id, reason, failed_step, announced)
+        values ($1, $2, $3, array[$2])
         on conflict (run_id) do update set
             reason = excluded.reason, failed_step = excluded.failed_step,
             announced = failing_runs.announced || excluded.announced
         """,
-        run.run_id,
-        run.job_id,
+        run_id,
         reason,
         failed_step,
     )

@@ -3,7 +3,7 @@
 A subject is '' (the whole tenant), the id of a study or job, or `project/` and a project's name. A
 job belongs to a study from its first event on, and to one project at a time: where either is
 learned after charges, what the job has spent is moved. Charges are added to `spend` by the
-database, in the statement that inserts them (sql/0180_spend_by_subject.sql).
+database, in the statement that inserts them (sql/0001_baseline.sql).
 """
 
 import hashlib

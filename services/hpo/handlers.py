@@ -109,7 +109,7 @@ async def on_trial_measured(work: Work, event: Event[TrialMeasured]) -> None:
 async def on_allocation_granted(work: Work, event: Event[AllocationGranted]) -> None:
     granted = event.payload
     if (trial := work.trial_of_job(granted.job_id)) is not None:
-        work.spending.grant(trial.study_id, trial.number, granted)
+        work.spending.grant(trial.study_id, granted)
         await _tell(work, event, trial.study_id, inputs.Granted(trial.number))
 
 

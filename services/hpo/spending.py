@@ -38,11 +38,10 @@ class Changes:
         self._charged: defaultdict[str, _Charged] = defaultdict(_Charged)
         self._prices: dict[tuple[str, str], int] = {}
 
-    def grant(self, study_id: str, number: int, granted: AllocationGranted) -> None:
+    def grant(self, study_id: str, granted: AllocationGranted) -> None:
         row = (
             granted.allocation_id,
             study_id,
-            number,
             len(granted.slots),
             granted.granted_at,
             granted.pool,
@@ -102,9 +101,9 @@ async def _insert_allocations(
     await connection.execute(
         """
         insert into trial_allocations
-            (allocation_id, study_id, number, num_slots, granted_at, pool, device_type)
-        select * from unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::timestamptz[],
-            $6::text[], $7::text[])
+            (allocation_id, study_id, num_slots, granted_at, pool, device_type)
+        select * from unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::text[],
+            $6::text[])
         on conflict do nothing
         """,
         *zip(*rows, strict=True),

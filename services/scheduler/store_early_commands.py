@@ -16,12 +16,12 @@ async def insert(
 ) -> bool:
     """Store the command; False, without storing it, where as many are stored already."""
     number = await connection.fetchval(
-        """insert into early_cancels
+        """insert into early_commands
             (event_id, job_id, tenant_id, reason, correlation_id, traceparent, verb, saves_last)
         select $1, $2, $3, $4, $5, $6, $7, $8
-        where (select count(*) from (select from early_cancels limit $9) as kept) < $9
+        where (select count(*) from (select from early_commands limit $9) as kept) < $9
             and (select count(*) from (
-                select from early_cancels where tenant_id = $3 limit $10) as own) < $10
+                select from early_commands where tenant_id = $3 limit $10) as own) < $10
         returning number""",
         command.cause.event_id,
         command.job_id,
@@ -40,7 +40,7 @@ async def insert(
 async def take(connection: asyncpg.Connection, job_ids: Collection[str]) -> Sequence[JobCommand]:
     """Delete and return those of these jobs, oldest first."""
     rows = await connection.fetch(
-        "delete from early_cancels where job_id = any($1) returning *", list(job_ids)
+        "delete from early_commands where job_id = any($1) returning *", list(job_ids)
     )
     return _commands(rows)
 
@@ -50,8 +50,8 @@ async def take_older(
 ) -> Sequence[JobCommand]:
     """Delete and return the oldest of those that are older than `age`."""
     rows = await connection.fetch(
-        """delete from early_cancels where number in (
-            select number from early_cancels
+        """delete from early_commands where number in (
+            select number from early_commands
             where received_at < clock_timestamp() - $1::interval
             order by number limit $2)
         returning *""",

@@ -68,7 +68,7 @@ def test_every_service_has_the_same_skeleton(service: str) -> None:
     folder = ROOT / "services" / service
     for name in (
         "README.md", "__main__.py", "settings.py", "wiring.py", "handlers.py", "store.py",
-        "instruments.py", "sql/0001_initial.sql", "core/__init__.py",
+        "instruments.py", "sql/0001_baseline.sql", "core/__init__.py",
     ):  # fmt: skip
         assert (folder / name).is_file(), f"services/{service}/{name} is missing"
 

@@ -37,7 +37,7 @@ async def page(
         conditions += f" and (listed_at, study_id) < (${len(arguments) - 1}, ${len(arguments)})"
     rows = await connection.fetch(
         f"""
-        select * from shown_searches where tenant_id = $1{conditions}
+        select * from shown_studies where tenant_id = $1{conditions}
         order by listed_at desc, study_id desc limit $2
         """,
         *arguments,
@@ -50,9 +50,9 @@ async def find(connection: Connection, tenant_id: str, study_id: str) -> Row | N
     row = as_row(
         await connection.fetchrow(
             """
-            select shown_searches.*, spec, case when is_accepted then spec end as accepted_spec
-            from shown_searches left join requests on subject_id = shown_searches.study_id
-            where tenant_id = $1 and shown_searches.study_id = $2
+            select shown_studies.*, spec, case when is_accepted then spec end as accepted_spec
+            from shown_studies left join requests on subject_id = shown_studies.study_id
+            where tenant_id = $1 and shown_studies.study_id = $2
             """,
             tenant_id,
             study_id,

@@ -36,9 +36,9 @@ async def test_low_use_of_devices_is_known_for_a_year(database: OpenDatabase) ->
     db = await database("cost")
     async with db.connection() as connection:
         await connection.execute(
-            """insert into low_use (run_id, starts_at, tenant_id, job_id, used_percent,
+            """insert into low_use (run_id, alert, starts_at, tenant_id, job_id, used_percent,
                 expected_percent)
-            select age::text, clock_timestamp() - age, 'default', 'job', 10, 75
+            select age::text, 'low_utilisation', clock_timestamp() - age, 'default', 'job', 10, 75
             from unnest($1::interval[]) as age""",
             [timedelta(days=365) - HOUR, timedelta(days=365) + HOUR],
         )

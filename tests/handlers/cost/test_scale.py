@@ -1,7 +1,6 @@
 """Reading a tenant's spend costs days and open allocations, not all charges that ever were."""
 
 import json
-from importlib.resources import files
 from typing import Any
 
 import asyncpg
@@ -25,8 +24,6 @@ from generate_series(1, 100000) as n;
 analyze charges; analyze allocations; analyze spend_by_day; analyze unpriced_use;
 """
 FILL_RUNS = "insert into run_facts (run_id) select run_id from allocations; analyze run_facts"
-
-MIGRATION = (files("services.cost") / "sql/0003_paid_time.sql").read_text()
 
 
 def relations(plan: dict[str, Any]) -> dict[str, float]:
@@ -69,23 +66,3 @@ async def test_no_read_costs_all_history(database: OpenDatabase) -> None:
         }
         (read,) = (await rows_read(connection, store.UNPRICED_CHARGES, "", 100)).values()
         assert read == 0
-
-
-async def test_totals_of_an_earlier_version_are_taken_over(database: OpenDatabase) -> None:
-    """The migration sums what was charged before there were totals."""
-    db = await database("cost")
-    async with db.transaction() as tx:
-        await tx.connection.execute(
-            "drop table spend_by_day, unpriced_use; "
-            "drop index charges_once, charges_reversed_once, charges_unpriced, "
-            "allocations_open_of_tenant; create index charges_tenant on charges (tenant_id); "
-            "alter table charges drop platform_ends_at, drop platform_micro_usd, drop correction; "
-            "alter table charges drop constraint if exists charges_has_time; "
-            "alter table charges add constraint charges_check check (ends_at > starts_at); "
-            "create unique index charges_once on charges (allocation_id, price_id) "
-            "where reverses_charge_id is null"
-        )
-        await tx.connection.execute(FILL.split("insert into allocations")[0])
-        await tx.connection.execute(MIGRATION)
-        charged = await store.charged_to_tenant(tx.connection, "default")
-    assert charged == store.Charged(100_000 * 800, 0)

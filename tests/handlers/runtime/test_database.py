@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +11,6 @@ import pytest
 from services.runtime import migrations
 from services.runtime.database import Database
 from services.runtime.errors import ConfigurationError, TemporaryError, is_temporary
-from services.runtime.outbox import unpack
 from services.runtime.transaction import Origin
 from tests.conftest import OpenDatabase
 
@@ -132,32 +130,6 @@ async def test_a_migration_may_take_longer_than_a_command(
                 await connection.execute("select pg_sleep(1)")
     finally:
         await asyncio.gather(*(database.close() for database in opened))
-
-
-async def test_rows_that_wait_in_the_outbox_keep_their_headers_through_its_migrations(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A platform may be upgraded with rows that Kafka has not acknowledged."""
-    every = sorted((files("services.runtime") / "sql").iterdir(), key=lambda item: item.name)
-    (tmp_path / "sql").mkdir()
-    monkeypatch.setattr(migrations, "files", lambda name: tmp_path)
-    schema = f"m_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(postgres_dsn, server_settings={"search_path": schema})
-    headers = (("content-type", b"application/json"), ("none", None), ("\ufffd", b"\xff\x00"))
-    names, values = zip(*headers, strict=True)
-    try:
-        for item in every:
-            (tmp_path / "sql" / item.name).write_text(item.read_text())
-            await migrations.migrate(connection, schema, ["services.runtime"])
-            if item.name == "0001_runtime.sql":
-                await connection.executemany(
-                    "insert into outbox (topic, header_names, header_values) values ('t', $1, $2)",
-                    [(names, values), ([], [])],
-                )
-        rows = await connection.fetch("select headers from outbox order by id")
-        assert [unpack(row["headers"]) for row in rows] == [headers, ()]
-    finally:
-        await connection.close()
 
 
 async def test_half_a_migration_leaves_nothing(package: Path, postgres_dsn: str) -> None:

@@ -47,7 +47,7 @@ MIXED = [
 async def test_a_batch_is_answered_like_its_commands_one_by_one(world: World):
     together = answers(await batch(world, *MIXED))
     async with world.database.transaction() as tx:
-        await tx.connection.execute("truncate jobs cascade; truncate early_cancels")
+        await tx.connection.execute("truncate jobs cascade; truncate early_commands")
     world.restart()
     sent = []
     for payload in MIXED:

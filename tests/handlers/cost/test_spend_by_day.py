@@ -1,8 +1,7 @@
-"""Spend of before the upgrade is cut at midnights as charges are now, to the micro-dollar."""
+"""Spend is added up by day as `days.by_day` does it, to the micro-dollar."""
 
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +9,7 @@ from services.cost.core.prices import Period
 from tests.conftest import OpenDatabase
 from tests.handlers.cost.days import by_day
 
-MIGRATION = (files("services.cost") / "sql/0180_spend_by_subject.sql").read_text()
-BEFORE = """
-drop table jobs, spend;
-drop trigger charges_add_to_spend on charges;
-drop function add_to_spend, cost_of, slot_time;
-alter table run_facts drop column ended_at;
-insert into trial_jobs values ('job_1', 'study_1');
+CHARGES = """
 insert into charges (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool,
     device_type, num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour,
     amount_micro_usd, reverses_charge_id)
@@ -36,10 +29,13 @@ def days_of(charge: Any) -> list[tuple[date, int]]:
     return [(day, sign * amount) for day, amount in by_day(charge.num_slots, period)]
 
 
-async def test_earlier_charges_are_cut_as_new_ones(database: OpenDatabase) -> None:
+async def test_charges_are_cut_at_midnights_for_each_subject(database: OpenDatabase) -> None:
     db = await database("cost")
     async with db.transaction() as tx:
-        await tx.connection.execute(BEFORE)
+        await tx.connection.execute(
+            "insert into jobs (job_id, study_id) values ('job_1', 'study_1')"
+        )
+        await tx.connection.execute(CHARGES)
         rows = await tx.connection.fetch("select * from charges")
         expected: Counter[tuple[str, object]] = Counter()
         for row in rows:
@@ -48,7 +44,6 @@ async def test_earlier_charges_are_cut_as_new_ones(database: OpenDatabase) -> No
                 subjects = ["", charge.job_id, *(["study_1"] if charge.job_id == "job_1" else [])]
                 for subject in subjects:
                     expected[subject, day] += amount
-        await tx.connection.execute(MIGRATION)
         found = await tx.connection.fetch("select * from spend where isfinite(day)")
     assert {(row["subject"], row["day"]): row["charged_micro_usd"] for row in found} == expected
     assert len({day for _, day in expected}) > 60
@@ -64,15 +59,3 @@ async def test_half_a_micro_dollar_is_rounded_to_even(database: OpenDatabase) ->
         first = datetime(2026, 1, 1, tzinfo=UTC)
         last = first + timedelta(microseconds=7)
         assert await tx.connection.fetchval("select slot_time(3, $1, $2)", first, last) == 21
-
-
-async def test_new_charges_are_added_as_earlier_ones(database: OpenDatabase) -> None:
-    """Also those of a release that does not know the table."""
-    db = await database("cost")
-    async with db.transaction() as tx:
-        await tx.connection.execute("insert into jobs values ('job_1', 'study_1')")
-        await tx.connection.execute(BEFORE[BEFORE.index("insert into charges") :])
-        new = set(await tx.connection.fetch("select * from spend"))
-        await tx.connection.execute(BEFORE.split("insert into charges")[0] + MIGRATION)
-        assert set(await tx.connection.fetch("select * from spend")) == new
-    assert new

@@ -1,2 +1,0 @@
--- When the release was read: after an outage, long after it happened.
-alter table allocations add column release_noted_at timestamptz;
