@@ -80,6 +80,7 @@ async def measure(num_events: int) -> list[Row]:
             environment = {
                 **service_environment(access, postgres.dsn, PREFIX),
                 "api_token": "a-token-for-the-benchmark",
+                "cookie_secret": "a-cookie-secret-for-the-benchmark",
                 "http_port": free_port(),
                 "ops_port": free_port(),
             }

@@ -10,9 +10,7 @@ from services.runtime.settings import Settings
 
 class GatewaySettings(Settings):
     api_token: SecretStr = Field(min_length=16)
-    cookie_secret: SecretStr | None = Field(
-        default=None, min_length=16, description="signs sessions; derived from api_token if absent"
-    )
+    cookie_secret: SecretStr = Field(min_length=16, description="signs sessions")
     metrics_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     cost_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
     hpo_url: str | None = Field(default=None, pattern=r"^https?://[^/]+")
@@ -24,5 +22,6 @@ class GatewaySettings(Settings):
 
     def session_secret(self) -> bytes:
         """The key that signs sessions."""
-        cookie_secret = self.cookie_secret.get_secret_value() if self.cookie_secret else None
-        return sessions.session_secret(self.api_token.get_secret_value(), cookie_secret)
+        return sessions.session_secret(
+            self.api_token.get_secret_value(), self.cookie_secret.get_secret_value()
+        )

@@ -1,10 +1,12 @@
 """Safe by default: a submitted job runs code here, so only authenticated callers may submit."""
 
 import asyncio
+import hmac
 import ipaddress
 import json
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,13 @@ import httpx
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from pydantic import SecretStr
 
 from drivetrain_schemas.envelope import parse
+from services.runtime.run_tokens import RunTokens
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
+from tests.waiting import wait_until
 
 INTRUDER = Path(__file__).parents[1] / "jobs" / "intruder.py"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -193,6 +198,64 @@ def test_the_api_refuses_a_client_without_the_token(platform: StandalonePlatform
         answer = httpx.post(f"{url}/v1/jobs", json=SPEC, headers=headers)
         assert answer.status_code == 401
         assert httpx.get(f"{url}/v1/jobs", headers=headers).status_code == 401
+
+
+def derived(token: str, purpose: bytes) -> str:
+    return hmac.digest(token.encode(), purpose, "sha256").hex()
+
+
+def test_the_token_of_the_api_opens_no_read_port(platform: StandalonePlatform) -> None:
+    secrets = json.loads((platform.home / "credentials.json").read_text())
+    ports = json.loads((platform.home / "ports.json").read_text())
+    token = secrets["api_token"]
+    tokens = {
+        200: [secrets["read_token"]],
+        401: [token, derived(token, b"read ports"), secrets["run_token_key"]],
+    }
+    for status, given in tokens.items():
+        for one in given:
+            answer = httpx.get(
+                f"http://127.0.0.1:{ports['cost.http']}/chargeback/default",
+                headers={"Authorization": f"Bearer {one}"},
+            )
+            assert answer.status_code == status
+
+
+def test_the_token_of_the_api_signs_no_report(platform: StandalonePlatform) -> None:
+    """A heartbeat in the name of a run, as the pods' user, signed with keys that it could give."""
+    secrets = json.loads((platform.home / "credentials.json").read_text())
+    record = json.loads((GOLDEN / "pod.heartbeat.v1.json").read_text())
+    run, fence = record["value"]["run_id"], record["value"]["fence"]
+    token = secrets["api_token"]
+    keys = (token, derived(token, b"run tokens"), secrets["read_token"])
+    forged = [RunTokens(SecretStr(key)).of(run, fence) for key in keys]
+
+    async def send(tokens: Sequence[str | None]) -> None:
+        users = secrets["kafka_users"]
+        kafka = platform.connection["kafka"] | {"username": "pod", "password": users["pod"]}
+        async with AIOKafkaProducer(**login(kafka)) as producer:
+            for one in tokens:
+                headers = record["headers"] | {"ce_runtoken": one}
+                await producer.send_and_wait(
+                    "drivetrain.reports",
+                    json.dumps(record["value"]).encode(),
+                    record["key"].encode(),
+                    headers=[(name, text.encode()) for name, text in headers.items()],
+                )
+
+    before = num_forged(platform)
+    own = RunTokens(SecretStr(secrets["run_token_key"])).of(run, fence)
+    asyncio.run(send([own, *forged]))  # in order: once the forged ones are counted, so is `own`
+    wait_until(lambda: num_forged(platform) - before == len(forged), "the forged ones are counted")
+
+
+def num_forged(platform: StandalonePlatform) -> float:
+    """Heartbeats that the scheduler has ignored."""
+    ports = json.loads((platform.home / "ports.json").read_text())
+    metrics = httpx.get(f"http://127.0.0.1:{ports['scheduler.ops']}/metrics").text
+    pattern = r'^drivetrain_forged_reports_total\{type="pod.heartbeat"\} (\S+)$'
+    found = re.search(pattern, metrics, re.MULTILINE)
+    return float(found[1]) if found else 0.0
 
 
 @contextmanager

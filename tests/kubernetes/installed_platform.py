@@ -59,7 +59,10 @@ class InstalledPlatform:
             "postgres-ca": {"ca.crt": (postgres.directory / "ca.crt").read_text()},
             "drivetrain-run-token": {"key": "a-key-that-only-services-have"},
             "drivetrain-read-token": {"token": "a-read-token-of-the-tests"},
-            "drivetrain-gateway": {"api-token": API_TOKEN},
+            "drivetrain-gateway": {
+                "api-token": API_TOKEN,
+                "cookie-secret": "a-cookie-secret-of-the-tests",
+            },
             "s3": s3_server.ENVIRONMENT,
         }
         for name, content in made.items():

@@ -18,10 +18,12 @@ PAGE_PATH = r"^/([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$"
 _VERSION = "v1"
 
 
-def session_secret(api_token: str, cookie_secret: str | None) -> bytes:
-    """The signing key; it follows the token, so that a new token ends every session."""
+def session_secret(api_token: str, cookie_secret: str) -> bytes:
+    """The signing key: nobody computes it from one of them, and a new one of either ends every
+    session.
+    """
     return hmac.digest(
-        api_token.encode(), f"drivetrain session {cookie_secret or ''}".encode(), "sha256"
+        cookie_secret.encode(), b"drivetrain session " + api_token.encode(), "sha256"
     )
 
 

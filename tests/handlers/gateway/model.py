@@ -36,6 +36,7 @@ from services.runtime.testing import InMemoryBus, InMemoryObjectStore
 from tests.events import make_record
 
 TOKEN = "a-token-for-the-tests"
+COOKIE_SECRET = "a-cookie-secret-for-the-tests"
 BASE_URL = "http://localhost:8480"
 PREFIX = "drivetrain."
 
@@ -185,6 +186,7 @@ def make_settings(database: Database, **changes: Any) -> GatewaySettings:
         "kafka_bootstrap_servers": "unused",
         "postgres_dsn": SecretStr("unused"),
         "api_token": TOKEN,
+        "cookie_secret": COOKIE_SECRET,
         "object_store_url": "file:///objects",
     }
     return GatewaySettings.model_validate({**fields, **changes})

@@ -1,11 +1,13 @@
 """Who may ask, and from where: forged requests, rebound names, links and cookies."""
 
-from datetime import timedelta
+import hashlib
+import hmac
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from services.gateway.core.sessions import CODE_LIFE, SESSION_LIFE, cookie_name
+from services.gateway.core.sessions import CODE_LIFE, SESSION_LIFE, cookie_name, new_session
 from services.runtime.testing import ManualClock
 from tests.handlers.gateway.model import BASE_URL, TOKEN, Model, Server, serving, sign_in
 from tests.handlers.gateway.story import spec
@@ -136,6 +138,21 @@ async def test_a_session_ends_with_the_token_that_it_was_made_under(model: Model
         cookie = await sign_in(server)
     async with serving(model, api_token="another-token-for-the-tests") as server:
         assert (await server.stranger.get("/v1/jobs", headers=cookie)).status_code == 401
+
+
+async def test_the_token_alone_signs_no_session(quiet_server: Server) -> None:
+    name = cookie_name(quiet_server.platform.settings.session_secret())
+    token = TOKEN.encode()
+    derived = (
+        token,
+        hashlib.sha256(token).digest(),
+        hmac.digest(token, b"drivetrain session ", "sha256"),
+        hmac.digest(b"", b"drivetrain session " + token, "sha256"),
+    )
+    for secret in derived:
+        cookie = f"{name}={new_session(secret, datetime.now(UTC), 'nonce')}"
+        answer = await quiet_server.stranger.get("/v1/jobs", headers={"cookie": cookie})
+        assert answer.status_code == 401
 
 
 @pytest.mark.parametrize(

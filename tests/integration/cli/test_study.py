@@ -214,6 +214,7 @@ async def platform(
         **service_environment(kafka, dsn, prefix),
         "object_store_url": f"file://{directory}",
         "api_token": TOKEN,
+        "cookie_secret": "cookie-secret-of-the-integration-test",
         "http_port": places.port,
     }
     hpo = KilledService(places.environment)

@@ -20,9 +20,11 @@ from services.runtime.service import rebuild
 from services.runtime.topics import create_topics
 from services.runtime.transaction import Origin
 from services.standalone.ports import free_port
-from tests.handlers.gateway.model import TOKEN, Model
+from tests.handlers.gateway.model import COOKIE_SECRET, TOKEN, Model
 from tests.handlers.gateway.story import TENANT, day, spec
 from tests.platform_service import produce, read_events, running, service_environment
+
+SECRETS = {"api_token": TOKEN, "cookie_secret": COOKIE_SECRET}
 
 
 async def test_commands_go_out_and_a_rebuild_gives_the_same_tables(
@@ -32,9 +34,7 @@ async def test_commands_go_out_and_a_rebuild_gives_the_same_tables(
     story = list(day())
     environment = service_environment(kafka, postgres_dsn, topic_prefix)
     port = free_port()
-    settings = GatewaySettings.model_validate(
-        {**environment, "api_token": TOKEN, "http_port": port}
-    )
+    settings = GatewaySettings.model_validate({**environment, **SECRETS, "http_port": port})
     base_url = f"http://127.0.0.1:{port}"
     assert await rebuild(build(settings)) == 0  # another test may have left its schema
     await produce(kafka, topic_prefix, *story)
@@ -103,9 +103,7 @@ async def test_hundreds_of_parked_records_are_replayed_and_discarded_through_the
     await create_topics(kafka, topic_prefix)
     environment = service_environment(kafka, postgres_dsn, topic_prefix)
     port = free_port()
-    settings = GatewaySettings.model_validate(
-        {**environment, "api_token": TOKEN, "http_port": port}
-    )
+    settings = GatewaySettings.model_validate({**environment, **SECRETS, "http_port": port})
     assert await rebuild(build(settings)) == 0
     publisher = KafkaPublisher(kafka, "tests")
     topic = f"{topic_prefix}events.jobs"

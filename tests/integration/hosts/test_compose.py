@@ -37,8 +37,8 @@ SCHEMA_MODULE = "github.com/compose-spec/compose-go/v2@v2.6.3"
 SECRETS = {
     name: f"a-secret-of-the-tests-{name.lower()}"
     for name in (
-        "POSTGRES_PASSWORD", "S3_SECRET", "API_TOKEN", "READ_TOKEN", "RUN_TOKEN_KEY",
-        "GRAFANA_PASSWORD",
+        "POSTGRES_PASSWORD", "S3_SECRET", "API_TOKEN", "COOKIE_SECRET", "READ_TOKEN",
+        "RUN_TOKEN_KEY", "GRAFANA_PASSWORD",
     )
 }  # fmt: skip
 

@@ -199,6 +199,7 @@ async def test_every_service_starts_as_a_user_who_owns_nothing(
     own_settings = {
         "gateway": {
             "DRIVETRAIN_API_TOKEN": "an-api-token-of-the-tests",
+            "DRIVETRAIN_COOKIE_SECRET": "a-cookie-secret-of-the-tests",
             "DRIVETRAIN_ASSETS_DIRECTORY": str(services_image.image / "assets"),
         },
         "scheduler": {"DRIVETRAIN_PODS_DIRECTORY": str(volume / "pods")},

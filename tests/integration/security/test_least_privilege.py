@@ -155,6 +155,7 @@ async def platform(
     }
     own["gateway"] = {
         "API_TOKEN": API_TOKEN,
+        "COOKIE_SECRET": "a-cookie-secret-of-the-tests",
         **{
             f"{name.upper()}_URL": f"http://127.0.0.1:{ports[name]}"
             for name in ("metrics", "cost", "scheduler")

@@ -38,7 +38,10 @@ def built(name: str, tmp_path: Path) -> Service:
     settings_class = getattr(settings, f"{name.capitalize()}Settings")
     part = next(part for part in PARTS if part.name == name)
     plan = make_plan(tmp_path)
-    secrets = {"api_token": "t" * 32, "cookie_secret": "c" * 32}
+    secrets = {
+        name: name.ljust(32, "-")
+        for name in ("api_token", "cookie_secret", "read_token", "run_token_key")
+    }
     plan = replace(plan, credentials=replace(plan.credentials, **secrets))
     environment = part.build(plan).launch.environment
     service: Service = wiring.build(load(settings_class, environment))

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from examples.demo import story
-from services.standalone.credentials import Credentials
 from services.standalone.home import Home
 from services.standalone.parts import Plan
+from tests.unit.standalone.test_parts import CREDENTIALS
 
 JOB_ID = "job_" + "a" * 26
 
@@ -57,7 +57,7 @@ async def demo(
 
     monkeypatch.setattr(story.Story, "_submit", submit)
     monkeypatch.setattr(story, "POLL_SECONDS", 0)
-    plan = Plan(Home(tmp_path), {}, Credentials(*"abcde"), (), tmp_path)
+    plan = Plan(Home(tmp_path), {}, CREDENTIALS, (), tmp_path)
     output = io.StringIO()
     client = httpx.AsyncClient(base_url="http://demo", transport=httpx.MockTransport(respond))
     async with client:
@@ -119,7 +119,7 @@ async def test_a_refused_submission_is_not_a_success(
         return Refused()
 
     monkeypatch.setattr(story.asyncio, "create_subprocess_exec", start)
-    plan = Plan(Home(tmp_path), {}, Credentials(*"abcde"), (), tmp_path)
+    plan = Plan(Home(tmp_path), {}, CREDENTIALS, (), tmp_path)
     async with httpx.AsyncClient() as client:
         teller = story.Story(plan, client, Console(file=io.StringIO()))
         assert await teller.run(stays=False) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.topics import SERVICES
-from services.standalone.credentials import load_or_create
+from services.standalone.credentials import Credentials, load_or_create
 from services.standalone.home import Home, HomeHeld, NotOurs, holder_of, locked
 
 
@@ -78,39 +78,53 @@ def test_a_start_works_after_a_first_start_that_was_killed(home: Home) -> None:
     home.create()
 
 
+def all_of(credentials: Credentials) -> list[str]:
+    """Every secret, each as often as it occurs."""
+    found = asdict(credentials)
+    found.pop("kafka_username")
+    users, roles = found.pop("kafka_users"), found.pop("postgres_roles")
+    return [*found.values(), *users.values(), *roles.values()]
+
+
 def test_secrets_differ_stay_the_same_and_are_readable_by_the_owner_only(home: Home) -> None:
     first = load_or_create(home.credentials)
-    secrets = {first.kafka_password, first.postgres_password, first.api_token, first.cookie_secret}
-    assert len(secrets) == 4
+    secrets = all_of(first)
+    assert set(first.kafka_users) == {*SERVICES, "pod", "client"}
+    assert set(first.postgres_roles) == {*SERVICES, "reader"}
+    assert len(set(secrets)) == len(secrets)
     assert min(len(secret) for secret in secrets) >= 32
     assert load_or_create(home.credentials) == first
     assert home.credentials.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_the_file_of_an_older_platform_lacks_is_added_and_the_rest_stays(home: Home) -> None:
-    older = {
-        "kafka_username": "drivetrain",
-        "kafka_password": "k",
-        "postgres_password": "p",
-        "api_token": "t",
-        "cookie_secret": "c",
-    }
-    home.credentials.write_text(json.dumps(older))
+def test_no_secret_follows_from_the_token_of_the_api(home: Home, tmp_path: Path) -> None:
+    """Two platforms under one token have nothing else in common."""
+    other = Home(tmp_path / "other")
+    other.create()
     first = load_or_create(home.credentials)
-    assert asdict(first) == older | {
-        "kafka_users": first.kafka_users,
-        "postgres_roles": first.postgres_roles,
+    values = asdict(load_or_create(other.credentials)) | {"api_token": first.api_token}
+    other.credentials.write_text(json.dumps(values))
+    second = load_or_create(other.credentials)
+    assert {*all_of(first)} & {*all_of(second)} == {first.api_token}
+
+
+def test_a_user_that_is_new_in_the_tables_gets_a_secret_and_the_rest_stays(home: Home) -> None:
+    first = load_or_create(home.credentials)
+    values = asdict(first)
+    del values["kafka_users"]["hpo"], values["postgres_roles"]["hpo"]
+    home.credentials.write_text(json.dumps(values))
+    second = load_or_create(home.credentials)
+    assert {*all_of(first)} - {*all_of(second)} == {
+        first.kafka_users["hpo"],
+        first.postgres_roles["hpo"],
     }
-    assert set(first.kafka_users) == {*SERVICES, "pod", "client"}
-    assert set(first.postgres_roles) == {*SERVICES, "reader"}
-    made = {*first.kafka_users.values(), *first.postgres_roles.values()}
-    assert len(made) == 2 * len(SERVICES) + 3
-    assert load_or_create(home.credentials) == first
-    assert home.credentials.stat().st_mode & 0o777 == 0o600
+    assert len(all_of(second)) == len(all_of(first))
+    assert load_or_create(home.credentials) == second
 
 
-def test_damaged_secrets_are_never_replaced_silently(home: Home) -> None:
-    home.credentials.write_text('{"kafka_username"')
+@pytest.mark.parametrize("content", ['{"kafka_username"', "[]", '{"kafka_username": "drivetrain"}'])
+def test_damaged_secrets_are_never_replaced_silently(home: Home, content: str) -> None:
+    home.credentials.write_text(content)
     with pytest.raises(RuntimeError, match="damaged"):
         load_or_create(home.credentials)
-    assert home.credentials.read_text() == '{"kafka_username"'
+    assert home.credentials.read_text() == content

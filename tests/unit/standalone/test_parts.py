@@ -14,13 +14,15 @@ from services.standalone.nodes import VirtualNode
 from services.standalone.parts import PARTS, Layer, Plan, parts_of, port_names
 
 CREDENTIALS = Credentials(
-    "drivetrain",
-    "kafka-secret",
-    "postgres-secret",
-    "token",
-    "cookie-secret",
-    {name: f"kafka-secret-of-{name}" for name in ACCESS},
-    {name: f"postgres-secret-of-{name}" for name in (*SERVICES, "reader")},
+    kafka_username="drivetrain",
+    kafka_password="kafka-secret",
+    postgres_password="postgres-secret",
+    api_token="token",
+    cookie_secret="cookie-secret",
+    read_token="read-token",
+    run_token_key="run-token-key",
+    kafka_users={name: f"kafka-secret-of-{name}" for name in ACCESS},
+    postgres_roles={name: f"postgres-secret-of-{name}" for name in (*SERVICES, "reader")},
 )
 
 
@@ -134,7 +136,7 @@ def test_the_scheduler_gets_its_nodes_as_json() -> None:
 
 def test_secrets_are_never_on_a_command_line() -> None:
     plan = make_plan()
-    secrets = ("kafka-secret", "postgres-secret", "token", "cookie-secret")
+    secrets = ("kafka-secret", "postgres-secret", "token", "cookie-secret", "run-token-key")
     for part in parts_of(1):
         argv = " ".join(part.build(plan).launch.argv)
         assert not [secret for secret in secrets if secret in argv], part.name

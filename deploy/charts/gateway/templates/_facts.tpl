@@ -12,10 +12,8 @@ consumes:
 environment:
   - name: DRIVETRAIN_API_TOKEN_FILE
     value: /etc/drivetrain/secrets/api-token
-  {{- if .Values.cookieSecret.name }}
   - name: DRIVETRAIN_COOKIE_SECRET_FILE
     value: /etc/drivetrain/secrets/cookie-secret
-  {{- end }}
   # Of the image.
   - name: DRIVETRAIN_ASSETS_DIRECTORY
     value: /opt/drivetrain/assets
@@ -29,9 +27,5 @@ environment:
     value: {{ .Values.schedulerUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "scheduler"))) }}
 secrets:
   - [{{ .Values.apiTokenSecret.name }}, {{ .Values.apiTokenSecret.key }}, api-token]
-  {{- with .Values.cookieSecret }}
-  {{- if .name }}
-  - [{{ .name }}, {{ .key }}, cookie-secret]
-  {{- end }}
-  {{- end }}
+  - [{{ .Values.cookieSecret.name }}, {{ .Values.cookieSecret.key }}, cookie-secret]
 {{- end -}}
