@@ -348,6 +348,7 @@ class Loop:
                 held = waiting.reason in WAITS_FOR_HOLDERS
                 await transitions.wait(
                     tx,
+                    state.jobs,
                     state.jobs[job.job_id],
                     waiting,
                     queue.position(job),

@@ -42,7 +42,7 @@ from services.scheduler import (
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import move_job, move_run
 from services.scheduler.core.outcome import MAX_DETAIL
-from services.scheduler.core.reasons import HolderOf, Waiting
+from services.scheduler.core.reasons import HolderOf, Waiting, as_told
 from services.scheduler.core.retries import Tries
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
@@ -162,21 +162,39 @@ def gang(run: RunRow, granted: Grant) -> tuple[PodRow, ...]:
 
 
 async def wait(
-    tx: Tx, job: JobRow, waiting: Waiting, position: int, holders: Sequence[HolderOf]
+    tx: Tx,
+    jobs: Mapping[str, JobRow],
+    job: JobRow,
+    waiting: Waiting,
+    position: int,
+    found: Sequence[HolderOf],
 ) -> None:
     """Emit why the job waits."""
+    detail, holders = told(jobs, job, waiting.detail, found)
     event = JobWaiting(
         job_id=job.job_id,
         reason=waiting.reason,
-        detail=waiting.detail,
+        detail=detail,
         queue_position=position,
-        holders=tuple(map(holder, holders)),
+        holders=holders,
     )
     await emit(tx, job, event)
 
 
-def holder(found: HolderOf) -> Holder:
-    return Holder(job_id=found.job_id, num_slots=found.num_slots, detail=found.detail or None)
+def told(
+    jobs: Mapping[str, JobRow], job: JobRow, detail: str, found: Sequence[HolderOf]
+) -> tuple[str, tuple[Holder, ...]]:
+    """Why a job waits, without the names of other tenants' jobs. `jobs`: all that wait or run."""
+
+    def is_own(job_id: str) -> bool:
+        other = jobs.get(job_id)
+        return other is not None and other.tenant_id == job.tenant_id
+
+    shown, held = as_told(detail, found, is_own)
+    return shown, tuple(
+        Holder(job_id=one.job_id, num_slots=one.num_slots, detail=one.detail or None)
+        for one in held
+    )
 
 
 async def start(tx: Tx, live_runs: Sequence[LiveRun]) -> dict[str, LiveRun]:

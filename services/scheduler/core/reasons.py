@@ -3,8 +3,9 @@
 The reasons are the contract's (`WaitingReason`); this module alone decides which one applies.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from drivetrain_schemas.jobs import WaitingReason
@@ -14,6 +15,7 @@ from services.scheduler.core.snapshot import Snapshot
 
 MAX_HOLDERS = 8
 MAX_NAMED_NODES = 4
+_JOB_ID = re.compile("job_[a-z2-7]{26}")
 _BEHIND = (WaitingReason.BEHIND_HIGHER_PRIORITY, WaitingReason.BEHIND_EARLIER_SUBMISSION)
 
 
@@ -126,6 +128,14 @@ def holders(kind: Kind, occupancy: Occupancy) -> tuple[HolderOf, ...]:
         HolderOf(job_id, num_slots, _why_held(held_by[job_id].unreachable))
         for job_id, num_slots in order[:MAX_HOLDERS]
     )
+
+
+def as_told(
+    detail: str, found: Iterable[HolderOf], is_own: Callable[[str], bool]
+) -> tuple[str, tuple[HolderOf, ...]]:
+    """The detail and the holders for a job's tenant: jobs of other tenants are not named."""
+    hidden = _JOB_ID.sub(lambda id: id[0] if is_own(id[0]) else "another tenant's job", detail)
+    return hidden, tuple(holder for holder in found if is_own(holder.job_id))
 
 
 def _why_held(unreachable: Sequence[str]) -> str:

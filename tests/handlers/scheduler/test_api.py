@@ -42,6 +42,23 @@ async def test_a_place_moves_up_without_an_event(world: World, client: httpx.Asy
     assert [it.job_id for it in sent if it.kind.type == "job.waiting"] == [JOBS[2]]
 
 
+async def test_jobs_of_other_tenants_are_not_named(world: World, client: httpx.AsyncClient):
+    await world.submit(make_submit("r0", **WHOLE))
+    await world.rounds()
+    await world.submit(make_submit("r1", **WHOLE))
+    theirs = job_id_for("vision", "r0")
+    other = make_submit("r0", **WHOLE).model_copy(update={"job_id": theirs})
+    await world.submit(other, tenant_id="vision")
+    await world.rounds()
+
+    answer = (await client.get(f"/queue/{theirs}")).json()
+    assert (answer["queue_position"], answer["holders"]) == (2, [])
+    assert answer["detail"] == "another tenant's job was submitted earlier and waits for devices"
+    sent = [it for it in await world.emitted() if it.kind.type == "job.waiting"]
+    assert [(it.job_id, len(it.holders)) for it in sent] == [(JOBS[1], 1), (theirs, 0)]
+    assert "job_" not in sent[1].detail
+
+
 async def test_a_job_that_does_not_wait_has_no_place(world: World, client: httpx.AsyncClient):
     assert (await client.get(f"/queue/{JOBS[0]}")).status_code == 503
     await world.submit(make_submit("r0"))

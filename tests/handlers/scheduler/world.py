@@ -228,8 +228,8 @@ class World:
         await self.rounds()
         return [each for each in await self.emitted() if each.kind.type.startswith("node.")]
 
-    async def submit(self, *requests: JobSubmit) -> list[Any]:
-        return await self._handle(*requests)
+    async def submit(self, *requests: JobSubmit, tenant_id: str = "default") -> list[Any]:
+        return await self._handle(*requests, tenant_id=tenant_id)
 
     async def cancel(self, job_id: str, reason: str = "enough") -> list[Any]:
         return await self._handle(JobCancel(job_id=job_id, reason=reason))
@@ -260,12 +260,12 @@ class World:
         async with self.database.connection() as connection:
             return (await store.specs(connection, [job_id]))[job_id]
 
-    async def _handle(self, *payloads: Payload) -> list[Any]:
+    async def _handle(self, *payloads: Payload, tenant_id: str = "default") -> list[Any]:
         await self.emitted()
         return await events.handle(
             self.database,
             self.commands.handlers,
-            *(events.make_event(payload) for payload in payloads),
+            *(events.make_event(payload, tenant_id=tenant_id) for payload in payloads),
             refusals=self.commands.refusals,
         )
 
