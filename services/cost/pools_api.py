@@ -5,8 +5,9 @@ from datetime import date
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from drivetrain_schemas.ids import TenantId
 from services.cost import store
-from services.cost.core.pools import Row
+from services.cost.core.pools import Row, of_tenant
 from services.cost.core.prices import PriceBook
 from services.cost.days import check_days
 from services.cost.pools import report
@@ -16,7 +17,7 @@ MAX_DAYS = 92
 
 
 class Share(BaseModel):
-    """What a tenant, the platform or nobody (`idle`) had of a pool on a day (UTC).
+    """What the tenant, all `others`, the platform or nobody (`idle`) had of a pool on a day (UTC).
 
     `kind`: productive, checkpointing, lost, starting; platform; idle.
     """
@@ -39,13 +40,13 @@ class PoolReport(BaseModel):
 def pool_routes(platform: Platform, book: PriceBook) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/pools")
-    async def shares_of_pools(first: date, last: date) -> PoolReport:
+    @router.get("/pools/{tenant_id}")
+    async def shares_of_pools(tenant_id: TenantId, first: date, last: date) -> PoolReport:
         check_days(first, last, MAX_DAYS)
         async with platform.database.connection() as connection, store.one_moment(connection):
             now = await store.now(connection)
             found = await report(connection, book, first, last, now)
-        return PoolReport(shares=[_share(row) for row in found])
+        return PoolReport(shares=[_share(row) for row in of_tenant(found, tenant_id)])
 
     return router
 

@@ -11,11 +11,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from services.cost.core.phases import Amount, Phase
-from services.cost.core.pools import IDLE, UNOFFERED, PoolTime
+from services.cost.core.pools import IDLE, OTHERS, UNOFFERED, PoolTime
 
 # The holders with most; what the others had is one series.
 MAX_HOLDERS = 8
-HELD, OTHERS = "held", "others"
+HELD = "held"
 _PLATFORM = Phase.PLATFORM.value
 _KINDS = (HELD, OTHERS, *(phase.value for phase in Phase), IDLE)
 

@@ -17,6 +17,7 @@ from services.cost.core.prices import Period, PriceBook, SlotKind
 from services.cost.core.steps import Steps, midnight
 
 IDLE = "idle"
+OTHERS = "others"  # all other tenants
 # Held beyond what was offered: it makes the whole larger, and is no share of it.
 UNOFFERED = "unoffered"
 
@@ -171,6 +172,21 @@ def rows(offers: dict[PoolTime, Amount], held: Iterable[Row]) -> tuple[Row, ...]
         if left.is_idle:
             found.append(Row(key, IDLE, "", left.slot_microseconds, left.micro_usd))
     return tuple(found)
+
+
+def of_tenant(found: Iterable[Row], tenant_id: str) -> tuple[Row, ...]:
+    """The same as a tenant sees it: what the others had is one share of each pool and kind."""
+    sums: dict[tuple[PoolTime, str, str], Row] = {}
+    for row in found:
+        owner = row.tenant_id if row.tenant_id in ("", tenant_id) else OTHERS
+        key = (row.of, row.kind, owner)
+        known = sums.get(key) or Row(row.of, row.kind, owner, 0, 0)
+        sums[key] = replace(
+            known,
+            slot_microseconds=known.slot_microseconds + row.slot_microseconds,
+            micro_usd=known.micro_usd + row.micro_usd,
+        )
+    return tuple(sums.values())
 
 
 def _time(of: Iterable[Row]) -> int:

@@ -101,7 +101,7 @@ async def views(db: Database, book: PriceBook) -> list[dict[str, int]]:
     found = []
     transport = httpx.ASGITransport(read_api(platform, book))
     async with httpx.AsyncClient(transport=transport, base_url="http://cost") as client:
-        answer = await client.get("/pools", params=DAYS)
+        answer = await client.get("/pools/vision", params=DAYS)
         found.append(sums((share["day"], share["micro_usd"]) for share in answer.json()["shares"]))
         for by in ("job", "tenant"):
             answer = await client.get("/chargeback/vision", params={**DAYS, "by": by})

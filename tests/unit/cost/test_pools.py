@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from services.cost.core.phases import Amount
-from services.cost.core.pools import Offer, PoolTime, Row, offered, rows, unoffered
+from services.cost.core.pools import Offer, PoolTime, Row, of_tenant, offered, rows, unoffered
 from services.cost.core.prices import Price, PriceBook
 from services.cost.core.steps import Step, Steps, days
 
@@ -42,6 +42,20 @@ def test_the_rest_is_idle_and_the_sum_is_exact() -> None:
     ]
     assert sum(row.slot_microseconds for row in found) == 100
     assert sum(row.micro_usd for row in found) == 1_000
+
+
+def test_a_tenant_sees_what_the_others_had_as_one_share() -> None:
+    held = [
+        Row(KEY, "productive", "vision", 60, 600),
+        Row(KEY, "productive", "speech", 20, 200),
+        Row(KEY, "productive", "audio", 10, 100),
+        Row(KEY, "idle", "", 10, 100),
+    ]
+    assert of_tenant(held, "vision") == (
+        held[0],
+        Row(KEY, "productive", "others", 30, 300),
+        held[3],
+    )
 
 
 def test_a_day_without_runs_is_idle() -> None:
