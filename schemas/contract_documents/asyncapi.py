@@ -210,6 +210,7 @@ def _parked_message() -> Document:
         "x-parked-offset": "The original offset.",
         "x-parked-at": "When it was parked.",
         "x-parked-service": "The service that parked it.",
+        "x-parked-tenant": "The tenant that the record names, where that can be read.",
     }
     properties = {
         name: {"type": "string", "description": description} for name, description in facts.items()

@@ -255,6 +255,21 @@ def _attributes(event: Event[Payload]) -> Attributes:
     )
 
 
+def claimed_tenant(headers: Headers, value: bytes | None) -> str | None:
+    """The tenant that a record names in either mode, also where it is no valid event otherwise."""
+    given = {text for name, text in headers if name.lower() == "ce_tenantid"}
+    try:
+        if not given and value and len(value) <= MAX_EVENT_BYTES:
+            named = _open(headers, value)[0].get("tenantid")
+        else:
+            named = given.pop().decode() if len(given) == 1 else None  # type: ignore[union-attr]
+        return None if named is None else _TENANT.validate_python(named)
+    except MemoryError:
+        raise
+    except Exception:  # as in `parse`: any exception means that it cannot be read
+        return None
+
+
 def header(headers: Headers, name: str) -> str | None:
     """The last header with this name, in any case."""
     found = [text for key, text in headers if key.lower() == name and text is not None]

@@ -1,8 +1,8 @@
 """The projection of parked records from `parked.*` and `events.parked`.
 
-Counters per group (service, topic, reason, event type) are kept with each change, so that no page
-counts rows. What became of a record is folded by `core/parked.py`; any order of the two sources
-gives the same rows.
+Counters per group (tenant, service, topic, reason, event type) are kept with each change, so that
+no page counts rows. What became of a record is folded by `core/parked.py`; any order of the two
+sources gives the same rows.
 """
 
 import re
@@ -16,7 +16,7 @@ import asyncpg
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
-from drivetrain_schemas.ids import digest_id
+from drivetrain_schemas.ids import DEFAULT_TENANT, digest_id
 from drivetrain_schemas.parked import ParkedDiscarded, ParkedRecord, ParkedReplayed
 from drivetrain_schemas.registry import all_kinds
 from services.gateway.core.parked import (
@@ -36,6 +36,7 @@ Connection = asyncpg.Connection
 # Far above what services write, but records from elsewhere must fit into the index too.
 MAX_NAME_CHARACTERS = 64
 MAX_TOPIC_CHARACTERS = 249
+_TENANT_ID = re.compile("[a-z0-9][a-z0-9_-]{0,62}")
 _PARKED_ID = re.compile("[!-~]{1,128}")
 _KNOWN_TYPES = frozenset(type_name for type_name, _ in all_kinds())
 
@@ -44,6 +45,7 @@ _KNOWN_TYPES = frozenset(type_name for type_name, _ in all_kinds())
 class Group:
     """The fields by which parked records are counted."""
 
+    tenant_id: str
     service: str
     topic: str
     reason: str
@@ -113,9 +115,9 @@ def _decisions(payload: Payload) -> Iterator[tuple[ParkedRecord, Decision]]:
 
 
 _SET_CONTENT = """
-update parked set service = $2, topic = $3, reason = $4, event_type = $5, parked_at = $6,
-    detail = $7, partition = $8, "offset" = $9, key = $10, value = $11, header_names = $12,
-    header_values = $13, omitted_bytes = $14
+update parked set tenant_id = $2, service = $3, topic = $4, reason = $5, event_type = $6,
+    parked_at = $7, detail = $8, partition = $9, "offset" = $10, key = $11, value = $12,
+    header_names = $13, header_values = $14, omitted_bytes = $15
 where parked_id = $1
 """
 _SET_HANDLING = """
@@ -125,9 +127,9 @@ where parked_id = $1
 """
 _ADD_TO_GROUP = """
 insert into parked_groups as g
-    (service, topic, reason, event_type, num_open, num_replayed, num_discarded)
-values ($1, $2, $3, $4, $5, $6, $7)
-on conflict (service, topic, reason, event_type) do update set
+    (tenant_id, service, topic, reason, event_type, num_open, num_replayed, num_discarded)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+on conflict (tenant_id, service, topic, reason, event_type) do update set
     num_open = g.num_open + excluded.num_open,
     num_replayed = g.num_replayed + excluded.num_replayed,
     num_discarded = g.num_discarded + excluded.num_discarded
@@ -142,8 +144,8 @@ async def _lock(connection: Connection, parked_ids: Collection[str]) -> dict[str
     )
     rows = await connection.fetch(
         """
-        select parked_id, service, topic, reason, event_type, parked_at, places, decision_state,
-            decision_num_parkings, decided_at, decision_note, replayed_at
+        select parked_id, tenant_id, service, topic, reason, event_type, parked_at, places,
+            decision_state, decision_num_parkings, decided_at, decision_note, replayed_at
         from parked where parked_id = any($1) order by parked_id for update
         """,
         ordered,
@@ -154,7 +156,8 @@ async def _lock(connection: Connection, parked_ids: Collection[str]) -> dict[str
 def _known(row: asyncpg.Record) -> _Known:
     group = None
     if row["parked_at"] is not None:
-        group = Group(row["service"], row["topic"], row["reason"], row["event_type"])
+        names = ("tenant_id", "service", "topic", "reason", "event_type")
+        group = Group(*(row[name] for name in names))
     decision = None
     if row["decision_state"] is not None:
         state = ParkedState(row["decision_state"])
@@ -219,7 +222,9 @@ def _parking(record: Record) -> _Parking:
     type_name = next((value or b"" for name, value in own if name == "ce_type"), b"").decode(
         "utf-8", "replace"
     )
+    tenant_id = facts.get("tenant", "")
     group = Group(
+        tenant_id=tenant_id if _TENANT_ID.fullmatch(tenant_id) else DEFAULT_TENANT,
         service=(facts.get("service") or record.topic.rpartition(".")[2])[:MAX_NAME_CHARACTERS],
         topic=origin[0][:MAX_TOPIC_CHARACTERS],
         reason=facts.get("reason", "unknown")[:MAX_NAME_CHARACTERS],

@@ -133,12 +133,12 @@ async def decide_one(gateway: Gateway, tenant_id: str, row: Row, choice: Choice)
 
 
 async def decide_all(
-    gateway: Gateway, tenant_id: str, wanted: Selection, choice: Choice, after: Position | None
+    gateway: Gateway, wanted: Selection, choice: Choice, after: Position | None
 ) -> Outcome:
     """Every record that matches, from `after` on, until the time is used up."""
     clock, known = gateway.platform.clock, _known_topics(gateway)
     until = clock.monotonic() + BUDGET_SECONDS
-    decision = _Decision(gateway, tenant_id, choice)
+    decision = _Decision(gateway, wanted.tenant_id, choice)
     outcome = Outcome(next=after)
     while True:
         async with gateway.platform.database.connection() as connection:
@@ -151,7 +151,8 @@ async def decide_all(
         fit = [row for row in chunk if _reason_against(choice, row, known, now) is None]
         if choice.state is ParkedState.REPLAYED:
             async with gateway.platform.database.connection() as connection:
-                fit = await parked_queries.records(connection, [row["parked_id"] for row in fit])
+                parked_ids = [row["parked_id"] for row in fit]
+                fit = await parked_queries.records(connection, wanted.tenant_id, parked_ids)
         if fit:
             await decision.take(fit)
         outcome.num_skipped += len(chunk) - len(fit)

@@ -1,8 +1,8 @@
 """Reads of parked records: lists by filter, groups with their counts, one record with its bytes.
 
-A list continues after a position (parked_at, parked_id), newest first, within one state. A filter
-selects groups first, of which there are few; then each group's index is read from that position, so
-that the cost of a page follows its length and not how many records were ever parked.
+A list continues after a position (parked_at, parked_id), newest first, within a tenant and a state.
+A filter selects groups first, of which there are few; then each group's index is read from that
+position, so that the cost of a page follows its length and not how many records were ever parked.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ MAX_GROUPS = 500
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records of one state that match all that is given; `since` and `until` are inclusive."""
+    """A tenant's records of one state that match all that is given; `since` and `until` are
+    inclusive."""
 
+    tenant_id: str
     state: ParkedState = ParkedState.OPEN
     service: str | None = None
     topic: str | None = None
@@ -40,7 +42,7 @@ _COLUMNS = """parked_id, service, topic, reason, event_type, detail, state, part
 _IN_RANGE = """
     ($3::timestamptz is null or (parked_at, parked_id) < ($3, $4))
     and ($5::timestamptz is null or parked_at >= $5)
-    and ($6::timestamptz is null or parked_at <= $6)
+    and ($6::timestamptz is null or parked_at <= $6) and tenant_id = $7
 order by parked_at desc, parked_id desc limit $2
 """
 _ALL = f"""
@@ -50,8 +52,9 @@ _BY_GROUP = f"""
 select {_COLUMNS} from (
     select found.* from (
         select * from parked_groups
-        where ($7::text is null or service = $7) and ($8::text is null or topic = $8)
-            and ($9::text is null or reason = $9) and ($10::text is null or event_type = $10)
+        where tenant_id = $7
+            and ($8::text is null or service = $8) and ($9::text is null or topic = $9)
+            and ($10::text is null or reason = $10) and ($11::text is null or event_type = $11)
         limit {MAX_GROUPS}
     ) as g cross join lateral (
         select * from parked as p
@@ -67,7 +70,9 @@ async def parked(
     connection: Connection, wanted: Selection, after: Position | None, limit: int
 ) -> list[Row]:
     """Newest first, without the bytes."""
-    common = (wanted.state.value, limit, *(after or (None, None)), wanted.since, wanted.until)
+    position = after or (None, None)
+    within = (wanted.since, wanted.until, wanted.tenant_id)
+    common = (wanted.state.value, limit, *position, *within)
     if wanted.has_group:
         names = (wanted.service, wanted.topic, wanted.reason, wanted.event_type)
         rows = await connection.fetch(_BY_GROUP, *common, *names)
@@ -76,41 +81,48 @@ async def parked(
     return [_row(row) for row in rows]
 
 
-async def groups(connection: Connection, state: ParkedState) -> list[Row]:
-    """The groups that have records of this state, the largest first."""
+async def groups(connection: Connection, tenant_id: str, state: ParkedState) -> list[Row]:
+    """The tenant's groups that have records of this state, the largest first."""
     number = f"num_{state.value}"
     rows = await connection.fetch(
         f"""
         select service, topic, reason, event_type, {number} as num_records from parked_groups
-        where {number} > 0
+        where tenant_id = $1 and {number} > 0
         order by {number} desc, service, topic, reason, event_type limit {MAX_GROUPS}
-        """
+        """,
+        tenant_id,
     )
     return [dict(row) for row in rows]
 
 
-async def count_open(connection: Connection) -> int:
-    """How many wait for a decision."""
+async def count_open(connection: Connection, tenant_id: str | None = None) -> int:
+    """How many wait for a decision, of a tenant or of all."""
     number: int = await connection.fetchval(
-        "select coalesce(sum(num_open), 0)::bigint from parked_groups"
+        """
+        select coalesce(sum(num_open), 0)::bigint from parked_groups
+        where $1::text is null or tenant_id = $1
+        """,
+        tenant_id,
     )
     return number
 
 
-async def record(connection: Connection, parked_id: str) -> Row | None:
+async def record(connection: Connection, tenant_id: str, parked_id: str) -> Row | None:
     """With its bytes."""
-    found = await records(connection, [parked_id])
+    found = await records(connection, tenant_id, [parked_id])
     return found[0] if found else None
 
 
-async def records(connection: Connection, parked_ids: list[str]) -> list[Row]:
-    """With their bytes, in the order of the ids given."""
+async def records(connection: Connection, tenant_id: str, parked_ids: list[str]) -> list[Row]:
+    """Those of the tenant with their bytes, in the order of the ids given."""
     rows = await connection.fetch(
         f"""
         select {_COLUMNS}, key, value, header_names, header_values, omitted_bytes
-        from parked where parked_id = any($1) and parked_at is not null
+        from parked
+        where parked_id = any($1) and parked_at is not null and tenant_id = $2
         """,
         parked_ids,
+        tenant_id,
     )
     by_id = {row["parked_id"]: _row(row) for row in rows}
     return [by_id[parked_id] for parked_id in parked_ids if parked_id in by_id]

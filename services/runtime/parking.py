@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from drivetrain_schemas.envelope import claimed_tenant
 from drivetrain_schemas.ids import digest_id
 from drivetrain_schemas.topics import parked_topic
 from services.runtime.bus import OutRecord, Record, size_bytes
@@ -60,6 +61,8 @@ def parked_headers(service: str, invalid: InvalidRecord) -> list[tuple[str, byte
         "service": service,
     }
     num_bytes = size_bytes(_storable(record))
+    if tenant := claimed_tenant(record.headers, record.value):
+        facts["tenant"] = tenant
     if num_bytes > MAX_KEPT_BYTES:
         facts["omitted"] = str(num_bytes)
     return [(HEADER + name, text.encode("utf-8", "replace")) for name, text in facts.items()]

@@ -14,5 +14,5 @@ async def badges(gateway: Gateway, connection: Connection, caller: Caller) -> di
         "num_alerts": await queries.alerts.num_not_silenced(
             connection, caller.tenant_id, gateway.platform.clock.now(), MAX_ALERTS + 1
         ),
-        "num_parked": await parked_queries.count_open(connection),
+        "num_parked": await parked_queries.count_open(connection, caller.tenant_id),
     }

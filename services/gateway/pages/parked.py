@@ -51,9 +51,9 @@ async def parked(
 ) -> HTMLResponse:
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
-        groups = await parked_queries.groups(connection, query.state)
+        groups = await parked_queries.groups(connection, caller.tenant_id, query.state)
         numbers = await badges(gateway, connection, caller)
-    selection = query.selection(gateway, query.state)
+    selection = query.selection(gateway, caller, query.state)
     rows, more = await find_parked(gateway, selection, query.after, ROWS_PER_PAGE)
     chosen = _chosen(query)
     bounded = chosen | ({"until": rows[0]["parked_at"].isoformat()} if rows else {})
@@ -78,7 +78,7 @@ async def decide_matching(
     choice: Choices, gateway: GatewayDep, caller: CallerDep, query: Annotated[ParkedFilter, Query()]
 ) -> Response:
     """All open records that match; for as long as one request may take."""
-    done = await decide_all(gateway, caller.tenant_id, query, _CHOICES[choice], None)
+    done = await decide_all(gateway, caller, query, _CHOICES[choice], None)
     result = {
         "decided": done.num_records,
         "skipped": done.num_skipped,
@@ -91,7 +91,7 @@ async def decide_matching(
 async def parked_record(
     parked_id: ParkedId, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> HTMLResponse:
-    record = views.parked_record(await find_record(gateway, parked_id))
+    record = views.parked_record(await find_record(gateway, caller, parked_id))
     async with gateway.platform.database.connection() as connection:
         numbers = await badges(gateway, connection, caller)
     return page(request, "parked_record.html", record=record, **numbers)
@@ -101,7 +101,7 @@ async def parked_record(
 async def decide_one(
     parked_id: ParkedId, choice: Choices, gateway: GatewayDep, caller: CallerDep
 ) -> Response:
-    row = await find_record(gateway, parked_id)
+    row = await find_record(gateway, caller, parked_id)
     await parked_commands.decide_one(gateway, caller.tenant_id, row, _CHOICES[choice])
     return RedirectResponse(f"/parked/{parked_id}", 303)
 

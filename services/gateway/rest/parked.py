@@ -9,7 +9,7 @@ from pydantic import Field
 from drivetrain_schemas.base import Strict, UtcTime
 from drivetrain_schemas.parked import Note, ParkedId
 from services.gateway import parked_commands, parked_queries
-from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.context import Caller, CallerDep, Gateway, GatewayDep
 from services.gateway.core.parked import ParkedState
 from services.gateway.parked_commands import REPLAY, Choice
 from services.gateway.parked_queries import Selection
@@ -39,11 +39,14 @@ class ParkedFilter(Strict):
     since: UtcTime | None = None
     until: UtcTime | None = None
 
-    def selection(self, gateway: Gateway, state: ParkedState = ParkedState.OPEN) -> Selection:
+    def selection(
+        self, gateway: Gateway, caller: Caller, state: ParkedState = ParkedState.OPEN
+    ) -> Selection:
         prefix, topic = gateway.settings.topic_prefix, self.topic or None
         if topic is not None and not topic.startswith(prefix):
             topic = prefix + topic
-        return Selection(state, self.service, topic, self.reason, self.type, self.since, self.until)
+        names = (self.service, topic, self.reason, self.type)
+        return Selection(caller.tenant_id, state, *names, self.since, self.until)
 
 
 class ParkedQuery(ParkedFilter):
@@ -75,7 +78,7 @@ async def list_parked(
 ) -> models.ParkedList:
     """Records of one state, newest first."""
     rows, more = await find_parked(
-        gateway, query.selection(gateway, query.state), query.after, query.limit
+        gateway, query.selection(gateway, caller, query.state), query.after, query.limit
     )
     return models.ParkedList(records=[views.parked_summary(row) for row in rows], next=more)
 
@@ -86,7 +89,7 @@ async def parked_groups(
 ) -> models.ParkedGroups:
     """How many records share service, topic, reason and event type, the largest group first."""
     async with gateway.platform.database.connection() as connection:
-        rows = await parked_queries.groups(connection, state)
+        rows = await parked_queries.groups(connection, caller.tenant_id, state)
     return models.ParkedGroups(groups=[models.ParkedGroup(**row) for row in rows])
 
 
@@ -95,7 +98,7 @@ async def replay_all(
     body: ReplayParked, gateway: GatewayDep, caller: CallerDep
 ) -> models.ParkedDecision:
     """Publish matching records again on their topics, newest first, for at most 10 s."""
-    return await decide_all(gateway, caller.tenant_id, body, REPLAY, body.after)
+    return await decide_all(gateway, caller, body, REPLAY, body.after)
 
 
 @router.post("/discard", status_code=202, responses=answers(400, 413, 415, 422))
@@ -104,7 +107,7 @@ async def discard_all(
 ) -> models.ParkedDecision:
     """Take matching records off the list, newest first, for at most 10 s. They stay readable."""
     choice = Choice(ParkedState.DISCARDED, body.note)
-    return await decide_all(gateway, caller.tenant_id, body, choice, body.after)
+    return await decide_all(gateway, caller, body, choice, body.after)
 
 
 @router.get("/{parked_id}", responses=answers(404, 422))
@@ -112,7 +115,7 @@ async def get_parked(
     parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep
 ) -> models.ParkedRecord:
     """With its original bytes."""
-    return views.parked_record(await find_record(gateway, parked_id))
+    return views.parked_record(await find_record(gateway, caller, parked_id))
 
 
 @router.post(
@@ -122,7 +125,7 @@ async def get_parked(
 )
 async def replay(parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep) -> models.Accepted:
     """Publish the record again on its topic, with its own id: services that handled it drop it."""
-    row = await find_record(gateway, parked_id)
+    row = await find_record(gateway, caller, parked_id)
     is_confirmed = await parked_commands.decide_one(gateway, caller.tenant_id, row, REPLAY)
     return models.Accepted(is_confirmed=is_confirmed)
 
@@ -132,7 +135,7 @@ async def discard(
     parked_id: ParkedId, gateway: GatewayDep, caller: CallerDep, body: DiscardOne | None = None
 ) -> models.Accepted:
     """Take the record off the list. It stays readable, and can still be replayed."""
-    row = await find_record(gateway, parked_id)
+    row = await find_record(gateway, caller, parked_id)
     choice = Choice(ParkedState.DISCARDED, body.note if body else "")
     is_confirmed = await parked_commands.decide_one(gateway, caller.tenant_id, row, choice)
     return models.Accepted(is_confirmed=is_confirmed)
@@ -150,21 +153,19 @@ async def find_parked(
     return rows[:limit], more
 
 
-async def find_record(gateway: Gateway, parked_id: str) -> Row:
+async def find_record(gateway: Gateway, caller: Caller, parked_id: str) -> Row:
     async with gateway.platform.database.connection() as connection:
-        row = await parked_queries.record(connection, parked_id)
+        row = await parked_queries.record(connection, caller.tenant_id, parked_id)
     if row is None:
         raise not_found("parked record", parked_id)
     return row
 
 
 async def decide_all(
-    gateway: Gateway, tenant_id: str, wanted: ParkedFilter, choice: Choice, after: str | None
+    gateway: Gateway, caller: Caller, wanted: ParkedFilter, choice: Choice, after: str | None
 ) -> models.ParkedDecision:
-    selection = wanted.selection(gateway)
-    outcome = await parked_commands.decide_all(
-        gateway, tenant_id, selection, choice, _position(after)
-    )
+    selection = wanted.selection(gateway, caller)
+    outcome = await parked_commands.decide_all(gateway, selection, choice, _position(after))
     return models.ParkedDecision(
         num_records=outcome.num_records,
         num_skipped=outcome.num_skipped,

@@ -270,7 +270,11 @@ async def test_a_page_of_a_hundred_thousand_reads_no_more_than_it_shows(
             after = answer["next"]
         assert len(seen) == MANY / 1000
     last = FIRST_PARKED + timedelta(hours=12)
-    for wanted in (Selection(), Selection(reason="crash_loop"), Selection(until=last)):
+    for wanted in (
+        Selection("default"),
+        Selection("default", reason="crash_loop"),
+        Selection("default", until=last),
+    ):
         assert await _rows_read(model, wanted, (last, "parked_z")) < 1000, wanted
 
 
