@@ -16,6 +16,7 @@ from typing import Any
 from services.gateway import queries
 from services.gateway.core.narration import narrate
 from services.gateway.core.progress import eta_seconds, steps_per_second
+from services.gateway.core.shared import SHARED_TYPES
 from services.gateway.instruments import STREAM_CLIENTS, STREAM_DROPPED
 from services.runtime import logs
 from services.runtime.errors import is_temporary
@@ -34,18 +35,23 @@ MAX_LISTENERS = 500
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event of the stream; `cursor` is None for what is not in the timeline."""
+    """One event of the stream; `cursor` is None for what is not in the timeline.
+
+    `tenant_id`: who may see it; None for what holds nothing of any tenant.
+    """
 
     type: str
     data: dict[str, Any]
     cursor: int | None = None
     job_id: str | None = None
+    tenant_id: str | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Listener:
     """One open stream. `queue` ends with None when the listener is dropped."""
 
+    tenant_id: str
     job_id: str | None
     generation: str
     # Rows up to here are not in the queue: the listener reads them from the table.
@@ -58,6 +64,8 @@ class Listener:
     def offer(self, message: Message) -> None:
         if self.is_dropped or (self.job_id is not None and self.job_id != message.job_id):
             return  # hints name no job, and are not sent to listeners of one job
+        if message.tenant_id not in (None, self.tenant_id):
+            return
         if message.cursor is None and self.queue.qsize() > QUEUE_MESSAGES // 2:
             return
         try:
@@ -129,11 +137,14 @@ class Live:
         await self._began.wait()
 
     @contextlib.contextmanager
-    def listening(self, job_id: str | None) -> Iterator[Listener]:
-        """A listener for all rows behind the follower's cursor. Raises TooManyListeners."""
+    def listening(self, tenant_id: str, job_id: str | None) -> Iterator[Listener]:
+        """A listener for the tenant's rows behind the follower's cursor.
+
+        Raises TooManyListeners.
+        """
         if len(self._listeners) >= MAX_LISTENERS:
             raise TooManyListeners
-        listener = Listener(job_id, self._generation, self._cursor)
+        listener = Listener(tenant_id, job_id, self._generation, self._cursor)
         self._listeners.add(listener)
         STREAM_CLIENTS.set(len(self._listeners))
         try:
@@ -150,9 +161,7 @@ class Live:
             if not self._listeners:
                 self._cursor = head
             while self._cursor < head:
-                rows = await queries.timeline.after_cursor(
-                    connection, self._cursor, head, PAGE_ROWS
-                )
+                rows = await queries.timeline.of_all(connection, self._cursor, head, PAGE_ROWS)
                 for row in rows:
                     self._hand_out(timeline_message(row))
                 self._cursor = rows[-1]["cursor"] if len(rows) == PAGE_ROWS else head
@@ -197,7 +206,7 @@ async def messages(
     elif resume is not None:
         cursor = resume[1]
         while cursor < caught_up:
-            rows = await _missed(platform, listener.job_id, cursor, caught_up)
+            rows = await _missed(platform, listener, cursor, caught_up)
             for row in rows:
                 yield timeline_message(row)
             cursor = rows[-1]["cursor"] if len(rows) == PAGE_ROWS else caught_up
@@ -209,14 +218,15 @@ async def messages(
 
 
 async def _missed(
-    platform: Platform, job_id: str | None, cursor: int, until: int
+    platform: Platform, listener: Listener, cursor: int, until: int
 ) -> list[dict[str, Any]]:
-    """The next page of rows after `cursor`, of one job or of all."""
-    timeline = queries.timeline
+    """The next page of rows after `cursor`, of the listener's job or tenant."""
+    timeline, tenant_id, job_id = queries.timeline, listener.tenant_id, listener.job_id
+    page = (cursor, until, PAGE_ROWS)
     async with platform.database.connection() as connection:
         if job_id is None:
-            return await timeline.after_cursor(connection, cursor, until, PAGE_ROWS)
-        return await timeline.of_job_after_cursor(connection, job_id, cursor, until, PAGE_ROWS)
+            return await timeline.of_tenant(connection, tenant_id, *page)
+        return await timeline.of_job(connection, tenant_id, job_id, *page)
 
 
 def reset_message(generation: str, cursor: int, job_id: str | None) -> Message:
@@ -236,7 +246,8 @@ def timeline_message(row: dict[str, Any]) -> Message:
         "text": sentence.text,
         "tone": sentence.tone.value,
     }
-    return Message(row["type"], data, row["cursor"], row["job_id"])
+    tenant_id = None if row["type"] in SHARED_TYPES else row["tenant_id"]
+    return Message(row["type"], data, row["cursor"], row["job_id"], tenant_id)
 
 
 def progress_message(row: dict[str, Any]) -> Message:
@@ -251,7 +262,7 @@ def progress_message(row: dict[str, Any]) -> Message:
         "steps_per_second": pace,
         "eta_seconds": eta_seconds(row["step"], row["max_steps"], pace),
     }
-    return Message("progress", data, None, row["job_id"])
+    return Message("progress", data, None, row["job_id"], row["tenant_id"])
 
 
 def _text(moment: datetime) -> str:

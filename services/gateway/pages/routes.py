@@ -171,7 +171,7 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
         numbers = await badges(gateway, connection, caller)
-    shown = await find_nodes(gateway)
+    shown = await find_nodes(gateway, caller)
     return page(request, "nodes.html", position=stream_position(stream), nodes=shown, **numbers)
 
 

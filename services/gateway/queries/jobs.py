@@ -80,7 +80,7 @@ async def live_progress(connection: Connection, limit: int) -> list[Row]:
     """The progress of every running job; that of a waiting one says nothing about its end."""
     rows = await connection.fetch(
         """
-        select job_id, attempt, phase, job_progress.step, job_progress.max_steps,
+        select job_id, jobs.tenant_id, attempt, phase, job_progress.step, job_progress.max_steps,
             job_progress.epoch, first_step, first_step_at, step_at, heard_at
         from jobs join job_progress using (job_id, attempt)
         where finished_at is null and state = 'running' order by job_id limit $1

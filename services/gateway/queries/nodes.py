@@ -3,7 +3,7 @@
 from services.gateway.queries.rows import Connection, Row, as_rows
 
 _HELD = """
-    select node_id, slot, job_id, run_id, attempt, granted_at
+    select node_id, slot, job_id, attempt, granted_at
     from allocations, jsonb_to_recordset(slots) as held (node_id text, slot integer)
     where released_at is null
 """
@@ -34,13 +34,19 @@ async def slots_in_use(connection: Connection) -> tuple[int, int]:
     return row["num_held"], row["num_slots"]
 
 
-async def held_slots(connection: Connection) -> list[Row]:
+async def held_slots(connection: Connection, tenant_id: str) -> list[Row]:
+    """Each slot that is held; by which job only where it is one of the tenant's."""
     rows = await connection.fetch(
         f"""
-        select held.*, requests.name, jobs.state from ({_HELD}) as held
-        left join jobs using (job_id) left join requests on subject_id = job_id
-        order by node_id, slot, granted_at
-        """
+        select held.node_id, held.slot, own.job_id, own.name, own.attempt, own.granted_at
+        from ({_HELD}) as held left join lateral (
+            select held.job_id, requests.name, held.attempt, held.granted_at
+            from jobs left join requests on subject_id = job_id
+            where jobs.job_id = held.job_id and jobs.tenant_id = $1
+        ) as own on true
+        order by held.node_id, held.slot, held.granted_at
+        """,
+        tenant_id,
     )
     return as_rows(rows)
 

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from services.gateway.core.shared import SHARED_TYPES
 from services.gateway.queries.rows import Connection, Moment, Row, as_rows
 
 Subject = Literal["job_id", "study_id"]
@@ -16,8 +17,8 @@ async def head(connection: Connection) -> tuple[str, int]:
     return ("", 0) if row is None else (row["generation"], row["last_cursor"])
 
 
-async def after_cursor(connection: Connection, cursor: int, until: int, limit: int) -> list[Row]:
-    """Rows after `cursor` up to `until`, in the order of their commits."""
+async def of_all(connection: Connection, cursor: int, until: int, limit: int) -> list[Row]:
+    """Rows of every tenant after `cursor` up to `until`, in the order of their commits."""
     rows = await connection.fetch(
         f"""
         select {_STREAMED} from timeline
@@ -30,19 +31,41 @@ async def after_cursor(connection: Connection, cursor: int, until: int, limit: i
     return as_rows(rows)
 
 
-async def of_job_after_cursor(
-    connection: Connection, job_id: str, cursor: int, until: int, limit: int
+async def of_tenant(
+    connection: Connection, tenant_id: str, cursor: int, until: int, limit: int
+) -> list[Row]:
+    """The same of one tenant, with what all of them see."""
+    rows = await connection.fetch(
+        f"""
+        select {_STREAMED} from timeline
+        where cursor > $1 and cursor <= $2 and (tenant_id = $4 or type = any($5))
+        order by cursor limit $3
+        """,
+        cursor,
+        until,
+        limit,
+        tenant_id,
+        list(SHARED_TYPES),
+    )
+    return as_rows(rows)
+
+
+async def of_job(
+    connection: Connection, tenant_id: str, job_id: str, cursor: int, until: int, limit: int
 ) -> list[Row]:
     """The same of one job. Reads that job's events only, however old `cursor` is."""
     rows = await connection.fetch(
         f"""
-        with of_job as materialized (select {_STREAMED} from timeline where job_id = $1)
+        with of_job as materialized (
+            select {_STREAMED} from timeline where job_id = $1 and tenant_id = $5
+        )
         select * from of_job where cursor > $2 and cursor <= $3 order by cursor limit $4
         """,
         job_id,
         cursor,
         until,
         limit,
+        tenant_id,
     )
     return as_rows(rows)
 

@@ -12,7 +12,7 @@ from drivetrain_schemas.ids import CheckpointId
 from drivetrain_schemas.jobs import JobSpec
 from services.gateway import commands, login_codes, queries
 from services.gateway.backends import PartUnavailable
-from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.context import Caller, CallerDep, Gateway, GatewayDep
 from services.gateway.core import sessions
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
@@ -41,8 +41,8 @@ class OpenPage(Strict):
 
 @router.get("/nodes", responses=answers())
 async def nodes(gateway: GatewayDep, caller: CallerDep) -> models.NodeList:
-    """Every node with its slots and the jobs that hold them."""
-    return models.NodeList(nodes=await find_nodes(gateway))
+    """Every node with its slots, and the caller's jobs that hold some."""
+    return models.NodeList(nodes=await find_nodes(gateway, caller))
 
 
 @router.post(
@@ -137,9 +137,11 @@ async def pools(
     last = last or gateway.platform.clock.now().date()
     first = first or last - timedelta(days=6)
     answer = await gateway.backends.get(
-        "cost", "/pools", {"first": first.isoformat(), "last": last.isoformat()}
+        "cost",
+        f"/pools/{caller.tenant_id}",
+        {"first": first.isoformat(), "last": last.isoformat()},
     )
-    return models.PoolReport(shares=_of_caller(answer["shares"], caller.tenant_id))
+    return models.PoolReport.model_validate(answer)
 
 
 @router.get(
@@ -159,23 +161,6 @@ async def recommendations(
     first = first or last - timedelta(days=29)
     days = {"first": first.isoformat(), "last": last.isoformat()}
     return await gateway.backends.get("cost", f"/recommendations/{caller.tenant_id}", days)
-
-
-def _of_caller(shares: list[dict[str, Any]], tenant_id: str) -> list[models.PoolShare]:
-    """What other tenants had is shown as one share: their names are not the caller's business."""
-    sums: dict[tuple[Any, ...], models.PoolShare] = {}
-    for share in shares:
-        owner = share["tenant_id"]
-        shown = owner if owner in (None, tenant_id) else "others"
-        each = models.PoolShare.model_validate({**share, "tenant_id": shown})
-        key = (each.day, each.pool, each.device_type, each.kind, shown)
-        known = sums.get(key)
-        if known is None:
-            sums[key] = each
-        else:
-            known.slot_seconds += each.slot_seconds
-            known.micro_usd += each.micro_usd
-    return list(sums.values())
 
 
 @router.post("/login-links", status_code=201, responses=answers(400, 413, 415, 422))
@@ -198,8 +183,8 @@ async def new_login_code(gateway: Gateway, now: datetime) -> tuple[str, datetime
     return code, expires_at
 
 
-async def find_nodes(gateway: Gateway) -> list[models.Node]:
+async def find_nodes(gateway: Gateway, caller: Caller) -> list[models.Node]:
     async with gateway.platform.database.connection() as connection:
         rows = await queries.nodes.present(connection)
-        held = await queries.nodes.held_slots(connection)
+        held = await queries.nodes.held_slots(connection, caller.tenant_id)
     return views.nodes(rows, held)

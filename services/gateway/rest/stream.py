@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from drivetrain_schemas.ids import JobId
-from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.context import Caller, CallerDep, Gateway, GatewayDep
 from services.gateway.live import Listener, Message, TooManyListeners, messages
 from services.gateway.problem import Problem, invalid
 from services.gateway.rest.problems import answers
@@ -47,8 +47,8 @@ async def stream(
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     resume: Annotated[str | None, Query(alias="last_event_id", max_length=64)] = None,
 ) -> Response:
-    """Follow one job, or everything."""
-    return EventStream(gateway, job_id, _position(last_event_id or resume))
+    """Follow one job, or everything of the caller's tenant, and the nodes."""
+    return EventStream(gateway, caller, job_id, _position(last_event_id or resume))
 
 
 class EventStream(Response):
@@ -57,11 +57,16 @@ class EventStream(Response):
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, gateway: Gateway, job_id: str | None, resume: tuple[str, int] | None
+        self,
+        gateway: Gateway,
+        caller: Caller,
+        job_id: str | None,
+        resume: tuple[str, int] | None,
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._gateway = gateway
+        self._tenant_id = caller.tenant_id
         self._job_id = job_id
         self._resume = resume
 
@@ -69,7 +74,7 @@ class EventStream(Response):
         live = self._gateway.live
         await live.began()
         try:
-            listening = live.listening(self._job_id)
+            listening = live.listening(self._tenant_id, self._job_id)
             listener = listening.__enter__()
         except TooManyListeners:
             raise Problem(

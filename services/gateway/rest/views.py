@@ -260,7 +260,7 @@ def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
                 pool=row["pool"],
                 device_type=row["device_type"],
                 num_slots=row["num_slots"],
-                num_free=sum(slot.job_id is None for slot in slots),
+                num_free=sum(not slot.is_held for slot in slots),
                 is_removed=row["is_removed"],
                 is_spot=row["is_spot"],
                 topology=row["topology"],
@@ -275,6 +275,7 @@ def _slot(number: int, held: Row | None) -> models.Slot:
     row: Row = held or dict.fromkeys(("job_id", "name", "attempt", "granted_at"))
     return models.Slot(
         slot=number,
+        is_held=held is not None,
         job_id=row["job_id"],
         name=row["name"],
         attempt=row["attempt"],

@@ -221,7 +221,7 @@ async def test_a_job_is_followed_from_long_ago_by_its_own_events(
 ) -> None:
     with recorded(monkeypatch) as statements:
         async with server.platform.database.connection() as connection:
-            rows = await timeline.of_job_after_cursor(connection, JOB_ID, 0, NUM_JOBS * 5 + 4, 500)
+            rows = await timeline.of_job(connection, "default", JOB_ID, 0, NUM_JOBS * 5 + 4, 500)
     assert [row["cursor"] for row in rows] == list(range(NUM_JOBS * 5, NUM_JOBS * 5 + 5))
     (visited,) = (await visits(server, statements)).values()
     assert visited <= 2 * len(rows)

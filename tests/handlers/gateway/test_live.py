@@ -174,7 +174,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_continue(
 ) -> None:
     story = Story()
     story.nodes(*(f"node-{number}" for number in range(8)))
-    with model.live.listening(None) as slow:
+    with model.live.listening("default", None) as slow:
         slow.queue = asyncio.Queue(3)
         async with reading(server) as reader:
             await model.tell(*story.events)

@@ -108,7 +108,7 @@ async def test_an_open_page_is_sent_a_hint_when_it_becomes_old_and_when_it_is_cu
     behind: Behind,
 ) -> None:
     await behind.passes(2)
-    with behind.server.model.live.listening(None) as listener:
+    with behind.server.model.live.listening("default", None) as listener:
         await behind.happens(1)
         await behind.passes(4)
         assert listener.queue.empty()

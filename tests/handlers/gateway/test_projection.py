@@ -42,7 +42,7 @@ async def test_a_job_is_followed_through_a_failure(model: Model) -> None:
     async with model.database.connection() as connection:
         runs = await queries.jobs.runs(connection, job.job_id)
         checkpoints = await queries.checkpoints.of_job(connection, job.job_id, 10)
-        held = await queries.nodes.held_slots(connection)
+        held = await queries.nodes.held_slots(connection, TENANT)
     assert [(run["state"], run["signal"]) for run in runs] == [("failed", 9), ("running", None)]
     assert [(one["step"], one["is_latest"], one["is_best"]) for one in checkpoints] == [
         (200, True, True),

@@ -54,7 +54,7 @@ PARTS = {
     "/windows": {"job_id": "", "window_seconds": 30, "windows": []},
     "/media": {"names": [], "items": []},
     "/budgets/default": {"budgets": []},
-    "/pools": {"shares": []},
+    "/pools/default": {"shares": []},
     "/fleet/default": {"step": "day", "starts_at": [], "pools": [], "series": []},
     "/recommendations/default": {"recommendations": []},
     "/history/default": {"num_jobs": 0},

@@ -334,12 +334,14 @@ def test_costs_show_slots_without_a_price(cli: RunCli, platform: FakePlatform) -
 
 
 def test_nodes_show_the_jobs_on_them(cli: RunCli, platform: FakePlatform) -> None:
-    slots = [{"slot": 0, "job_id": JOB_ID}, {"slot": 1, "job_id": JOB_ID}, {"slot": 2}]
+    held = {"is_held": True, "job_id": JOB_ID}
+    slots = [{"slot": 0, **held}, {"slot": 1, **held}, {"slot": 2, **held, "job_id": None}]
+    slots.append({"slot": 3, "is_held": False, "job_id": None})
     node = {
         "node_id": "node-1",
         "pool": "default",
         "device_type": "cpu",
-        "num_slots": 3,
+        "num_slots": 4,
         "num_free": 1,
         "slots": slots,
     }
@@ -347,7 +349,8 @@ def test_nodes_show_the_jobs_on_them(cli: RunCli, platform: FakePlatform) -> Non
     removed = node | {"node_id": "node-3", "slots": [], "is_removed": True}
     platform.on("GET", "/v1/nodes", {"nodes": [node, closed, removed]})
     lines = cli("node", "list").out.splitlines()[1:]
-    assert lines[0].split() == ["node-1", "default", "cpu", "1/3", "open", JOB_ID, "(2)"]
+    assert lines[0].split()[:5] == ["node-1", "default", "cpu", "1/4", "open"]
+    assert lines[0].endswith(f"{JOB_ID} (2), another tenant (1)")
     assert [line.split()[4] for line in lines[1:]] == ["cordoned", "removed"]
 
 

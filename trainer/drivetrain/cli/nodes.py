@@ -1,5 +1,7 @@
 """`drivetrain node`: list."""
 
+from collections import Counter
+
 from drivetrain.cli import session
 from drivetrain.cli.output import Column, Format, Item, field_column, text_of, write_list
 from drivetrain.cli.session import OutputOption, example
@@ -37,8 +39,5 @@ def _state(node: Item) -> str:
 
 def _holders(node: Item) -> str:
     """Each job that holds slots, with their number."""
-    slots: dict[str, int] = {}
-    for slot in node["slots"]:
-        if slot.get("job_id"):
-            slots[slot["job_id"]] = slots.get(slot["job_id"], 0) + 1
-    return ", ".join(f"{job_id} ({count})" for job_id, count in slots.items())
+    held = Counter(slot["job_id"] or "another tenant" for slot in node["slots"] if slot["is_held"])
+    return ", ".join(f"{holder} ({count})" for holder, count in held.items())

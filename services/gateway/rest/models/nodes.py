@@ -6,9 +6,10 @@ from pydantic import BaseModel
 
 
 class Slot(BaseModel):
-    """One slot; `job_id` is None where it is free."""
+    """One slot; held without a `job_id`: by a job of another tenant."""
 
     slot: int
+    is_held: bool
     job_id: str | None
     name: str | None
     attempt: int | None
