@@ -153,6 +153,7 @@ async def ours(access: KafkaAccess, dsn: str, prefix: str, num_events: int) -> f
         build(CostSettings(**service_environment(access, dsn, prefix))),
         handlers={AllocationReleased: charge_one},
         handle_batch=charge,
+        streams={},
         http=None,
     )
     async with running(service) as process:
