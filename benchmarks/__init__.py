@@ -1,4 +1,4 @@
 """Benchmarks against peers, both measured in the same run.
 
-`python -m benchmarks.<name> [--quick] [--json FILE]`
+`python -m benchmarks.<name> [--quick] [--json FILE]`; all: `make bench`, `make bench-quick`.
 """

@@ -5,7 +5,6 @@ measured by the same program in the same run. Read from `/proc` over one interva
 job's own processes use.
 """
 
-import argparse
 import contextlib
 import os
 import sys
@@ -15,14 +14,29 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.report import Row, publish
+from benchmarks.report import Row, arguments, options_of, publish
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 
+TITLE = "CPU while nothing happens"
+MEASURES = (
+    "services/metrics/windows",
+    "services/runtime",
+    "services/scheduler/loop.py",
+    "services/standalone",
+    "trainer/drivetrain/pod",
+)
+NOTES = """
+All processes of a standalone platform without the job's own: those that a part starts count with
+it (the process of windows with metrics). `--peer DIRECTORY` compares with another checkout, in
+the same run. An idle consumer sends a fetch every five seconds, and new records still return at
+once. The rest is the broker without clients, these fetches, and group heartbeats. With a job,
+four services read a heartbeat each second.
+"""
+
 TARGET = 0.5
-SETTLE_SECONDS = 20.0
-# Parts whose work is done by processes of their own.
-TREES = ("kafka", "postgres")
+# Parts whose work is done by processes of their own, too: windows are a process of metrics.
+TREES = ("kafka", "metrics", "postgres")
 TICKS = os.sysconf("SC_CLK_TCK")
 SCRIPT = """
 import time, drivetrain
@@ -36,27 +50,26 @@ Shares = dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="CPU of an idle platform, and with one job")
-    parser.add_argument("--quick", action="store_true", help="a shorter interval")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser = arguments("CPU of an idle platform, and with one job")
     parser.add_argument("--peer", type=Path, help="a checkout of another commit to compare with")
-    given = parser.parse_args()
-    seconds = 10.0 if given.quick else 30.0
-    ours = measure(Path.cwd(), seconds)
-    peer = measure(given.peer.resolve(), seconds) if given.peer else None
-    publish(rows(ours, peer), given.json)
+    wanted = parser.parse_args()
+    given = options_of("idle", wanted)
+    settle, seconds = (3.0, 3.0) if given.quick else (20.0, 30.0)
+    ours = measure(Path.cwd(), settle, seconds)
+    peer = measure(wanted.peer.resolve(), settle, seconds) if wanted.peer else None
+    publish(rows(ours, peer), given)
 
 
-def measure(checkout: Path, seconds: float) -> dict[str, Shares]:
+def measure(checkout: Path, settle: float, seconds: float) -> dict[str, Shares]:
     """The shares of an idle platform of this checkout, and of one with a job."""
     with tempfile.TemporaryDirectory() as folder, running(checkout, Path(folder)) as platform:
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(settle)
         idle = shares(platform, seconds)
         job = TrainingJob.submit(
             platform, f"idle-{uuid.uuid4().hex[:8]}", SCRIPT, max_steps=None,
             resources={"devices": 1},
         )  # fmt: skip
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(settle)
         assert job.state()["state"] == "running"
         return {"idle": idle, "one job": shares(platform, seconds)}
 

@@ -8,7 +8,6 @@ kube-scheduler alone. It has no queue, no Kafka, no Postgres, no gang, and no Se
 
 import asyncio
 import logging
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -16,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Row, options, publish
+from benchmarks.report import Row, options, publish, skip
 from benchmarks.scheduler_load import records, send, submission, until
 from drivetrain_schemas.jobs import JobSubmit
 from services.runtime import logs
@@ -36,6 +35,21 @@ from tests.kubernetes.control_plane import KWOK_ANNOTATION, ControlPlane, runnin
 from tests.kubernetes.launching import api_of, scheduler_kubeconfig
 from tests.platform_service import running, service_environment
 
+TITLE = "Placing on a cluster"
+MEASURES = (
+    "services/scheduler/core",
+    "services/scheduler/launchers/kubernetes",
+    "services/scheduler/loop.py",
+    "services/scheduler/pods.py",
+)
+NOTES = """
+A real API server, etcd, controller-manager and kube-scheduler, nodes and pods of kwok, everything
+on one machine (needs `make kubernetes-tools`): no image is pulled and no program starts. From the
+first submission in Kafka until the scheduler has seen every pod run. The peer are the same pods
+without Drivetrain, bound by kube-scheduler alone: no queue, no Kafka, no Postgres, no gang, no
+Secret for each pod.
+"""
+
 NUM_NODES = 1000
 NUM_JOBS = 1000
 GANG_DEVICES = 512
@@ -47,14 +61,14 @@ CONCURRENCY = 32
 
 
 def main() -> None:
-    given = options("Placing jobs on a cluster of 1,000 nodes")
+    given = options("kubernetes_placing", "Placing jobs on a cluster of 1,000 nodes")
     built = tools.find_tools()
     if built is None:
-        sys.exit(tools.MISSING)
+        skip(tools.MISSING)
     logs.configure("bench", "error")
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     rows = asyncio.run(measure(built, *((100, 100, 64) if given.quick else _WHOLE)))
-    publish(rows, given.json, ["kubernetes-asyncio", "aiokafka", "asyncpg"])
+    publish(rows, given, ["kubernetes-asyncio", "aiokafka", "asyncpg"])
 
 
 _WHOLE = (NUM_NODES, NUM_JOBS, GANG_DEVICES)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.report import skip
 from services.hpo.core.space import Integer, Parameter, Scalar, Uniform
 
 FLOATS = NDArray[np.float64]
@@ -115,7 +116,7 @@ def configs(units: FLOATS) -> FLOATS:
 def surrogate() -> Surrogate:
     folder = Path(os.environ.get("DRIVETRAIN_DATA", "../shared/data")) / "yahpo-lcbench"
     if not (folder / "model.onnx").exists():
-        sys.exit(
+        skip(
             f"{folder}/model.onnx is missing: set DRIVETRAIN_DATA to a folder with yahpo-lcbench/ "
             "(the files of github.com/slds-lmu/yahpo_data, folder lcbench)"
         )

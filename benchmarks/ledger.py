@@ -8,11 +8,10 @@ through the handler into Postgres as well; there the charges, the spend of tenan
 shares of pools must have the same sums.
 """
 
-import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import Row, publish
+from benchmarks.report import Row, arguments, options_of, publish
 from drivetrain_schemas.allocations import AllocationReleased, SlotRef
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import job_id_for, run_id_for
@@ -33,6 +32,23 @@ from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_postgres
+
+TITLE = "The ledger"
+MEASURES = (
+    "services/cost/core/charges.py",
+    "services/cost/core/pools.py",
+    "services/cost/core/prices.py",
+    "services/cost/handlers.py",
+    "services/cost/pools.py",
+    "services/cost/store.py",
+)
+NOTES = """
+Intervals of three kinds of slots with odd prices that change, priced by the service's code in one
+process, and each charge compared; a part of them also goes through the handler into Postgres,
+where charges, spend of tenants and jobs and shares of pools are compared. The truth is worked out
+by whole numbers of numpy that share no code with the service; the rates are of the service's part
+only, without Kafka.
+"""
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = 3_600_000_000
@@ -53,6 +69,7 @@ BOOK = PriceBook(
 )
 _CHUNK = 200_000
 _BATCH = 500
+INTERVALS, STORED = 10_000_000, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,23 +240,23 @@ async def _sums(database: Database) -> tuple[dict[str, int], int]:
         }, number
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
-    parser.add_argument("--intervals", type=int, default=10_000_000)
-    parser.add_argument("--stored", type=int, default=100_000, help="of them through Postgres")
+def main() -> None:
+    parser = arguments("The ledger against ground truth")
+    parser.add_argument("--intervals", type=int, default=INTERVALS)
+    parser.add_argument("--stored", type=int, default=STORED, help="of them through Postgres")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="a hundredth of them")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    given = parser.parse_args(arguments)
+    wanted = parser.parse_args()
+    is_whole = wanted.intervals >= INTERVALS and wanted.stored >= STORED
+    given = options_of("ledger", wanted, is_whole=is_whole)
     logs.configure("bench", "error")
     divisor = 100 if given.quick else 1
-    computed = compare(given.intervals // divisor, given.seed)
-    stored, differences = asyncio.run(store(max(1, given.stored // divisor), given.seed))
+    computed = compare(wanted.intervals // divisor, wanted.seed)
+    stored, differences = asyncio.run(store(max(1, wanted.stored // divisor), wanted.seed))
     rows = [
         _row("ledger_computed", "charges computed", computed),
         _row("ledger_stored", "the same through the handler into Postgres", stored),
     ]
-    publish(rows, given.json, ["numpy", "asyncpg"])
+    publish(rows, given, ["numpy", "asyncpg"])
     if any(differences.values()):
         raise SystemExit(f"sums that differ: {differences}")
 

@@ -9,7 +9,6 @@ series; and its table. It is installed by `make exchange-tools`; without it its 
 `--points` builds a smaller store; a billion needs 12 GB of disk and some ten minutes.
 """
 
-import argparse
 import asyncio
 import random
 import statistics
@@ -24,7 +23,7 @@ import asyncpg
 import httpx
 
 from benchmarks.mlflow_peer import backend_store
-from benchmarks.report import Row, publish
+from benchmarks.report import Row, arguments, options_of, publish
 from benchmarks.synthetic_store import (
     NAMES,
     NUM_SERIES,
@@ -45,7 +44,23 @@ from services.standalone.embedded import running_postgres
 from tests.exchange.mlflow_server import running_mlflow
 from tests.exchange.tools import MISSING, find_tools
 
+TITLE = "Queries of a billion points"
+MEASURES = (
+    "services/metrics/api.py",
+    "services/metrics/cold",
+    "services/metrics/core",
+    "services/metrics/series",
+)
+NOTES = """
+The read API in the benchmark's process, without network, over a store built in the service's own
+tables and files: 1,000 series of 1,000,000 points in 50 jobs, all samples in Parquet files of a
+directory. 20 series and 1,000 buckets a query, 100 queries of each kind of random jobs, so that
+p99 is the second slowest. The peer sends the samples, for it has no buckets; its time is that of
+one series, times 20.
+"""
+
 BILLION = 1_000_000_000
+ROUNDS = 100
 BUCKETS = 1000
 MAX_SECONDS = 0.1
 MIN_RATIO = 50.0
@@ -232,15 +247,15 @@ def _p99(seconds: Sequence[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Reading curves out of a large store")
+    parser = arguments("Reading curves out of a large store")
     parser.add_argument("--points", type=int, default=BILLION, help="how large the store is")
-    parser.add_argument("--rounds", type=int, default=100, help="of each kind of query")
-    parser.add_argument("--quick", action="store_true", help="ten million points, ten rounds")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    given = parser.parse_args()
-    num_points, rounds = (10_000_000, 10) if given.quick else (given.points, given.rounds)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each kind of query")
+    wanted = parser.parse_args()
+    is_whole = wanted.points >= BILLION and wanted.rounds >= ROUNDS
+    given = options_of("metrics_query", wanted, is_whole=is_whole)
+    num_points, rounds = (1_000_000, 5) if given.quick else (wanted.points, wanted.rounds)
     made = asyncio.run(measure(num_points, rounds))
-    publish(made, given.json, ["asyncpg", "pyarrow", "numpy"])
+    publish(made, given, ["asyncpg", "pyarrow", "numpy"])
 
 
 if __name__ == "__main__":

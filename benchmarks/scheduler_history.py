@@ -1,8 +1,9 @@
 """The statements of the scheduler on tables of a year: `python -m benchmarks.scheduler_history`.
 
 Fills the tables with 2,000,000 ended jobs, lets jobs be submitted, run, fail, retry, be cancelled
-and succeed, and shows for each statement that this took how long it runs and whether it scans a
-table. A statement that is independent of history takes as long as on empty tables.
+and succeed, and prints for each statement that this took how long it runs and whether it scans a
+table; the rows sum this up. A statement that is independent of history takes as long as on empty
+tables.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ import asyncpg
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import machine, options
+from benchmarks.report import Row, options, publish
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from services.runtime import logs
 from services.runtime.database import Database
@@ -29,6 +30,22 @@ from services.scheduler import early_commands
 from services.scheduler.kept_directories import KeptDirectories
 from services.standalone.embedded import running_postgres
 from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
+
+TITLE = "A scheduler's tables of a year"
+MEASURES = (
+    "services/scheduler/early_commands.py",
+    "services/scheduler/kept_directories.py",
+    "services/scheduler/store.py",
+    "services/scheduler/store_allocations.py",
+    "services/scheduler/store_pods.py",
+    "services/scheduler/store_runs.py",
+)
+NOTES = """
+Every statement that jobs take which are submitted, run, fail, retry, are cancelled and succeed,
+beside jobs that ended long ago: whether its plan reads a table that grows with history from one
+end to the other, and how long it takes. Six jobs on two nodes; the statements are independent of
+history, not of what runs.
+"""
 
 _BATCH = 100_000
 # The table of nodes has as many rows as there are nodes.
@@ -152,7 +169,7 @@ async def plan_of(
     return plan
 
 
-async def measure(num_jobs: int) -> None:
+async def measure(num_jobs: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         async with running_postgres(Path(name)) as postgres:
             origin = Origin("/drivetrain/scheduler", "drivetrain.")
@@ -160,28 +177,60 @@ async def measure(num_jobs: int) -> None:
             await database.open(["services.scheduler"])
             world = await World(database, FakeLauncher()).register()
             executed = await work(world, num_jobs)
-            table = Table("longest", "median", "scans", "statement")
+            scanned = {}
             async with database.connection() as connection:
-                for statement, each in sorted(
-                    executed.items(), key=lambda item: -max(item[1].seconds)
-                ):
+                for statement, each in executed.items():
                     plan = await plan_of(connection, statement, each.arguments)
-                    times = (max(each.seconds), statistics.median(each.seconds))
-                    table.add_row(
-                        *(f"{1000 * seconds:.2f} ms" for seconds in times),
-                        ", ".join(scans(plan)),
-                        " ".join(statement.split())[:90],
-                    )
+                    scanned[statement] = list(scans(plan))
             await database.close()
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(table)
-    console.print(f"{num_jobs:,} ended jobs; {machine(['asyncpg'])}", style="dim")
+    _print(executed, scanned)
+    return rows(num_jobs, executed, scanned)
+
+
+def _print(executed: dict[str, Executed], scanned: dict[str, list[str]]) -> None:
+    table = Table("longest", "median", "scans", "statement")
+    for statement, each in sorted(executed.items(), key=lambda item: -max(item[1].seconds)):
+        times = (max(each.seconds), statistics.median(each.seconds))
+        table.add_row(
+            *(f"{1000 * seconds:.2f} ms" for seconds in times),
+            ", ".join(scanned[statement]),
+            " ".join(statement.split())[:90],
+        )
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def rows(num_jobs: int, executed: dict[str, Executed], scanned: dict[str, list[str]]) -> list[Row]:
+    beside = f"beside {num_jobs:,} ended jobs"
+    num_scanning = sum(bool(tables) for tables in scanned.values())
+    slowest = max(statistics.median(each.seconds) for each in executed.values()) * 1000
+    longest = max(max(each.seconds) for each in executed.values()) * 1000
+    return [
+        Row(
+            id="scheduler_history.scans",
+            what=f"statements that read a growing table from end to end, {beside}",
+            ours=f"{num_scanning} of {len(scanned)}",
+            peer="",
+            ratio=None,
+            target="0",
+            met=num_scanning == 0,
+        ),
+        Row(
+            id="scheduler_history.median",
+            what=f"the slowest statement, median, {beside}",
+            ours=f"{slowest:.1f} ms (longest single execution of all {longest:.1f} ms)",
+            peer="",
+            ratio=None,
+            target="",
+            met=True,
+        ),
+    ]
 
 
 def main() -> None:
-    given = options("The scheduler's statements on tables of a year")
+    given = options("scheduler_history", "The scheduler's statements on tables of a year")
     logs.configure("bench", "error")
-    asyncio.run(measure(200_000 if given.quick else 2_000_000))
+    rows = asyncio.run(measure(20_000 if given.quick else 2_000_000))
+    publish(rows, given, ["asyncpg"])
 
 
 if __name__ == "__main__":

@@ -19,6 +19,14 @@ from benchmarks.report import Row, options, publish
 from benchmarks.search_peers import OptunaSearcher
 from benchmarks.search_simulation import NUM_WORKERS, Ours, Searcher
 
+TITLE = "The next point of a long search"
+MEASURES = ("services/hpo/core",)
+NOTES = """
+The proposal alone, in memory, of seven parameters with eight trials at a time; what it takes to
+learn from the trial that ended is in it. Asking in turn with the peer leaves nothing of ours in
+the processor's caches, which is a part of the time.
+"""
+
 FIRST, LAST = 900, 1100
 TARGET_MS = 2.0
 
@@ -45,22 +53,23 @@ class Asked:
 
 
 def main() -> None:
-    chosen = options(__doc__ or "")
+    chosen = options("search_ask", __doc__ or "")
     ours, peer = Asked(Ours("auto", 0)), Asked(OptunaSearcher("TPE", 0))
-    for _ in range(LAST):
+    first, last = (60, 100) if chosen.quick else (FIRST, LAST)
+    for _ in range(last):
         ours.step()
         peer.step()
-    mine, theirs = ours.took[FIRST:], peer.took[FIRST:]
+    mine, theirs = ours.took[first:], peer.took[first:]
     p99 = float(np.quantile(mine, 0.99))
     for name, asked in (("auto", ours), ("Optuna TPE", peer)):
-        for which, took in (("wall", asked.took[FIRST:]), ("CPU", asked.worked[FIRST:])):
-            p50, p90, last = np.quantile(took, [0.5, 0.9, 0.99])
-            print(f"{name}, {which} time: p50 {p50:.2f} ms, p90 {p90:.2f} ms, p99 {last:.2f} ms")
+        for which, took in (("wall", asked.took[first:]), ("CPU", asked.worked[first:])):
+            p50, p90, highest = np.quantile(took, [0.5, 0.9, 0.99])
+            print(f"{name}, {which} time: p50 {p50:.2f} ms, p90 {p90:.2f} ms, p99 {highest:.2f} ms")
     publish(
         [
             Row(
                 id="search_ask.memory",
-                what="p99 of an ask at 1,000 trials, in memory",
+                what=f"p99 of an ask at {(first + last) // 2:,} trials, in memory",
                 ours=f"{p99:.2f} ms",
                 peer=f"{np.quantile(theirs, 0.99):.2f} ms (Optuna TPE)",
                 ratio=p99 / float(np.quantile(theirs, 0.99)),
@@ -68,7 +77,7 @@ def main() -> None:
                 met=p99 <= TARGET_MS,
             )
         ],
-        chosen.json,
+        chosen,
         ("optuna", "numpy", "scipy"),
     )
 
