@@ -11,7 +11,7 @@ IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services deploy tests benchmarks examples
 
-.PHONY: help environment run test unit test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench charts lock images
+.PHONY: help environment run test unit test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,20 +58,22 @@ check: environment ## check format, lint, types, import contracts, generated fil
 	@.venv/bin/lint-imports
 	@$(VENV_PYTHON) schemas/generate.py --check
 	@$(VENV_PYTHON) -m deploy.generate --check
+	@$(VENV_PYTHON) -m benchmarks.page --check
 
 fmt: environment ## format, and apply ruff's fixes
 	@.venv/bin/ruff check --fix $(SOURCES)
 	@.venv/bin/ruff format $(SOURCES)
 
-gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue, values of charts
+gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue, values of charts, figures
 	@$(VENV_PYTHON) schemas/generate.py
 	@$(VENV_PYTHON) -m deploy.generate
+	@$(VENV_PYTHON) -m benchmarks.page
 
-bench: environment ## run every benchmark, each against a peer in the same run
-	@for name in sdk_cost checkpoint_cost job_start event_path rebuild metrics_ingest log_ingest metrics_query chart_read \
-		idle submissions drain pages \
-		search_ask search_ask_durable search_scale search_quality search_multifidelity ledger budget_reaction; do \
-		$(VENV_PYTHON) -m benchmarks.$$name $(ARGS) || exit 1; done
+bench: environment ## run every benchmark, each against a peer in the same run, and record the figures
+	@$(VENV_PYTHON) -m benchmarks.run $(ARGS)
+
+bench-quick: environment ## run every benchmark with small sizes: that each runs, not what it finds (5 min)
+	@$(VENV_PYTHON) -m benchmarks.run --quick $(ARGS)
 
 charts: environment ## package the charts into build/charts (needs helm)
 	@$(VENV_PYTHON) -m deploy.package build/charts

@@ -1,0 +1,104 @@
+"""Runs benchmarks one after another: `python -m benchmarks.run [--quick] [NAME ...]`.
+
+Each is a process of its own. A whole run shows what they print and records their results
+(`make bench`); a quick one shows a line for each and records nothing (`make bench-quick`). Either
+goes on to the end, and then names what failed: with an error, without rows, or too slowly where it
+is quick. What a row says fails nothing. A benchmark that lacks something here is skipped, with its
+reason.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from benchmarks.catalogue import NAMES
+from benchmarks.recording import Result, result_path
+from benchmarks.report import SKIPPED
+
+QUICK_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`text`: the number of rows, the reason why it was skipped, or what went wrong."""
+
+    name: str
+    state: str
+    text: str
+    seconds: float
+
+
+def command(name: str) -> list[str]:
+    return [sys.executable, "-m", f"benchmarks.{name}"]
+
+
+def run_one(name: str, program: Sequence[str], *, is_quick: bool) -> Outcome:
+    """Run this program, which is told where to write its result."""
+    with tempfile.TemporaryDirectory() as folder:
+        written, log = Path(folder) / "result.json", Path(folder) / "log"
+        given = [*program, *(["--quick"] if is_quick else []), "--json", str(written)]
+        began = time.monotonic()
+        with log.open("wb") as output:
+            to = output if is_quick else None
+            limit = QUICK_SECONDS if is_quick else None
+            try:
+                status = subprocess.run(
+                    given, stdout=to, stderr=to and subprocess.STDOUT, timeout=limit, check=False
+                ).returncode
+            except subprocess.TimeoutExpired:
+                status = None
+        seconds = time.monotonic() - began
+        tail = log.read_text(errors="replace")[-3000:]
+        state, text = judge(name, status, tail, written)
+        if state == "ran" and not is_quick:
+            result_path(name).parent.mkdir(exist_ok=True)
+            result_path(name).write_text(written.read_text())
+        return Outcome(name, state, text, seconds)
+
+
+def judge(name: str, status: int | None, tail: str, written: Path) -> tuple[str, str]:
+    """What became of a run that ended with this status, and wrote this."""
+    if status is None:
+        return "failed", f"{tail}\nnot done after {QUICK_SECONDS:.0f} s"
+    if status == SKIPPED:
+        return "skipped", tail.rpartition("skipped: ")[2].strip()
+    if status != 0:
+        return "failed", f"{tail}\nexit status {status}"
+    if not written.exists():
+        return "failed", f"{tail}\nno rows"
+    try:
+        result = Result.model_validate_json(written.read_text())
+    except ValidationError as error:
+        return "failed", str(error)
+    if result.benchmark != name:
+        return "failed", f"the result is one of {result.benchmark}"
+    return "ran", f"{len(result.rows)} rows"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; records nothing")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them, if none is given")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(NAMES):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    outcomes = []
+    for name in given.names or NAMES:
+        outcome = run_one(name, command(name), is_quick=given.quick)
+        print(f"{name:22} {outcome.state:8} {outcome.seconds:6.1f} s  {outcome.text}", flush=True)
+        outcomes.append(outcome)
+    failed = [outcome.name for outcome in outcomes if outcome.state == "failed"]
+    total = sum(outcome.seconds for outcome in outcomes)
+    print(f"{len(outcomes)} benchmarks in {total:.0f} s; failed: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
