@@ -8,6 +8,7 @@ are not, so every checkout of a commit gives the same page.
 
 import argparse
 import sys
+from pathlib import Path
 
 from benchmarks.catalogue import NAMES, ROOT, Declared, declared
 from benchmarks.measured import digest
@@ -29,16 +30,16 @@ changed since its run, its section says that it is *older than the code*
 """
 
 
-def is_older(result: Result, benchmark: Declared) -> bool:
+def is_older(result: Result, benchmark: Declared, root: Path = ROOT) -> bool:
     """The measured files differ from those of the recorded run."""
-    return digest(ROOT, benchmark.measures) != result.digest
+    return digest(root, benchmark.measures) != result.digest
 
 
 def page() -> str:
     return "\n".join([HEAD, *(section(declared(name), read(name)) for name in NAMES)])
 
 
-def section(benchmark: Declared, result: Result | None) -> str:
+def section(benchmark: Declared, result: Result | None, root: Path = ROOT) -> str:
     heading = f"## {benchmark.title}: `python -m benchmarks.{benchmark.name}`"
     if result is None:
         return f"{heading}\n\nNot recorded yet.\n\n{benchmark.notes}\n"
@@ -46,7 +47,7 @@ def section(benchmark: Declared, result: Result | None) -> str:
     if result.remark:
         parts.append(result.remark)
     parts.append(f"Recorded {conditions(result)}.")
-    if is_older(result, benchmark):
+    if is_older(result, benchmark, root):
         parts.append(OLDER)
     return "\n\n".join(parts) + "\n"
 
