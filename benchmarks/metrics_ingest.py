@@ -396,7 +396,8 @@ def _row(
 
 def main() -> None:
     given = options("metrics_ingest", "Points per second from run.log to queryable")
-    publish(asyncio.run(measure(given.quick)), given, ["aiokafka", "asyncpg", "msgspec"])
+    rows = asyncio.run(measure(given.quick))
+    publish(rows, given, ["aiokafka", "asyncpg", "msgspec"], mlflow_peer.remark())
 
 
 if __name__ == "__main__":

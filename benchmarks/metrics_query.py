@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import httpx
 
-from benchmarks.mlflow_peer import backend_store
+from benchmarks.mlflow_peer import backend_store, remark
 from benchmarks.report import Row, arguments, options_of, publish
 from benchmarks.synthetic_store import (
     NAMES,
@@ -255,7 +255,7 @@ def main() -> None:
     given = options_of("metrics_query", wanted, is_whole=is_whole)
     num_points, rounds = (1_000_000, 5) if given.quick else (wanted.points, wanted.rounds)
     made = asyncio.run(measure(num_points, rounds))
-    publish(made, given, ["asyncpg", "pyarrow", "numpy"])
+    publish(made, given, ["asyncpg", "pyarrow", "numpy"], remark())
 
 
 if __name__ == "__main__":

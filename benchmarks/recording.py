@@ -84,7 +84,13 @@ def read(name: str) -> Result | None:
 
 
 def record(
-    name: str, rows: Sequence[Row], packages: Sequence[str], *, is_quick: bool, load: float
+    name: str,
+    rows: Sequence[Row],
+    packages: Sequence[str],
+    *,
+    is_quick: bool,
+    load: float,
+    remark: str = "",
 ) -> Result:
     """These rows, measured now, by this tree on this machine."""
     versions = {package: version(package) for package in packages}
@@ -98,6 +104,7 @@ def record(
         machine=this_machine(),
         versions={"Python": platform.python_version(), **versions},
         load=round(load, 1),
+        remark=remark,
         rows=rows,
     )
 

@@ -53,9 +53,13 @@ def options_of(name: str, given: argparse.Namespace, *, is_whole: bool = True) -
     return Options(name, given.quick, given.json or recorded, os.getloadavg()[0])
 
 
-def publish(rows: Sequence[Row], given: Options, packages: Sequence[str] = ()) -> None:
+def publish(
+    rows: Sequence[Row], given: Options, packages: Sequence[str] = (), remark: str = ""
+) -> None:
     """Print the rows with machine and versions; record them where that is wanted."""
-    result = record(given.name, rows, packages, is_quick=given.quick, load=given.load)
+    result = record(
+        given.name, rows, packages, is_quick=given.quick, load=given.load, remark=remark
+    )
     table = Table("what", "ours", "peer", "ratio", "target", "met")
     for row in result.rows:
         table.add_row(

@@ -56,29 +56,32 @@ def run_one(name: str, program: Sequence[str], *, is_quick: bool) -> Outcome:
                 status = None
         seconds = time.monotonic() - began
         tail = log.read_text(errors="replace")[-3000:]
-        state, text = judge(name, status, tail, written)
-        if state == "ran" and not is_quick:
+        result = written_by(name, written)
+        if result is not None and not is_quick:
             result_path(name).parent.mkdir(exist_ok=True)
-            result_path(name).write_text(written.read_text())
-        return Outcome(name, state, text, seconds)
+            result_path(name).write_text(result.to_json())
+    return Outcome(name, *judge(status, result, tail), seconds)
 
 
-def judge(name: str, status: int | None, tail: str, written: Path) -> tuple[str, str]:
-    """What became of a run that ended with this status, and wrote this."""
+def written_by(name: str, path: Path) -> Result | None:
+    """The result of this benchmark there, if it is one."""
+    try:
+        result = Result.model_validate_json(path.read_text())
+    except (FileNotFoundError, ValidationError):
+        return None
+    return result if result.benchmark == name else None
+
+
+def judge(status: int | None, result: Result | None, tail: str) -> tuple[str, str]:
+    """What became of a run that ended with this status and printed this at its end."""
     if status is None:
         return "failed", f"{tail}\nnot done after {QUICK_SECONDS:.0f} s"
     if status == SKIPPED:
         return "skipped", tail.rpartition("skipped: ")[2].strip()
     if status != 0:
         return "failed", f"{tail}\nexit status {status}"
-    if not written.exists():
+    if result is None:
         return "failed", f"{tail}\nno rows"
-    try:
-        result = Result.model_validate_json(written.read_text())
-    except ValidationError as error:
-        return "failed", str(error)
-    if result.benchmark != name:
-        return "failed", f"the result is one of {result.benchmark}"
     return "ran", f"{len(result.rows)} rows"
 
 

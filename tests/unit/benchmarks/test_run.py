@@ -29,8 +29,8 @@ def test_a_benchmark_with_rows_ran_whatever_they_say() -> None:
     [
         (program("print('before'); sys.exit('no such table')"), "before\nno such table"),
         (program("print('no table')"), "no table\n\nno rows"),
-        (writing("{}"), "rows"),
-        (writing(result(benchmark="idle").to_json()), "the result is one of idle"),
+        (writing("{}"), "no rows"),
+        (writing(result(benchmark="idle").to_json()), "no rows"),
     ],
 )
 def test_an_error_or_no_rows_is_a_failure(ends: list[str], reason: str) -> None:
@@ -62,6 +62,15 @@ def test_only_whole_runs_are_recorded(
     run.run_one("drain", writing(text), is_quick=is_quick)
     found = [path.read_text() for path in (tmp_path / "results").glob("*")]
     assert found == ([] if is_quick else [text])
+
+
+def test_rows_of_a_whole_run_are_recorded_also_where_it_then_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(recording, "RESULTS", tmp_path)
+    ends = program(f"path.write_text({result().to_json()!r}); sys.exit(1)")
+    assert run.run_one("drain", ends, is_quick=False).state == "failed"
+    assert recording.read("drain") == result()
 
 
 def test_all_are_run_to_the_end_and_the_failed_are_named(
