@@ -9,9 +9,9 @@ FAILOVERS ?= 20
 ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(if $(shell command -v $(name)),$(name))))
 IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
-SOURCES := schemas trainer services deploy tests benchmarks examples
+SOURCES := schemas trainer services deploy tests benchmarks examples scripts
 
-.PHONY: help environment run test unit test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
+.PHONY: help environment run test test-all unit suites weight test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,9 +22,19 @@ environment:
 run: environment ## start the platform and train a model on it (ARGS=--exit-when-done to leave)
 	@$(VENV_PYTHON) -m examples.demo $(ARGS)
 
-test: environment ## everything except the long suites: unit, contracts, integration, one series of failures
+test: environment ## every part with real servers, one platform and one series of failures; under 10 min
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios --ignore=tests/exchange \
-		--ignore=tests/kubernetes/scenarios -n 2 $(ARGS)
+		--ignore=tests/kubernetes/scenarios -m "not heavy" -n 2 $(ARGS)
+
+test-all: environment ## `make test` and all its heavy variants, every failure, every benchmark in small
+	@$(VENV_PYTHON) -m pytest tests --ignore=tests/exchange --ignore=tests/kubernetes/scenarios -n 2 $(ARGS)
+	@$(VENV_PYTHON) -m benchmarks.run --quick
+
+suites: environment ## the heavy suites that the changes since BASE ask for (CONTRIBUTING.md)
+	@$(VENV_PYTHON) -m scripts.suites --base $(or $(BASE),main) $(ARGS)
+
+weight: environment ## lines per part, against those last recorded (ARGS=--record)
+	@$(VENV_PYTHON) -m scripts.weight $(ARGS)
 
 unit: environment ## pure tests, under 10 s
 	@$(VENV_PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
