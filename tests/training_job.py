@@ -130,6 +130,13 @@ class TrainingJob:
         marked = processes_with_marker(f"{self.body}_{attempt}_")
         return [pid for pid in marked if pid not in self.shims(attempt)]
 
+    def processes(self, attempt: int = 1) -> list[int]:
+        return [*self.ranks(attempt), *self.shims(attempt)]
+
+    def attempts(self) -> list[int]:
+        folder = self.platform.home / "pods" / self.job_id
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
     def wait_for_strike(self, *, seconds: float = 120.0) -> int:
         """Wait for the first committed checkpoint; returns the step, which is below 60 %."""
         wait_until(

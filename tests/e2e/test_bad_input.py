@@ -18,6 +18,7 @@ from drivetrain_schemas.ids import job_id_for
 from services.gateway.core.bytes_shown import MAX_SHOWN_BYTES
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
+from tests.variants import variants
 from tests.waiting import wait_until
 
 GOOD: dict[str, Any] = {"name": "good", "command": ["true"], "resources": {"devices": 1}}
@@ -59,7 +60,7 @@ def changed(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if value is not None}
 
 
-@pytest.mark.parametrize(("changes", "field"), BAD_SPECS)
+@pytest.mark.parametrize(("changes", "field"), variants(BAD_SPECS))
 def test_rest_names_the_field_and_the_fix(
     platform: StandalonePlatform, changes: dict[str, Any], field: str
 ) -> None:
@@ -73,7 +74,7 @@ def test_rest_names_the_field_and_the_fix(
     assert all(error["message"] for error in problem["errors"])
 
 
-@pytest.mark.parametrize(("body", "word"), BAD_BODIES)
+@pytest.mark.parametrize(("body", "word"), variants(BAD_BODIES))
 def test_rest_refuses_json_that_could_be_read_in_two_ways(
     platform: StandalonePlatform, body: bytes, word: str
 ) -> None:
@@ -83,7 +84,7 @@ def test_rest_refuses_json_that_could_be_read_in_two_ways(
     assert word in answer.text
 
 
-@pytest.mark.parametrize(("changes", "field"), BAD_SPECS)
+@pytest.mark.parametrize(("changes", "field"), variants(BAD_SPECS))
 def test_the_command_line_names_the_field(
     platform: StandalonePlatform, tmp_path: Path, changes: dict[str, Any], field: str
 ) -> None:
@@ -94,7 +95,7 @@ def test_the_command_line_names_the_field(
     assert field.rpartition(".")[2] in process.stderr
 
 
-@pytest.mark.parametrize(("text", "word"), BAD_FILES)
+@pytest.mark.parametrize(("text", "word"), variants(BAD_FILES))
 def test_the_command_line_refuses_yaml_that_could_be_read_in_two_ways(
     platform: StandalonePlatform, tmp_path: Path, text: str, word: str
 ) -> None:
@@ -121,7 +122,7 @@ def test_rest_refuses_a_megabyte(platform: StandalonePlatform) -> None:
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize(("changes", "field"), BAD_SPECS)
+@pytest.mark.parametrize(("changes", "field"), variants(BAD_SPECS))
 def test_a_refused_event_gets_a_rejection(
     platform: StandalonePlatform, changes: dict[str, Any], field: str
 ) -> None:

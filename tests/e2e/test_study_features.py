@@ -24,6 +24,8 @@ METRIC = {"name": "loss", "goal": "minimize"}
 SPACE = {"a": {"type": "uniform", "low": 0.1, "high": 0.9}, "b": {"type": "constant", "value": 0.5}}
 FOREVER = 600.0
 
+pytestmark = pytest.mark.heavy
+
 
 def spec_of(
     platform: StandalonePlatform, name: str, settle_seconds: float, **fields: Any
@@ -316,3 +318,35 @@ def test_a_study_moves_from_optuna_here_and_back(
     back = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path}/back.db")
     assert [one.value for one in back.trials[:5]] == [one.value for one in theirs.trials]
     assert (back.best_trial.number, back.best_value) == (5, -1.0)
+
+
+def test_a_search_hears_of_each_rung_once_and_pauses_and_promotes_its_trials(
+    platform: StandalonePlatform,
+) -> None:
+    metric = {"name": "loss", "goal": "minimize"}
+    few = {"max_steps": 60, "resources": {"devices": 1}, "checkpoint": {"every_steps": 10}}
+    spec = {
+        "name": "asha",
+        "job": TrainingJob.spec(platform, "asha", metric=metric, **few),
+        "space": {"pause_seconds": {"type": "uniform", "low": 0.03, "high": 0.08}},
+        "max_trials": 4,
+        "max_parallel_trials": 2,
+        "pruner": {"type": "asha", "min_steps": 10, "reduction_factor": 2, "mode": "pause"},
+    }
+    with platform.client() as client:
+        study_id = client.post("/v1/studies", json={"spec": spec}).json()["study_id"]
+
+    def ended() -> dict[str, Any] | None:
+        study = platform.get(f"/v1/studies/{study_id}")
+        return study if study["finished_at"] else None
+
+    study = wait_until(ended, "the study ends", seconds=180, every=0.5)
+    assert study["state"] == "completed"
+    jobs = [TrainingJob(platform, trial["job_id"]) for trial in study["trials"]]
+    rungs = [[event["step"] for event in job.events("trial.measured")] for job in jobs]
+    assert len(rungs) == 4
+    assert all(found == [10, 20, 40][: len(found)] for found in rungs)
+    assert all(found for found in rungs)
+    promoted = [job for job in jobs if job.events("job.resumed")]
+    assert promoted, "a trial was paused, and goes on from its checkpoint"
+    assert all(job.events("checkpoint.restored") for job in promoted)

@@ -1,11 +1,11 @@
 """The failures, each a real one. A strike gets the platform and a training job."""
 
 import contextlib
+import itertools
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from drivetrain_schemas.topics import SERVICES
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import STRIKE_BEFORE, TrainingJob
 
@@ -17,26 +17,22 @@ def kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def kill_part_during(
-    job: TrainingJob, part: str, meanwhile: Callable[[], object] = lambda: None
+def kill_parts_during(
+    job: TrainingJob, parts: Sequence[str], meanwhile: Callable[[], object] = lambda: None
 ) -> None:
-    """Kill one part of the platform: the same ranks make steps while it is down.
+    """Kill these parts of the platform at once: the same ranks make steps while they are down.
 
     `meanwhile` is called right after the kill and does not wait.
     """
     ranks, step = job.ranks(), job.step()
     assert step < STRIKE_BEFORE, f"struck too late: step {step}"
-    old = job.platform.pid(part)
-    kill([old])
+    old = {part: job.platform.pid(part) for part in parts}
+    kill(old.values())
     meanwhile()
     job.wait_step(step + 5)
     assert job.ranks() == ranks
-    job.platform.wait_ready(part, other_than=old)
-
-
-def kill_every_service(job: TrainingJob) -> None:
-    for service in SERVICES:
-        kill_part_during(job, service)
+    for part, pid in old.items():
+        job.platform.wait_ready(part, other_than=pid)
 
 
 def kill_rank(job: TrainingJob) -> None:
@@ -49,9 +45,11 @@ def kill_shim(job: TrainingJob) -> None:
 
 
 def kill_gang(job: TrainingJob) -> None:
-    kill([*job.ranks(), *job.shims()])
+    kill(job.processes())
 
 
-def kill_everything(platform: StandalonePlatform, job: TrainingJob) -> None:
-    platform.kill_everything(*job.ranks(), *job.shims())
+def kill_everything(platform: StandalonePlatform, *jobs: TrainingJob) -> None:
+    """kill -9 of the platform and of the newest attempt of each job, at once; then start it."""
+    pods = [job.processes(job.attempts()[-1]) for job in jobs]
+    platform.kill_everything(*itertools.chain(*pods))
     platform.start()

@@ -20,7 +20,7 @@ from tests.standalone_platform import StandalonePlatform
 from tests.training_job import MAX_STEPS, TrainingJob
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,11 @@
 """A small, slow, exactly repeatable training job: what the failure scenarios strike.
 
 Dropout and shuffling draw from the generators that a checkpoint must restore; a pause per
-step makes room to strike in.
+step makes room to strike in, until the file named `hurry` exists.
 """
 
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -17,7 +18,8 @@ INPUTS = torch.randn(600, 32, generator=generator)
 LABELS = (INPUTS[:, :4].sum(dim=1) > 0).long()
 DATA = TensorDataset(INPUTS, LABELS)
 
-with drivetrain.run(max_steps=400, hyperparameters={"pause_seconds": 0.03}) as run:
+with drivetrain.run(max_steps=400, hyperparameters={"pause_seconds": 0.03, "hurry": ""}) as run:
+    hurry = Path(run.hyperparameters["hurry"] or "/nonexistent")
     network = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 2))
     model = run.parallel(network)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -31,4 +33,5 @@ with drivetrain.run(max_steps=400, hyperparameters={"pause_seconds": 0.03}) as r
         optimizer.step()
         run.log(loss=loss)
         print(f"step {run.step}", flush=True)
-        time.sleep(run.hyperparameters["pause_seconds"])
+        if not hurry.exists():
+            time.sleep(run.hyperparameters["pause_seconds"])

@@ -37,7 +37,7 @@ def test_a_part_is_killed_during_a_submission(
 ) -> None:
     job = submit()
     job.wait_for_strike()
-    strikes.kill_part_during(job, part, another)
+    strikes.kill_parts_during(job, [part], another)
     other = another().result()
     check_all(job, attempts=1)
     check_all(other, attempts=1)

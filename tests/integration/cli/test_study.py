@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event, parse
@@ -298,6 +299,7 @@ async def test_a_cancelled_study_ends_with_its_running_trials(
         assert code == 0, "a cancelled study is cancelled"
 
 
+@pytest.mark.heavy
 async def test_what_the_command_line_sends_is_refused_with_the_same_messages(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
 ) -> None:

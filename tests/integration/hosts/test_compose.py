@@ -123,6 +123,7 @@ def test_three_brokers_are_one_cluster() -> None:
     assert voters == {",".join(sorted(ids))}
 
 
+@pytest.mark.heavy
 async def test_every_service_starts_as_it_says(servers: Servers) -> None:
     services = compose()["services"]
     for name in ("topics", "store"):
@@ -253,6 +254,7 @@ async def _copies(servers: str) -> dict[str, set[int]]:
     return {it["topic"]: {len(each["replicas"]) for each in it["partitions"]} for it in described}
 
 
+@pytest.mark.heavy
 def test_the_brokers_replicate_every_topic(tmp_path: Path) -> None:
     topics = compose()["services"]["topics"]
     with _brokers(tmp_path) as servers:

@@ -85,6 +85,7 @@ def test_each_service_has_ports_of_its_own_on_one_host() -> None:
     assert len(ports) == len(set(ports))
 
 
+@pytest.mark.heavy
 async def test_every_unit_starts_what_it_says(servers: Servers) -> None:
     setup = UNITS / "drivetrain-setup.service"
     for command in commands(setup):

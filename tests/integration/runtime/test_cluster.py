@@ -23,6 +23,8 @@ from services.standalone.parts import base_environment
 from tests.integration.runtime.cost import cost, releases, until_charged
 from tests.platform_service import produce, running
 
+pytestmark = pytest.mark.heavy
+
 NUM_EVENTS = 30
 
 

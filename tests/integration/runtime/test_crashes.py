@@ -32,6 +32,7 @@ from tests.platform_service import (
     running,
     service_environment,
 )
+from tests.variants import variants
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,7 +67,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", variants(FAULTS))
 async def test_killed_at_any_point_of_a_batch_each_event_is_charged_once(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, fault: str
 ) -> None:

@@ -132,6 +132,7 @@ async def publish_until_acknowledged(publisher: KafkaPublisher, records: list[Ou
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.heavy
 async def test_a_broker_killed_under_load_ends_no_publisher(
     broker: RunningKafka,
     access: KafkaAccess,

@@ -201,7 +201,7 @@ def test_the_scheduler_is_killed(
     kubernetes: KubernetesPlatform, job: KubernetesJob, check_all: CheckAll
 ) -> None:
     """The next one finds the pods by a list, and starts none again."""
-    strikes.kill_part_during(job, "scheduler")
+    strikes.kill_parts_during(job, ["scheduler"])
     check_all(job, attempts=1)
 
 
