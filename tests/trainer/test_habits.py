@@ -132,6 +132,18 @@ def curves(directory: Path, script: str) -> dict[tuple[str, int], float]:
     return out
 
 
+def folders(root: Path, *names: str) -> list[Path]:
+    for name in names:
+        (root / name).mkdir()
+    return [root / name for name in names]
+
+
+def stops(script: str, num_steps: int) -> tuple[int, int]:
+    """Two steps, as seeded, so that a failure can be repeated."""
+    chance = random.Random(script)
+    return chance.randrange(num_steps // 3, num_steps // 2), chance.randrange(1, num_steps // 3)
+
+
 def undisturbed(warm: Warm, script: str, directory: Path) -> tuple[int, int]:
     """How many ranks the script has, and how many optimizer steps each takes."""
     codes = warm.run(script, directory)
@@ -147,13 +159,9 @@ def test_there_are_many_habits() -> None:
 def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
     warm: Warm, tmp_path: Path, script: str
 ) -> None:
-    whole, killed, forgetful = (tmp_path / name for name in ("whole", "killed", "forgetful"))
-    for directory in (whole, killed, forgetful):
-        directory.mkdir()
+    whole, killed = folders(tmp_path, "whole", "killed")
     ranks, num_steps = undisturbed(warm, script, whole)
-    chance = random.Random(script)  # as seeded, so that a failure can be repeated
-    first = chance.randrange(num_steps // 3, num_steps // 2)
-    second = chance.randrange(1, num_steps // 3)
+    first, second = stops(script, num_steps)
 
     log = killed / "log"
     assert warm.run(script, killed, (first, "SIGKILL")) == [-signal.SIGKILL] * ranks, (
@@ -167,7 +175,16 @@ def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
     assert same(weights(killed), weights(whole))
     assert curves(killed, script) == curves(whole, script)
 
-    # The script shows it: without the state that it names it would have ended otherwise.
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_without_the_state_that_it_names_ends_otherwise(
+    warm: Warm, tmp_path: Path, script: str
+) -> None:
+    """So the test above can fail for each of them."""
+    whole, forgetful = folders(tmp_path, "whole", "forgetful")
+    ranks, num_steps = undisturbed(warm, script, whole)
+    first, _ = stops(script, num_steps)
     assert warm.run(script, forgetful, (first, "SIGTERM")) == [75] * ranks
     assert warm.run(script, forgetful, forgets=True) == [0] * ranks
     assert not same(weights(forgetful), weights(whole))

@@ -173,7 +173,7 @@ create table sightings (
 ) with (fillfactor = 50);
 
 -- Commands that came before the request for their job: another partition carried it.
-create table early_cancels (
+create table early_commands (
     number bigint generated always as identity primary key,
     event_id text not null,
     job_id text not null,
@@ -185,9 +185,9 @@ create table early_cancels (
     verb text not null,
     saves_last boolean not null
 );
-create index early_cancels_of_job on early_cancels (job_id);
+create index early_commands_of_job on early_commands (job_id);
 -- One tenant's are counted apart from the others'.
-create index early_cancels_of_tenant on early_cancels (tenant_id);
+create index early_commands_of_tenant on early_commands (tenant_id);
 
 -- Budgets that are used up: no job that they cover gets a run.
 create table budget_holds (
