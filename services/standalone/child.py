@@ -1,10 +1,10 @@
 """One supervised process: started, probed, restarted when it ends, stopped on request.
 
 In: how to launch it, its readiness probe, and the restart policy. Out: its state (reported to a
-listener on every change) and its log file. `supervise` runs until `stop`, or raises `ChildGaveUp`
-when the policy says so, and `PortTaken`. The process gets a session of its own (a Ctrl-C in the
-terminal reaches only the supervisor) and, where asked, a leash that ends it with the supervisor.
-Its output goes directly into a file, so the supervisor can never block it.
+listener on every change), its log file, and its warnings. `supervise` runs until `stop`, or raises
+`ChildGaveUp` when the policy says so, and `PortTaken`. The process gets a session of its own (a
+Ctrl-C in the terminal reaches only the supervisor) and, where asked, a leash that ends it with the
+supervisor. Its output goes directly into a file, so the supervisor can never block it.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from services.standalone.core.restarts import (
     after_exit,
 )
 from services.standalone.identity import ProcessIdentity, identify
+from services.standalone.introductions import Introductions
 from services.standalone.logs import last_lines, rotate_log
 from services.standalone.ports import PortTaken, is_free
 
@@ -96,6 +97,8 @@ class ChildSpec:
     prepare: Callable[[], None] | None = None
     """Blocking work before the first start, done in a thread."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
+    caller: str = ""
+    """The child that alone may call it: it is told which process that is."""
 
     @property
     def port(self) -> int | None:
@@ -108,6 +111,7 @@ class Child:
         spec: ChildSpec,
         needs: tuple["Child", ...] = (),
         on_change: Callable[["Child"], None] = lambda child: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.spec = spec
         self.state = ChildState.WAITING
@@ -117,6 +121,9 @@ class Child:
         self.last_exit = ""
         self._needs = needs
         self._on_change = on_change
+        self._warn = warn
+        self._caller: ProcessIdentity | None = None
+        self._introductions: Introductions | None = None
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
@@ -189,6 +196,14 @@ class Child:
         self._stopping.set()
         self.kill()
 
+    def introduce(self, caller: ProcessIdentity) -> None:
+        """Tell the child, and those that are started in its place, which process may call it."""
+        if caller == self._caller:
+            return
+        self._caller = caller
+        if self._introductions is not None:
+            self._introductions.introduce(caller)
+
     async def kill_and_wait_ready(self) -> None:
         """`kill -9`, then wait until the next process is ready."""
         old = self._process
@@ -208,6 +223,10 @@ class Child:
             # Its log cannot be opened, or the system cannot start a process.
             code = EXIT_NOT_STARTED
             self.last_exit = f"not started: {error}"
+        finally:
+            if self._introductions is not None:
+                self._introductions.close()
+                self._introductions = None
         return ChildExit(
             was_ready,
             time.monotonic() - began,
@@ -266,12 +285,13 @@ class Child:
         user = f"{launch.user.uid}:{launch.user.gid}" if launch.user else "-"
         death_signal = int(launch.stop_signal) if launch.is_leashed else 0
         leash = (sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(death_signal), user)
+        given = self._open_input()
         descriptor = os.open(self.spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *leash,
                 *launch.argv,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.DEVNULL if given is None else given.of_child,
                 stdout=descriptor,
                 stderr=descriptor,
                 cwd=launch.directory,
@@ -280,9 +300,19 @@ class Child:
             )
         finally:
             os.close(descriptor)
+            if given is not None:
+                given.of_child.close()
         self.identity = identify(self._process.pid)
         self.started_at = datetime.now(UTC)
         self._change(ChildState.STARTING)
+
+    def _open_input(self) -> Introductions | None:
+        """What the process reads from its standard input."""
+        if self.spec.caller:
+            self._introductions = Introductions(lambda text: self._warn(f"{self.name}: {text}"))
+            if self._caller is not None:
+                self._introductions.introduce(self._caller)
+        return self._introductions
 
     async def _probe_until_ready(self) -> None:
         if self.spec.probe is None:

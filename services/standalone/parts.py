@@ -200,10 +200,11 @@ def build_access(plan: Plan) -> ChildSpec:
 
 def build_template(plan: Plan) -> ChildSpec:
     socket = plan.template_socket
+    options = ("--socket", str(socket), "--pods", str(plan.home.pods))
     return ChildSpec(
         name="template",
         launch=Launch(
-            (sys.executable, "-m", "drivetrain.template", "--socket", str(socket)),
+            (sys.executable, "-m", "drivetrain.template", *options),
             base_environment(),
             # Its working directory is on the import path of every rank, so it holds no modules.
             plan.home.pods,
@@ -212,6 +213,7 @@ def build_template(plan: Plan) -> ChildSpec:
         log_path=plan.home.logs / "template.log",
         probe=lambda: accepts_connections(socket),
         prepare=lambda: _own_directory(socket.parent),
+        caller="scheduler",
     )
 
 

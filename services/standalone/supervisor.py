@@ -62,7 +62,7 @@ class Supervisor:
         self.children: dict[str, Child] = {}
         for member in members:
             needs = tuple(self.children[name] for name in member.needs if name in self.children)
-            child = Child(member.spec, needs, self._on_change)
+            child = Child(member.spec, needs, self._on_change, warn)
             self.children[child.name] = child
             self._layers[member.layer].append(child)
         self._tasks: list[asyncio.Task[None]] = []
@@ -146,8 +146,15 @@ class Supervisor:
             self._warnings[what] = str(error)
 
     def _on_change(self, child: Child) -> None:
+        self._introduce(child)
         self._record()
         self._listener(child)
+
+    def _introduce(self, caller: Child) -> None:
+        """To the children that only this one may call."""
+        for child in self.children.values():
+            if child.spec.caller == caller.name and caller.identity is not None:
+                child.introduce(caller.identity)
 
     def _record(self) -> None:
         self._attempt(STATE, self._write_state)

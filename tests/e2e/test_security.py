@@ -120,6 +120,7 @@ def intrusion(
         environment={
             "REPORT": str(report),
             "POSTGRES_ADDRESS": platform.admin["postgres_dsn"].rpartition("@")[2],
+            "TEMPLATE_SOCKET": str(platform.home / "template.sock"),
         },
     )
     assert job.wait_final()["state"] == "succeeded", job.timeline()
@@ -150,6 +151,38 @@ def test_a_job_is_given_no_secret_but_that_of_pods(
 
 def test_a_job_cannot_log_in_to_postgres(intrusion: dict[str, Any]) -> None:
     assert intrusion["logged_in"] == []
+
+
+def test_a_job_that_asks_the_template_for_a_pod_is_refused_and_seen(
+    platform: StandalonePlatform, intrusion: dict[str, Any]
+) -> None:
+    asked = intrusion["template"]
+    assert asked["answer"] == {"error": "only the scheduler may ask for a pod"}
+    assert asked["files"] == ["spec.json"]  # no shim has taken it
+    lines = (platform.home / "logs" / "template.log").read_text().splitlines()
+    refused = [json.loads(line) for line in lines if line.startswith("{")]
+    job = intrusion["spec"]["pod_id"]
+    assert [line["pid"] for line in refused if line["pod_marker"].startswith(job)] == [asked["pid"]]
+    wait_until(
+        lambda: (
+            f"template: refused a request of process {asked['pid']}" in platform.output.read_text()
+        ),
+        "the terminal shows it",
+    )
+
+
+def test_the_scheduler_starts_pods_warm_again_once_either_was_killed(
+    platform: StandalonePlatform,
+) -> None:
+    for number, part in enumerate((None, "scheduler", "template")):
+        if part is not None:
+            platform.kill(part)
+        before = num_warm(platform)
+        job = TrainingJob.submit(
+            platform, f"warm-{number}", "print('here')", resources={"devices": 1}
+        )
+        assert job.wait_final()["state"] == "succeeded", job.timeline()
+        assert num_warm(platform) == before + 1
 
 
 @pytest.mark.parametrize("user", ["pod", "client"])
@@ -251,10 +284,19 @@ def test_the_token_of_the_api_signs_no_report(platform: StandalonePlatform) -> N
 
 def num_forged(platform: StandalonePlatform) -> float:
     """Heartbeats that the scheduler has ignored."""
+    return counted(platform, 'drivetrain_forged_reports_total{type="pod.heartbeat"}')
+
+
+def num_warm(platform: StandalonePlatform) -> float:
+    """Pods that the template has forked for the scheduler."""
+    return counted(platform, 'drivetrain_scheduler_launches_total{way="warm"}')
+
+
+def counted(platform: StandalonePlatform, series: str) -> float:
+    """By the scheduler that runs now."""
     ports = json.loads((platform.home / "ports.json").read_text())
     metrics = httpx.get(f"http://127.0.0.1:{ports['scheduler.ops']}/metrics").text
-    pattern = r'^drivetrain_forged_reports_total\{type="pod.heartbeat"\} (\S+)$'
-    found = re.search(pattern, metrics, re.MULTILINE)
+    found = re.search(rf"^{re.escape(series)} (\S+)$", metrics, re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 

@@ -1,8 +1,7 @@
 """A warm template, and pods that are cleaned up."""
 
+import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from drivetrain import seeding
 from drivetrain_schemas.pods import KafkaAccess as PodKafkaAccess
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
-from tests.trainer.pods import Pod, wait_for
+from tests.trainer.pods import Pod
+from tests.trainer.warm_template import WarmTemplate, warm_template_in
 
 
 @pytest.fixture(autouse=True)
@@ -24,23 +24,25 @@ def unseeded() -> None:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The socket of a template that has imported torch."""
-    directory = tmp_path_factory.mktemp("template")
-    path = directory / "s"
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "drivetrain.template", "--socket", str(path)],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        wait_for(lambda: path.exists() or process.poll() is not None, "the template to listen", 120)
-        assert process.poll() is None, (directory / "log").read_text()
-        yield path
-    finally:
-        process.kill()
-        process.wait()
+def pods_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the template may start pods; those of a test have a job of their own."""
+    return tmp_path_factory.mktemp("pods")
+
+
+@pytest.fixture(scope="session")
+def warm_template(
+    tmp_path_factory: pytest.TempPathFactory, pods_root: Path
+) -> Iterator[WarmTemplate]:
+    """A template that has imported torch; this process may ask it."""
+    with warm_template_in(tmp_path_factory.mktemp("template"), pods_root) as started:
+        started.admit(os.getpid())
+        yield started
+
+
+@pytest.fixture(scope="session")
+def template(warm_template: WarmTemplate) -> Path:
+    """The socket of the template."""
+    return warm_template.socket
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -57,11 +59,13 @@ async def topics(kafka: KafkaAccess) -> PodKafkaAccess:
 
 
 @pytest.fixture
-def make_pod(tmp_path: Path, topics: PodKafkaAccess) -> Iterator[Callable[..., Pod]]:
+def make_pod(
+    tmp_path: Path, topics: PodKafkaAccess, pods_root: Path
+) -> Iterator[Callable[..., Pod]]:
     pods: list[Pod] = []
 
     def make(**options: Any) -> Pod:
-        pods.append(Pod(tmp_path, **{"kafka": topics, **options}))
+        pods.append(Pod(tmp_path, **{"kafka": topics, "pods": pods_root, **options}))
         return pods[-1]
 
     yield make

@@ -55,7 +55,7 @@ def processes_carrying(marker: str) -> list[int]:
 
 
 class Pod:
-    """One pod directory below `root`, as the launcher makes it.
+    """One pod directory below `root`, or below `pods`, as the launcher makes it.
 
     `machine`: pods with another one have another directory; `num_ranks` is that of each pod.
     """
@@ -63,6 +63,7 @@ class Pod:
     def __init__(self, root: Path, num_ranks: int = 1, attempt: int = 1, **options: Any) -> None:
         index, num_pods = options.pop("pod_index", 0), options.pop("num_pods", 1)
         machine, port = options.pop("machine", ""), options.pop("master_port", 0)
+        pods = options.pop("pods", root / "pods")
         # Of this test only: markers are looked for on the whole machine.
         request_id = f"{os.getpid()} {options.pop('request', '')} {root}"
         job_id = job_id_for("default", request_id[-120:])
@@ -78,7 +79,7 @@ class Pod:
             | options
         )
         self.pod_id = pod_id_for(job_id, attempt, index)
-        self.directory = root / f"pods{machine}" / job_id / str(attempt) / self.pod_id
+        self.directory = Path(f"{pods}{machine}") / job_id / str(attempt) / self.pod_id
         self.directory.mkdir(parents=True, mode=0o700)
         objects = root / "objects"
         create_storage(objects)

@@ -1,9 +1,11 @@
 """The warm template: a process that has imported torch and forks the shims of pods.
 
-`python -m drivetrain.template --socket PATH`. One line of JSON each way: the reply to
-`{"directory": DIR}` is `{"pid": N}`, or `{"error": TEXT}` if nothing was started. A pod forked from
-here reaches its first step in a fifth of a second instead of many seconds. The template has one
-thread, no CUDA context and no event loop, because none of these survive a fork.
+`python -m drivetrain.template --socket PATH --pods ROOT`. One line of JSON each way: the reply to
+`{"directory": DIR}` is `{"pid": N}`, or `{"error": TEXT}` if nothing was started. It serves one
+process, the scheduler (drivetrain.admission; standard input is the socket of the parent), and only
+for a pod's directory below ROOT. A pod forked from here reaches its first step in a fifth of a
+second instead of many seconds. The template has one thread, no CUDA context and no event loop,
+because none of these survive a fork.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -20,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from drivetrain import control, marker
+from drivetrain.admission import Admission
 from drivetrain.pod.shim import run_pod
 from drivetrain_schemas.pods import MARKER, marker_of
 
@@ -43,7 +47,8 @@ _PRELOADED_WHERE_INSTALLED = ("sklearn.datasets",)  # its import takes half as l
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m drivetrain.template", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True)
-    socket_path: Path = parser.parse_args(arguments).socket
+    parser.add_argument("--pods", type=Path, required=True)
+    options = parser.parse_args(arguments)
     if os.environ.get(MARKER) != marker.PADDING:
         _start_again_with_room_for_the_marker(arguments)
     for module in _PRELOADED:
@@ -56,24 +61,43 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"a template must have one thread to be forked, but it has {num_threads}")
     gc.collect()
     gc.freeze()  # otherwise each garbage collection in a child copies the pages of these modules
-    socket_path.unlink(missing_ok=True)
-    serve(control.listen(socket_path))
+    admission = Admission(_taken_input())
+    options.socket.unlink(missing_ok=True)
+    serve(control.listen(options.socket), admission, options.pods)
 
 
-def serve(listener: socket.socket) -> None:
+def _taken_input() -> socket.socket:
+    """The socket of the parent, moved away from standard input, which pods inherit."""
+    parent = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return parent
+
+
+def serve(listener: socket.socket, admission: Admission, pods: Path) -> None:
     while True:
+        ready, _, _ = select.select([listener, admission.parent], [], [])
+        admission.hear()
+        if listener not in ready:
+            continue
         connection, _ = listener.accept()
         with connection:
             try:
                 connection.settimeout(5)
-                answer = _answer(connection, listener)
+                if admission.admits(connection):
+                    answer = _answer(connection, pods, (listener, admission.parent))
+                else:
+                    answer = {"error": "only the scheduler may ask for a pod"}
                 if answer is not None:
                     connection.sendall(json.dumps(answer).encode() + b"\n")
             except OSError:
                 continue  # the client has disconnected
 
 
-def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int | str] | None:
+def _answer(
+    connection: socket.socket, pods: Path, ours: Sequence[socket.socket]
+) -> dict[str, int | str] | None:
     line = b""
     while not line.endswith(b"\n"):
         data = connection.recv(4096)
@@ -86,12 +110,23 @@ def _answer(connection: socket.socket, listener: socket.socket) -> dict[str, int
         directory = Path(json.loads(line)["directory"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return {"error": 'write {"directory": DIR}'}
+    if not _is_of_pod(directory, pods):
+        return {"error": f"{directory} is no directory of a pod below {pods}"}
     if not (directory / "spec.json").is_file():
         return {"error": f"{directory} contains no spec.json"}
     try:
-        return {"pid": _fork_shim(directory, (connection, listener))}
+        return {"pid": _fork_shim(directory, (connection, *ours))}
     except OSError as error:  # the first fork failed, so nothing was started
         return {"error": str(error)}
+
+
+def _is_of_pod(directory: Path, pods: Path) -> bool:
+    """One that a launcher makes, <pods>/<job>/<attempt>/<pod>, without a link below `pods`."""
+    try:
+        parts = directory.relative_to(pods).parts
+        return len(parts) == 3 and directory.resolve() == pods.resolve().joinpath(*parts)
+    except (ValueError, OSError, RuntimeError):  # elsewhere, or a link without an end
+        return False
 
 
 def _fork_shim(directory: Path, ours: Sequence[socket.socket]) -> int:

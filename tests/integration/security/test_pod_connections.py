@@ -11,10 +11,10 @@ from drivetrain.pod.telemetry import Telemetry
 from drivetrain_schemas.pods import KafkaAccess
 from services.runtime.topics import create_topics
 from tests.secured_kafka import SecuredKafka
-from tests.trainer.conftest import make_pod, topics
+from tests.trainer.conftest import make_pod, pods_root, topics
 from tests.trainer.pods import Pod
 
-__all__ = ["make_pod", "topics"]
+__all__ = ["make_pod", "pods_root", "topics"]
 
 
 def by_scram(secured: SecuredKafka, prefix: str, **changes: str) -> KafkaAccess:

@@ -112,6 +112,45 @@ async def test_a_child_that_was_ready_once_is_started_again_until_it_is_ready_ag
     await supervisor.stop()
 
 
+async def test_a_child_is_told_which_process_may_call_it_whichever_of_them_starts_again(
+    tmp_path: Path,
+) -> None:
+    code = """
+        import os, pathlib, socket
+        parent = socket.socket(fileno=0)
+        parent.send(b'a warning')
+        pathlib.Path({ready!r}).touch()
+        while message := parent.recv(4096):
+            with open('told', 'a') as file:
+                print(os.getpid(), message.decode(), file=file)
+    """
+    told, warnings = tmp_path / "told", []
+    called = replace(python_child(tmp_path, "called", code), caller="caller")
+    members = [
+        Member(called, Layer.TEMPLATE),
+        Member(python_child(tmp_path, "caller", SLEEPER), Layer.SERVICE),
+    ]
+    supervisor = Supervisor(members, tmp_path / "state.json", warn=warnings.append)
+
+    async def until_told() -> None:
+        """That the child that runs knows the caller that runs."""
+        who = supervisor.children["caller"].identity
+        assert who is not None
+        message = json.dumps({"pid": who.pid, "start_ticks": who.start_ticks})
+        line = f"{supervisor.children['called'].pid} {message}"
+        await until(lambda: told.exists() and told.read_text().splitlines()[-1:] == [line])
+
+    await supervisor.start()
+    await until_told()
+    await supervisor.children["caller"].kill_and_wait_ready()
+    await until_told()
+    await supervisor.children["called"].kill_and_wait_ready()
+    await until_told()
+    await until(lambda: warnings == ["called: a warning"] * 2)
+    assert len(told.read_text().splitlines()) == 3
+    await supervisor.stop()
+
+
 async def test_a_wrong_setting_is_reported_at_its_first_exit(tmp_path: Path) -> None:
     wrong = python_child(tmp_path, "wrong", "import sys; print('NOODLES: wrong'); sys.exit(2)")
     wrong = replace(wrong, policy=replace(QUICK, knows_exit_codes=True))

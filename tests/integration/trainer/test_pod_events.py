@@ -21,11 +21,11 @@ from drivetrain_schemas.reports import PodHeartbeat
 from drivetrain_schemas.topics import LOGS, METRICS, REPORTS, Topic
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.topics import create_topics
-from tests.trainer.conftest import make_pod, template, topics
+from tests.trainer.conftest import make_pod, pods_root, template, topics, warm_template
 from tests.trainer.pods import NO_KAFKA, Pod, wait_for
 from tests.trainer.ranks import SCRIPTS
 
-__all__ = ["make_pod", "template", "topics"]
+__all__ = ["make_pod", "pods_root", "template", "topics", "warm_template"]
 
 TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
 

@@ -134,6 +134,18 @@ def test_the_scheduler_gets_its_nodes_as_json() -> None:
     assert nodes == [{"node_id": "node-a"} | cpu]
 
 
+def test_the_template_serves_the_scheduler_and_starts_what_it_launches() -> None:
+    plan = make_plan()
+    template = next(part for part in PARTS if part.name == "template").build(plan)
+    assert template.caller == "scheduler"
+    options = dict(zip(template.launch.argv[3::2], template.launch.argv[4::2], strict=True))
+    scheduler = variables_of("scheduler", plan)
+    assert options == {
+        "--socket": scheduler["DRIVETRAIN_TEMPLATE_SOCKET"],
+        "--pods": scheduler["DRIVETRAIN_PODS_DIRECTORY"],
+    }
+
+
 def test_secrets_are_never_on_a_command_line() -> None:
     plan = make_plan()
     secrets = ("kafka-secret", "postgres-secret", "token", "cookie-secret", "run-token-key")
