@@ -2,7 +2,8 @@
 
 Each statement is executed twice: first as `explain (analyze)` in a transaction, or to a savepoint,
 that is rolled back, then as it is. Rows read are those that its scans of tables and indexes return,
-and those that they read and drop. A scan that finds none counts as one row: it was a search.
+and those that they read and drop. A scan that finds none counts as one row: it was a search. Where
+an index serves, the plan must use it: of a small table the planner would rather read all.
 
 Its hooks are asyncpg's own methods below the pool, so every connection of the process is covered.
 """
@@ -111,6 +112,7 @@ async def _rows_read(connection: Any, query: str, arguments: Sequence[Any]) -> i
     )
     await connection._protocol.query(begin, None)
     try:
+        await connection._protocol.query("set local enable_seqscan = off", None)
         explain = f"explain (analyze, timing off, format json) {query}"
         ((found,),) = await _execute(connection, explain, arguments, 0, None)
     finally:
