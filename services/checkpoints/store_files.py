@@ -43,7 +43,7 @@ async def unnamed_for(
     rows = await connection.fetch(
         """
         select key from unnamed_blobs
-        where job_id = $1 and seen_at <= clock_timestamp() - $2 * interval '1 second'
+        where job_id = $1 and seen_at <= statement_timestamp() - $2 * interval '1 second'
         order by seen_at limit $3
         """,
         job_id,

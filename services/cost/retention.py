@@ -27,7 +27,7 @@ _RULES = (
         inbox_keep(EVENTS_JOBS) + MARGIN,
         """delete from allocations where ctid = any(array(
             select ctid from allocations
-            where released_at < clock_timestamp() - $1::interval and is_shared
+            where released_at < statement_timestamp() - $1::interval and is_shared
             order by released_at limit $2))""",
     ),
     Rule(
@@ -35,7 +35,7 @@ _RULES = (
         inbox_keep(EVENTS_JOBS) + MARGIN,
         """delete from run_facts where ctid = any(array(
             select ctid from run_facts
-            where noted_at < clock_timestamp() - $1::interval and not exists (
+            where noted_at < statement_timestamp() - $1::interval and not exists (
                 select from allocations where allocations.run_id = run_facts.run_id)
             order by noted_at limit $2))""",
     ),
@@ -44,14 +44,14 @@ _RULES = (
         timedelta(days=365),
         """delete from low_use where ctid = any(array(
             select ctid from low_use
-            where starts_at < clock_timestamp() - $1::interval order by starts_at limit $2))""",
+            where starts_at < statement_timestamp() - $1::interval order by starts_at limit $2))""",
     ),
     Rule(
         "node_offers",
         timedelta(days=3 * 365),
         """delete from node_offers where ctid = any(array(
             select ctid from node_offers
-            where ends_at < clock_timestamp() - $1::interval order by ends_at limit $2))""",
+            where ends_at < statement_timestamp() - $1::interval order by ends_at limit $2))""",
     ),
     *(
         Rule(
@@ -59,7 +59,7 @@ _RULES = (
             KEPT_HOURS,
             f"""delete from {table} where ctid = any(array(
                 select ctid from {table}
-                where hour < clock_timestamp() - $1::interval order by hour limit $2))""",
+                where hour < statement_timestamp() - $1::interval order by hour limit $2))""",
         )
         for table in ("pool_hours", "job_hours")
     ),
@@ -89,6 +89,6 @@ def _stored_checkpoints(condition: str) -> Rule:
         inbox_keep(EVENTS_CHECKPOINTS) + MARGIN,
         f"""delete from stored_checkpoints where ctid = any(array(
             select ctid from stored_checkpoints
-            where deleted_at < clock_timestamp() - $1::interval and {condition}
+            where deleted_at < statement_timestamp() - $1::interval and {condition}
             order by deleted_at limit $2))""",
     )

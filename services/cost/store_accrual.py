@@ -17,7 +17,7 @@ PAID_UNTIL = "least(ended_at, over_at, unreachable_at)"
 
 _UNRELEASED = f"""
 select count(*) from allocations left join run_facts using (run_id)
-where released_at is null and {HELD_UNTIL} < clock_timestamp() - $1::interval
+where released_at is null and {HELD_UNTIL} < statement_timestamp() - $1::interval
 """
 _END_EARLIER = """
 update allocations set over_at = least(over_at, following.granted_at)

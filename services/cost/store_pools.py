@@ -148,8 +148,8 @@ async def to_share(
     An earlier version shared out days only.
     """
     statement = _HELD.format(
-        condition="not is_by_hour and released_at < clock_timestamp() - $1::interval"
-        " and coalesce(release_noted_at, released_at) < clock_timestamp() - $1::interval",
+        condition="not is_by_hour and released_at < statement_timestamp() - $1::interval"
+        " and coalesce(release_noted_at, released_at) < statement_timestamp() - $1::interval",
         order="released_at, allocation_id",
     )
     rows = await connection.fetch(statement + " for update of allocations", age, limit)

@@ -21,8 +21,8 @@ RULES = (
         KEEP_EVENTS,
         """delete from search_events where ctid = any(array(
             select e.ctid from search_events as e join studies as s using (study_id)
-            where e.at < clock_timestamp() - $1::interval
-                and s.finished_at < clock_timestamp() - $1::interval
+            where e.at < statement_timestamp() - $1::interval
+                and s.finished_at < statement_timestamp() - $1::interval
             order by e.at limit $2))""",
     ),
 )

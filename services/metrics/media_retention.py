@@ -133,11 +133,11 @@ async def intend(connection: asyncpg.Connection, keep: timedelta, limit: int) ->
             update media_heads set deleting_at = clock_timestamp()
             where job_id = any(array(
                 select job_id from media_heads
-                where ended_at < clock_timestamp() - $1::interval and deleted_at is null
+                where ended_at < statement_timestamp() - $1::interval and deleted_at is null
                     and deleting_at is null and num_items > 0
-                    and written_at < clock_timestamp() - $1::interval
+                    and written_at < statement_timestamp() - $1::interval
                 order by ended_at limit $2))
-                and deleting_at is null and written_at < clock_timestamp() - $1::interval
+                and deleting_at is null and written_at < statement_timestamp() - $1::interval
             returning job_id)
         delete from media using old where media.job_id = old.job_id
         """,

@@ -44,7 +44,7 @@ _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 
 # Series whose samples were all moved and then deleted, the last ones of those that old.
 _WITHOUT_SAMPLES = """
-    series.cold_at < clock_timestamp() - $1::interval
+    series.cold_at < statement_timestamp() - $1::interval
     and not exists (
         select from chunks where chunks.job_id = series.job_id and chunks.rank = series.rank
             and chunks.series = series.name and chunks.run_id = series.run_id)
@@ -90,16 +90,17 @@ RULES = (
         KEEP_BATCHES,
         """delete from batches where ctid = any(array(
             select ctid from batches
-            where received_at < clock_timestamp() - $1::interval order by received_at limit $2))""",
+            where received_at < statement_timestamp() - $1::interval
+            order by received_at limit $2))""",
     ),
     Rule(
         "runs",
         KEEP_RUNS,
         f"""delete from runs where ctid = any(array(
             select ctid from runs
-            where created_at < clock_timestamp() - $1::interval
+            where created_at < statement_timestamp() - $1::interval
                 and (heard_at is null
-                    or heard_at < extract(epoch from clock_timestamp() - $1::interval))
+                    or heard_at < extract(epoch from statement_timestamp() - $1::interval))
                 and (state is null or state in ({_ENDED}))
             order by created_at limit $2))""",
     ),
@@ -108,15 +109,16 @@ RULES = (
         KEEP_TRIALS,
         """delete from trials where ctid = any(array(
             select ctid from trials
-            where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+            where finished_at < statement_timestamp() - $1::interval
+            order by finished_at limit $2))""",
     ),
     Rule(
         "media_heads",
         KEEP_BATCHES,
         """delete from media_heads where ctid = any(array(
             select ctid from media_heads
-            where ended_at < clock_timestamp() - $1::interval
-                and (num_items = 0 or deleted_at < clock_timestamp() - $1::interval)
+            where ended_at < statement_timestamp() - $1::interval
+                and (num_items = 0 or deleted_at < statement_timestamp() - $1::interval)
             order by ended_at limit $2))""",
     ),
     Rule(
@@ -124,14 +126,15 @@ RULES = (
         KEEP_WINDOWS,
         """delete from windows where ctid = any(array(
             select ctid from windows
-            where received_at < clock_timestamp() - $1::interval order by received_at limit $2))""",
+            where received_at < statement_timestamp() - $1::interval
+            order by received_at limit $2))""",
     ),
     Rule(
         "run_health",
         KEEP_WINDOWS,
         """delete from run_health where ctid = any(array(
             select ctid from run_health
-            where created_at < clock_timestamp() - $1::interval
+            where created_at < statement_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = run_health.run_id)
             order by created_at limit $2))""",
     ),
@@ -140,49 +143,53 @@ RULES = (
         KEEP_DELIVERIES,
         """delete from deliveries where ctid = any(array(
             select ctid from deliveries
-            where created_at < clock_timestamp() - $1::interval order by created_at limit $2))""",
+            where created_at < statement_timestamp() - $1::interval
+            order by created_at limit $2))""",
     ),
     Rule(
         "silences",
         KEEP_SILENCES,
         """delete from silences where ctid = any(array(
             select ctid from silences
-            where ends_at < clock_timestamp() - $1::interval order by ends_at limit $2))""",
+            where ends_at < statement_timestamp() - $1::interval order by ends_at limit $2))""",
     ),
     Rule(
         "job_projects",
         KEEP_SILENCES,
         """delete from job_projects where ctid = any(array(
             select ctid from job_projects
-            where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+            where finished_at < statement_timestamp() - $1::interval
+            order by finished_at limit $2))""",
     ),
     Rule(
         "held_deliveries",
         KEEP_HELD,
         """delete from held_deliveries where ctid = any(array(
             select ctid from held_deliveries
-            where held_until < clock_timestamp() - $1::interval order by held_until limit $2))""",
+            where held_until < statement_timestamp() - $1::interval
+            order by held_until limit $2))""",
     ),
     Rule(
         "lineage_jobs",
         KEEP_LINEAGE,
         """delete from lineage_jobs where ctid = any(array(
             select ctid from lineage_jobs
-            where finished_at < clock_timestamp() - $1::interval order by finished_at limit $2))""",
+            where finished_at < statement_timestamp() - $1::interval
+            order by finished_at limit $2))""",
     ),
     Rule(
         "lineage_runs",
         KEEP_LINEAGE,
         """delete from lineage_runs where ctid = any(array(
             select ctid from lineage_runs
-            where ended_at < clock_timestamp() - $1::interval order by ended_at limit $2))""",
+            where ended_at < statement_timestamp() - $1::interval order by ended_at limit $2))""",
     ),
     Rule(
         "lineage_checkpoints",
         KEEP_LINEAGE,
         """delete from lineage_checkpoints where ctid = any(array(
             select ctid from lineage_checkpoints
-            where created_at < clock_timestamp() - $1::interval
+            where created_at < statement_timestamp() - $1::interval
                 and not exists (
                     select from lineage_runs
                     where lineage_runs.run_id = lineage_checkpoints.run_id)
@@ -193,7 +200,7 @@ RULES = (
         KEEP_BATCHES,
         """delete from alerts where ctid = any(array(
             select ctid from alerts
-            where raised_at < clock_timestamp() - $1::interval
+            where raised_at < statement_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = alerts.run_id)
             order by raised_at limit $2))""",
     ),
@@ -202,7 +209,7 @@ RULES = (
         inbox_keep(REPORTS),
         """delete from warnings where ctid = any(array(
             select ctid from warnings
-            where created_at < clock_timestamp() - $1::interval
+            where created_at < statement_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = warnings.run_id)
             order by created_at limit $2))""",
     ),
@@ -211,7 +218,7 @@ RULES = (
         inbox_keep(REPORTS),
         """delete from descriptions where ctid = any(array(
             select ctid from descriptions
-            where created_at < clock_timestamp() - $1::interval
+            where created_at < statement_timestamp() - $1::interval
                 and not exists (select from runs where runs.run_id = descriptions.run_id)
             order by created_at limit $2))""",
     ),

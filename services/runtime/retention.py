@@ -51,7 +51,7 @@ _PRUNE_INBOX = """
 with pruned as (
     delete from inbox where ctid = any(array(
         select ctid from inbox
-        where topic = $1 and handled_at < clock_timestamp() - $2::interval
+        where topic = $1 and handled_at < statement_timestamp() - $2::interval
         order by handled_at limit $3))
     returning partition, "offset", handled_at),
 floor as (
@@ -65,7 +65,7 @@ select count(*) from pruned
 _PRUNE_REFUSED = """
 with pruned as (
     delete from outbox where id = any(array(
-        select id from outbox where refused_at < clock_timestamp() - $1::interval
+        select id from outbox where refused_at < statement_timestamp() - $1::interval
         order by refused_at limit $2))
     returning id)
 select count(*) from pruned

@@ -52,7 +52,7 @@ async def take_older(
     rows = await connection.fetch(
         """delete from early_commands where number in (
             select number from early_commands
-            where received_at < clock_timestamp() - $1::interval
+            where received_at < statement_timestamp() - $1::interval
             order by number limit $2)
         returning *""",
         age,

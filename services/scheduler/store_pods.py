@@ -160,7 +160,7 @@ async def put_heartbeats(
         """insert into heartbeats (pod_id, run_id, phase, step) values ($1, $2, $3, $4)
         on conflict (pod_id) do update set phase = excluded.phase, step = excluded.step,
             heard_at = clock_timestamp()
-        where heartbeats.heard_at <= clock_timestamp() - interval '1 second'""",
+        where heartbeats.heard_at <= statement_timestamp() - interval '1 second'""",
         sorted((beat.pod_id, beat.run_id, beat.phase, beat.step) for beat in heartbeats),
     )
 

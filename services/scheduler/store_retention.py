@@ -7,7 +7,8 @@ async def delete_runs(connection: asyncpg.Connection, days: int, limit: int) -> 
     """Delete some runs that ended so long ago, with their pods and allocations. How many."""
     num_deleted: int = await connection.fetchval(
         """with old as (
-            select run_id from runs where ended_at < clock_timestamp() - make_interval(days => $1)
+            select run_id from runs
+            where ended_at < statement_timestamp() - make_interval(days => $1)
             order by ended_at limit $2
         ), old_slots as (
             delete from allocation_slots using allocations, old

@@ -1,5 +1,6 @@
 """What must not be in the tree."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -31,3 +32,14 @@ def test_every_decision_is_listed() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text()
     for path in (ROOT / "docs/decisions").glob("[0-9]*.md"):
         assert f"({path.name})" in index, f"{path.name} is not in docs/decisions/README.md"
+
+
+def test_no_row_is_found_by_a_comparison_that_an_index_cannot_answer() -> None:
+    """`clock_timestamp()` may change from row to row, so a statement that compares a column with it
+    reads every row; `statement_timestamp()` does not."""
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in tracked("services/*.py")
+        for match in re.finditer(r"[<>]=?\s*clock_timestamp\(\)", path.read_text())
+    ]
+    assert not found

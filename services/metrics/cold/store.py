@@ -74,7 +74,7 @@ async def old_chunks(
             select id, num_samples, received_at,
                 clock_timestamp() - $1::interval - received_at as overdue,
                 sum(num_samples) over (order by received_at, id) - num_samples as num_before
-            from chunks where received_at < clock_timestamp() - $1::interval and {_MAY_MOVE}
+            from chunks where received_at < statement_timestamp() - $1::interval and {_MAY_MOVE}
             order by received_at, id limit $3
         ) as chunk
         where num_before < $2 order by received_at, id
@@ -197,7 +197,7 @@ async def forget_old_files(connection: asyncpg.Connection, keep: timedelta, limi
         with old as (
             update cold_files set state = 'deleting' where id = any(array(
                 select id from cold_files
-                where state = 'stored' and newest_at < clock_timestamp() - $1::interval
+                where state = 'stored' and newest_at < statement_timestamp() - $1::interval
                 order by newest_at limit $2))
             returning id, num_samples),
         forgotten as (delete from cold_chunks where file_id in (select id from old))
@@ -220,7 +220,7 @@ async def files_to_delete(
         """
         select id, key from cold_files
         where state = 'deleting'
-            and (newest_at is not null or created_at < clock_timestamp() - $1::interval)
+            and (newest_at is not null or created_at < statement_timestamp() - $1::interval)
         order by random() limit $2
         """,
         late,
@@ -238,7 +238,7 @@ async def overdue_seconds(connection: asyncpg.Connection, age: timedelta) -> flo
     found = await connection.fetchval(
         f"""
         select extract(epoch from clock_timestamp() - $1::interval - received_at)::float8
-        from chunks where received_at < clock_timestamp() - $1::interval and {_MAY_MOVE}
+        from chunks where received_at < statement_timestamp() - $1::interval and {_MAY_MOVE}
         order by received_at limit 1
         """,
         age,

@@ -83,7 +83,7 @@ async def is_due(connection: asyncpg.Connection, run_id: str, seconds: float) ->
     """True once in so many seconds."""
     row = await connection.fetchval(
         """update lineage_runs set told_at = clock_timestamp() where run_id = $1
-            and told_at <= clock_timestamp() - make_interval(secs => $2) returning 1""",
+            and told_at <= statement_timestamp() - make_interval(secs => $2) returning 1""",
         run_id,
         seconds,
     )
@@ -161,7 +161,7 @@ async def begin(connection: asyncpg.Connection, queue: str, retry_seconds: float
         """update deliveries set num_tries = num_tries + 1,
             not_before = clock_timestamp() + make_interval(secs => $2)
         where id = (select id from deliveries where webhook = $1 order by id limit 1 for update)
-            and not_before <= clock_timestamp()
+            and not_before <= statement_timestamp()
         returning id, event_id, body, num_tries,
             extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds""",
         queue,

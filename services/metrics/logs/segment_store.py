@@ -55,7 +55,7 @@ async def due_jobs(
                 then extract(epoch from clock_timestamp() - $1::interval - written_at) else 0
             end::double precision
         from (
-            select *, written_at < clock_timestamp() - $1::interval and not exists (
+            select *, written_at < statement_timestamp() - $1::interval and not exists (
                     select from runs where runs.job_id = log_hot.job_id
                         and (runs.state is null or runs.state not in ({_ENDED}))) as is_ended
             from log_hot) as job
@@ -198,14 +198,14 @@ async def forget_old(connection: asyncpg.Connection, keep: timedelta, limit: int
         connection,
         f"""
         select id from log_segments
-        where state = 'stored' and last_at < clock_timestamp() - $1::interval and not exists (
+        where state = 'stored' and last_at < statement_timestamp() - $1::interval and not exists (
             select from runs where runs.job_id = log_segments.job_id
                 and (runs.state is null or runs.state not in ({_ENDED})))
             and not exists (select from log_hot where log_hot.job_id = log_segments.job_id)
             and not exists (
                 select from log_segments as newer where newer.job_id = log_segments.job_id
                     and newer.state = 'stored'
-                    and newer.last_at >= clock_timestamp() - $1::interval)
+                    and newer.last_at >= statement_timestamp() - $1::interval)
         order by last_at limit $2
         """,
         keep,
@@ -247,7 +247,7 @@ async def to_delete(connection: asyncpg.Connection, late: timedelta, limit: int)
         """
         select id, key from log_segments
         where state = 'deleting'
-            and (last_at is not null or created_at < clock_timestamp() - $1::interval)
+            and (last_at is not null or created_at < statement_timestamp() - $1::interval)
         order by random() limit $2
         """,
         late,

@@ -72,7 +72,7 @@ async def new_chunks(
         """
         select run_id, rank, series, count(*)::integer as num_chunks,
             sum(num_samples)::bigint as num_samples,
-            min(received_at) < clock_timestamp() - $5::interval as is_old
+            min(received_at) < statement_timestamp() - $5::interval as is_old
         from (
             select run_id, rank, series, num_samples, received_at from chunks
             where is_new and (run_id, rank, series) > ($1, $2, $3)

@@ -60,7 +60,7 @@ async def lock(
 async def num_in_force(connection: asyncpg.Connection, tenant_id: str, except_id: str) -> int:
     found: int = await connection.fetchval(
         """select count(*) from silences
-        where tenant_id = $1 and silence_id <> $2 and ends_at > clock_timestamp()""",
+        where tenant_id = $1 and silence_id <> $2 and ends_at > statement_timestamp()""",
         tenant_id,
         except_id,
     )
@@ -96,7 +96,7 @@ async def in_force(
     that what is held back for one is there when it is ended."""
     rows = await connection.fetch(
         f"""select alert, job_id, project, ends_at from silences
-        where tenant_id = $1 and ends_at > clock_timestamp()
+        where tenant_id = $1 and ends_at > statement_timestamp()
         order by silence_id {"for share" if lock else ""}""",
         tenant_id,
     )
@@ -179,7 +179,7 @@ async def lock_due(connection: asyncpg.Connection, webhook: str, limit: int) -> 
     """In the order in which they were held back."""
     rows = await connection.fetch(
         """select id, event_id, body, tenant_id, job_id, run_id, alert from held_deliveries
-        where webhook = $1 and held_until <= clock_timestamp()
+        where webhook = $1 and held_until <= statement_timestamp()
         order by id limit $2 for update skip locked""",
         webhook,
         limit,

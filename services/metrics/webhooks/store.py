@@ -54,7 +54,7 @@ async def begin(
             not_before = clock_timestamp() + make_interval(secs => $2)
         where id = (
             select id from deliveries as due
-            where webhook = $1 and not_before <= clock_timestamp() and not exists (
+            where webhook = $1 and not_before <= statement_timestamp() and not exists (
                 select from deliveries as earlier
                 where earlier.webhook = $1 and earlier.about = due.about
                     and earlier.id < due.id and earlier.is_begin <> due.is_begin)
