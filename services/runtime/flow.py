@@ -49,6 +49,11 @@ class Flow:
     def is_idle(self) -> bool:
         return not self._in_flight
 
+    @property
+    def num_rows(self) -> int:
+        """Rows in flight."""
+        return self._num_rows
+
     def has_room(self) -> bool:
         return self._num_rows < MAX_ROWS and self._num_bytes < MAX_BYTES
 

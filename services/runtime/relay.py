@@ -55,12 +55,13 @@ SEARCH_SHARE = 0.25
 MIN_SEARCH_SECONDS = 0.02
 
 _LOCK = "select pg_try_advisory_lock(hashtextextended($1, 0))"
-# The first row always, then as many as fit.
+# The first row always, then as many as fit; of the first $5 rows, or of all.
 _NEXT = """
 select id, topic, key, value, headers, size_bytes from (
     select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from (
-        select * from outbox where refused_at is null
-        and (topic, coalesce(key, '')) not in (select * from unnest($1::text[], $2::bytea[]))
+        select * from (
+            select * from outbox where refused_at is null order by id limit $5) first
+        where (topic, coalesce(key, '')) not in (select * from unnest($1::text[], $2::bytea[]))
         order by id limit $3) waiting) w
 where bytes_before < $4 order by id
 """
@@ -103,6 +104,7 @@ class Relay:
         self._calls: set[asyncio.Task[None]] = set()
         self._is_bus_available = True
         self._quiet_until = 0.0
+        self._recorded_at = 0.0
         self._counted_at = clock.monotonic()
         database.on_emitted = self._wake.set
 
@@ -165,12 +167,23 @@ class Relay:
             self._send(rows)
         excluded = self._flow.excluded()
         topics, keys = [key.topic for key in excluded], [key.key for key in excluded]
-        rows = await connection.fetch(_NEXT, topics, keys, BATCH_ROWS, BATCH_BYTES)
+        depth = self._search_depth(now)
+        rows = await connection.fetch(_NEXT, topics, keys, BATCH_ROWS, BATCH_BYTES, depth)
         self._send(rows)
         took = self._clock.monotonic() - now
         if self._flow.num_held and took > MIN_SEARCH_SECONDS:
             self._quiet_until = now + took / SEARCH_SHARE
         return bool(rows)
+
+    def _search_depth(self, now: float) -> int | None:
+        """How many rows to look at for those that may be sent; None: as many as there are.
+
+        Keys that are in flight are free again in a moment, so their later rows are not worth
+        skipping: one key with a long backlog would be read whole for each batch of it.
+        """
+        if self._flow.num_held or now - self._recorded_at > POLL_SECONDS:
+            return None
+        return self._flow.num_rows + BATCH_ROWS
 
     def _send(self, rows: Sequence[Any]) -> None:
         if not rows:
@@ -233,7 +246,7 @@ class Relay:
         del self._settled[: len(settled)]
         if self._settled:
             self._wake.set()
-        now = self._clock.monotonic()
+        now = self._recorded_at = self._clock.monotonic()
         for row, _ in settled:
             self._flow.settle(row.key, row.size_bytes)
         self._flow.release({row.key for row in done} | {row.key for row, _ in refused}, now)
