@@ -23,4 +23,8 @@ async def copy_rows(database: Database, ids: Mapping[str, Sequence[str]], times:
 async def analyze(database: Database) -> None:
     """Statements are planned for the rows that there are."""
     async with database.connection() as connection:
-        await connection.execute("analyze")
+        tables = await connection.fetchval(
+            "select string_agg(tablename, ', ') from pg_tables where schemaname = $1",
+            database.schema,
+        )
+        await connection.execute(f"analyze {tables}")
