@@ -32,7 +32,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "max_dropout": Uniform(0.0, 1.0),
 }
 _PACKAGES = ("onnxruntime==1.32.0", "flatbuffers==25.12.19", "protobuf==7.36.2")
-CACHE = Path(os.environ.get("XDGCACHE_HOME", Path.home() / ".cache")) / "drivetrain" / "search"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "drivetrain" / "search"
 _NUM_RANDOM = 40_000
 
 
