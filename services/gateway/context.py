@@ -119,9 +119,9 @@ def _gateway(request: Request) -> Gateway:
     return gateway
 
 
-def _caller() -> Caller:
+def caller_of() -> Caller:
     return Caller()
 
 
 GatewayDep = Annotated[Gateway, Depends(_gateway)]
-CallerDep = Annotated[Caller, Depends(_caller)]
+CallerDep = Annotated[Caller, Depends(caller_of)]

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from fastapi import Request
 from pydantic import SecretStr
+from starlette.routing import BaseRoute
 
 from drivetrain_schemas.envelope import Event, InvalidEvent, parse
+from drivetrain_schemas.ids import DEFAULT_TENANT
 from services.gateway.app import build_app, gated
 from services.gateway.backends import Backends, PartUnavailable
-from services.gateway.context import Gateway
+from services.gateway.context import Caller, Gateway, caller_of
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
 from services.gateway.model_age import ModelAge
@@ -37,6 +40,7 @@ from tests.events import make_record
 
 TOKEN = "a-token-for-the-tests"
 COOKIE_SECRET = "a-cookie-secret-for-the-tests"
+TENANT_HEADER = "x-tenant-of-a-test"
 BASE_URL = "http://localhost:8480"
 PREFIX = "drivetrain."
 
@@ -139,6 +143,11 @@ class AnsweringBus(InMemoryBus):
         return [parse(record.headers, record.value) for record in self.records(PREFIX + topic)]
 
 
+def _caller_named(request: Request) -> Caller:
+    """The caller of a test may be of any tenant."""
+    return Caller(request.headers.get(TENANT_HEADER, DEFAULT_TENANT))
+
+
 Forward = Callable[[str, str, Any], Awaitable[Any]]
 
 
@@ -171,6 +180,7 @@ class Server:
     """The application, a client that shows the token, and one that shows nothing."""
 
     app: Any
+    routes: Sequence[BaseRoute]
     model: Model
     bus: AnsweringBus
     objects: InMemoryObjectStore
@@ -216,7 +226,9 @@ async def serving(
     )
     age = ModelAge(lambda: model.live.announce("stale"))
     gateway = Gateway(chosen, platform, model.live, StubBackends(forward), age)
-    app = gated(build_app(gateway), gateway)
+    built = build_app(gateway)
+    built.dependency_overrides[caller_of] = _caller_named
+    app = gated(built, gateway)
     follower = asyncio.create_task(model.live.follow(platform))
     transport = httpx.ASGITransport(app=app)
     known = {"Authorization": f"Bearer {TOKEN}"}
@@ -225,7 +237,9 @@ async def serving(
             httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=known) as client,
             httpx.AsyncClient(transport=transport, base_url=BASE_URL) as stranger,
         ):
-            yield Server(app, model, bus, objects, client, stranger, platform, age, stopping)
+            yield Server(
+                app, built.routes, model, bus, objects, client, stranger, platform, age, stopping
+            )
     finally:
         stopping.set()
         follower.cancel()

@@ -17,7 +17,7 @@ from drivetrain_schemas.trials import (
     TrialStopped,
     TrialStopping,
 )
-from tests.handlers.gateway.story import TENANT, JobStory, Story, spec
+from tests.handlers.gateway.story import JobStory, Story, spec
 
 RUNGS = (10, 30, 90)
 SPACE = {
@@ -47,7 +47,7 @@ class SearchStory:
         self.name = name
         self.with_jobs = with_jobs
         self.spec = study_spec(name, **changes)
-        self.study_id = study_id_for(TENANT, name)
+        self.study_id = study_id_for(story.tenant_id, name)
         self.points: dict[int, dict[str, Any]] = {}
         self.job_ids: dict[int, str] = {}
         self.jobs: dict[int, JobStory] = {}

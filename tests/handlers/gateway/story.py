@@ -72,8 +72,12 @@ def spec(name: str, **changes: Any) -> JobSpec:
 class Story:
     """Events in the order they are told. `at` moves the story's clock."""
 
-    def __init__(self, start: datetime = START) -> None:
+    def __init__(
+        self, start: datetime = START, tenant_id: str = TENANT, node_id: str = "node-1"
+    ) -> None:
         self.now = start
+        self.tenant_id = tenant_id
+        self.node_id = node_id  # where its jobs run
         self.events: list[Event[Any]] = []
         self._seqs: dict[tuple[str, str], int] = {}
 
@@ -88,7 +92,7 @@ class Story:
             event_id=f"{topic}-{payload.key}-{seq}",
             source=f"/drivetrain/{payload.kind.producer}",
             occurred_at=self.now,
-            tenant_id=TENANT,
+            tenant_id=self.tenant_id,
             payload=payload,
             seq=seq if topic.startswith("events.") else None,
         )
@@ -113,7 +117,7 @@ class JobStory:
         self.story = story
         self.spec = job
         self.trial = trial
-        self.job_id = job_id_for(TENANT, name)
+        self.job_id = job_id_for(story.tenant_id, name)
         self.attempt = 0
         self._granted_at = story.now
         story.tell(
@@ -137,12 +141,13 @@ class JobStory:
     @property
     def allocation(self) -> dict[str, Any]:
         slots = tuple(
-            SlotRef(node_id="node-1", slot=slot) for slot in range(self.spec.resources.devices)
+            SlotRef(node_id=self.story.node_id, slot=slot)
+            for slot in range(self.spec.resources.devices)
         )
         return {
             **self.run,
             "allocation_id": allocation_id_for(self.job_id, self.attempt),
-            "tenant_id": TENANT,
+            "tenant_id": self.story.tenant_id,
             "pool": "default",
             "device_type": "cpu",
             "slots": slots,
@@ -176,7 +181,7 @@ class JobStory:
 
     def beat(self, step: int, phase: str = "training") -> PodHeartbeat:
         return PodHeartbeat(
-            tenant_id=TENANT,
+            tenant_id=self.story.tenant_id,
             **self.run,
             pod_id=pod_id_for(self.job_id, self.attempt, 0),
             phase=phase,
@@ -188,12 +193,13 @@ class JobStory:
     def saves(
         self, step: int, value: float = 0.9, *, is_best: bool = True, num_others: int = 0
     ) -> str:
-        key = f"checkpoints/{TENANT}/{self.job_id}/f{10 + self.attempt:012d}-s{step:012d}-aaaaaaaa"
+        directory = f"checkpoints/{self.story.tenant_id}/{self.job_id}"
+        key = f"{directory}/f{10 + self.attempt:012d}-s{step:012d}-aaaaaaaa"
         checkpoint_id = checkpoint_id_for(f"{key}/manifest.json")
         self.story.tell(
             CheckpointCommitted(
                 checkpoint_id=checkpoint_id,
-                tenant_id=TENANT,
+                tenant_id=self.story.tenant_id,
                 **self.run,
                 step=step,
                 manifest_key=f"{key}/manifest.json",
@@ -212,7 +218,7 @@ class JobStory:
         self.story.tell(
             CheckpointDeleted(
                 checkpoint_id=checkpoint_id,
-                tenant_id=TENANT,
+                tenant_id=self.story.tenant_id,
                 **self.run,
                 step=step,
                 size_bytes=1_234_567,
@@ -256,7 +262,7 @@ class JobStory:
         self.story.tell(
             CheckpointRestored(
                 checkpoint_id=checkpoint_id,
-                tenant_id=TENANT,
+                tenant_id=self.story.tenant_id,
                 **before,
                 step=step,
                 resumed_by_run_id=run_id_for(self.job_id, self.attempt),
@@ -273,7 +279,7 @@ class JobStory:
         self.story.tell(
             ChargeRecorded(
                 charge_id=charge_id_for(allocation["allocation_id"], "cpu-2026"),
-                tenant_id=TENANT,
+                tenant_id=self.story.tenant_id,
                 job_id=self.job_id,
                 run_id=allocation["run_id"],
                 attempt=self.attempt,
