@@ -16,7 +16,7 @@ from services.gateway import parked_commands, parked_queries
 from services.gateway.parked_queries import Selection
 from tests.conftest import OpenDatabase
 from tests.handlers.gateway.command_line import drivetrain, on_a_port
-from tests.handlers.gateway.model import PREFIX, Model, Server, serving
+from tests.handlers.gateway.model import PREFIX, TENANT_HEADER, Model, Server, serving
 
 MANY = 100_000
 # Recent enough to be replayed.
@@ -333,3 +333,41 @@ def test_a_decision_event_fits() -> None:
     ):
         _, _, value = encode(Event("id", "/drivetrain/gateway", now, "default", payload, seq=1))
         assert len(value) < MAX_EVENT_BYTES
+
+
+STRUCTURED = (("content-type", b"application/cloudevents+json"),)
+
+
+@pytest.mark.parametrize(
+    ("headers", "value", "owner"),
+    [
+        ((("ce_tenantid", b"vision"),), b"not json", "vision"),
+        ((("CE_TenantId", b"vision"),), None, "vision"),
+        (STRUCTURED, b'{"tenantid": "vision"}', "vision"),
+        (STRUCTURED, b'{"tenantid": "vision"', "default"),
+        ((), b'{"tenantid": "vision"}', "default"),
+        ((("ce_tenantid", b"vision"), ("ce_tenantid", b"other")), b"{}", "default"),
+        ((("ce_tenantid", b"Not A Name"),), b"{}", "default"),
+        ((("ce_tenantid", b"\xff"),), b"{}", "default"),
+        ((("ce_tenantid", None),), b"{}", "default"),
+    ],
+)
+async def test_a_record_is_shown_to_the_tenant_that_it_names_or_to_operators(
+    model: Model, server: Server, headers: Any, value: bytes | None, owner: str
+) -> None:
+    parked_id = await model.park(value, headers=headers)
+    for tenant_id in ("default", "vision", "other"):
+        caller = {TENANT_HEADER: tenant_id}
+        expected = [parked_id] if tenant_id == owner else []
+        answer = (await server.client.get("/v1/parked", headers=caller)).json()
+        assert [one["parked_id"] for one in answer["records"]] == expected
+        answer = (await server.client.get("/v1/parked?reason=not_json", headers=caller)).json()
+        assert [one["parked_id"] for one in answer["records"]] == expected
+        answer = (await server.client.get("/v1/parked/groups", headers=caller)).json()
+        assert [one["num_records"] for one in answer["groups"]] == [1] * len(expected)
+        for action in ("", "/replay", "/discard"):
+            method = "POST" if action else "GET"
+            path = f"/v1/parked/{parked_id}{action}"
+            if tenant_id != owner:
+                answer = await server.client.request(method, path, headers=caller)
+                assert answer.status_code == 404
