@@ -4,6 +4,7 @@ VENV_PYTHON := .venv/bin/python
 ARGS ?=
 FUZZ_RECORDS ?= 20000
 FUZZ_SEED ?= 1
+MUTANTS_SEED ?= 1
 FAILOVERS ?= 20
 # Builds images: docker, podman or buildah; the first that is there.
 ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(if $(shell command -v $(name)),$(name))))
@@ -11,7 +12,7 @@ IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services deploy tests benchmarks examples scripts
 
-.PHONY: help environment run test test-all unit suites weight test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
+.PHONY: help environment run test test-all unit mutants suites weight test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ weight: environment ## lines per part, against those last recorded (ARGS=--recor
 unit: environment ## pure tests, under 10 s
 	@$(VENV_PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
 		--disable-socket --allow-unix-socket $(ARGS)
+
+mutants: environment ## 200 random changes in the cores: which do their own unit tests miss? (MUTANTS_SEED=n)
+	@$(VENV_PYTHON) -m tests.mutants --seed $(MUTANTS_SEED) --json benchmarks/results/mutants.json $(ARGS)
 
 test-faults: environment ## every failure scenario, with real faults on a running platform
 	@$(VENV_PYTHON) -m pytest tests/faults $(ARGS)
