@@ -24,6 +24,7 @@ _PAIRS = [
 _SWAPPED: dict[Any, Any] = (
     dict(_PAIRS) | {second: first for first, second in _PAIRS} | {ast.FloorDiv: ast.Div}
 )
+_LARGE = 100  # one more than this hardly shows: larger numbers are doubled
 _NO_CODE = {"annotation", "returns", "decorator_list"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _NEGATED = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.NamedExpr)
@@ -135,7 +136,7 @@ def _alternatives(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         case ast.UnaryOp(ast.Not() | ast.USub(), operand):
             yield node, operand
         case ast.Constant(int(value) | float(value)) if not isinstance(value, bool):
-            yield node, ast.Constant(value + 1)
+            yield node, ast.Constant(value + (1 if value < _LARGE else value))
         case ast.Call(ast.Name(name), arguments, keywords) if name in _SWAPPED:
             yield node, ast.Call(ast.Name(_SWAPPED[name], ast.Load()), arguments, keywords)
         case ast.comprehension(ifs=[*tests]):
