@@ -43,9 +43,10 @@ class Line:
 
 def line(trials: Trials, step: int) -> Line:
     pairs = _pairs(trials, step)
-    ranked = [loss for loss, _ in trials.rung(step).ranked]
+    ranked = trials.rung(step).ranked
     # The better half: bad losses at a rung may be far away.
-    spread = float(np.std(bounded(np.array(ranked[: max(2, len(ranked) // 2)])))) if ranked else 0.0
+    better = [loss for loss, _ in ranked[: max(2, len(ranked) // 2)]]
+    spread = float(np.std(bounded(np.array(better)))) if better else 0.0
     if not len(pairs):
         return Line(1.0, 0.0, 0.0, spread / 2.0)
     middle, final = pairs.mean(axis=0)

@@ -38,6 +38,7 @@ create table studies (
 create index studies_with_clocks on studies (study_id) where finished_at is null and has_clock;
 create index studies_with_more on studies (study_id) where has_more;
 create index studies_not_ended on studies (study_id) where finished_at is null;
+create index studies_of_tenant on studies (tenant_id, started_at);
 
 create table trials (
     study_id text not null references studies,

@@ -62,16 +62,10 @@ class Cmaes:
 
     def _follow(self, trials: Trials, number: int) -> _Told:
         """Tell the strategy what it was not told yet; go back where something changed."""
-        ended = np.sort(
-            np.fromiter(
-                (
-                    each
-                    for state in (TrialState.COMPLETED, TrialState.FAILED, TrialState.STOPPED)
-                    for each in trials.in_state(state)
-                ),
-                dtype=int,
-            )
-        )
+        is_ended = np.ones(len(trials), dtype=bool)
+        for state in (TrialState.RUNNING, TrialState.PAUSED):
+            is_ended[list(trials.in_state(state))] = False
+        ended = np.flatnonzero(is_ended)
         losses = np.nan_to_num(trials.losses_for(number)[ended], nan=_WORST, posinf=_WORST)
         while self._told and not _is_start(self._told[-1], ended, losses):
             self._told.pop()

@@ -4,17 +4,17 @@ Each check plays studies in simulated worlds; `make` builds the strategies for a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from services.hpo.core.space import Space
 from services.hpo.core.strategies import Judgement, Verdict
-from services.hpo.core.trials import Measured, Rung, Trial, Trials, TrialState
-from tests.unit.hpo.strategies.simulator import Drawn, Strategies, Study, World
+from services.hpo.core.trials import Trial, Trials, TrialState
+from tests.unit.hpo.strategies.simulator import Strategies, Study, World
 
 Make = Callable[[World], Strategies]
 
@@ -101,99 +101,6 @@ def decides_by_what_it_saw_in_any_order(make: Make, space: Space, world: World) 
             assert judgement == pruner.judge(study.trials, trial.number, measured.step)
 
 
-def pruner_reads_few_of_many_trials(
-    make: Make, space: Space, world: World, num_trials: int, limit: int
-) -> None:
-    """Counts what one decision of the pruner reads of `num_trials` trials; no clock."""
-    _, pruner = make(replace(world, max_trials=num_trials + 100))
-    trials = CountedTrials(space, (world.goal,), group_of=pruner.group_of)
-    point = next(iter(Study(world, space, make).play().trials)).point
-    for number in range(num_trials):
-        first = pruner.steps_of(number)[:1]
-        measured = tuple(Measured(step, world.value(number, step)) for step in first)
-        waits = number % 3 and number < num_trials - world.max_parallel
-        state = TrialState.PAUSED if waits else TrialState.STOPPED
-        if number >= num_trials - world.max_parallel:
-            state = TrialState.RUNNING
-        trials.put(Trial(number, point, state, measured=measured))
-    judged = trials[num_trials - 1]
-    trials.reads.clear()
-    if judged.measured:
-        pruner.judge(trials, judged.number, judged.measured[-1].step)
-    pruner.next(trials)
-    pruner.may_propose(trials)
-    num_reads = trials.reads.total()
-    assert num_reads <= limit, f"one decision reads {num_reads} values: {dict(trials.reads)}"
-
-
-def sampler_reads_few_of_many_trials(make: Make, space: Space, num_trials: int, limit: int) -> None:
-    """Counts the trials that one proposal reads; arrays of numbers are read as a whole."""
-    world = World(max_trials=num_trials + 1)
-    sampler, pruner = make(world)
-    trials = CountedTrials(space, (world.goal,), group_of=pruner.group_of)
-    for number in range(num_trials):
-        point = Drawn(space, number).propose(trials, 0)
-        assert point is not None
-        values = (world.value(number, world.max_steps),)
-        trials.put(Trial(number, point.point, TrialState.COMPLETED, values))
-    _ = trials.units
-    trials.reads.clear()
-    sampler.propose(trials, num_trials)
-    assert trials.reads["trials"] <= limit, f"one proposal reads {dict(trials.reads)}"
-
-
 def steps_spent(make: Make, space: Space, world: World) -> int:
     """The steps that all trials of a study trained together."""
     return Study(world, space, make).play().num_steps
-
-
-class CountedList(list[Any]):
-    def __init__(self, reads: Counter[str]) -> None:
-        self.reads = reads
-
-    def __getitem__(self, at: SupportsIndex | slice) -> Any:
-        found = super().__getitem__(at)
-        self.reads["list"] += len(found) if isinstance(at, slice) else 1
-        return found
-
-    def __iter__(self) -> Iterator[Any]:
-        self.reads["list"] += len(self)
-        return super().__iter__()
-
-
-class CountedSet(set[int]):
-    def __init__(self, members: Set[int], reads: Counter[str]) -> None:
-        super().__init__(members)
-        self.reads = reads
-
-    def __iter__(self) -> Iterator[int]:
-        self.reads["set"] += len(self)
-        return super().__iter__()
-
-
-class CountedTrials(Trials):
-    """Counts the trials, ranks and numbers that are read."""
-
-    def __init__(self, space: Space, goals: Any, group_of: Any) -> None:
-        super().__init__(space, goals, group_of=group_of)
-        self.reads: Counter[str] = Counter()
-
-    def __getitem__(self, number: int) -> Trial:
-        self.reads["trials"] += 1
-        return super().__getitem__(number)
-
-    def __iter__(self) -> Iterator[Trial]:
-        self.reads["trials"] += len(self)
-        return super().__iter__()
-
-    def in_state(self, state: TrialState) -> Set[int]:
-        found = CountedSet(set(), self.reads)
-        found |= super().in_state(state)
-        return found
-
-    def rung(self, step: int, group: int = 0) -> Rung:
-        rung = super().rung(step, group)
-        ranked, paused = CountedList(self.reads), CountedList(self.reads)
-        ranked += rung.ranked
-        paused += rung.paused
-        return Rung(ranked, paused, rung.values)

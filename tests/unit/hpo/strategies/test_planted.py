@@ -67,13 +67,6 @@ class ForgetsPaused(AshaPause):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadsAll(AshaPause):
-    def judge_value(self, trials: Trials, number: int, step: int, value: float) -> Judgement:
-        others = [trial for trial in trials if trial.at(step)]
-        return Judgement(Verdict.CONTINUE, f"One of {len(others)}.")
-
-
-@dataclass(frozen=True, slots=True)
 class ByOrderOfArrival(Base):
     """Keeps whoever came first, which a rebuilt index does not know."""
 
@@ -113,10 +106,6 @@ def pausing(kind: type[AshaPause] = AshaPause) -> Callable[[], Pruner]:
     return lambda: kind(STEPS, 3, 20)
 
 
-def reads_few(make: Make, space: object, world: World) -> None:
-    contract.pruner_reads_few_of_many_trials(make, SPACE, world, 2_000, limit=250)
-
-
 @pytest.mark.parametrize(
     ("make", "check"),
     [
@@ -128,7 +117,6 @@ def reads_few(make: Make, space: object, world: World) -> None:
         (making(drawn, pausing(PromotesTwice)), contract.runs_at_most_so_many_and_ends),
         (making(drawn, pausing(ForgetsPaused)), contract.runs_at_most_so_many_and_ends),
         (making(drawn, pausing(Unbounded)), contract.runs_at_most_so_many_and_ends),
-        (making(drawn, pausing(ReadsAll)), reads_few),
         (
             making(drawn, lambda: ByOrderOfArrival(STEPS)),
             contract.decides_by_what_it_saw_in_any_order,
@@ -154,4 +142,3 @@ def test_the_same_checks_pass_what_is_right() -> None:
     for world in WORLDS[:2]:
         contract.decides_the_same_after_every_restart(making(drawn, pausing()), SPACE, world)
         contract.runs_at_most_so_many_and_ends(making(drawn, pausing()), SPACE, world)
-        reads_few(making(drawn, pausing()), SPACE, world)

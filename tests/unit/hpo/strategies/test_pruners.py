@@ -85,11 +85,6 @@ def test_it_has_a_result_if_no_trial_fails(name: str, world: World) -> None:
     contract.completes_one_if_none_fails(making(name), SPACE, world)
 
 
-@every_pruner
-def test_a_decision_reads_few_of_many_trials(name: str) -> None:
-    contract.pruner_reads_few_of_many_trials(making(name), SPACE, World(), 3_000, limit=250)
-
-
 @every_ranking_pruner
 def test_it_spends_less_than_all_trials_to_the_end(name: str) -> None:
     world = World(max_trials=60, max_steps=81)

@@ -76,11 +76,6 @@ def test_it_runs_no_more_than_allowed_and_ends(name: str, world: World, is_prune
 
 
 @every_sampler
-def test_it_reads_no_trial_of_many_one_by_one(name: str) -> None:
-    contract.sampler_reads_few_of_many_trials(making(name, is_pruned=False), SPACE, 2_000, 250)
-
-
-@every_sampler
 @pytest.mark.parametrize("losses", ["all failed", "all equal", "huge", "tiny differences"])
 def test_results_without_a_shape_are_no_trouble(name: str, losses: str) -> None:
     sampler = SAMPLERS[name](SPACE, 3, num_points(name, SPACE, 30))
