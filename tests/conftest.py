@@ -115,7 +115,7 @@ def starts_platform(path: str) -> bool:
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests of one file run in one process; so do all that start a platform.
+    """The tests of one file run in one process; so do all that use the platform.
 
     Two platforms at once would be slow on two cores.
     """
@@ -130,8 +130,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those with a platform take longest and begin first."""
-    items.sort(key=lambda item: starts_platform(item.nodeid), reverse=True)
+    """What takes longest begins first, so that both processes end at about the same time."""
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(path: str) -> int:
+    if starts_platform(path):
+        return 0
+    slow = ("trainer", "integration")
+    return 1 if path.startswith(tuple(f"tests/{folder}/" for folder in slow)) else 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -65,6 +65,7 @@ def interpreter_of(user: pwd.struct_passwd, environment: dict[str, str]) -> tupl
     pytest.skip(f"{user.pw_name} cannot run our packages here ({said})")
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.geteuid() != 0, reason="all other tests run as a normal user already")
 def test_the_whole_platform_runs_as_a_normal_user(folder: Path) -> None:
     user = pwd.getpwnam("nobody")

@@ -18,7 +18,7 @@ from tests.training_job import TrainingJob
 
 MAX_STEPS = 150
 
-pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 300)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(s3_server.BUILD_SECONDS + 300)]
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -23,6 +23,8 @@ from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).resolve().parents[2]
 BOARDS = sorted(ROOT.glob("deploy/dashboards/json/*.json"))
 RULES = sorted(ROOT.glob("deploy/alerts/*.yaml"))

@@ -10,7 +10,7 @@ from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(400)]
 
 
 def test_the_spans_of_gateway_scheduler_and_pod_are_one_trace(tmp_path: Path) -> None:
