@@ -1,12 +1,10 @@
 """Generates the published contracts: JSON Schemas, AsyncAPI document, catalogue, tables of guides.
 
-`python schemas/generate.py` writes, `--check` writes nothing and exits with 1 if a file differs,
-`--release` copies the schemas to the released ones (tests/golden/schemas) unless that would break
-their readers. The output is deterministic.
+`python schemas/generate.py` writes, `--check` writes nothing and exits with 1 if a file differs.
+The output is deterministic.
 """
 
 import argparse
-import json
 import sys
 import tomllib
 from pathlib import Path
@@ -15,12 +13,10 @@ SCHEMAS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCHEMAS))
 
 from contract_documents import asyncapi, catalogue, guides, json_schemas  # noqa: E402
-from contract_documents.compatibility import is_the_same, violations, words_of_requests  # noqa: E402
 from drivetrain_schemas.registry import all_kinds  # noqa: E402
 
 JSON = SCHEMAS / "json"
 GUIDES = SCHEMAS.parent / "docs" / "guides"
-RELEASED = SCHEMAS.parent / "tests" / "golden" / "schemas"
 
 
 def documents() -> dict[Path, str]:
@@ -65,30 +61,6 @@ def write(files: dict[Path, str]) -> list[Path]:
     return changed
 
 
-def release() -> list[str]:
-    """Copy the schemas that changed to the released ones. Returns the violations, if any."""
-    payload_classes = list(all_kinds().values())
-    schemas = {
-        json_schemas.file_name(each): json_schemas.json_schema(each) for each in payload_classes
-    }
-    commands = [each for each in payload_classes if each.kind.is_command]
-    of_requests = words_of_requests(schemas[json_schemas.file_name(each)] for each in commands)
-    broken, changed = [], []
-    for name, schema in schemas.items():
-        text = _text(RELEASED / name)
-        released = None if text is None else json.loads(text)
-        if released is not None:
-            broken += [f"{name}: {each}" for each in violations(released, schema, of_requests)]
-        if released is None or not is_the_same(released, schema):
-            changed.append(name)
-    if broken:
-        return broken
-    RELEASED.mkdir(parents=True, exist_ok=True)
-    for name in changed:
-        (RELEASED / name).write_text(json_schemas.text(schemas[name]))
-    return []
-
-
 def _text(path: Path) -> str | None:
     return path.read_text() if path.exists() else None
 
@@ -96,18 +68,12 @@ def _text(path: Path) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on differences")
-    parser.add_argument("--release", action="store_true", help="freeze the current schemas")
     options = parser.parse_args()
     if options.check:
         stale = differing(documents())
         for path in stale:
             print(f"{path.relative_to(SCHEMAS.parent)} is not up to date: run make gen")
         return 1 if stale else 0
-    if options.release:
-        broken = release()
-        for line in broken:
-            print(line)
-        return 1 if broken else 0
     for path in write(documents()):
         print(f"wrote {path.relative_to(SCHEMAS.parent)}")
     return 0

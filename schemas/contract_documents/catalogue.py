@@ -22,10 +22,9 @@ package `drivetrain_schemas`. This page, [asyncapi.yaml](asyncapi.yaml) and the 
 - Readers of events ignore fields they do not know. Commands with unknown fields are refused, so
   deploy a new optional field of a command to its reader first.
 - A field that is not required is left out when it has no value; null counts as left out.
-- A released (type, version) changes only by new optional fields; anything else is a new type. The
-  released schemas are kept in [tests/golden/schemas](../tests/golden/schemas), a full record of
-  each type in [tests/golden](../tests/golden). `python schemas/generate.py --release`
-  copies compatible changes to the released ones and refuses all others.
+- A (type, version) changes only compatibly, above all by new optional fields
+  ([decision 0009](../docs/decisions/0009-defaults.md)); anything else is a new type or version. A
+  record of each is kept in [tests/golden](../tests/golden), and must stay readable.
 """
 
 

@@ -58,7 +58,7 @@ _UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _PRINTABLE = rf"[^{_UNPRINTABLE}\x20\xa0]([^{_UNPRINTABLE}]*[^{_UNPRINTABLE}\x20\xa0])?"
 METRIC_NAME_WORDS = "printable characters, with no space at either end"
 # Nothing is seen of these, so two names that look the same would be two series. Joiners, which are
-# seen in some scripts and in emoji, are not among them. Accepted from old records only.
+# seen in some scripts and in emoji, are not among them.
 _INVISIBLE = re.compile(
     "[\xad\u061c\u180e\u200b\u200e\u200f\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -68,14 +68,13 @@ MetricName = Annotated[
         _PRINTABLE,
         METRIC_NAME_WORDS,
         max_length=MAX_METRIC_NAME_CHARACTERS,
-        was="[A-Za-z_][A-Za-z0-9_./-]*",
     ),
 ]
 METRIC_NAME = re.compile(_PRINTABLE)
 
 
 def is_metric_name(name: object) -> bool:
-    """True for a name that may be given now: `MetricName` without invisible characters."""
+    """True for a name that a program may give: `MetricName` without invisible characters."""
     return (
         isinstance(name, str)
         and len(name) <= MAX_METRIC_NAME_CHARACTERS
@@ -183,7 +182,6 @@ class StartFrom(Strict):
         form(
             "(f[0-9]{12}-s[0-9]{12}-[0-9a-f]{8}|newest)",
             "the name of a checkpoint's directory, or newest",
-            was="f[0-9]{12}-s[0-9]{12}-[0-9a-f]{8}",
         ),
     ]
 

@@ -11,23 +11,14 @@ from pydantic import BeforeValidator, StringConstraints
 
 # The descriptions, by pattern.
 WORDS: dict[str, str] = {}
-# Patterns as they were, and as they are since they accept more (docs/decisions/0009-defaults.md).
-WIDENED: set[tuple[str, str]] = set()
 # NUL and half a surrogate pair: neither Postgres nor UTF-8 can hold them.
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def form(
-    pattern: str, words: str, *, max_length: int | None = None, was: str | None = None
-) -> StringConstraints:
-    """Text that matches the whole of `pattern`; `words` completes the sentence "write ...".
-
-    `was`: the pattern of earlier releases, which accepted less.
-    """
+def form(pattern: str, words: str, *, max_length: int | None = None) -> StringConstraints:
+    """Text that matches the whole of `pattern`; `words` completes the sentence "write ..."."""
     whole = f"^{pattern}$"
     WORDS[whole] = words
-    if was is not None:
-        WIDENED.add((f"^{was}$", whole))
     return StringConstraints(pattern=whole, strict=True, max_length=max_length)
 
 
