@@ -46,8 +46,7 @@ class AllocationReleased(_OfAllocation):
     """The slots are free again; the pods were proven gone before `released_at`.
 
     The owner pays until `paid_ends_at`, the end of the last pod; after it, the platform pays.
-    Events of earlier releases do not have it: they are paid until `released_at`.
     """
 
     released_at: UtcTime
-    paid_ends_at: UtcTime | None = None
+    paid_ends_at: UtcTime

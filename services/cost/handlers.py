@@ -87,14 +87,14 @@ def _allocations_handler(book: PriceBook) -> EventBatchHandler:
 
 
 def usages(released: AllocationReleased) -> tuple[Usage, ...]:
-    """The usages to be priced. Releases of earlier versions are paid to their end."""
+    """The usages to be priced."""
     whole = Usage(
         allocation_id=released.allocation_id,
         pool=released.pool,
         device_type=released.device_type,
         num_slots=len(released.slots),
         starts_at=released.granted_at,
-        paid_ends_at=released.paid_ends_at or released.released_at,
+        paid_ends_at=released.paid_ends_at,
         ends_at=released.released_at,
     )
     return by_capacity(whole, store.spot_slots(released).total())

@@ -115,9 +115,8 @@ class Sharing:
         async with platform.database.transaction() as tx:
             held = await store_pools.to_share(tx.connection, age, BATCH)
             ids = {each.allocation_id for each in held}
-            new = [each for each in held if not each.is_shared]
-            for step, of_step in ((Step.DAY, new), (Step.HOUR, held)):
-                found = await _shares(tx.connection, of_step, self._book, Steps(step))
+            for step in (Step.DAY, Step.HOUR):
+                found = await _shares(tx.connection, held, self._book, Steps(step))
                 rows_of_step = [row for of_held in found for row in _rows(*of_held)]
                 await store_pools.add_shares(tx.connection, rows_of_step, step)
             await store_pools.mark_shared(tx.connection, ids)
@@ -228,11 +227,11 @@ async def reprice(
     held = await store_pools.lock(connection, charge.allocation_id, charge.is_spot)
     if held is None:
         held = _deleted(charge)
+    if not held.is_shared:
+        return  # later, by its charges
     offers = await store_offers.offers_of(connection, held.slot_numbers, held.usage.starts_at)
     periods = [_period(each) for each in new]
-    for step, is_added in ((Step.DAY, held.is_shared), (Step.HOUR, held.is_by_hour)):
-        if not is_added:
-            continue  # later, by its charges
+    for step in (Step.DAY, Step.HOUR):
         steps = Steps(step)
         back = [
             replace(row, slot_microseconds=-row.slot_microseconds, micro_usd=-row.micro_usd)

@@ -35,8 +35,8 @@ BATCH = 200
 async def take(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
     """Keep the checkpoints of a batch of records; reading it again changes nothing.
 
-    It is read from the first record on, in a group of its own: checkpoints were stored before this
-    service charged for them.
+    They are read from the first record on, in a group of their own: what is stored is charged for,
+    however long it has been there.
     """
     events = [event for record in records if (event := _read(record)) is not None]
     connection = tx.connection

@@ -23,14 +23,13 @@ IN_FORCE = """reverses_charge_id is null and not exists (
 _PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
-     paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots, slot_numbers,
-     release_noted_at)
+     paid_ends_at, run_id, num_spot_slots, spot_slots, slot_numbers, release_noted_at)
 select *, case when released_at is not null then clock_timestamp() end
 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::integer[],
-    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[],
-    $12::integer[], $13::jsonb[], $14::jsonb[])
+    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[], $11::integer[],
+    $12::jsonb[], $13::jsonb[])
     as told (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at,
-        released_at, paid_ends_at, run_id, node_slots, num_spot_slots, spot_slots, slot_numbers)
+        released_at, paid_ends_at, run_id, num_spot_slots, spot_slots, slot_numbers)
 on conflict (allocation_id) do update set
     released_at = coalesce(excluded.released_at, allocations.released_at),
     paid_ends_at = coalesce(excluded.paid_ends_at, allocations.paid_ends_at),
@@ -149,7 +148,6 @@ async def put_allocations(
                 one.released_at if isinstance(one, AllocationReleased) else None,
                 one.paid_ends_at if isinstance(one, AllocationReleased) else None,
                 one.run_id,
-                json.dumps(Counter(slot.node_id for slot in one.slots)),
                 spot_slots(one).total(),
                 json.dumps(spot_slots(one)),
                 json.dumps(_slot_numbers(one)),

@@ -39,8 +39,8 @@ where allocations.job_id = ended.job_id and released_at is null
 _NOTE_UNREACHABLE = """
 insert into run_facts (run_id, unreachable_at)
     select $1, $3 from allocations
-    where run_id = $1 and node_slots is not null and $2::text[] @> array(
-        select jsonb_object_keys((node_slots #>> '{}')::jsonb))
+    where run_id = $1 and $2::text[] @> array(
+        select jsonb_object_keys((slot_numbers #>> '{}')::jsonb))
 on conflict (run_id) do update set
     unreachable_at = coalesce(run_facts.unreachable_at, excluded.unreachable_at)
 """

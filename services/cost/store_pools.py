@@ -27,20 +27,23 @@ from allocations left join run_facts using (run_id) left join jobs using (job_id
 where {{condition}}
 order by {{order}} limit $2
 """
+UNSHARED = _HELD.format(
+    condition="allocation_id > $1 and not is_shared"
+    " and (released_at is null or released_at > $3) and granted_at < $4",
+    order="allocation_id",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Where the shares of steps of this length are. `added` is the column of an allocation that
-    says that it is in them; `{}` of `key` is a moment. `spot_pools` and `spot_jobs`: the part that
-    was of spot slots, kept by day only."""
+    """Where the shares of steps of this length are; `{}` of `key` is a moment. `spot_pools` and
+    `spot_jobs`: the part that was of spot slots, kept by day only."""
 
     pools: str
     jobs: str
     column: str
     key: str
     begin: str
-    added: str
     spot_pools: str | None = None
     spot_jobs: str | None = None
 
@@ -52,13 +55,10 @@ TABLES = {
         column="day",
         key="({} at time zone 'UTC')::date",
         begin="day::timestamp at time zone 'UTC'",
-        added="is_shared",
         spot_pools="pool_spot_shares",
         spot_jobs="job_spot_shares",
     ),
-    Step.HOUR: Tables(
-        "pool_hours", "job_hours", column="hour", key="{}", begin="hour", added="is_by_hour"
-    ),
+    Step.HOUR: Tables("pool_hours", "job_hours", column="hour", key="{}", begin="hour"),
 }
 _OF_POOL = "pool, device_type, tenant_id, kind"
 _OF_JOB = "pool, device_type, tenant_id, job_id, kind"
@@ -82,7 +82,7 @@ on conflict ({column}, {of}) do update set
 class HeldUsage:
     """An allocation's slots of one capacity, with what is known of its run. `periods`: of their
     charges, where there are any; `slot_numbers`: which slots of which node are held. `is_shared`:
-    they were added to the days; `is_by_hour`: to the hours as well."""
+    they were added to the days and hours."""
 
     allocation_id: str
     tenant_id: str
@@ -92,7 +92,6 @@ class HeldUsage:
     periods: tuple[Period, ...]
     slot_numbers: Mapping[str, Sequence[int]]
     is_shared: bool = True
-    is_by_hour: bool = True
     project: str = ""
 
 
@@ -143,12 +142,9 @@ async def note_checkpoint(
 async def to_share(
     connection: asyncpg.Connection, age: timedelta, limit: int
 ) -> Sequence[HeldUsage]:
-    """Known to be released for longer than `age` and not shared out, locked.
-
-    An earlier version shared out days only.
-    """
+    """Known to be released for longer than `age` and not shared out, locked."""
     statement = _HELD.format(
-        condition="not is_by_hour and released_at < statement_timestamp() - $1::interval"
+        condition="not is_shared and released_at < statement_timestamp() - $1::interval"
         " and coalesce(release_noted_at, released_at) < statement_timestamp() - $1::interval",
         order="released_at, allocation_id",
     )
@@ -160,18 +156,8 @@ async def unshared(
     connection: asyncpg.Connection, after: str, limit: int, steps: Steps, now: datetime
 ) -> Sequence[HeldUsage]:
     """What was held in these steps and is not shared out, by id."""
-    rows = await connection.fetch(
-        unshared_statement(steps.step), after, limit, steps.starts_at, steps.ends_at
-    )
+    rows = await connection.fetch(UNSHARED, after, limit, steps.starts_at, steps.ends_at)
     return await _held(connection, rows, now)
-
-
-def unshared_statement(step: Step) -> str:
-    return _HELD.format(
-        condition=f"allocation_id > $1 and not {TABLES[step].added}"
-        " and (released_at is null or released_at > $3) and granted_at < $4",
-        order="allocation_id",
-    )
 
 
 async def lock(
@@ -218,7 +204,7 @@ async def _add(
 
 async def mark_shared(connection: asyncpg.Connection, allocation_ids: Collection[str]) -> None:
     await connection.execute(
-        "update allocations set is_shared = true, is_by_hour = true where allocation_id = any($1)",
+        "update allocations set is_shared = true where allocation_id = any($1)",
         list(allocation_ids),
     )
 
@@ -281,8 +267,8 @@ async def _held(
             paid_ends_at=paid_ends_at,
             ends_at=ends_at,
         )
-        spot: dict[str, int] = json.loads(row["spot_slots"] or "{}")
-        of_nodes = _slot_numbers(row)
+        spot: dict[str, int] = json.loads(row["spot_slots"])
+        of_nodes: dict[str, list[int]] = json.loads(row["slot_numbers"])
         for usage in by_capacity(whole, row["num_spot_slots"]):
             found.append(
                 HeldUsage(
@@ -298,38 +284,23 @@ async def _held(
                         if (node in spot) is usage.is_spot
                     },
                     row["is_shared"],
-                    row["is_by_hour"],
                     row["project"] or "",
                 )
             )
     return found
 
 
-def _slot_numbers(row: Any) -> dict[str, Sequence[int]]:
-    """By node. Of an allocation of an earlier version only how many it held is known."""
-    if row["slot_numbers"] is not None:
-        numbers: dict[str, Sequence[int]] = json.loads(row["slot_numbers"])
-        return numbers
-    counts: dict[str, int] = json.loads(row["node_slots"] or "{}")
-    return {node: range(num) for node, num in counts.items()}
-
-
 def _ends(row: Any, now: datetime | None) -> tuple[datetime, datetime]:
     """Until when it is paid, and held."""
     if row["released_at"] is not None:
-        return row["paid_ends_at"] or row["released_at"], row["released_at"]
+        return row["paid_ends_at"], row["released_at"]
     begin = row["granted_at"]
     end = min(now or begin, row["held_until"] or FAR_FUTURE)
     return max(begin, min(end, row["paid_until"] or FAR_FUTURE)), max(begin, end)
 
 
 def _facts(row: Any) -> RunFacts:
-    """What is saved is not lost; without a checkpoint all since the start is.
-
-    Of an allocation of an earlier version only its time is known.
-    """
-    if row["run_id"] is None:
-        return RunFacts(started_at=row["granted_at"])
+    """What is saved is not lost; without a checkpoint all since the start is."""
     kept = (row["last_checkpoint_at"] or row["started_at"]) if row["has_lost"] else None
     blocked = timedelta(seconds=min(row["blocked_seconds"] or 0.0, _MAX_BLOCKED_SECONDS))
     return RunFacts(row["started_at"], kept, blocked)

@@ -7,12 +7,9 @@ do in slices, each in a transaction of its own; other studies go on in between.
 
 from collections.abc import Awaitable
 
-import asyncpg
-
-from services.hpo import gauges, instruments, messages, saved, spending, store
+from services.hpo import gauges, instruments, saved, spending, store
 from services.hpo.core import inputs
 from services.hpo.core.limits import crossed
-from services.hpo.core.status import Numbers
 from services.hpo.work import Work
 from services.runtime import logs
 from services.runtime.clock import Clock
@@ -83,17 +80,8 @@ async def _look_at(database: Database, clock: Clock, study_id: str) -> None:
             return
         row = study.row
         # From the row: the searches of all these studies may not fit into memory.
-        status = saved.load_status(row, await _numbers(tx.connection, row))
+        status = saved.load_status(row)
         spent = await spending.spent(tx.connection, study_id, row.started_at, clock.now())
         if not status.is_ending and crossed(status.numbers.limits, spent) is not None:
             await work.tell(study, spent, None)
             await work.end()
-
-
-async def _numbers(connection: asyncpg.Connection, row: store.StudyRow) -> Numbers | None:
-    """The numbers of the request, where an earlier release wrote no status."""
-    if row.status is not None:
-        return None
-    asked = await store.asked(connection, row.study_id)
-    assert asked is not None, "the study is locked"
-    return messages.to_numbers(messages.read_spec(asked.spec))

@@ -19,8 +19,6 @@ def dump_status(status: Status) -> str:
     numbers = _fields_of(status.numbers)
     written["numbers"] = numbers | {"limits": _fields_of(status.numbers.limits)}
     written["best"] = None if status.best is None else _fields_of(status.best)
-    if not status.num_tolerated:
-        del written["num_tolerated"]  # which an earlier release could not read
     return json.dumps(written)
 
 
@@ -28,20 +26,7 @@ def _fields_of(value: Status | Numbers | Limits | Ranked) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__slots__}
 
 
-def load_status(study: StudyRow, numbers: Numbers | None = None) -> Status:
-    """The status of the row; `numbers` are those of the spec, for rows of an earlier release."""
-    if study.status is None:
-        assert numbers is not None, "the row has none"
-        best = study.best_number
-        return Status(
-            numbers=numbers,
-            num_completed=study.num_completed,
-            num_failed=study.num_failed,
-            num_refused_in_row=study.num_refused_in_row,
-            best=None if best is None else Ranked(best, study.best_value or 0.0),
-            is_cancelled=study.cancel_reason is not None,
-            is_finished=study.is_finished,
-        )
+def load_status(study: StudyRow) -> Status:
     fields: dict[str, Any] = json.loads(study.status)
     written = fields.pop("numbers")
     limits = Limits(**written.pop("limits"))
@@ -56,7 +41,6 @@ def load_status(study: StudyRow, numbers: Numbers | None = None) -> Status:
 def study_row(study: StudyRow, search: Search, stamp: str, num_events: int) -> StudyRow:
     """The row after so many more events."""
     status = search.status
-    best = status.best
     return replace(
         study,
         status=dump_status(status),
@@ -66,9 +50,6 @@ def study_row(study: StudyRow, search: Search, stamp: str, num_events: int) -> S
         num_completed=status.num_completed,
         num_failed=status.num_failed,
         num_stopped=status.num_stopped,
-        num_refused_in_row=status.num_refused_in_row,
-        best_number=best.number if best else None,
-        best_value=best.value if best else None,
         is_finished=status.is_finished,
     )
 
@@ -80,7 +61,6 @@ def trial_row(search: Search, number: int, detail: str | None) -> TrialRow:
         number=number,
         hyperparameters=json.dumps(trial.point, ensure_ascii=False),
         state=trial.state.value,
-        value=trial.values[0] if trial.values else None,
         detail=detail,
         objectives=json.dumps(trial.values),
         is_safe=trial.is_safe,
@@ -101,13 +81,11 @@ def load_trials(rows: Iterable[TrialRow]) -> tuple[list[Trial], dict[int, Open]]
 
 
 def load_trial(row: TrialRow) -> Trial:
-    # Rows of an earlier release have the value alone.
-    values = tuple(json.loads(row.objectives)) or (() if row.value is None else (row.value,))
     return Trial(
         number=row.number,
         point=json.loads(row.hyperparameters),
         state=TrialState(row.state),
-        values=values,
+        values=tuple(json.loads(row.objectives)),
         is_safe=row.is_safe,
         measured=_load_measured(json.loads(row.measured)),
         parent=row.parent,

@@ -136,7 +136,7 @@ async def _load(connection: asyncpg.Connection, study: store.StudyRow) -> Loaded
 
     def build() -> Search:
         trials, opened = saved.load_trials(rows)
-        status = saved.load_status(study, messages.to_numbers(spec))
+        status = saved.load_status(study)
         return Search(messages.to_plan(spec, earlier), status, trials, opened)
 
     search = await asyncio.to_thread(build) if len(rows) >= _MANY else build()

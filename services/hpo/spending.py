@@ -50,8 +50,7 @@ class Changes:
         self._granted.setdefault(granted.allocation_id, row)
 
     def release(self, study_id: str, released: AllocationReleased) -> None:
-        until = released.paid_ends_at or released.released_at
-        seconds = max(0.0, (until - released.granted_at).total_seconds())
+        seconds = max(0.0, (released.paid_ends_at - released.granted_at).total_seconds())
         self._granted.pop(released.allocation_id, None)
         self._released.append(released.allocation_id)
         self._slot_seconds[study_id] += seconds * len(released.slots)

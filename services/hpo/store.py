@@ -7,31 +7,28 @@ from datetime import datetime
 import asyncpg
 
 _TRIAL = """
-    number, hyperparameters, state, value, detail, objectives, is_safe, measured, parent, opened
+    number, hyperparameters, state, detail, objectives, is_safe, measured, parent, opened
 """
 
 
 @dataclass(frozen=True, slots=True)
 class StudyRow:
-    """`status` is None for a study that an earlier release started; then the counts are its state.
+    """`status` is the search's state beside its trials; `stamp` is unique for each that is saved.
 
-    `stamp` is unique for each saved state. What was requested is read apart (`Asked`): it may be
-    large, and only a search that is not in memory needs it.
+    What was requested is read apart (`Asked`): it may be large, and only a search that is not in
+    memory needs it.
     """
 
     study_id: str
     tenant_id: str
     request_id: str
     num_trials: int
-    status: str | None = None
+    status: str
     stamp: str = ""
     revision: int = 0
     num_completed: int = 0
     num_failed: int = 0
     num_stopped: int = 0
-    num_refused_in_row: int = 0
-    best_number: int | None = None
-    best_value: float | None = None
     cancel_reason: str | None = None
     started_at: datetime | None = None
     is_finished: bool = False
@@ -52,7 +49,6 @@ class TrialRow:
     number: int
     hyperparameters: str
     state: str
-    value: float | None
     detail: str | None
     objectives: str
     is_safe: bool
@@ -141,8 +137,7 @@ async def get_study(connection: asyncpg.Connection, study_id: str) -> StudyRow |
 
 _STUDY = """
 select study_id, tenant_id, request_id, num_trials, status, stamp, revision, num_completed,
-       num_failed, num_stopped, num_refused_in_row, best_number, best_value, cancel_reason,
-       started_at, finished_at is not null as is_finished
+       num_failed, num_stopped, cancel_reason, started_at, finished_at is not null as is_finished
 from studies
 """
 
@@ -176,13 +171,12 @@ async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyCh
         """
         with logged as (
             insert into search_events (study_id, revision, event)
-            select $1, $4::bigint - $14::int + place, event
-            from unnest($13::text[]) with ordinality as told (event, place))
+            select $1, $4::bigint - $11::int + place, event
+            from unnest($10::text[]) with ordinality as told (event, place))
         update studies
         set status = $2, stamp = $3, revision = $4, num_trials = $5, num_proposed = $6,
-            num_completed = $7, num_failed = $8, num_stopped = $9, best_number = $10,
-            best_value = $11, num_refused_in_row = $12, has_more = $15,
-            state = $16, num_paused = $17
+            num_completed = $7, num_failed = $8, num_stopped = $9, has_more = $12, state = $13,
+            num_paused = $14
         where study_id = $1
         """,
         [
@@ -196,9 +190,6 @@ async def save_studies(connection: asyncpg.Connection, changes: Sequence[StudyCh
                 study.num_completed,
                 study.num_failed,
                 study.num_stopped,
-                study.best_number,
-                study.best_value,
-                study.num_refused_in_row,
                 one.events,
                 len(one.events),
                 one.has_more,
@@ -273,8 +264,8 @@ async def insert_trials(
     await connection.executemany(
         """
         insert into trials (study_id, number, job_id, command_event_id, request_id, hyperparameters,
-            state, value, detail, objectives, is_safe, measured, parent, opened)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            state, detail, objectives, is_safe, measured, parent, opened)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
         """,
         [
             (
@@ -285,7 +276,6 @@ async def insert_trials(
                 new.request_id,
                 trial.hyperparameters,
                 trial.state,
-                trial.value,
                 trial.detail,
                 trial.objectives,
                 trial.is_safe,
@@ -305,8 +295,8 @@ async def save_trials(
     await connection.executemany(
         """
         update trials
-        set state = $3, value = $4, detail = coalesce($5, detail), objectives = $6, is_safe = $7,
-            measured = $8, opened = $9
+        set state = $3, detail = coalesce($4, detail), objectives = $5, is_safe = $6, measured = $7,
+            opened = $8
         where study_id = $1 and number = $2
         """,
         [
@@ -314,7 +304,6 @@ async def save_trials(
                 study_id,
                 trial.number,
                 trial.state,
-                trial.value,
                 trial.detail,
                 trial.objectives,
                 trial.is_safe,

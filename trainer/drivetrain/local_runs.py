@@ -85,7 +85,7 @@ def _first_difference(directory: Path, experiment: Experiment) -> str | None:
     try:
         theirs = json.loads((directory / _IDENTITY).read_text())
     except FileNotFoundError:
-        return None  # it has only just begun, or is of an earlier version of this package
+        return None  # it has only just begun
     except ValueError:
         return f"an unreadable {_IDENTITY}"
     return next(_differences(theirs, experiment.to_json(), ""), None)

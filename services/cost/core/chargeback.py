@@ -93,8 +93,8 @@ _ByCapacity = dict[Capacity, Amount]
 
 
 def _idle(of: PoolTime, left: _ByCapacity) -> Iterator[tuple[Line, Amount]]:
-    """What nobody held; one line where more was held of a capacity than offered: shares of earlier
-    versions do not tell spot slots apart, and a node may change from one to the other."""
+    """What nobody held; one line where more was held of a capacity than offered, because a node may
+    change from one to the other."""
     if any(amount.slot_microseconds < 0 for amount in left.values()):
         rest = Amount()
         for amount in left.values():

@@ -25,18 +25,16 @@ create table allocations (
     allocation_id text primary key,
     tenant_id text not null,
     job_id text not null,
-    run_id text,
+    run_id text not null,
     pool text not null,
     device_type text not null,
     num_slots integer not null,
-    -- How many slots of which node are held, such as {"node-a": 8}, and how many and which of these
-    -- are on spot nodes, which may have prices of their own.
-    node_slots jsonb,
-    num_spot_slots integer not null default 0,
-    spot_slots jsonb,
     -- Which slots of which node, such as {"node-a": [0, 3]}: a node that loses slots offers those with
     -- the lowest numbers.
-    slot_numbers jsonb,
+    slot_numbers jsonb not null,
+    -- How many of them are on spot nodes, which may have prices of their own: in all, and by node.
+    num_spot_slots integer not null,
+    spot_slots jsonb not null,
     granted_at timestamptz not null,
     released_at timestamptz,
     -- When the release was read: after an outage, long after it happened.
@@ -45,9 +43,8 @@ create table allocations (
     -- Until when it accrues while its release has not been read (services/cost/store_accrual.py):
     -- when its job ended, or was granted slots again.
     over_at timestamptz,
-    -- Released ones are added to the shares of days and of hours some minutes later, once each.
-    is_shared boolean not null default false,
-    is_by_hour boolean not null default false
+    -- Released ones are added to the shares of days and hours some minutes later, once.
+    is_shared boolean not null default false
 );
 create index allocations_open on allocations (job_id) where released_at is null;
 create index allocations_open_of_tenant on allocations (tenant_id) where released_at is null;
@@ -57,9 +54,6 @@ create index allocations_released on allocations (released_at) where released_at
 create index allocations_to_share on allocations (released_at)
     where released_at is not null and not is_shared;
 create index allocations_not_shared on allocations (allocation_id) where not is_shared;
-create index allocations_to_share_by_hour on allocations (released_at)
-    where released_at is not null and not is_by_hour;
-create index allocations_not_by_hour on allocations (allocation_id) where not is_by_hour;
 
 -- What is known of a run, until its allocation is shared out.
 create table run_facts (

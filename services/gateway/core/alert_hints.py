@@ -39,5 +39,4 @@ HINTS: Mapping[str, str] = {
 
 
 def hint(alert: str) -> str:
-    """Empty for an alert that a newer release raises."""
-    return HINTS.get(alert, "")
+    return HINTS[alert]

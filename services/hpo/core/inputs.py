@@ -128,8 +128,8 @@ class GoOn:
 class Import:
     """Trials that ended elsewhere: point, values (None: failed) and whether they were safe.
 
-    `are_tolerated`: those that failed do not count toward `failed_trials`. Earlier releases, whose
-    logs say nothing of it, counted them. `safety` are the trials' values of the safety metric.
+    `are_tolerated`: those that failed do not count toward `failed_trials`. `safety` are the trials'
+    values of the safety metric.
     """
 
     trials: tuple[tuple[Point, tuple[float, ...] | None, bool], ...]
@@ -163,24 +163,20 @@ _FIELDS = {kind: tuple(each.name for each in fields(kind)) for kind in Input.__a
 
 
 class Logged(NamedTuple):
-    """What a search was told, and how many paused trials could end with it (see `Search.on`).
-
-    Earlier releases ended all at once, and their logs have no such number.
-    """
+    """What a search was told, and how many paused trials could end with it (see `Search.on`)."""
 
     given: Input
-    most_ended: int | None = None
+    most_ended: int
 
 
-def dump(given: Input, most_ended: int | None = None) -> str:
+def dump(given: Input, most_ended: int) -> str:
     written = {name: getattr(given, name) for name in _FIELDS[type(given)]}
-    bound = [] if most_ended is None else [most_ended]
-    return json.dumps([type(given).__name__, written, *bound], ensure_ascii=False)
+    return json.dumps([type(given).__name__, written, most_ended], ensure_ascii=False)
 
 
 def load(text: str) -> Logged:
-    name, written, *bound = json.loads(text)
-    return Logged(_input(name, written), *bound)
+    name, written, most_ended = json.loads(text)
+    return Logged(_input(name, written), most_ended)
 
 
 def _input(name: str, written: dict[str, Any]) -> Input:
@@ -189,8 +185,7 @@ def _input(name: str, written: dict[str, Any]) -> Input:
             (point, None if values is None else tuple(values), is_safe)
             for point, values, is_safe in written["trials"]
         ]
-        safety = tuple(written.get("safety", ()))
-        return Import(tuple(trials), written.get("are_tolerated", False), safety)
+        return Import(tuple(trials), written["are_tolerated"], tuple(written["safety"]))
     if written.get("values") is not None:
         written["values"] = tuple(written["values"])
     given: Input = _BY_NAME[name](**written)

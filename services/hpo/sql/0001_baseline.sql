@@ -10,15 +10,12 @@ create table studies (
     num_proposed integer not null default 0,
     num_completed integer not null default 0,
     num_failed integer not null default 0,
-    best_number integer,
-    best_value double precision,
     started_at timestamptz not null default now(),
     finished_at timestamptz,
-    num_refused_in_row integer not null default 0,
     -- Why its owner cancelled it; it ends once none of its trials runs.
     cancel_reason text,
     -- The search's state beside its trials, and the last event in it.
-    status text,
+    status text not null,
     stamp text not null default '',
     revision bigint not null default 0,
     num_stopped integer not null default 0,
@@ -49,7 +46,6 @@ create table trials (
     hyperparameters text not null,
     state text not null default 'running'
         check (state in ('running', 'paused', 'stopped', 'completed', 'failed')),
-    value double precision,
     detail text,
     objectives text not null default '[]',
     is_safe boolean not null default true,
@@ -59,7 +55,7 @@ create table trials (
     opened text,
     request_id text,
     primary key (study_id, number),
-    check ((state = 'completed') = (value is not null))
+    check ((state = 'completed') = (objectives <> '[]'))
 );
 create unique index trials_request on trials (study_id, request_id) where request_id is not null;
 

@@ -92,8 +92,8 @@ class Lowest:
 
     mean: float
     deviation: float
-    first: float = 0.0  # also where an earlier release wrote the row
-    newest: float = 0.0
+    first: float
+    newest: float
     wobble: float = 0.0
 
 

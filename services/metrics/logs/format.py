@@ -2,7 +2,7 @@
 
 So a search reads and unpacks one block at a time, and none that has no line of the wanted level.
 Each block ends with its checksum, in a frame that decoders of zstd skip: damage may leave a block
-that unpacks to other lines. Blocks of earlier releases have none.
+that unpacks to other lines.
 """
 
 import struct
@@ -26,7 +26,7 @@ _decoder = msgspec.msgpack.Decoder(list[Chunk])
 
 
 class StoredChunk(NamedTuple):
-    """`size_bytes` is that of its lines, an estimate where it was not stored."""
+    """`size_bytes` is that of its lines."""
 
     chunk: Chunk
     max_level: int
@@ -72,12 +72,8 @@ def _with_checksum(packed: bytes) -> bytes:
 
 
 def _is_intact(packed: bytes) -> bool:
-    """True also of a block without a checksum."""
     content, check = packed[: -_CHECK.size], packed[-_CHECK.size :]
-    if len(check) < _CHECK.size:
-        return True
-    magic, length, checksum = _CHECK.unpack(check)
-    return (magic, length) != (_CHECK_MAGIC, 4) or checksum == zlib.crc32(content)
+    return check == _CHECK.pack(_CHECK_MAGIC, 4, zlib.crc32(content))
 
 
 def _groups(chunks: Sequence[StoredChunk]) -> Iterator[list[StoredChunk]]:

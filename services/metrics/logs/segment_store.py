@@ -7,7 +7,6 @@ from typing import NamedTuple
 import asyncpg
 
 from drivetrain_schemas.runs import RunState
-from services.metrics.core.log_levels import highest
 from services.metrics.core.log_search import Chunk, Wanted
 from services.metrics.logs.format import Block, StoredChunk
 
@@ -81,7 +80,7 @@ async def oldest_chunks(
         from (
             select *, sum(size) over (order by end_position, first_position) - size as num_before
             from (
-                select *, coalesce(size_bytes, 8192) as size from log_chunks
+                select *, size_bytes as size from log_chunks
                 where job_id = $1 order by end_position, first_position limit $3) as oldest
         ) as chunk
         where num_before < $2 order by end_position, first_position
@@ -90,10 +89,7 @@ async def oldest_chunks(
         max_bytes,
         MAX_CHUNKS_OF_SEGMENT,
     )
-    return [
-        StoredChunk(Chunk(*row[:7]), highest(row[6]) if row[7] is None else row[7], row[8])
-        for row in rows
-    ]
+    return [StoredChunk(Chunk(*row[:7]), max_level=row[7], size_bytes=row[8]) for row in rows]
 
 
 async def intend(
@@ -163,7 +159,7 @@ async def delete_chunks(connection: asyncpg.Connection, job_id: str, end_positio
     await connection.execute(
         """
         update log_hot set num_bytes = rest.num_bytes, num_chunks = rest.num_chunks from (
-            select coalesce(sum(coalesce(size_bytes, 8192)), 0) as num_bytes,
+            select coalesce(sum(size_bytes), 0) as num_bytes,
                 count(*) as num_chunks
             from log_chunks where job_id = $1) as rest
         where job_id = $1

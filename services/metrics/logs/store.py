@@ -11,14 +11,13 @@ from services.metrics.messages import MAX_COUNT
 # Of one statement, whichever is reached first.
 SLICE_CHUNKS = 512
 SLICE_BYTES = 256 * 1024
-# The chunks of $1 and of rank $2, each with whether it may hold wanted lines. A chunk whose size is
-# not known counts as the largest that pods send.
+# The chunks of $1 and of rank $2, each with whether it may hold wanted lines.
 _CHUNKS = """
-    select *, case when may_hold then coalesce(size_bytes, 32768) else 64 end as cost from (
+    select *, case when may_hold then size_bytes else 64 end as cost from (
         select attempt, rank, first_position, end_position, first_line, received_at, lines,
             size_bytes,
             ($3::integer is null or attempt = $3)
-                and (max_level is null or max_level >= $4)
+                and max_level >= $4
                 and ($5::double precision is null or received_at >= to_timestamp($5))
                 and ($6::double precision is null or received_at < to_timestamp($6)) as may_hold
         from log_chunks

@@ -150,9 +150,9 @@ create table log_chunks (
     first_line bigint not null,
     lines text[] not null,
     received_at timestamptz not null default clock_timestamp(),
-    -- What a search reads before it reads lines. Null: of a chunk that was stored before; it is read.
-    max_level smallint,
-    size_bytes integer,
+    -- What a search reads before it reads lines.
+    max_level smallint not null,
+    size_bytes integer not null,
     primary key (run_id, rank, session, batch)
 );
 create index log_chunks_of_job on log_chunks (job_id, end_position);

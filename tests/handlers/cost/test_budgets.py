@@ -44,7 +44,8 @@ def granted(job: str, ago: timedelta, tenant_id: str = "default") -> AllocationG
 def released(job: str, ago: timedelta, tenant_id: str = "default") -> AllocationReleased:
     """Ten seconds after its grant: ten dollars."""
     held = facts(job, ago, tenant_id)
-    return AllocationReleased(**held, released_at=held["granted_at"] + timedelta(seconds=10))
+    end = held["granted_at"] + timedelta(seconds=10)
+    return AllocationReleased(**held, released_at=end, paid_ends_at=end)
 
 
 def facts(job: str, ago: timedelta, tenant_id: str) -> dict[str, Any]:
@@ -221,7 +222,8 @@ async def test_only_the_part_in_the_period_counts(database: OpenDatabase) -> Non
     }
     await deliver(db, budget(of_three_days, period="day"), AllocationGranted(**held))
     assert await look(db) == []
-    await deliver(db, AllocationReleased(**held, released_at=midnight + timedelta(microseconds=1)))
+    end = midnight + timedelta(microseconds=1)
+    await deliver(db, AllocationReleased(**held, released_at=end, paid_ends_at=end))
     async with db.connection() as connection:
         rows = await connection.fetch(
             "select day, charged_micro_usd from spend "
@@ -353,7 +355,10 @@ async def test_a_trial_of_before_the_upgrade_counts_for_its_study(database: Open
     (reached,) = await look(db)
     assert isinstance(reached, BudgetReached)
     assert reached.spent_micro_usd == 10_000_000
-    await deliver(db, AllocationReleased(**{**_second("one"), "released_at": datetime.now(UTC)}))
+    end = datetime.now(UTC)
+    await deliver(
+        db, AllocationReleased(**{**_second("one"), "released_at": end, "paid_ends_at": end})
+    )
     async with db.connection() as connection:
         studied, tenants = [
             await connection.fetchval(

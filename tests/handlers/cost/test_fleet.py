@@ -171,22 +171,6 @@ async def test_an_hour_is_split_by_holder(database: OpenDatabase, is_shared: boo
                 assert total == sum(getattr(amount, field) for amount in of_days)
 
 
-async def test_what_an_earlier_release_shared_out_gets_its_hours(database: OpenDatabase) -> None:
-    db = await database("cost")
-    await story(db)
-    expected = await fleet_of(db, By.JOB)
-    await share(db)
-    async with db.connection() as connection:
-        await connection.execute("delete from pool_hours; delete from job_hours")
-        await connection.execute("update allocations set is_by_hour = false")
-    assert await fleet_of(db, By.JOB) == expected
-    assert await share(db) == 3
-    assert await share(db) == 0
-    assert await fleet_of(db, By.JOB) == expected
-    of_hours, of_days = await both(db)
-    assert of_hours == of_days
-
-
 async def test_hours_that_are_priced_later_cost_their_share(database: OpenDatabase) -> None:
     db = await database("cost")
     await deliver(db, *held("one", 14.1), book=PriceBook(()))

@@ -27,7 +27,7 @@ def granted() -> AllocationGranted:
 
 
 def released(after: timedelta, paid: timedelta | None = None) -> AllocationReleased:
-    paid_ends_at = None if paid is None else START + paid
+    paid_ends_at = START + (after if paid is None else paid)
     return AllocationReleased(**_facts(), released_at=START + after, paid_ends_at=paid_ends_at)
 
 

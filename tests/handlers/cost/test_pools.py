@@ -22,7 +22,7 @@ from drivetrain_schemas.runs import RunFailed, RunStarted
 from services.cost import pools, store_pools
 from services.cost.core.pools import Row
 from services.cost.core.prices import Price, PriceBook
-from services.cost.core.steps import Step, days
+from services.cost.core.steps import days
 from services.cost.corrections import Corrections
 from services.cost.handlers import handlers
 from services.cost.pools import SHARE_AFTER, Sharing, report
@@ -250,9 +250,10 @@ async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(
     async with db.connection() as connection:
         await connection.execute(
             """
-            insert into allocations (allocation_id, tenant_id, job_id, pool, device_type, num_slots,
-                granted_at, released_at, is_shared)
-            select n::text, 'vision', 'job', 'default', 'gpu', 1, $1,
+            insert into allocations (allocation_id, tenant_id, job_id, run_id, pool, device_type,
+                num_slots, slot_numbers, num_spot_slots, spot_slots, granted_at, released_at,
+                is_shared)
+            select n::text, 'vision', 'job', 'run', 'default', 'gpu', 1, '{}', 0, '{}', $1,
                 case when n % 1000 > 0 then $1::timestamptz end, n % 1000 > 0
             from generate_series(1, 20000) as n
             """,
@@ -262,8 +263,8 @@ async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(
         monkeypatch.setattr(pools, "BATCH", 7)
         found = await shares(db, NOON + HOUR)
         steps = days(NOON.date(), NOON.date())
-        statement = store_pools.unshared_statement(Step.DAY)
-        read = await rows_read(connection, statement, "", 500, steps.starts_at, steps.ends_at)
+        span = (steps.starts_at, steps.ends_at)
+        read = await rows_read(connection, store_pools.UNSHARED, "", 500, *span)
     assert found == {("productive", "vision"): 20.0}
     assert read["allocations"] == 20
 

@@ -18,9 +18,10 @@ async def test_old_released_allocations_go_and_open_ones_stay(database: OpenData
     db = await database("cost")
     async with db.connection() as connection:
         await connection.execute(
-            """insert into allocations (allocation_id, tenant_id, job_id, pool, device_type,
-                num_slots, granted_at, released_at, is_shared)
-            select name, 'default', 'job', 'default', 'cpu', 1,
+            """insert into allocations (allocation_id, tenant_id, job_id, run_id, pool, device_type,
+                num_slots, slot_numbers, num_spot_slots, spot_slots, granted_at, released_at,
+                is_shared)
+            select name, 'default', 'job', 'run', 'default', 'cpu', 1, '{}', 0, '{}',
                 clock_timestamp() - interval '1 year', clock_timestamp() - age, true
             from unnest($1::text[], $2::interval[]) as given (name, age)""",
             ["old", "lately", "open"],

@@ -16,10 +16,10 @@ select 'charge_' || n, 'default', 'job_' || n / 4, 'run_' || n, 1, 'alloc_' || n
     1, moment, moment + interval '1 minute', 'cpu-2026', 48000, 800
 from generate_series(1, 100000) as n,
     lateral (select timestamptz '2026-01-01' + n * interval '5 minutes' as moment) as at;
-insert into allocations (allocation_id, tenant_id, job_id, pool, device_type, num_slots,
-    granted_at, released_at, run_id)
-select 'alloc_' || n, 'default', 'job_' || n / 4, 'default', 'cpu', 1, now(),
-    case when n > 20 then now() end, 'run_' || n
+insert into allocations (allocation_id, tenant_id, job_id, run_id, pool, device_type, num_slots,
+    slot_numbers, num_spot_slots, spot_slots, granted_at, released_at)
+select 'alloc_' || n, 'default', 'job_' || n / 4, 'run_' || n, 'default', 'cpu', 1, '{}', 0, '{}',
+    now(), case when n > 20 then now() end
 from generate_series(1, 100000) as n;
 analyze charges; analyze allocations; analyze spend_by_day; analyze unpriced_use;
 """

@@ -106,7 +106,7 @@ def in_lines(lines: list[Any], name: str) -> dict[tuple[str, str | None], int]:
     return dict(sums)
 
 
-@pytest.mark.parametrize("when", ["not shared out", "shared out", "by the release before"])
+@pytest.mark.parametrize("when", ["not shared out", "shared out"])
 async def test_a_report_tells_spot_slots_apart(database: OpenDatabase, when: str) -> None:
     db = await database("cost")
     await deliver(db, node("a", None), node("s", True), at(AllocationGranted(**HELD), NOON))
@@ -115,9 +115,6 @@ async def test_a_report_tells_spot_slots_apart(database: OpenDatabase, when: str
     platform: Any = SimpleNamespace(database=db)
     if when != "not shared out":
         assert await Sharing(BOOK).share(platform, timedelta()) == 1
-    if when == "by the release before":
-        async with db.connection() as connection:
-            await connection.execute("delete from job_spot_shares; delete from pool_spot_shares")
     transport = httpx.ASGITransport(read_api(platform, BOOK))
     days = {"first": NOON.date().isoformat(), "last": NOON.date().isoformat()}
     async with httpx.AsyncClient(transport=transport, base_url="http://cost") as client:
@@ -125,10 +122,6 @@ async def test_a_report_tells_spot_slots_apart(database: OpenDatabase, when: str
     *lines, _ = map(json.loads, answer.text.splitlines())
     # A node on demand until midnight, and a spot node until its two slots were released.
     assert sum(line["micro_usd"] for line in lines) == (2 * 12 * 4 + 2 * 2 * 1) * DOLLAR
-    if when == "by the release before":
-        held = [line for line in lines if line["kind"] != "idle"]
-        assert in_lines(held, "micro_usd") == {("starting", "on_demand"): PAID}
-        return
     hours = {
         ("starting", "on_demand"): 2,
         ("starting", "spot"): 4,

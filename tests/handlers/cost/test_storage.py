@@ -171,7 +171,7 @@ async def test_the_report_has_lines_of_storage(
 async def test_what_was_stored_before_the_first_charged_day_is_charged(
     database: OpenDatabase,
 ) -> None:
-    """Its events were on the topic before this service read them."""
+    """Its events are read later than those of the first day that was charged."""
     db = await database("cost")
     await deliver(db, at(stored(2), MIDNIGHT + DAY))
     await charge(db, MIDNIGHT + 2.1 * DAY)

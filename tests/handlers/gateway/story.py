@@ -273,7 +273,9 @@ class JobStory:
 
     def releases(self) -> None:
         released_at = self.story.now
-        self.story.tell(AllocationReleased(**self.allocation, released_at=released_at))
+        self.story.tell(
+            AllocationReleased(**self.allocation, released_at=released_at, paid_ends_at=released_at)
+        )
         seconds = (released_at - self._granted_at).total_seconds()
         allocation = self.allocation
         self.story.tell(

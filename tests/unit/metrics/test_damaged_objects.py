@@ -55,15 +55,14 @@ def test_damaged_lines_are_refused() -> None:
     num_refused = 0
     for damaged in flipped(content):
         try:
-            assert log_format.decode(damaged, num_bytes) == chunks  # a bit of the checksum's frame
+            log_format.decode(damaged, num_bytes)
         except StoreError:
             num_refused += 1
-    assert num_refused >= NUM_FLIPS * 0.98
+    assert num_refused == NUM_FLIPS
 
 
-def test_lines_of_the_release_before_are_read_without_a_checksum() -> None:
-    chunks, content, num_bytes = lines()
-    frame = log_format._CHECK.size
-    assert log_format.decode(content[:-frame], num_bytes) == chunks
-    with pytest.raises(StoreError):
-        log_format.decode(content[: -frame - 100], num_bytes)
+def test_lines_that_lost_their_end_are_refused() -> None:
+    _, content, num_bytes = lines()
+    for length in (0, log_format._CHECK.size - 1, len(content) - log_format._CHECK.size):
+        with pytest.raises(StoreError):
+            log_format.decode(content[:length], num_bytes)

@@ -34,7 +34,7 @@ def list_nodes(output: OutputOption = Format.TABLE) -> None:
 def _state(node: Item) -> str:
     if node.get("is_removed"):
         return "removed"
-    return node.get("unschedulable_reason") or "open"  # an older gateway does not know it
+    return node.get("unschedulable_reason") or "open"
 
 
 def _holders(node: Item) -> str:

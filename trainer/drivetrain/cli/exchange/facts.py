@@ -31,9 +31,8 @@ def exported_spec(job: Item) -> Item:
 
 def hyperparameters(job: Item) -> Mapping[str, Any]:
     """Those of the specification, and those that the script names itself."""
-    # A platform of an earlier release knows the former only.
-    found: Mapping[str, Any] = job.get("hyperparameters", spec_of(job).get("hyperparameters"))
-    return found or {}
+    found: Mapping[str, Any] = job.get("hyperparameters") or {}
+    return found
 
 
 def seconds(moment: str | None) -> float | None:
