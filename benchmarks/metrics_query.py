@@ -1,4 +1,4 @@
-"""How fast curves are read out of a store of a billion points, and what a point takes.
+"""How fast charts are read out of a store of a billion points, and what a point takes.
 
 The store is built here in the service's own tables and files (`synthetic_store`): every sample is
 in a Parquet file of the object store (a directory), the levels of charts are in Postgres. Ours is
@@ -27,7 +27,6 @@ from benchmarks.report import Row, arguments, options_of, publish
 from benchmarks.synthetic_store import (
     NAMES,
     NUM_SERIES,
-    SECONDS_PER_STEP,
     Size,
     build,
     job,
@@ -54,14 +53,15 @@ MEASURES = (
 NOTES = """
 The read API in the benchmark's process, without network, over a store built in the service's own
 tables and files: 1,000 series of 1,000,000 points in 50 jobs, all samples in Parquet files of a
-directory. 20 series and 1,000 buckets a query, 100 queries of each kind of random jobs, so that
-p99 is the second slowest. The peer sends the samples, for it has no buckets; its time is that of
-one series, times 20.
+directory. 20 series a query, at most 500 points of each as pages ask for them, 100 queries of each
+kind of random jobs, so that p99 is the second slowest. The peer sends all samples, for it has no
+points of charts; its time is that of one series, times 20.
 """
 
 BILLION = 1_000_000_000
 ROUNDS = 100
-BUCKETS = 1000
+POINTS = 500  # of each series at most, as pages ask
+MIN_POINTS = 100  # an answer has at most 300 KB
 MAX_SECONDS = 0.1
 MIN_RATIO = 50.0
 MAX_STORAGE_RATIO = 1 / 20
@@ -72,22 +72,17 @@ Queries = dict[str, dict[str, Any]]
 
 def queries(size: Size, rng: random.Random) -> Queries:
     """One of each kind, of random jobs."""
-    one = {"job_id": job(rng.randrange(size.num_jobs)), "name": NAMES, "num_buckets": BUCKETS}
-    jobs = [job(number) for number in rng.sample(range(size.num_jobs), min(20, size.num_jobs))]
+    one = {"job_id": job(rng.randrange(size.num_jobs)), "name": NAMES, "max_points": POINTS}
     tenth = rng.randrange(size.num_steps * 9 // 10)
-    exact = rng.randrange(size.num_steps - BUCKETS)
-    half = rng.random() * size.num_steps / 2 * SECONDS_PER_STEP
-    end = half + size.num_steps / 2 * SECONDS_PER_STEP
+    exact = rng.randrange(size.num_steps - POINTS)
     return {
-        "by step": one,
-        "by time": {**one, "by": "time"},
-        "by relative time, half of it": {**one, "by": "relative", "start": half, "end": end},
-        f"by relative time, of {len(jobs)} jobs": {
-            **{"job_id": jobs, "name": NAMES[rng.randrange(NUM_SERIES)], "by": "relative"},
-            "num_buckets": BUCKETS,
+        "all steps": one,
+        "a tenth of the steps": {
+            **one,
+            "from_step": tenth,
+            "to_step": tenth + size.num_steps // 10,
         },
-        "a tenth of the steps": {**one, "start": tenth, "end": tenth + size.num_steps // 10},
-        "single samples": {**one, "start": exact, "end": exact + BUCKETS - 1},
+        "single samples": {**one, "from_step": exact, "to_step": exact + POINTS - 1},
     }
 
 
@@ -98,15 +93,16 @@ async def measure_ours(
     found: dict[str, list[float]] = {}
     transport = httpx.ASGITransport(app=read_api(database, store, SETTINGS))
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
-        await client.get("/curves", params=queries(size, rng)["by step"])  # connections, caches
+        await client.get("/chart", params=queries(size, rng)["all steps"])  # connections, caches
         for _ in range(rounds):
             for kind, query in queries(size, rng).items():
                 started = time.perf_counter()
-                answer = await client.get("/curves", params=query)
+                answer = await client.get("/chart", params=query)
                 found.setdefault(kind, []).append(time.perf_counter() - started)
                 assert answer.status_code == 200, answer.text
-                curves = answer.json()["curves"]
-                assert min(len(curve["x"]) for curve in curves) >= BUCKETS * 0.4, "too few buckets"
+                series = answer.json()["series"].values()
+                assert len(series) == NUM_SERIES
+                assert min(len(one["values"]) for one in series) >= MIN_POINTS, "too few points"
     return found
 
 
@@ -195,18 +191,18 @@ def rows(
     stored: float,
     peer: tuple[float, float] | None,
 ) -> list[Row]:
-    of = f"{NUM_SERIES} series x {BUCKETS:,} buckets of {size.num_points:,} points"
+    of = f"{NUM_SERIES} series x {POINTS:,} points of {size.num_points:,} points"
     made = [_row(f"{of}, {kind}", kind, seconds) for kind, seconds in found.items()]
     if peer is None:
         return made
     theirs = peer[0] * NUM_SERIES
-    ours = statistics.median(found["by step"])
+    ours = statistics.median(found["all steps"])
     return [
         *made,
         Row(
             id="metrics_query.history",
             what=f"{NUM_SERIES} series of {size.num_steps:,} steps",
-            ours=f"{ours * 1000:,.0f} ms (buckets)",
+            ours=f"{ours * 1000:,.0f} ms (points of a chart)",
             peer=f"{theirs:,.1f} s (MLflow get-history, {NUM_SERIES} x one)",
             ratio=theirs / ours,
             target=f"at least {MIN_RATIO:g} x",
@@ -247,7 +243,7 @@ def _p99(seconds: Sequence[float]) -> float:
 
 
 def main() -> None:
-    parser = arguments("Reading curves out of a large store")
+    parser = arguments("Reading charts out of a large store")
     parser.add_argument("--points", type=int, default=BILLION, help="how large the store is")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each kind of query")
     wanted = parser.parse_args()

@@ -23,11 +23,10 @@ from services.metrics.cold.reading import ColdReader
 from services.metrics.instruments import COLD_READS_FAILED, READS_REFUSED
 from services.metrics.logs import pages as log_pages
 from services.metrics.logs.source import LogSource
-from services.metrics.series import buckets, curves, times_store
+from services.metrics.series import curves, times_store
 from services.metrics.series.chart_reading import Source
 from services.metrics.series.queries import (
     ChartQuery,
-    CurvesQuery,
     LogsQuery,
     MediaQuery,
     Query,
@@ -93,7 +92,7 @@ class Reads:
 
 
 def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -> Starlette:
-    """GET /series, /system, /samples, /chart, /curves, /times, /windows, /logs and /media."""
+    """GET /series, /system, /samples, /chart, /times, /windows, /logs and /media."""
     reads = Reads(database)
     old = ColdReader(cold)
 
@@ -118,13 +117,6 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
         query = _query(ChartQuery, request, name=request.query_params.getlist("name"))
         async with reads.connection() as connection:
             content = await curves.chart(Source(connection, old), query, settings.max_samples_read)
-        return Response(content, media_type="application/json")
-
-    async def curves_of_jobs(request: Request) -> Response:
-        lists = {one: request.query_params.getlist(one) for one in ("job_id", "name")}
-        query = _query(CurvesQuery, request, **lists)
-        async with reads.connection() as connection:
-            content = await buckets.curves(Source(connection, old), query)
         return Response(content, media_type="application/json")
 
     async def times(request: Request) -> Response:
@@ -152,7 +144,6 @@ def read_api(database: Database, cold: ObjectStore, settings: MetricsSettings) -
             Route("/system", system),
             Route("/samples", samples),
             Route("/chart", chart),
-            Route("/curves", curves_of_jobs),
             Route("/times", times),
             Route("/windows", windows),
             Route("/logs", logs),
@@ -176,10 +167,6 @@ def _invalid(request: Request, error: Exception) -> Response:
     detail = "; ".join(f"{one.field}: {one.message}" for one in errors)
     fields = {"errors": [one.model_dump() for one in errors]}
     return _problem(request, 422, "invalid_request", "Invalid request", detail, **fields)
-
-
-def _too_many(request: Request, error: Exception) -> Response:
-    return _problem(request, 422, "too_many_samples", "Too many samples", str(error))
 
 
 def _busy(request: Request, error: Exception) -> Response:
@@ -218,7 +205,6 @@ def _problem(
 
 _ANSWERS = {
     ValidationError: _invalid,
-    buckets.TooManySamples: _too_many,
     TooManyReads: _busy,
     StoreError: _away,
 }

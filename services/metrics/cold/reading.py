@@ -44,14 +44,6 @@ class ColdReader:
         self._places = asyncio.Semaphore(MAX_REQUESTS)
 
     async def read(self, wanted: Sequence[ColdChunk]) -> list[Chunk]:
-        """As `samples`, as lists."""
-        found = await self.samples(wanted)
-        return [
-            Chunk(one.attempt, steps.tolist(), values.tolist())
-            for one, (steps, values) in zip(wanted, found, strict=True)
-        ]
-
-    async def samples(self, wanted: Sequence[ColdChunk]) -> list[Samples]:
         """The chunks in the order given. Raises StoreError, also where it takes too long."""
         if not wanted:
             return []
@@ -62,7 +54,7 @@ class ColdReader:
         except TimeoutError:
             raise StoreError(f"the object store needs more than {MAX_SECONDS:g} s") from None
         found = dict(zip(groups, read, strict=True))
-        return [_part(found[one[:4]], one) for one in wanted]
+        return [_chunk(found[one[:4]], one) for one in wanted]
 
     async def _row_group(
         self, key: str, size_bytes: int, footer_offset: int, row_group: int
@@ -85,6 +77,6 @@ class ColdReader:
                 raise StoreError(f"{key} in the object store is damaged: {error}") from error
 
 
-def _part(group: Samples, one: ColdChunk) -> Samples:
+def _chunk(group: Samples, one: ColdChunk) -> Chunk:
     rows = slice(one.first_row, one.first_row + one.num_samples)
-    return Samples(group.steps[rows], group.values[rows])
+    return Chunk(one.attempt, group.steps[rows].tolist(), group.values[rows].tolist())

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
+import numpy as np
+from numpy.typing import NDArray
 
 from drivetrain_schemas.runs import RunState
 from services.metrics.core.layout import Part, Piece, Samples
-from services.metrics.series.bucket_store import samples
 
+_ARRAY_HEAD = 20  # bytes
 _ENDED = ", ".join(f"'{state}'" for state in RunState if state.is_final)
 # A trial whose rungs are not all announced may need its samples; the samples of a series without
 # levels are needed to begin these, until its run has ended.
@@ -99,7 +101,7 @@ async def chunks(connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> li
         SeriesChunk(
             row[0],
             Part(*row[1:6]),
-            samples(row[6], row[7]),
+            Samples(_numbers(row[6], ">i8"), _numbers(row[7], ">f8")),
         )
         for row in rows
     ]
@@ -244,3 +246,9 @@ async def overdue_seconds(connection: asyncpg.Connection, age: timedelta) -> flo
         age,
     )
     return float(found or 0.0)
+
+
+def _numbers(sent: bytes, form: str) -> NDArray[Any]:
+    """Of an array as Postgres sends it: a head, then each element after its length, none null."""
+    found = np.frombuffer(sent, [("length", ">i4"), ("value", form)], offset=_ARRAY_HEAD)["value"]
+    return found.astype(np.dtype(form).newbyteorder("="))

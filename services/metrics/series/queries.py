@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from drivetrain_schemas.base import Misfit, UtcTime
 from drivetrain_schemas.ids import JobId
@@ -13,7 +13,6 @@ from services.metrics.core.log_search import Wanted
 
 LAST_STEP = 2**53
 MAX_SERIES = 50
-MAX_BUCKETS = 20_000
 MAX_NAMES_CHARACTERS = 8192
 MAX_LINES = 5000
 MAX_SEARCH_CHARACTERS = 200
@@ -91,30 +90,6 @@ class ChartQuery(Query):
 
 
 Position = Annotated[int, Field(ge=0, le=2**53)]
-
-
-class CurvesQuery(BaseModel):
-    """Each series `name` of each job; from `start` to `end` of the axis that `by` names."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_id: Annotated[tuple[JobId, ...], Field(min_length=1, max_length=MAX_SERIES)]
-    name: Annotated[tuple[SearchText, ...], Field(min_length=1, max_length=MAX_SERIES)]
-    by: Literal["step", "time", "relative"] = "step"
-    rank: Rank = 0
-    start: Annotated[float, Field(ge=0, le=LAST_STEP)] | None = None
-    end: Annotated[float, Field(ge=0, le=LAST_STEP)] | None = None
-    num_buckets: Annotated[int, Field(ge=16, le=2000)] = 500
-
-    @model_validator(mode="after")
-    def _is_bounded(self) -> "CurvesQuery":
-        num_curves = len(self.job_id) * len(self.name)
-        if num_curves > MAX_SERIES or num_curves * self.num_buckets > MAX_BUCKETS:
-            raise Misfit(
-                f"{num_curves} curves of {self.num_buckets} buckets are too many",
-                fix=f"ask for at most {MAX_SERIES} curves and {MAX_BUCKETS} buckets in all",
-            )
-        return self
 
 
 class LogsQuery(Query):

@@ -418,8 +418,6 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         if path == "/series":
             empty = {"series": [], "next": None, "num_series": 0, "num_samples_left_out": 0}
             return {"job_id": job.job_id, **empty}
-        if path == "/curves":
-            return {"by": "relative", "start": 0, "width": 1, "curves": []}
         if path == "/chart":
             return {"series": {"loss": {"steps": 0, "values": [0.5, None]}}}
         if path == "/estimate" and parameters["devices"] == 1:
@@ -441,10 +439,6 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         curves = f"/v1/jobs/{job.job_id}/chart?name=val%20loss&name=a,b&after=1.2.3.4"
         chart = await server.client.get(curves)
         assert chart.json()["series"]["loss"]["values"] == [0.5, None]
-        several = f"/v1/curves?job_id={job.job_id}&name=loss&name=a,b&by=relative&num_buckets=16"
-        assert (await server.client.get(several)).json()["by"] == "relative"
-        foreign = await server.client.get(f"{several}&job_id=job_{'f' * 26}")
-        assert (foreign.status_code, foreign.json()["code"]) == (404, "not_found")
         listed = await server.client.get(f"/v1/jobs/{job.job_id}/series?search=loss&limit=5")
         assert listed.json()["num_series"] == 0
         cost = await server.client.get(f"/v1/jobs/{job.job_id}/cost")
@@ -464,12 +458,10 @@ async def test_reads_are_forwarded_with_their_bounds(model: Model) -> None:
         assert (unknown.status_code, "no nodes" in unknown.text) == (422, True)
     cost_of = f"/spend/jobs/{job.job_id}"
     paths = [path for _, path, _ in asked]
-    reads = ["/samples", "/samples", "/chart", "/curves", "/series"]
-    assert paths[:6] == [*reads, cost_of]
-    assert paths[6:] == ["/estimate", *["/estimate", "/history/default"] * 2]
-    assert (asked[3][2]["job_id"], asked[3][2]["name"]) == ([job.job_id], ["loss", "a,b"])
+    assert paths[:5] == ["/samples", "/samples", "/chart", "/series", cost_of]
+    assert paths[5:] == ["/estimate", *["/estimate", "/history/default"] * 2]
     assert asked[1][2]["name"] == ["a,b", "loss"]
     assert (asked[2][2]["name"], asked[2][2]["after"]) == (["val loss", "a,b"], "1.2.3.4")
-    assert (asked[4][2]["search"], asked[4][2]["limit"]) == ("loss", 5)
+    assert (asked[3][2]["search"], asked[3][2]["limit"]) == ("loss", 5)
     sent = asked[0][2]
     assert (sent["attempt"], sent["from_step"], sent["to_step"]) == (2, 1, 9)

@@ -33,7 +33,6 @@ ROUTES = {
     "/v1/jobs/{job_id}/cost": {"get"},
     "/v1/jobs/{job_id}/files": {"get"},
     "/v1/jobs/{job_id}/files/content": {"get"},
-    "/v1/curves": {"get"},
     "/v1/comparison": {"get"},
     "/v1/code": {"post"},
     "/v1/estimates": {"post"},

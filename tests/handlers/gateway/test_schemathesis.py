@@ -49,7 +49,6 @@ PARTS = {
         "steps": [],
         "series": {},
     },
-    "/curves": {"by": "step", "start": 0, "width": 1, "curves": []},
     "/times": {"job_id": "", "attempts": []},
     "/windows": {"job_id": "", "window_seconds": 30, "windows": []},
     "/media": {"names": [], "items": []},

@@ -1,10 +1,8 @@
 """Which points of (step, time) are kept of a run, and how well they tell the time of every step."""
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics.core import bucketing
 from services.metrics.core.clock import SHARE_OF_AGE, Clock, Point, advance
 
 PAUSES = st.one_of(st.floats(0.001, 3), st.floats(0.001, 5000))
@@ -49,11 +47,3 @@ def test_repeated_and_late_reports_change_nothing() -> None:
     later, points = advance(clock, 30, 120.0)  # the other machine's clock went back
     assert later.newest == Point(30, 150.0)
     assert points == ()
-
-
-def test_the_newest_point_may_be_kept_already_and_the_later_time_counts() -> None:
-    points = bucketing.Clock(np.empty(0), np.empty(0))
-    for step, at in ((5, 10.0), (9, 20.0), (9, 21.0), (9, 19.0), (7, 15.0)):
-        points = points.with_point(step, at)
-    assert points.steps.tolist() == [5, 7, 9]
-    assert points.times.tolist() == [10.0, 15.0, 21.0]

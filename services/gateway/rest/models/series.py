@@ -143,32 +143,6 @@ class Chart(BaseModel):
     series: dict[str, Curve]
 
 
-class CurveOfJob(BaseModel):
-    """`x[i]`: where a bucket begins, or where a sample is (`is_exact`, without lows and highs).
-
-    A bucket without finite samples is null; `not_finite`: where there is a NaN or an infinity.
-    """
-
-    job_id: str
-    name: str
-    is_exact: bool
-    x: list[float]
-    means: list[float | None]
-    lows: list[float | None] | None
-    highs: list[float | None] | None
-    not_finite: list[float]
-
-
-class Curves(BaseModel):
-    """Buckets of `width` from `start` on: steps, or seconds. Series without samples are left out,
-    and by time those of attempts that reported no step."""
-
-    by: Literal["step", "time", "relative"]
-    start: float
-    width: float
-    curves: list[CurveOfJob]
-
-
 class AttemptTimes(BaseModel):
     """`times[i]`: when `steps[i]` was first reported, in seconds of the epoch; both ascend."""
 
