@@ -25,7 +25,7 @@ def package(directory: Path, helm: str, version: str | None = None) -> list[Path
         shutil.copytree(CHARTS, charts, ignore=shutil.ignore_patterns("Chart.lock", "*.tgz"))
         if version is not None:
             for path in charts.glob("*/Chart.yaml"):
-                path.write_text(path.read_text().replace("version: 0.1.0", f"version: {version}"))
+                path.write_text(path.read_text().replace("version: 0.2.0", f"version: {version}"))
         monitoring = charts / "drivetrain" / "monitoring"
         monitoring.mkdir()
         for path in (*DEPLOY.glob("dashboards/json/*.json"), *DEPLOY.glob("alerts/*.yaml")):
