@@ -123,11 +123,9 @@ async def _rows_read(connection: Any, query: str, arguments: Sequence[Any]) -> i
 
 def _rows_of(node: dict[str, Any]) -> int:
     """Of this node and those below it. Counts of a node are averages of its loops."""
-    below = sum(_rows_of(child) for child in node.get("Plans", ()))
-    kind = node["Node Type"]
-    if not kind.endswith("Scan") or not ("Relation Name" in node or "Index Name" in node):
-        return below
-    read = node["Actual Rows"] + sum(node.get(name, 0) for name in DROPPED)
-    rows = round(node["Actual Loops"] * max(1, read))
-    # Its rows come from the indexes below it.
-    return max(rows, below) if kind == "Bitmap Heap Scan" else rows + below
+    rows = sum(_rows_of(child) for child in node.get("Plans", ()))
+    # The scan of an index for a bitmap has no relation; the scan of the bitmap's rows has.
+    if node["Node Type"].endswith("Scan") and "Relation Name" in node:
+        read = node["Actual Rows"] + sum(node.get(name, 0) for name in DROPPED)
+        rows += round(node["Actual Loops"] * max(1, read))
+    return rows

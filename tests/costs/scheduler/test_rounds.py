@@ -1,55 +1,11 @@
-"""The rounds of the loop after one of the live runs has ended, until nothing moves any more.
+"""The rounds of the loop after live runs have ended, until nothing moves any more.
 
-The run's job succeeds, its slots go to the next job in the queue, and that one's pod is launched.
+Their jobs succeed, their slots go to the next jobs in the queue, and these are launched.
 """
 
-from services.scheduler.core.pods import Sight
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
-from tests.costs.rows import analyze, copy_rows
-from tests.events import make_event
-from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
-
-SLOTS = 2
-ROWS_OF_A_JOB = {
-    "jobs": ["job_id", "request_id"],
-    "runs": ["job_id", "run_id"],
-    "pods": ["pod_id", "run_id"],
-    "allocations": ["allocation_id", "run_id", "job_id"],
-    "allocation_slots": ["allocation_id"],
-}
-
-
-async def busy_world(
-    database: OpenDatabase, num_live: int, num_past: int, num_waiting: int
-) -> World:
-    """All slots are held, jobs wait for them, and so many jobs have run on each of the nodes."""
-    nodes = [
-        {"node_id": f"n{number}", "pool": "default", "device_type": "cpu", "slots": SLOTS}
-        for number in range(num_live // SLOTS)
-    ]
-    world = await World(await database("scheduler"), FakeLauncher(), nodes=nodes).register()
-    await submit(world, "past", num_live)
-    for _ in range(num_live):
-        end_one(world)
-    await world.rounds()
-    await copy_rows(world.database, ROWS_OF_A_JOB, num_past // SLOTS)
-    await submit(world, "live", num_live + num_waiting)
-    await analyze(world.database)
-    return world
-
-
-async def submit(world: World, name: str, number: int) -> None:
-    jobs = [make_event(make_submit(f"{name}{each}")) for each in range(number)]
-    async with world.database.transaction() as tx:
-        await world.commands.on_batch(tx, jobs)
-    await world.rounds(limit=20 + number)
-
-
-def end_one(world: World) -> None:
-    """The pod of one run has ended."""
-    pod_id = next(pod for pod, seen in world.launcher.sights.items() if seen.sight is Sight.ALIVE)
-    world.launcher.end(pod_id)
+from tests.costs.scheduler.busy import SLOTS, busy_world, end_one, submit
 
 
 async def test_more_live_runs_are_looked_at_but_not_read_again(database: OpenDatabase) -> None:
@@ -72,3 +28,17 @@ async def test_jobs_of_the_past_cost_a_round_nothing(database: OpenDatabase) -> 
             yield world.rounds
 
     (await measure(scenario, 500)).assert_flat()
+
+
+async def test_runs_that_end_together_cost_as_much_as_they_are(database: OpenDatabase) -> None:
+    async def scenario(size: int) -> Runs:
+        world = await busy_world(database, num_live=size, num_past=40)
+        round_number = 0
+        while True:
+            await submit(world, f"next{round_number}-", size)
+            for _ in range(size):
+                end_one(world)
+            yield world.rounds
+            round_number += 1
+
+    (await measure(scenario, 16)).assert_linear()
