@@ -51,18 +51,19 @@ long. The peer does both in its own process, with SQLite.
 NAMES = "abcdef"
 STUDY_ID = study_id_for("default", "ask")
 KNOWN = 1000
+Points = list[dict[str, float]]
 
 
 def loss_of(point: dict[str, Any]) -> float:
     return sum((float(point[name]) - 0.3) ** 2 for name in NAMES)
 
 
-def known_points() -> list[dict[str, float]]:
-    drawn = np.random.default_rng(7).random((KNOWN, len(NAMES)))
+def known_points(known: int) -> Points:
+    drawn = np.random.default_rng(7).random((known, len(NAMES)))
     return [dict(zip(NAMES, map(float, row), strict=True)) for row in drawn]
 
 
-async def ours(dsn: str, num: int, sampler: str) -> tuple[np.ndarray, float]:
+async def ours(dsn: str, points: Points, num: int, sampler: str) -> tuple[np.ndarray, float]:
     """Seconds of each ask and of each tell, (num, 2); and of CPU time for both, on average."""
     database = Database(dsn, "hpo", Origin("/drivetrain/hpo", "drivetrain."))
     await database.open(["services.hpo"])
@@ -83,15 +84,15 @@ async def ours(dsn: str, num: int, sampler: str) -> tuple[np.ndarray, float]:
         "metric": {"name": "loss", "goal": "minimize"},
         "space": {name: {"type": "uniform", "low": 0.0, "high": 1.0} for name in NAMES},
         "sampler": sampler,
-        "max_trials": KNOWN + num,
+        "max_trials": len(points) + num,
     }
-    trials = [{"hyperparameters": point, "values": [loss_of(point)]} for point in known_points()]
+    trials = [{"hyperparameters": point, "values": [loss_of(point)]} for point in points]
     fields = {"request_id": "ask", "study_id": STUDY_ID, "spec": spec, "trials": trials}
     await handle(make_event(StudyImport.model_validate(fields)))
     seconds, worked = np.empty((num, 2)), time.process_time()
     for place in range(num):
         ask = make_event(StudyAsk(study_id=STUDY_ID, request_id=f"ask-{place}"))
-        tell = make_event(TrialTell(study_id=STUDY_ID, number=KNOWN + place, values=(0.5,)))
+        tell = make_event(TrialTell(study_id=STUDY_ID, number=len(points) + place, values=(0.5,)))
         started = time.perf_counter()
         await handle(ask)
         asked = time.perf_counter()
@@ -100,12 +101,12 @@ async def ours(dsn: str, num: int, sampler: str) -> tuple[np.ndarray, float]:
     worked = (time.process_time() - worked) / num
     async with database.connection() as connection:
         done = await connection.fetchval("select count(*) from trials where state = 'completed'")
-    assert done == KNOWN + num
+    assert done == len(points) + num
     await database.close()
     return seconds, worked
 
 
-def optunas(directory: Path, num: int) -> list[float]:
+def optunas(directory: Path, points: Points, num: int) -> list[float]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(
         storage=f"sqlite:///{directory}/optuna.db", sampler=optuna.samplers.TPESampler(seed=7)
@@ -114,7 +115,7 @@ def optunas(directory: Path, num: int) -> list[float]:
     study.add_trials(
         [
             optuna.trial.create_trial(params=point, distributions=space, value=loss_of(point))
-            for point in known_points()
+            for point in points
         ]
     )
     seconds = []
@@ -126,7 +127,7 @@ def optunas(directory: Path, num: int) -> list[float]:
     return seconds
 
 
-def _row(sampler: str, parts: np.ndarray, worked: float, peer: Sequence[float]) -> Row:
+def _row(what: str, parts: np.ndarray, worked: float, peer: Sequence[float]) -> Row:
     def text(seconds: Sequence[float] | np.ndarray) -> str:
         median, worst = np.percentile(seconds, [50, 99]) * 1000
         return f"{median:.1f} ms, p99 {worst:.1f} ms"
@@ -135,7 +136,7 @@ def _row(sampler: str, parts: np.ndarray, worked: float, peer: Sequence[float]) 
     p99, of_peer = float(np.percentile(own, 99)), float(np.percentile(peer, 99))
     return Row(
         "search_ask_durable",
-        f"ask + durable tell at {KNOWN:,} trials, {sampler}: median, p99",
+        f"ask + durable tell at {what}: median, p99",
         f"{text(own)}; ask {ask:.1f} ms, tell {tell:.1f} ms; {worked * 1000:.1f} ms of CPU time",
         f"{text(peer)} (Optuna TPE, SQLite)",
         p99 / of_peer,
@@ -148,13 +149,15 @@ async def main() -> None:
     given = options("search_ask_durable", __doc__ or "")
     logs.configure("hpo", "info")
     gc.freeze()  # as a service does
-    num = 20 if given.quick else 500
+    known, num = (100, 20) if given.quick else (KNOWN, 500)
+    points = known_points(known)
     rows = []
     for sampler in ("auto", "tpe"):
         with tempfile.TemporaryDirectory() as name:
-            peer = optunas(Path(name), num)
+            peer = optunas(Path(name), points, num)
             async with running_postgres(Path(name) / "postgres") as postgres:
-                rows.append(_row(sampler, *await ours(postgres.dsn, num, sampler), peer))
+                found = await ours(postgres.dsn, points, num, sampler)
+            rows.append(_row(f"{known:,} trials, {sampler}", *found, peer))
     publish(rows, given, ("optuna", "asyncpg"))
 
 
