@@ -84,7 +84,7 @@ gen: environment ## generate JSON Schemas, AsyncAPI document, event catalogue, v
 	@$(VENV_PYTHON) -m benchmarks.page
 
 bench: environment ## run every benchmark, each against a peer in the same run, and record the figures
-	@$(VENV_PYTHON) -m benchmarks.run $(ARGS)
+	@$(VENV_PYTHON) -m benchmarks.run $(ARGS); status=$$?; $(VENV_PYTHON) -m benchmarks.page; exit $$status
 
 bench-quick: environment ## run every benchmark with small sizes: that each runs, not what it finds (5 min)
 	@$(VENV_PYTHON) -m benchmarks.run --quick $(ARGS)
