@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from drivetrain_schemas.redaction import plain
 from services.gateway import queries
 from services.gateway.core.narration import narrate
 from services.gateway.core.progress import eta_seconds, steps_per_second
@@ -243,7 +244,7 @@ def timeline_message(row: dict[str, Any]) -> Message:
         "job_id": row["job_id"],
         "study_id": row["study_id"],
         "node_id": row["node_id"],
-        "text": sentence.text,
+        "text": plain(sentence.text),
         "tone": sentence.tone.value,
     }
     tenant_id = None if row["type"] in SHARED_TYPES else row["tenant_id"]

@@ -1,11 +1,15 @@
 """Bytes of unknown origin, shown so that people can judge them.
 
 In: raw bytes of a record. Out: always base64, and the text where it is printable. Nothing is
-interpreted; pages escape what they show.
+interpreted but to hide secrets; pages escape what they show.
 """
 
 import base64
+import json
 from dataclasses import dataclass
+
+from drivetrain_schemas import strict_json
+from drivetrain_schemas.redaction import shown_spec
 
 MAX_SHOWN_BYTES = 64 * 1024
 
@@ -31,6 +35,22 @@ def show(raw: bytes | None, limit: int = MAX_SHOWN_BYTES) -> ShownBytes | None:
         text=_printable(part, is_cut=len(raw) > limit),
         is_cut=len(raw) > limit,
     )
+
+
+def without_secrets(raw: bytes) -> bytes:
+    """The same where nothing is secret; otherwise what people may see of it."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return raw
+    try:
+        document = strict_json.loads(raw)
+    except strict_json.InvalidJson:
+        document = text
+    shown = shown_spec(document)
+    if shown == document:
+        return raw
+    return (shown if isinstance(shown, str) else json.dumps(shown)).encode()
 
 
 def _printable(raw: bytes, *, is_cut: bool) -> str | None:

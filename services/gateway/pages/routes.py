@@ -16,7 +16,6 @@ from starlette.staticfiles import StaticFiles
 
 from drivetrain_schemas.ids import CheckpointId, JobId
 from drivetrain_schemas.jobs import JobPause, JobResume, WaitingReason
-from drivetrain_schemas.redaction import shown_spec, without_secrets
 from services.gateway import commands, login_codes, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
@@ -114,8 +113,8 @@ async def job(
         job_id=job_id,
         job=shown,
         sentence=explanations.explain(shown),
-        command=shlex.join(without_secrets(shown.spec["command"])) if shown.spec else "",
-        specification=shown_spec(shown.spec) if shown.spec else None,
+        command=shlex.join(shown.spec["command"]) if shown.spec else "",
+        specification=shown.spec,
         last_failure=explanations.last_failure(shown),
         last_log=failures.last_log(history) if _has_failed(shown) else "",
         has_all=has_all,

@@ -13,6 +13,7 @@ from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import alert_views, explanations, models, views
+from services.gateway.rest.hidden import refuse_hidden, stored_spec, with_secrets
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
@@ -33,6 +34,10 @@ class SubmitJob(Strict):
 
     request_id: RequestId | None = None
     spec: JobSpec
+    secrets_of: Annotated[
+        JobId | None,
+        Field(description="What is hidden in the spec as GET shows it is as in this job's."),
+    ] = None
 
 
 class CancelJob(Strict):
@@ -61,7 +66,12 @@ async def submit(
 ) -> models.Job:
     """Submit a job, and wait up to two seconds for the scheduler's answer."""
     request_id = chosen_request_id(body.request_id, idempotency_key)
-    status, row = await commands.submit_job(gateway, caller.tenant_id, request_id, body.spec)
+    spec = body.spec
+    if body.secrets_of is not None:
+        source = await stored_spec(gateway, caller.tenant_id, body.secrets_of)
+        spec = with_secrets(spec, JobSpec.model_validate(source))
+    refuse_hidden(spec)
+    status, row = await commands.submit_job(gateway, caller.tenant_id, request_id, spec)
     response.status_code = status
     job_id = job_id_for(caller.tenant_id, request_id)
     response.headers["Location"] = f"/v1/jobs/{job_id}"

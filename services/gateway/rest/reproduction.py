@@ -10,12 +10,13 @@ from drivetrain_schemas.base import Strict
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import JobId, RequestId
 from drivetrain_schemas.jobs import JobSpec
-from drivetrain_schemas.redaction import without_secrets
+from drivetrain_schemas.redaction import shown_spec
 from services.gateway import queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import reproduction
 from services.gateway.problem import Problem
 from services.gateway.rest import models
+from services.gateway.rest.hidden import stored_spec
 from services.gateway.rest.jobs import IdempotencyKey, SubmitJob, find_job, submit
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url
@@ -34,7 +35,10 @@ class RerunJob(Strict):
 async def reproduce(
     job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: Request
 ) -> models.Reproduction:
-    """What the job ran with, and what a repetition of it would have otherwise."""
+    """What the job ran with, without secrets, and what a repetition of it would have otherwise.
+
+    A rerun has the secrets: it is made of the stored specification.
+    """
     job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     return await reproduction_of(gateway, caller.tenant_id, job)
 
@@ -61,8 +65,9 @@ async def rerun(
     job = await find_job(gateway, caller.tenant_id, job_id, base_url(request))
     found = await reproduction_of(gateway, caller.tenant_id, job)
     seed = found.seed if found.seed is not None and found.seed < 2**31 else None
+    stored = await stored_spec(gateway, caller.tenant_id, job_id)
     try:
-        spec = JobSpec.model_validate(reproduction.repeated(job_id, job.spec or {}, seed))
+        spec = JobSpec.model_validate(reproduction.repeated(job_id, stored, seed))
     except ValidationError as error:
         errors = field_errors(error, contract=JobSpec)
         message = f"the spec of {job_id} is not valid any more"
@@ -76,16 +81,16 @@ async def reproduction_of(gateway: Gateway, tenant_id: str, job: models.Job) -> 
     original = spec.get("rerun_of")
     pool = (spec.get("resources") or {}).get("pool") or ""
     async with gateway.platform.database.connection() as connection:
-        said = await queries.descriptions.newest(connection, job.job_id)
+        said = shown_spec(await queries.descriptions.newest(connection, job.job_id))
         before = None
         if original and await queries.jobs.find(connection, tenant_id, original):
-            before = await queries.descriptions.newest(connection, original)
+            before = shown_spec(await queries.descriptions.newest(connection, original))
         types = await queries.descriptions.device_types(connection, pool)
     seed = reproduction.seed_of(spec, job.result, said)
     present = reproduction.Present(await _has_code(gateway, spec.get("code")), types)
     return models.Reproduction(
         job_id=job.job_id,
-        command=list(without_secrets(spec.get("command") or ())),
+        command=list(spec.get("command") or ()),
         code_sha256=(spec.get("code") or {}).get("sha256"),
         image=spec.get("image"),
         source=spec.get("source"),

@@ -13,6 +13,7 @@ from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core.studies import STATES
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models, views
+from services.gateway.rest.hidden import refuse_hidden
 from services.gateway.rest.jobs import CancelJob, IdempotencyKey, Limit
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import answers
@@ -51,6 +52,7 @@ async def submit(
 ) -> models.Study:
     """Start a study, and wait up to two seconds for the answer."""
     request_id = chosen_request_id(body.request_id, idempotency_key)
+    refuse_hidden(body.spec)
     status, _ = await commands.submit_study(gateway, caller.tenant_id, request_id, body.spec)
     response.status_code = status
     study_id = study_id_for(caller.tenant_id, request_id)

@@ -22,6 +22,7 @@ from services.gateway.commands import Row, read
 from services.gateway.context import Caller, CallerDep, Gateway, GatewayDep
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import models
+from services.gateway.rest.hidden import refuse_hidden
 from services.gateway.rest.jobs import CancelJob, IdempotencyKey
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url, chosen_request_id
@@ -136,6 +137,7 @@ async def import_study(
     """Start a study that knows trials from elsewhere, and wait up to two seconds for the answer."""
     request_id = chosen_request_id(body.request_id, idempotency_key)
     tenant_id = caller.tenant_id
+    refuse_hidden(body.spec)
     response.status_code, _ = await commands.submit_study(
         gateway, tenant_id, request_id, body.spec, body.trials
     )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.redaction import HIDDEN, looks_secret, shown_spec
 from drivetrain_schemas.studies import StudySpec
 from services.gateway.context import Submission
 from services.gateway.core import bytes_shown
@@ -49,7 +50,7 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
         "queued_at": row["queued_at"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
-        "detail": row["detail"],
+        "detail": shown_spec(row["detail"]),
     }
 
 
@@ -70,15 +71,15 @@ def job(
 ) -> models.Job:
     return models.Job(
         **job_fields(row, base_url),
-        spec=row["spec"],
-        hyperparameters=hyperparameters(row["spec"], row.get("surroundings")),
+        spec=shown_spec(row["spec"]),
+        hyperparameters=shown_spec(hyperparameters(row["spec"], row.get("surroundings"))),
         result=row["result"],
         best=best,
         num_dropped_samples=row["num_dropped_samples"] or 0,
         num_dropped_log_bytes=row["num_dropped_log_bytes"] or 0,
-        runs=[_of(models.Run, run) for run in runs],
+        runs=[_of(models.Run, shown_spec(run)) for run in runs],
         alerts=list(alerts),
-        warnings=[_of(models.Warned, row) for row in warnings],
+        warnings=[_of(models.Warned, shown_spec(row)) for row in warnings],
     )
 
 
@@ -157,8 +158,8 @@ def refusal(row: Row) -> models.Refusal | None:
         return None
     return models.Refusal(
         reason=row["refused_reason"],
-        detail=row["refused_detail"],
-        errors=[FieldProblem(**error) for error in row["refused_errors"] or ()],
+        detail=shown_spec(row["refused_detail"]),
+        errors=[FieldProblem(**shown_spec(error)) for error in row["refused_errors"] or ()],
     )
 
 
@@ -180,7 +181,8 @@ def best(
 
 
 def timeline_item(row: Row) -> models.TimelineItem:
-    sentence = narrate(row["type"], row["payload"])
+    payload = shown_spec(row["payload"])
+    sentence = narrate(row["type"], payload)
     return models.TimelineItem(
         event_id=row["event_id"],
         type=row["type"],
@@ -188,7 +190,7 @@ def timeline_item(row: Row) -> models.TimelineItem:
         text=sentence.text,
         tone=sentence.tone.value,
         detail=sentence.detail,
-        data=row["payload"],
+        data=payload,
     )
 
 
@@ -329,7 +331,7 @@ def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
     return models.Study(
         **study_fields(row, base_url),
         request_id=row["request_id"],
-        spec=row["spec"],
+        spec=shown_spec(row["spec"]),
         refusal=refusal(row),
         pareto=row["pareto"] or None,
         trials=ranked_trials(trials),
@@ -389,6 +391,7 @@ def _trial(row: Row, rank: int | None) -> models.Trial:
 
 def _trial_facts(row: Row) -> dict[str, Any]:
     facts = {name: row[name] for name in models.TrialFacts.model_fields if name != "values"}
+    facts["hyperparameters"] = shown_spec(facts["hyperparameters"])
     of_one = None if row["value"] is None else [row["value"]]
     return {**facts, "values": row["objectives"] or of_one}
 
@@ -404,7 +407,12 @@ def parked_record(row: Row) -> models.ParkedRecord:
         is_omitted=row["is_omitted"],
         key=shown_bytes(row["key"]),
         value=shown_bytes(row["value"]),
-        headers=[models.Header(name=name, value=_shown(value or b"")) for name, value in headers],
+        headers=[
+            models.Header(
+                name=name, value=_shown(HIDDEN.encode() if looks_secret(name) else value or b"")
+            )
+            for name, value in headers
+        ],
     )
 
 
@@ -413,7 +421,7 @@ def shown_bytes(raw: bytes | None) -> models.ShownBytes | None:
 
 
 def _shown(raw: bytes) -> models.ShownBytes:
-    shown = bytes_shown.show(raw)
+    shown = bytes_shown.show(bytes_shown.without_secrets(raw))
     assert shown is not None
     return models.ShownBytes(
         size_bytes=shown.size_bytes, base64=shown.base64, text=shown.text, is_cut=shown.is_cut

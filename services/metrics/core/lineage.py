@@ -5,6 +5,7 @@ from typing import Literal
 
 from drivetrain_schemas.jobs import JobQueued
 from drivetrain_schemas.openlineage import LineageJob
+from drivetrain_schemas.redaction import shown_spec
 
 Outcome = Literal["sent", "failed", "refused", "given_up"]
 
@@ -50,12 +51,13 @@ def wait_seconds(num_tries: int) -> float:
 
 def lineage_job(tenant_id: str, queued: JobQueued) -> LineageJob:
     spec, trial, code, source = queued.spec, queued.trial, queued.spec.code, queued.spec.source
+    # Addresses may hold a password or a signature.
     return LineageJob(
         tenant_id=tenant_id,
         job_id=queued.job_id,
         name=spec.name,
-        data=spec.data,
-        code_uri=code.uri if code else None,
+        data=shown_spec(spec.data),
+        code_uri=shown_spec(code.uri) if code else None,
         code_sha256=code.sha256 if code else None,
         commit=source.commit if source else None,
         branch=source.branch if source else None,

@@ -271,8 +271,8 @@ def test_other_systems_get_no_passwords() -> None:
     view["spec"]["data"] = "s3://user:hidden@sets/digits?X-Amz-Signature=hidden"
     view["spec"]["environment"] = {"TOKEN": "hidden"}
     assert facts.tags(view)["data"] == "s3://sets/digits"
-    assert facts.exported_spec(view)["environment"] == {"TOKEN": "***"}
-    assert "hidden" not in repr(facts.exported_spec(view))
+    assert facts.spec_of(view)["environment"] == {"TOKEN": "***"}
+    assert "hidden" not in repr(facts.spec_of(view))
     events = list(lineage.events_of(view, None, []))
     assert events
     assert "hidden" not in repr(events)

@@ -50,7 +50,8 @@ def fork(
         }
         check_job(spec, [_full(setting) for setting in settings or ()])
         gateway.post(f"/v1/checkpoints/{segment(checkpoint['checkpoint_id'])}/pin")
-        made = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
+        chosen = request_id or uuid.uuid4().hex
+        made = gateway.submit("/v1/jobs", chosen, spec, secrets_of=job_id)
         announce(gateway, made, output)
         if settings:
             write_note(

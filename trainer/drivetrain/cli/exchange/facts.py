@@ -9,29 +9,20 @@ from typing import Any
 
 from drivetrain.cli.output import Item
 from drivetrain_schemas.addresses import read_address
+from drivetrain_schemas.redaction import shown_spec
 
 ENDED = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
 
 
 def spec_of(job: Item) -> Item:
-    """The spec; empty where the job was refused."""
-    spec: Item = job.get("spec") or {}
-    return spec
-
-
-def exported_spec(job: Item) -> Item:
-    """For other systems: without the values of its environment, which may be secret."""
-    spec = dict(spec_of(job))
-    if spec.get("environment"):
-        spec["environment"] = dict.fromkeys(spec["environment"], "***")
-    if spec.get("data"):
-        spec["data"] = data(job)
+    """The spec as people see it; empty where the job was refused."""
+    spec: Item = shown_spec(job.get("spec") or {})
     return spec
 
 
 def hyperparameters(job: Item) -> Mapping[str, Any]:
     """Those of the specification, and those that the script names itself."""
-    found: Mapping[str, Any] = job.get("hyperparameters") or {}
+    found: Mapping[str, Any] = shown_spec(job.get("hyperparameters") or {})
     return found
 
 
@@ -73,7 +64,7 @@ def tags(job: Item) -> dict[str, str]:
 
 
 def data(job: Item) -> str | None:
-    """The address of the data, for other systems: without a password and without a signature."""
+    """The address of the data, for other systems: without a query, which is not its name."""
     given: str | None = spec_of(job).get("data")
     if given is None:
         return None

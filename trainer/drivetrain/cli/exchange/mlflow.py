@@ -224,7 +224,7 @@ def _upload_files(server: MlflowServer, gateway: "Gateway", run: _Run, job: Item
     path = f"/v1/jobs/{segment(job['job_id'])}"
     listed = gateway.get(f"{path}/files")
     documents = {
-        "drivetrain/spec.json": facts.exported_spec(job),
+        "drivetrain/spec.json": facts.spec_of(job),
         "drivetrain/result.json": job.get("result"),
         "drivetrain/checkpoints.json": gateway.get(f"{path}/checkpoints")["checkpoints"],
     }
