@@ -21,6 +21,10 @@ _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s;&|"']+)"""
 _SECRET_ASSIGNED = re.compile(
     rf"(?i)((?<![\w-])(?:[\w-]*{_WORDS}[\w-]*=|--[\w-]*{_WORDS}[\w-]*\s+(?!-))){_VALUE}"
 )
+# In a text that should have been JSON: "token": "...", and "--token", "...".
+_SECRET_MEMBER = re.compile(
+    rf"""(?i)("[^"=]*{_WORDS}[^"=]*"\s*[:,]\s*)(?:"(?:[^"\\]|\\.)*"?|[^\s,}}\]]+)"""
+)
 _KNOWN_TOKEN = re.compile(
     r"\b(?:hf_\w{16,}|gh[oprsu]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|AKIA[0-9A-Z]{12,}"
     r"|sk-[\w-]{16,}|xox[abprs]-[\w-]{10,})"
@@ -59,7 +63,8 @@ def plain(text: str) -> str:
     without_query = _SECRET_OF_QUERY.sub(rf"\g<1>{HIDDEN}", without_user)
     without_token = _KNOWN_TOKEN.sub(HIDDEN, without_query)
     without_value = _SECRET_ASSIGNED.sub(rf"\g<1>{HIDDEN}", without_token)
-    found = _SECRET_HEADER.sub(rf"\g<1>{HIDDEN}", without_value)
+    without_member = _SECRET_MEMBER.sub(rf'\g<1>"{HIDDEN}"', without_value)
+    found = _SECRET_HEADER.sub(rf"\g<1>{HIDDEN}", without_member)
     return found if len(text) <= _MAX_LOOKED_AT else f"{found}... ({len(text):,} characters)"
 
 
