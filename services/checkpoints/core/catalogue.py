@@ -67,6 +67,8 @@ def best_first(good: Sequence[Checkpoint], goal: Goal | None) -> list[Checkpoint
     """Those with a value, the best in front; of equal ones the older, so the best is stable."""
     if goal is None:
         return []
-    sign = 1 if goal == "minimize" else -1
-    valued = [(sign * one.value, one.order, one) for one in good if one.value is not None]
-    return [one for _, _, one in sorted(valued, key=lambda item: item[:2])]
+    is_minimized = goal == "minimize"
+    valued = [
+        (one.value if is_minimized else -one.value, one) for one in good if one.value is not None
+    ]
+    return [one for _, one in sorted(valued, key=lambda item: (item[0], item[1].order))]

@@ -27,12 +27,13 @@ def expendable(good: Sequence[Checkpoint], policy: Policy) -> tuple[Checkpoint, 
     """What retention deletes, the oldest first."""
     order = newest_first(good)
     kept = {one.name for one in never_deleted(one.order for one in order)}
+    keep_last = max(policy.keep_last, MIN_NEWEST)
     for candidates, number in (
-        (order, policy.keep_last),
-        ([one for one in order if one.may_lead], policy.keep_last),
-        ([one for one in order if one.is_read], 0),
+        (order, keep_last),
+        ([one for one in order if one.may_lead], keep_last),
+        ([one for one in order if one.is_read], MIN_NEWEST),
     ):
-        kept |= {one.checkpoint_id for one in candidates[: max(number, MIN_NEWEST)]}
+        kept |= {one.checkpoint_id for one in candidates[:number]}
     kept |= {one.checkpoint_id for one in best_first(good, policy.goal)[: policy.keep_best]}
     return tuple(
         one for one in reversed(order) if one.checkpoint_id not in kept and not one.is_pinned

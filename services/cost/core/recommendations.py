@@ -142,8 +142,8 @@ def ordered(found: Iterable[Recommendation]) -> list[Recommendation]:
 
 
 def _above(part: int, whole: int, percent: int) -> int:
-    """The excess of `part` over this share of the whole, in whole micro-dollars."""
-    return max(0, part - whole * percent // 100)
+    """By how many micro-dollars `part` exceeds this share of the whole; negative: it does not."""
+    return part - whole * percent // 100
 
 
 def _percent(part: int, whole: int) -> str:

@@ -28,7 +28,8 @@ class RestartPolicy:
 @dataclass(frozen=True, slots=True)
 class ExitHistory:
     was_ever_ready: bool = False
-    num_unready_in_a_row: int = 0
+    num_unready: int = 0
+    """Exits that count, of a child that was never ready."""
     num_quick_in_a_row: int = 0
 
 
@@ -58,13 +59,13 @@ def after_exit(
 ) -> tuple[ExitHistory, Restart | GiveUp]:
     """Decide what follows the unexpected end of a child."""
     counts = ended.was_supported and ended.had_space and not _is_at_record(policy, ended)
-    num_unready = 0 if ended.was_ready else history.num_unready_in_a_row + counts
+    num_unready = history.num_unready + counts
     is_settled = ended.was_ready and ended.ran_s >= policy.settled_after_s
     num_quick = 1 if is_settled else history.num_quick_in_a_row + 1
     new_history = replace(
         history,
         was_ever_ready=history.was_ever_ready or ended.was_ready,
-        num_unready_in_a_row=num_unready,
+        num_unready=num_unready,
         num_quick_in_a_row=num_quick,
     )
     is_hopeless = policy.knows_exit_codes and ended.code == EXIT_CONFIGURATION

@@ -1,6 +1,6 @@
 import pytest
 
-from services.checkpoints.core.location import Location, locate, mentioned
+from services.checkpoints.core.location import Location, directory_of, locate, mentioned
 
 JOB = "job_" + "a" * 26
 PREFIX = f"checkpoints/default/{JOB}/"
@@ -37,6 +37,26 @@ def test_a_manifest_of_the_job_is_located() -> None:
 )
 def test_no_other_key_is(key: str) -> None:
     assert locate("default", JOB, key) is None
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "rank-0.safetensors", "", "a/b"])
+def test_a_file_belongs_to_the_checkpoint_in_whose_directory_it_is(name: str) -> None:
+    found = directory_of("default", JOB, f"{PREFIX}{NAME}/{name}")
+    assert found == locate("default", JOB, f"{PREFIX}{NAME}/manifest.json")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"{PREFIX}{NAME}",
+        f"{NAME}/manifest.json",
+        f"{PREFIX}files/newest.json",
+        f"{PREFIX}x{NAME}/manifest.json",
+        f"checkpoints/other/{JOB}/{NAME}/manifest.json",
+    ],
+)
+def test_what_is_in_no_checkpoints_directory_belongs_to_none(key: str) -> None:
+    assert directory_of("default", JOB, key) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from services.checkpoints.core.catalogue import (
     may_lead,
     newest_first,
 )
-from services.checkpoints.core.retention import Policy, expendable
+from services.checkpoints.core.retention import Policy, expendable, reason
 
 
 def make(step: int, *, fence: int = 1, **fields: Any) -> Checkpoint:
@@ -60,6 +60,24 @@ def test_the_last_ones_the_best_and_the_pinned_stay() -> None:
 def test_without_a_metric_there_is_no_best() -> None:
     good = [make(step, value=float(step)) for step in (10, 20, 30, 40)]
     assert steps(expendable(good, Policy(keep_last=2, keep_best=3, goal=None))) == [10, 20]
+
+
+def test_two_of_which_the_bytes_were_read_stay_behind_newer_ones() -> None:
+    read = [make(step) for step in (10, 20, 30)]
+    good = [*read, *(make(step, is_read=False) for step in (40, 50, 60))]
+    assert steps(expendable(good, Policy(keep_last=1, keep_best=0, goal=None))) == [10, 40]
+
+
+@pytest.mark.parametrize(
+    ("policy", "want"),
+    [
+        (Policy(5, 3, "maximize"), "none of the last 5 nor of the best 3, not pinned"),
+        (Policy(1, 3, None), "none of the last 2, not pinned"),
+        (Policy(2, 0, "minimize"), "none of the last 2, not pinned"),
+    ],
+)
+def test_a_deletion_names_the_rules_that_kept_others(policy: Policy, want: str) -> None:
+    assert reason(policy) == want
 
 
 def test_the_head_stays_though_a_zombie_wrote_three_after_it() -> None:

@@ -44,3 +44,28 @@ def test_a_checkpoint_is_overdue_much_later_than_due(
     unsaved: Unsaved, every_seconds: float | None, every_steps: int | None, want: bool
 ) -> None:
     assert (overdue(unsaved, every_seconds, every_steps) is not None) is want
+
+
+@pytest.mark.parametrize(
+    ("unsaved", "every_seconds", "every_steps", "want"),
+    [
+        (Unsaved(36_000), 5400.0, 9, "for 600 min; the job asks for one every 90 min"),
+        (Unsaved(1_200), 90.0, None, "for 20 min; the job asks for one every 1.5 min"),
+        (
+            Unsaved(1_200, 75),
+            None,
+            25,
+            "for 20 min and 75 steps; the job asks for one every 25 steps",
+        ),
+        (
+            Unsaved(1_200, 75),
+            3600.0,
+            25,
+            "for 20 min and 75 steps; the job asks for one every 25 steps",
+        ),
+    ],
+)
+def test_it_says_how_long_and_what_the_job_asks_for(
+    unsaved: Unsaved, every_seconds: float | None, every_steps: int | None, want: str
+) -> None:
+    assert overdue(unsaved, every_seconds, every_steps) == f"no checkpoint {want}"

@@ -16,6 +16,7 @@ from services.cost.core.budgets import (
     level,
     period_end,
     period_start,
+    reached_percent,
     used_up_at,
 )
 
@@ -117,8 +118,33 @@ def test_no_forecast_beyond_the_period_or_without_spend(spent: int, recent: int)
     assert used_up_at(BUDGET, spent, recent, NOW) is None
 
 
-def test_what_is_used_up_is_used_up_now() -> None:
-    assert used_up_at(BUDGET, 1_000, 0, NOW) == NOW
+@pytest.mark.parametrize("spent", [1_000, 1_001])
+def test_what_is_used_up_is_used_up_now(spent: int) -> None:
+    assert used_up_at(BUDGET, spent, 0, NOW) == NOW
+
+
+def test_the_last_micro_dollar_is_used_up_later() -> None:
+    week = NOW - datetime(2026, 2, 7, tzinfo=UTC)
+    assert used_up_at(BUDGET, 999, 1, NOW) == NOW + week
+    assert used_up_at(BUDGET, 999, 0, NOW) is None
+
+
+def test_a_forecast_ends_before_the_period_and_after_ten_years() -> None:
+    # 1,440 a day: what is left lasts until the first moment of March, and no second less.
+    left = 14 * 1_440 + (24 - 15) * 60 - 30
+    recent = 7 * 1_440 + 15 * 60 + 30
+    budget = replace(BUDGET, limit_micro_usd=left)
+    assert used_up_at(budget, 0, recent, NOW) is None
+    assert used_up_at(budget, 1, recent, NOW) == datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
+    years = Budget(3650 * 1_440, "total", "warn")
+    assert used_up_at(years, 0, recent, NOW) == NOW + timedelta(days=3650)
+    assert used_up_at(replace(years, limit_micro_usd=3651 * 1_440), 0, recent, NOW) is None
+
+
+def test_a_level_holds_for_its_period() -> None:
+    reached = replace(BUDGET, reached_percent=80)
+    assert reached_percent(reached, NOW) == 80
+    assert reached_percent(reached, datetime(2026, 3, 1, tzinfo=UTC)) == 0
 
 
 def test_a_new_period_alone_is_nothing_to_keep() -> None:

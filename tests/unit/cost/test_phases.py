@@ -4,11 +4,12 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.cost.core.charges import HOUR_MICROSECONDS, Usage, charges
-from services.cost.core.phases import Phase, RunFacts, parts, shares
+from services.cost.core.phases import Amount, Phase, RunFacts, parts, shares
 from services.cost.core.prices import Price, PriceBook
 from services.cost.core.steps import Step, Steps, days, midnight
 
@@ -64,6 +65,29 @@ def test_a_run_that_never_started_was_starting() -> None:
 def test_a_checkpoint_that_was_verified_after_the_end_loses_nothing() -> None:
     run = RunFacts(NOON, NOON + 61 * MINUTE)
     assert lengths(usage(60), run) == {Phase.PRODUCTIVE: 60}
+
+
+def test_the_paid_part_and_the_platforms_part_are_rounded_apart() -> None:
+    book = PriceBook((Price("p", "gpu", NOON, 1),))
+    held = usage(180, paid=90, slots=1)  # 1.5 and 1.5: each is 2
+    run = RunFacts(NOON + 30 * MINUTE)  # 0.5 is 0, and the rest of 1.5 is 2
+    periods = book.periods(held.kind, held.starts_at, held.ends_at)
+    found = [(phase, money) for _, phase, _, money in shares(held, run, periods, Steps(Step.DAY))]
+    assert found == [("starting", 0), ("productive", 2), ("platform", 2)]
+
+
+@pytest.mark.parametrize(
+    ("amount", "want"),
+    [
+        (Amount(1, 0), True),
+        (Amount(0, 0), False),
+        (Amount(0, 1), True),
+        (Amount(0, -1), True),
+        (Amount(-1, 5), False),
+    ],
+)
+def test_time_is_idle_or_what_the_shares_were_rounded_by(amount: Amount, want: bool) -> None:
+    assert amount.is_idle is want
 
 
 moments = st.one_of(st.none(), st.integers(-60, 4_000).map(lambda n: NOON + n * MINUTE))

@@ -4,13 +4,23 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from services.cost.core.phases import Amount
-from services.cost.core.pools import Offer, PoolTime, Row, of_tenant, offered, rows, unoffered
-from services.cost.core.prices import Price, PriceBook
+from services.cost.core.pools import (
+    Offer,
+    PoolTime,
+    Row,
+    of_tenant,
+    offered,
+    rows,
+    unoffered,
+    unoffered_shares,
+)
+from services.cost.core.prices import Price, PriceBook, SlotKind
 from services.cost.core.steps import Step, Steps, days
 
 DAY = date(2026, 2, 1)
 KEY = PoolTime.of_day(DAY, "default", "gpu")
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)
+KIND = SlotKind("default", "gpu")
 BOOK = PriceBook((Price("p", "gpu", MIDNIGHT - timedelta(days=30), 2_500_001),))
 
 
@@ -30,6 +40,49 @@ def test_hours_add_up_to_the_day_and_no_day_depends_on_the_others() -> None:
     assert sum(amount.micro_usd for amount in hours.values()) == found[KEY].micro_usd
     assert {amount.slot_microseconds for amount in hours.values()} == {3 * 3_600_000_000}
     assert offered([replace(offer, starts_at=MIDNIGHT)], BOOK, days(DAY, DAY)) == {KEY: found[KEY]}
+
+
+def test_each_day_is_rounded_on_its_own() -> None:
+    half = timedelta(minutes=30)  # at 1 an hour: 0.5, to even
+    book = PriceBook((Price("p", "gpu", MIDNIGHT - timedelta(days=30), 1),))
+    offer = Offer("default", "gpu", 1, MIDNIGHT - half, MIDNIGHT + half)
+    found = offered([offer], book, Steps(Step.HOUR))
+    assert [amount.micro_usd for amount in found.values()] == [0, 0]
+    hours = offered([replace(offer, ends_at=MIDNIGHT + 5 * half)], book, Steps(Step.HOUR))
+    assert [amount.micro_usd for amount in hours.values()] == [0, 1, 1, 0]
+
+
+def test_nodes_of_a_pool_are_added_and_capacities_priced_apart() -> None:
+    hour = timedelta(hours=1)
+    book = PriceBook(
+        (
+            Price("p", "gpu", MIDNIGHT - hour, 10),
+            Price("q", "gpu", MIDNIGHT + hour, 30),
+            Price("s", "gpu", MIDNIGHT, 1, is_spot=True),
+        )
+    )
+    offers = [
+        Offer("default", "gpu", 2, MIDNIGHT, MIDNIGHT + 3 * hour),
+        Offer("default", "gpu", 1, MIDNIGHT + hour, MIDNIGHT + 2 * hour),
+        Offer("default", "gpu", 5, MIDNIGHT, MIDNIGHT + hour, is_spot=True),
+    ]
+    found = offered(offers, book, Steps(Step.HOUR))
+    assert {key.starts_at - MIDNIGHT: amount.micro_usd for key, amount in found.items()} == {
+        0 * hour: 2 * 10 + 5 * 1,
+        1 * hour: 3 * 30,
+        2 * hour: 2 * 30,
+    }
+    beyond = list(
+        unoffered_shares(
+            offers[1:2], book.periods(KIND, MIDNIGHT, MIDNIGHT + 3 * hour), Steps(Step.HOUR)
+        )
+    )
+    assert beyond == [(MIDNIGHT + hour, "unoffered", 3_600_000_000, 30)]
+
+
+def test_what_was_held_beyond_the_offer_is_no_share_and_makes_the_rest_larger() -> None:
+    held = [Row(KEY, "productive", "vision", 120, 1_200), Row(KEY, "unoffered", "", 40, 450)]
+    assert rows({KEY: Amount(100, 1_000)}, held) == (held[0], Row(KEY, "idle", "", 20, 250))
 
 
 def test_the_rest_is_idle_and_the_sum_is_exact() -> None:

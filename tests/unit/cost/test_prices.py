@@ -67,7 +67,14 @@ def test_a_price_for_all_that_changes_does_not_cut_what_the_pool_pays() -> None:
 
 
 def test_an_interval_without_length_has_no_period() -> None:
-    assert BOOK.periods(SlotKind("default", "a100"), MARCH, MARCH) == ()
+    kind = SlotKind("default", "a100")
+    assert BOOK.periods(kind, MARCH, MARCH) == BOOK.periods(kind, MAY, MARCH) == ()
+
+
+def test_a_price_that_changes_at_an_end_of_the_interval_does_not_cut_it() -> None:
+    kind = SlotKind("default", "a100")
+    assert [it.price_id for it in BOOK.periods(kind, JANUARY, MARCH)] == ["old"]
+    assert [it.price_id for it in BOOK.periods(kind, MARCH, MAY)] == ["new"]
 
 
 def test_problems_of_a_price_book_are_named() -> None:

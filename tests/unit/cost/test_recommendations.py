@@ -38,8 +38,11 @@ def test_what_is_above_a_twentieth_could_be_saved() -> None:
 
 
 def test_less_than_a_cent_is_not_told() -> None:
-    assert recommendations(job(0, lost=10_000)) == []
-    assert recommendations(job(0, lost=11_000)) != []
+    for fields in ({"lost": 10_526}, {"checkpointing": 10_526}):
+        (found,) = recommendations(job(0, **fields))
+        assert found.saving_micro_usd == 10_000
+    assert recommendations(job(0, lost=10_525)) == []
+    assert recommendations(job(0, checkpointing=10_525)) == []
 
 
 def test_little_use_of_devices_is_told_from_a_cent_on() -> None:
@@ -47,6 +50,7 @@ def test_little_use_of_devices_is_told_from_a_cent_on() -> None:
     (found,) = busier_devices(low)
     assert (found.kind, found.saving_micro_usd) == ("busier_devices", 12 * DOLLAR)
     assert "12.0 slot hours ($20.00)" in found.evidence
+    assert busier_devices(replace(low, saving_micro_usd=10_000)) != []
     assert busier_devices(replace(low, saving_micro_usd=9_999)) == []
 
 
@@ -60,6 +64,7 @@ def test_time_without_a_step_is_told_instead_of_little_use_at_the_same_time() ->
         ("other", "busier_devices"),
     ]
     assert "14.0 slot hours ($23.00)" in found[0].evidence
+    assert idle_slots(replace(idle, saving_micro_usd=10_000)) != []
     assert idle_slots(replace(idle, saving_micro_usd=9_999)) == []
 
 
@@ -90,6 +95,28 @@ def test_a_command_that_costs_less_on_fewer_slots_is_told_with_both_times() -> N
 
 
 @pytest.mark.parametrize(
+    ("dollars", "hours", "want"),
+    [
+        (8.8, 1.0, "4 on 1 slot cost $8.80 and took 1.0 h"),
+        (5.0, 0.99, "4 on 1 slot cost $5.00 and took 59.4 min"),
+    ],
+)
+def test_four_fifths_of_the_cost_are_little_enough(dollars: float, hours: float, want: str) -> None:
+    (found,) = fewer_devices([*ON_EIGHT, *[done(1, dollars, hours)] * 4])
+    assert found.evidence.endswith(want)
+    assert found.advice == "ask for 1 device, if it may take that long"
+    assert found.saving_micro_usd == 33 * DOLLAR - round(3 * dollars * DOLLAR)
+
+
+def test_of_equal_costs_the_fewest_slots_are_advised_from_a_cent_on() -> None:
+    many = [done(8, 0.01, 1.0)] * 3
+    found = list(fewer_devices([*many, *[done(num, 0.006, 1.0) for num in (4, 4, 4, 2, 2, 2)]]))
+    assert [(it.advice.split(",")[0], it.saving_micro_usd) for it in found] == [
+        ("ask for 2 devices", 12_000)
+    ]
+
+
+@pytest.mark.parametrize(
     "jobs",
     [
         pytest.param([*ON_EIGHT[:2], *ON_TWO], id="too few on many slots"),
@@ -101,7 +128,7 @@ def test_a_command_that_costs_less_on_fewer_slots_is_told_with_both_times() -> N
             for kind in (replace(GPU, device_type="cpu"), replace(GPU, is_spot=True))
         ),
         pytest.param(
-            [*[done(2, 0.004, 1.0)] * 3, *[done(1, 0.001, 1.0)] * 3], id="less than a cent"
+            [*[done(2, 0.004333, 1.0)] * 3, *[done(1, 0.001, 1.0)] * 3], id="less than a cent"
         ),
     ],
 )
@@ -132,3 +159,17 @@ def test_spot_nodes_that_save_nothing_are_not_told() -> None:
     assert spot_nodes(PAID, POOLS[2:], []) == []
     assert spot_nodes(PAID, [SpotPool("b", "gpu", 8, 4 * DOLLAR)], []) == []
     assert spot_nodes(PAID, POOLS, [Lost("gpu", 10, 30), Lost("gpu", 10, 0)]) == []
+
+
+@pytest.mark.parametrize(("paid", "saving"), [(10_509_999, None), (10_510_000, 10_000)])
+def test_spot_nodes_are_told_from_a_cent_on(paid: int, saving: int | None) -> None:
+    found = spot_nodes(replace(PAID, micro_usd=paid), POOLS, [])
+    assert [it.saving_micro_usd for it in found] == ([] if saving is None else [saving])
+
+
+def test_the_smallest_cost_on_spot_nodes_says_how_much_is_lost() -> None:
+    (found,) = spot_nodes(PAID, POOLS, [Lost("gpu", 1, 1)])
+    assert found.evidence == (
+        "10.0 slot hours on demand cost $40.00; in pool b, of spot nodes, they cost $20.00 with "
+        "the 100.0 % that is expected to be lost when nodes are taken away"
+    )

@@ -45,6 +45,12 @@ def test_a_long_run_ends_the_growth_of_the_delay() -> None:
     assert verdicts(QUICK, QUICK, QUICK, SETTLED, QUICK)[3:] == [Restart(0.2), Restart(0.4)]
 
 
+@pytest.mark.parametrize(("ran_s", "delay_s"), [(14.9, 0.4), (15.0, 0.2)])
+def test_a_run_is_long_from_15_seconds_on(ran_s: float, delay_s: float) -> None:
+    found = verdicts(QUICK, ChildExit(was_ready=True, ran_s=ran_s))
+    assert found[-1] == Restart(delay_s)
+
+
 def test_the_fifth_exit_in_a_row_before_readiness_gives_up() -> None:
     found = verdicts(*[UNREADY] * 5)
     assert [type(verdict) for verdict in found] == [Restart] * 4 + [GiveUp]
