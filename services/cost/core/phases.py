@@ -95,12 +95,11 @@ def shares(usage: Usage, run: RunFacts, periods: Iterable[Period], steps: Steps)
     charges and the platform's own cost, and that of the hours of a day to that of the day.
     """
     for period in periods:
-        # A charge rounds its paid part and the platform's part each on its own: so does this.
         due = time = 0
-        is_platform = False
         for part in parts(usage, run):
-            if is_platform is not (part.phase is Phase.PLATFORM):
-                due, time, is_platform = 0, 0, not is_platform
+            if part.phase is Phase.PLATFORM:
+                # The last part. A charge rounds it and what is paid each on its own: so does this.
+                due = time = 0
             first, last = max(part.starts_at, period.starts_at), min(part.ends_at, period.ends_at)
             if first >= last:
                 continue

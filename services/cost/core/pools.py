@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from services.cost.core.charges import cost_of
 from services.cost.core.phases import Amount, Share
@@ -120,15 +120,13 @@ def _amounts(
 
 def _priced(times: dict[datetime, int], price: int) -> Iterator[tuple[datetime, int, int]]:
     """The time of each step in order, with its money: rounded as it grows, anew each day."""
-    due = sum_of_day = 0
-    day: date | None = None
-    for begin, time in times.items():
-        if begin.date() != day:
-            due, sum_of_day, day = 0, 0, begin.date()
-        sum_of_day += time
-        total = cost_of(sum_of_day, price)
-        yield begin, time, total - due
-        due = total
+    for _, of_day in groupby(times.items(), key=lambda item: item[0].date()):
+        due = sum_of_day = 0
+        for begin, time in of_day:
+            sum_of_day += time
+            total = cost_of(sum_of_day, price)
+            yield begin, time, total - due
+            due = total
 
 
 def unoffered(held: Offer, numbers: Sequence[int], offers: Iterable[Offer]) -> Iterator[Offer]:

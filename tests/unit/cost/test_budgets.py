@@ -56,6 +56,11 @@ def test_a_new_period_releases_and_counts_anew() -> None:
     assert judge(judged.budget, 600, march).news == ()
 
 
+def test_the_smallest_level_is_announced_in_a_new_period_too() -> None:
+    reached = replace(BUDGET, warn_percents=(1,), reached_percent=1)
+    assert judge(reached, 10, datetime(2026, 3, 1, tzinfo=UTC)).news == (Reached(1, "warn"),)
+
+
 def test_a_new_period_in_which_nothing_was_held_back_releases_nothing() -> None:
     judged = judge(replace(BUDGET, reached_percent=80), 0, datetime(2026, 3, 1, tzinfo=UTC))
     assert judged.news == ()

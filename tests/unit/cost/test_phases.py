@@ -74,6 +74,9 @@ def test_the_paid_part_and_the_platforms_part_are_rounded_apart() -> None:
     periods = book.periods(held.kind, held.starts_at, held.ends_at)
     found = [(phase, money) for _, phase, _, money in shares(held, run, periods, Steps(Step.DAY))]
     assert found == [("starting", 0), ("productive", 2), ("platform", 2)]
+    short = usage(120, paid=90, slots=1)
+    found = [(phase, money) for _, phase, _, money in shares(short, run, periods, Steps(Step.DAY))]
+    assert found == [("starting", 0), ("productive", 2), ("platform", 0)]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,14 @@ def test_each_day_is_rounded_on_its_own() -> None:
     assert [amount.micro_usd for amount in hours.values()] == [0, 1, 1, 0]
 
 
+def test_time_without_an_offer_is_no_step() -> None:
+    hour = timedelta(hours=1)
+    offer = Offer("default", "gpu", 1, MIDNIGHT, MIDNIGHT + hour)
+    later = replace(offer, starts_at=MIDNIGHT + 2 * hour, ends_at=MIDNIGHT + 3 * hour)
+    found = offered([offer, later], BOOK, Steps(Step.HOUR))
+    assert [key.starts_at.hour for key in found] == [0, 2]
+
+
 def test_nodes_of_a_pool_are_added_and_capacities_priced_apart() -> None:
     hour = timedelta(hours=1)
     book = PriceBook(
@@ -147,5 +155,10 @@ def test_what_was_held_beyond_the_offers_of_a_node() -> None:
         of(4, 3, 10),
     ]
     assert list(unoffered(held, range(4), [])) == [held]
+    assert list(unoffered(held, range(4), [of(2, -5, 0), of(3, 8, 12)])) == [
+        of(4, 0, 8),
+        of(1, 8, 10),
+    ]
+    assert list(unoffered(held, range(4), [of(2, -1, 5)])) == [of(2, 0, 5), of(4, 5, 10)]
     # The other slots of the node are another allocation's.
     assert list(unoffered(held, range(4, 8), [of(6, 0, 20)])) == [of(2, 0, 10)]

@@ -94,6 +94,12 @@ def test_a_command_that_costs_less_on_fewer_slots_is_told_with_both_times() -> N
     assert found.advice.startswith("ask for 2 devices")
 
 
+def test_a_cent_is_told_and_the_newest_job_is_named() -> None:
+    older, newest = [done(8, 0.01, 1.0)] * 3, replace(done(8, 0.01, 1.0), job_id="newest")
+    (found,) = fewer_devices([*older, newest, *[done(2, 0.0075, 1.0)] * 3])
+    assert (found.job_id, found.saving_micro_usd) == ("newest", 10_000)
+
+
 @pytest.mark.parametrize(
     ("dollars", "hours", "want"),
     [
