@@ -15,6 +15,7 @@ from services.cost.core.phases import Amount
 from services.cost.core.pools import UNOFFERED, PoolTime, Row, offered
 from services.cost.core.prices import PriceBook
 from services.cost.core.steps import Steps, days
+from services.cost.store_pools import HeldUsage
 
 # What other tenants had is one line: their jobs are not the caller's business.
 OTHERS = "others"
@@ -83,17 +84,13 @@ async def lines(
     steps = days(ask.first, ask.last)
     whole = await _whole(connection, book, steps, now)
     live: dict[Line, Amount] = defaultdict(Amount)
-    jobs: dict[str, asyncpg.Record | None] = {}
-    async for row in pools.unshared_rows(connection, book, steps, now):
-        if row.kind == UNOFFERED:
-            whole[row.of, _capacity(row)].add(row.slot_microseconds, row.micro_usd)
-            continue
-        if row.tenant_id == ask.tenant_id and row.job_id not in jobs:
-            jobs[row.job_id] = await connection.fetchrow(
-                "select * from jobs where job_id = $1", row.job_id
-            )
-        line = _line(row, ask, jobs.get(row.job_id))
-        live[line].add(row.slot_microseconds, row.micro_usd)
+    async for held, of_held in pools.unshared(connection, book, steps, now):
+        for row in pools.rows_of(held, of_held):
+            if row.kind == UNOFFERED:
+                whole[row.of, _capacity(row)].add(row.slot_microseconds, row.micro_usd)
+            else:
+                line = _line(row, ask, held)
+                live[line].add(row.slot_microseconds, row.micro_usd)
     report = Report(whole, live)
     async for found in _rows(connection, _LINES, ask):
         amount = Amount(int(found["slot_microseconds"]), int(found["micro_usd"]))
@@ -151,10 +148,16 @@ def _capacity(row: Row) -> Capacity:
     return Capacity.SPOT if row.is_spot else Capacity.ON_DEMAND
 
 
-def _line(row: Row, ask: Ask, job: asyncpg.Record | None) -> Line:
+def _line(row: Row, ask: Ask, held: HeldUsage) -> Line:
     tenant_id = row.tenant_id if row.tenant_id in ("", ask.tenant_id) else OTHERS
-    known = dict(job or {}, job_id=row.job_id) if tenant_id == ask.tenant_id else {}
-    told = {name: known.get(name) or "" for name in _COLUMNS[ask.by]}
+    known = {
+        "project": held.project,
+        "study_id": held.study_id,
+        "job_id": held.job_id,
+        "name": held.job_name,
+    }
+    told = known if tenant_id == ask.tenant_id else {}
+    told = {name: told.get(name, "") for name in _COLUMNS[ask.by]}
     return Line(
         row.of,
         row.kind,

@@ -117,7 +117,7 @@ class Sharing:
             ids = {each.allocation_id for each in held}
             for step in (Step.DAY, Step.HOUR):
                 found = await _shares(tx.connection, held, self._book, Steps(step))
-                rows_of_step = [row for of_held in found for row in _rows(*of_held)]
+                rows_of_step = [row for of_held in found for row in rows_of(*of_held)]
                 await store_pools.add_shares(tx.connection, rows_of_step, step)
             await store_pools.mark_shared(tx.connection, ids)
             tx.after_commit(lambda: SHARED.inc(len(ids)))
@@ -131,8 +131,8 @@ async def report(
     steps = days(first, last)
     whole = await offered_in(connection, book, steps, now)
     held = list(await store_pools.shares(connection, first, last))
-    async for row in unshared_rows(connection, book, steps, now):
-        held.append(row)
+    async for each, of_each in unshared(connection, book, steps, now):
+        held += rows_of(each, of_each)
     return rows(whole, _merged(held))
 
 
@@ -154,14 +154,6 @@ async def unshared(
         for each in await _shares(connection, held, book, steps):
             yield each
         after = held[-1].allocation_id
-
-
-async def unshared_rows(
-    connection: asyncpg.Connection, book: PriceBook, steps: Steps, now: datetime
-) -> AsyncIterator[Row]:
-    async for held, of_held in unshared(connection, book, steps, now):
-        for row in _rows(held, of_held):
-            yield row
 
 
 async def _shares(
@@ -206,7 +198,7 @@ def _beyond(held: HeldUsage, offers: Mapping[str, Sequence[Offer]]) -> Iterator[
         yield from unoffered(whole, numbers, offers.get(node, ()))
 
 
-def _rows(held: HeldUsage, of_held: Iterable[Share]) -> Iterator[Row]:
+def rows_of(held: HeldUsage, of_held: Iterable[Share]) -> Iterator[Row]:
     for begin, kind, slot_microseconds, micro_usd in of_held:
         is_owned = kind not in (Phase.PLATFORM, UNOFFERED)
         yield Row(
@@ -235,9 +227,9 @@ async def reprice(
         steps = Steps(step)
         back = [
             replace(row, slot_microseconds=-row.slot_microseconds, micro_usd=-row.micro_usd)
-            for row in _rows(held, _all_shares(held, offers, [_period(charge)], steps))
+            for row in rows_of(held, _all_shares(held, offers, [_period(charge)], steps))
         ]
-        again = _rows(held, _all_shares(held, offers, periods, steps))
+        again = rows_of(held, _all_shares(held, offers, periods, steps))
         await store_pools.add_shares(connection, [*back, *again], step)
 
 

@@ -22,7 +22,7 @@ _MAX_BLOCKED_SECONDS = timedelta(days=3650).total_seconds()
 
 _HELD = f"""
 select allocations.*, started_at, has_lost, last_checkpoint_at, blocked_seconds, project,
-    {HELD_UNTIL} as held_until, {PAID_UNTIL} as paid_until
+    study_id, name as job_name, {HELD_UNTIL} as held_until, {PAID_UNTIL} as paid_until
 from allocations left join run_facts using (run_id) left join jobs using (job_id)
 where {{condition}}
 order by {{order}} limit $2
@@ -93,6 +93,8 @@ class HeldUsage:
     slot_numbers: Mapping[str, Sequence[int]]
     is_shared: bool = True
     project: str = ""
+    study_id: str = ""
+    job_name: str = ""
 
 
 async def note_started(connection: asyncpg.Connection, run_id: str, started_at: datetime) -> None:
@@ -285,6 +287,8 @@ async def _held(
                     },
                     row["is_shared"],
                     row["project"] or "",
+                    row["study_id"] or "",
+                    row["job_name"] or "",
                 )
             )
     return found
