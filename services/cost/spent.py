@@ -1,11 +1,11 @@
 """What is spent of budgets: charged for the time of their periods, and accruing now.
 
-The charges of all budgets are read by one statement, and what a subject accrues is worked out once,
-however many budgets it has.
+The charges of all budgets are read by one statement, and what a subject accrues and which of its
+jobs run is worked out once, however many budgets it has.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -78,18 +78,23 @@ async def _spent_since(
     for each in held:
         for subject in each.subjects:
             of_subject[each.tenant_id, subject].append(each)
+    running = {subject: _jobs(own) for subject, own in of_subject.items()}
     asked = [_asked(row, since(row)) for row in rows]
     charged = await store_spend.charged(connection, set(asked))
     accruing: dict[Asked, int] = {}
     found = []
     for row, question in zip(rows, asked, strict=True):
-        own = of_subject[question.tenant_id, question.subject]
+        subject = (question.tenant_id, question.subject)
         if question not in accruing:
+            own = of_subject.get(subject, ())
             usages = tuple(_since(each.usage, since(row)) for each in own)
             accruing[question] = total_micro_usd(usages, book)
-        jobs = tuple(sorted({each.job_id for each in own}))
-        found.append(Spent(charged[question] + accruing[question], jobs))
+        found.append(Spent(charged[question] + accruing[question], running.get(subject, ())))
     return found
+
+
+def _jobs(held: Iterable[OpenUsage]) -> tuple[str, ...]:
+    return tuple(sorted({each.job_id for each in held}))
 
 
 def _asked(row: BudgetRow, starts_at: datetime | None) -> Asked:
