@@ -6,6 +6,7 @@ the servers and nothing else.
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,6 +77,19 @@ async def schemas(postgres_dsn: str) -> AsyncIterator[PreparedSchemas]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def database(schemas: PreparedSchemas) -> AsyncIterator[OpenDatabase]:
     """`await database("cost")`: the schema of a service as its migrations left it."""
+    async with taking(schemas) as take:
+        yield take
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kept_database(schemas: PreparedSchemas) -> AsyncIterator[OpenDatabase]:
+    """The same for all tests of a file: what they read is written once, and they change nothing."""
+    async with taking(schemas) as take:
+        yield take
+
+
+@asynccontextmanager
+async def taking(schemas: PreparedSchemas) -> AsyncIterator[OpenDatabase]:
     taken: list[Database] = []
 
     async def take(service: str, **options: bool) -> Database:
