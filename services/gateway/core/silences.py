@@ -1,13 +1,18 @@
 """Silences as views, and which one an alert is silenced by."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.silences import SilenceChanged, SilenceEnded
 from services.gateway.core.noun import NEVER, Noun, newest
+
+Row = Mapping[str, Any]
+# By alert, job and project.
+InForce = Mapping[tuple[str | None, str | None, str | None], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +60,20 @@ SILENCES = Noun(
 )
 
 
-def silence_of(
-    silences: Iterable[dict[str, Any]], alert: str, job_id: str, project: str | None
-) -> dict[str, Any] | None:
-    """Of those in force, the one that silences this alert for longest."""
-    found = [
-        each
-        for each in silences
-        if each["alert"] in (None, alert)
-        and each["job_id"] in (None, job_id)
-        and each["project"] in (None, project)
-    ]
-    return max(found, key=lambda each: (each["ends_at"], each["silence_id"]), default=None)
+def by_subject(silences: Iterable[Row]) -> InForce:
+    """Of those in force with the same alert, job and project, the one that lasts longest."""
+    return {
+        (each["alert"], each["job_id"], each["project"]): each
+        for each in sorted(silences, key=_length)
+    }
+
+
+def silence_of(silences: InForce, alert: str, job_id: str, project: str | None) -> Row | None:
+    """The one that silences this alert for longest. None in a silence stands for every one."""
+    subjects = product({None, alert}, {None, job_id}, {None, project})
+    found = [silences[subject] for subject in subjects if subject in silences]
+    return max(found, key=_length, default=None)
+
+
+def _length(silence: Row) -> tuple[datetime, str]:
+    return silence["ends_at"], silence["silence_id"]

@@ -94,7 +94,7 @@ async def num_not_silenced(
 ) -> int:
     """How many open alerts no silence in force is about, counted up to the limit.
 
-    What a silence is about is as `core.silences.silence_of` decides.
+    What a silence is about is as `core.silences.silence_of` decides: '' stands for every one.
     """
     found = await connection.fetch(
         f"""
@@ -106,11 +106,12 @@ async def num_not_silenced(
             offset 0) as alerts
         left join runs on runs.run_id = alerts.run_id
         where runs.ended_at is null and jobs.finished_at is null and not exists (
-            select from silences
-            where {silences.IN_FORCE}
-                and (silences.alert is null or silences.alert = alerts.alert)
-                and (silences.job_id is null or silences.job_id = jobs.job_id)
-                and (silences.project is null or silences.project = jobs.project))
+            select from (values (alerts.alert), ('')) as one (alert),
+                (values (jobs.job_id), ('')) as of (job_id),
+                (values (jobs.project), ('')) as within (project)
+            where (one.alert, of.job_id, within.project) in (
+                select coalesce(alert, ''), coalesce(job_id, ''), coalesce(project, '')
+                from silences where {silences.IN_FORCE}))
         limit $3
         """,
         tenant_id,

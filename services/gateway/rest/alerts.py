@@ -19,6 +19,7 @@ from drivetrain_schemas.silences import (
 from drivetrain_schemas.text import free_text
 from services.gateway import queries, silence_commands
 from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.core.silences import by_subject
 from services.gateway.problem import invalid, not_found
 from services.gateway.queries.alerts import At, State, Wanted
 from services.gateway.rest import alert_views, models
@@ -152,7 +153,7 @@ async def find_alerts(
     after = At(position[0], position[1][0], position[1][1]) if position else None
     async with gateway.platform.database.connection() as connection:
         found = await queries.alerts.page(connection, tenant_id, query.wanted(), after, limit)
-    silences = await silences_in_force(gateway, tenant_id)
+    silences = by_subject(await silences_in_force(gateway, tenant_id))
     return models.AlertList(
         alerts=[alert_views.listed_alert(row, silences, base) for row in found.rows],
         next=None if found.next is None else position_text(*found.next),

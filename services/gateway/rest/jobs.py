@@ -11,6 +11,7 @@ from drivetrain_schemas.jobs import JobSpec, JobState
 from services.gateway import commands, queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.core.silences import by_subject
 from services.gateway.problem import invalid, not_found
 from services.gateway.rest import alert_views, explanations, models, views
 from services.gateway.rest.hidden import refuse_hidden, stored_spec, with_secrets
@@ -187,7 +188,7 @@ async def _whole(gateway: Gateway, row: dict[str, Any], base: str) -> models.Job
         runs = await queries.jobs.runs(connection, row["job_id"])
         alerts = await queries.jobs.alerts(connection, row["job_id"])
         now = gateway.platform.clock.now()
-        silences = await queries.silences.in_force(connection, row["tenant_id"], now)
+        silences = by_subject(await queries.silences.in_force(connection, row["tenant_id"], now))
         warnings = await queries.jobs.warnings(connection, row["job_id"], MAX_WARNINGS)
         said = await queries.descriptions.newest(connection, row["job_id"])
         found = saved = None
