@@ -248,7 +248,7 @@ def test_the_token_of_the_api_opens_no_read_port(platform: StandalonePlatform) -
     for status, given in tokens.items():
         for one in given:
             answer = httpx.get(
-                f"http://127.0.0.1:{ports['cost.http']}/chargeback/default",
+                f"http://127.0.0.1:{ports['cost.http']}/budgets/default",
                 headers={"Authorization": f"Bearer {one}"},
             )
             assert answer.status_code == status
@@ -278,7 +278,7 @@ def test_the_token_of_the_api_signs_no_report(platform: StandalonePlatform) -> N
 
     before = num_forged(platform)
     own = RunTokens(SecretStr(secrets["run_token_key"])).of(run, fence)
-    asyncio.run(send([own, *forged]))  # in order: once the forged ones are counted, so is `own`
+    asyncio.run(send([own, *forged]))  # in order: once the forged ones are counted, `own` was read
     wait_until(lambda: num_forged(platform) - before == len(forged), "the forged ones are counted")
 
 
