@@ -291,7 +291,7 @@ class Child:
             self._process = await asyncio.create_subprocess_exec(
                 *leash,
                 *launch.argv,
-                stdin=asyncio.subprocess.DEVNULL if given is None else given.of_child,
+                stdin=asyncio.subprocess.DEVNULL if given is None else given.of_child.fileno(),
                 stdout=descriptor,
                 stderr=descriptor,
                 cwd=launch.directory,
