@@ -76,8 +76,8 @@ async def _spent_since(
 ) -> list[Spent]:
     of_subject: dict[tuple[str, str], list[OpenUsage]] = defaultdict(list)
     for each in held:
-        for subject in each.subjects:
-            of_subject[each.tenant_id, subject].append(each)
+        for name in each.subjects:
+            of_subject[each.tenant_id, name].append(each)
     running = {subject: _jobs(own) for subject, own in of_subject.items()}
     asked = [_asked(row, since(row)) for row in rows]
     charged = await store_spend.charged(connection, set(asked))

@@ -488,6 +488,8 @@ left join trial_counts as counts on counts.study_id = studies.study_id;
 -- null is a decision about a record that has not been read yet.
 create table parked (
     parked_id text primary key,
+    -- The tenant that the record names; of one that names none, that of the operators.
+    tenant_id text not null default 'default',
     service text,
     topic text,
     partition integer,
@@ -511,13 +513,14 @@ create table parked (
     decision_note text not null default '',
     replayed_at timestamptz
 );
-create index parked_listed on parked (state, parked_at desc, parked_id desc)
+create index parked_listed on parked (tenant_id, state, parked_at desc, parked_id desc)
     where parked_at is not null;
-create index parked_in_group
-    on parked (service, topic, reason, event_type, state, parked_at desc, parked_id desc)
+create index parked_in_group on parked
+    (tenant_id, service, topic, reason, event_type, state, parked_at desc, parked_id desc)
     where parked_at is not null;
 
 create table parked_groups (
+    tenant_id text not null,
     service text not null,
     topic text not null,
     reason text not null,
@@ -525,7 +528,7 @@ create table parked_groups (
     num_open bigint not null default 0,
     num_replayed bigint not null default 0,
     num_discarded bigint not null default 0,
-    primary key (service, topic, reason, event_type)
+    primary key (tenant_id, service, topic, reason, event_type)
 );
 
 -- Links to sign in that wait to be used. Not rebuilt, and not needed to be: a rebuild forgets them.

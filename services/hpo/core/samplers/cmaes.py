@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from cmaes import CMA
+from numpy.typing import NDArray
 
 from services.hpo.core.samplers.proposing import Draws, at_random, first_new
 from services.hpo.core.space import Space
@@ -25,12 +26,14 @@ _NUM_DRAWS = 32
 _KEPT = 32
 _WORST = 1e300
 
+Numbers = NDArray[np.intp]
+
 
 @dataclass(frozen=True, slots=True)
 class _Told:
     """The strategy after a number of generations, which held these trials with these losses."""
 
-    numbers: Array
+    numbers: Numbers
     losses: Array
     strategy: CMA
 
@@ -42,8 +45,7 @@ class Cmaes:
         # The library needs two dimensions.
         self._num_dimensions = max(len(space.dimensions), 2)
         self._size = 4 + math.floor(3 * math.log(self._num_dimensions))
-        empty = np.empty(0)
-        self._first = _Told(empty, empty, self._start())
+        self._first = _Told(np.empty(0, dtype=np.intp), np.empty(0), self._start())
         self._told: list[_Told] = []
 
     def propose(self, trials: Trials, number: int) -> Proposal:
@@ -97,7 +99,7 @@ class Cmaes:
         return np.concatenate([row, np.full(self._num_dimensions - len(row), 0.5)])
 
 
-def _is_start(told: _Told, ended: Array, losses: Array) -> bool:
+def _is_start(told: _Told, ended: Numbers, losses: Array) -> bool:
     num = len(told.numbers)
     return (
         num <= len(ended)
