@@ -1,6 +1,5 @@
 """The statements of the cost service: one function each, no rules."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -149,8 +148,8 @@ async def put_allocations(
                 one.paid_ends_at if isinstance(one, AllocationReleased) else None,
                 one.run_id,
                 spot_slots(one).total(),
-                json.dumps(spot_slots(one)),
-                json.dumps(_slot_numbers(one)),
+                spot_slots(one),
+                _slot_numbers(one),
             )
     await connection.execute(_PUT_ALLOCATIONS, *_columns([rows[key] for key in sorted(rows)]))
     granted = [(one.job_id, one.granted_at) for one in allocations]

@@ -34,13 +34,11 @@ update allocations set over_at = least(over_at, ended.ended_at)
 from unnest($1::text[], $2::timestamptz[]) as ended (job_id, ended_at)
 where allocations.job_id = ended.job_id and released_at is null
 """
-# All nodes of the run are among those that do not answer; since the first time it was so. The
-# column contains a JSON text in a JSON text.
+# All nodes of the run are among those that do not answer; since the first time it was so.
 _NOTE_UNREACHABLE = """
 insert into run_facts (run_id, unreachable_at)
     select $1, $3 from allocations
-    where run_id = $1 and $2::text[] @> array(
-        select jsonb_object_keys((slot_numbers #>> '{}')::jsonb))
+    where run_id = $1 and $2::text[] @> array(select jsonb_object_keys(slot_numbers))
 on conflict (run_id) do update set
     unreachable_at = coalesce(run_facts.unreachable_at, excluded.unreachable_at)
 """

@@ -1,6 +1,5 @@
 """The statements about who had what of a pool, and what runs did with it; no rules."""
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -269,8 +268,8 @@ async def _held(
             paid_ends_at=paid_ends_at,
             ends_at=ends_at,
         )
-        spot: dict[str, int] = json.loads(row["spot_slots"])
-        of_nodes: dict[str, list[int]] = json.loads(row["slot_numbers"])
+        spot: dict[str, int] = row["spot_slots"]
+        of_nodes: dict[str, list[int]] = row["slot_numbers"]
         for usage in by_capacity(whole, row["num_spot_slots"]):
             found.append(
                 HeldUsage(

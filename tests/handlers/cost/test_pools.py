@@ -265,7 +265,7 @@ async def test_what_is_not_shared_out_is_read_in_steps_by_an_index(
         steps = days(NOON.date(), NOON.date())
         span = (steps.starts_at, steps.ends_at)
         read = await rows_read(connection, store_pools.UNSHARED, "", 500, *span)
-    assert found == {("productive", "vision"): 20.0}
+    assert found == {("starting", "vision"): 20.0}
     assert read["allocations"] == 20
 
 

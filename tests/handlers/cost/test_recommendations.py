@@ -247,6 +247,7 @@ async def run_to_the_end(
         "spot_nodes": spot_nodes,
     }
     end = start + timedelta(hours=hours)
+    ended = {"released_at": end, "paid_ends_at": end}
     await handle(
         db,
         handlers(book),
@@ -259,7 +260,7 @@ async def run_to_the_end(
             )
         ),
         make_event(AllocationGranted.model_validate(held)),
-        make_event(AllocationReleased.model_validate({**held, "released_at": end})),
+        make_event(AllocationReleased.model_validate({**held, **ended})),
         make_event(JobSucceeded(job_id=job_id, attempts=1, finished_at=end)),
     )
     return job_id

@@ -34,23 +34,23 @@ async def add_study(
     async with hpo.transaction() as tx:
         run = tx.connection.execute
         await run(
-            "insert into studies (study_id, tenant_id, request_id, spec, num_trials, num_proposed)"
-            " values ($1, $2, $1, $3, 3, 3)",
+            "insert into studies (study_id, tenant_id, request_id, spec, num_trials, num_proposed,"
+            " status) values ($1, $2, $1, $3, 3, 3, '{}')",
             study_id,
             tenant_id,
             spec,
         )
-        for number, (state, value, rungs) in enumerate(
-            [("completed", 1.0, "[]"), ("stopped", None, measured), ("failed", None, measured)]
+        for number, (state, values, rungs) in enumerate(
+            [("completed", "[1.0]", "[]"), ("stopped", "[]", measured), ("failed", "[]", measured)]
         ):
             await run(
                 "insert into trials (study_id, number, job_id, command_event_id, hyperparameters,"
-                " state, value, measured) values ($1, $2, $3, 'c', '{}', $4, $5, $6)",
+                " state, objectives, measured) values ($1, $2, $3, 'c', '{}', $4, $5, $6)",
                 study_id,
                 number,
                 f"{study_id}-{number}",
                 state,
-                value,
+                values,
                 rungs,
             )
         await run(

@@ -162,7 +162,8 @@ def granted(command: JobSubmit, **fields: Any) -> Event[AllocationGranted]:
 
 
 def released(command: JobSubmit) -> Event[AllocationReleased]:
-    document = allocation(command) | {"released_at": STARTED + timedelta(hours=1)}
+    end = STARTED + timedelta(hours=1)
+    document = allocation(command) | {"released_at": end, "paid_ends_at": end}
     return make_event(AllocationReleased.model_validate(document))
 
 
@@ -539,7 +540,8 @@ async def test_devices_held_and_paid_for_end_a_study_at_its_limit(
 ) -> None:
     """One trial held 2 slots for 1 hour, which cost 0.60 USD; another has held 2 since."""
     first, second, _ = await start(hpo, limits=limits)
-    released = allocation(first) | {"released_at": STARTED + timedelta(hours=1)}
+    end = STARTED + timedelta(hours=1)
+    released = allocation(first) | {"released_at": end, "paid_ends_at": end}
     charge = {
         **{name: released[name] for name in ("tenant_id", "job_id", "run_id", "attempt")},
         **{name: released[name] for name in ("allocation_id", "pool", "device_type")},
