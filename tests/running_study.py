@@ -92,10 +92,9 @@ async def _stored(dsn: str, study_id: str) -> Stored:
     assert study is not None
     assert asked is not None
     spec = messages.read_spec(asked.spec)
-    numbers = messages.to_numbers(spec)
-    replayed = Search(messages.to_plan(spec), Status(numbers))
+    replayed = Search(messages.to_plan(spec), Status(messages.to_numbers(spec)))
     for told in log:
         replayed.on(*told)
     trials, _ = saved.load_trials(rows)
     given = [told.given for told in log]
-    return Stored(trials, given, saved.load_status(study, numbers), replayed)
+    return Stored(trials, given, saved.load_status(study), replayed)
