@@ -41,4 +41,4 @@ async def test_runs_that_end_together_cost_as_much_as_they_are(database: OpenDat
             yield world.rounds
             round_number += 1
 
-    (await measure(scenario, 16)).assert_linear()
+    (await measure(scenario, 50)).assert_linear()
