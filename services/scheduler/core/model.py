@@ -4,6 +4,7 @@ Frozen values only. A `Slot` is the unit that is granted; its id is (node, numbe
 `devices` slots of one pool and, because an allocation has one device type, of one device type.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -101,3 +102,12 @@ class Holding:
     slots: tuple[Slot, ...]
     devices: tuple[int, ...] = ()
     unreachable: tuple[str, ...] = ()
+    # The numbers of the slots, by node. A holding outlives many rounds; this is derived once.
+    by_node: Mapping[str, frozenset[int]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        numbers: dict[str, set[int]] = {}
+        for slot in self.slots:
+            numbers.setdefault(slot.node_id, set()).add(slot.number)
+        frozen = {node_id: frozenset(held) for node_id, held in numbers.items()}
+        object.__setattr__(self, "by_node", frozen)

@@ -4,12 +4,14 @@ An `Occupancy` is a value: it stays the same as long as no node and no allocatio
 round in which only the queue changed computes none of this again.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from services.scheduler.core.model import Holding, Kind, Node, Slot
+
+_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,11 @@ class Occupancy:
     @cached_property
     def capacities(self) -> Mapping[str, Mapping[str, int]]:
         """By pool: how many slots it has of each device type."""
-        pools: dict[str, Counter[str]] = {}
+        pools: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for node in self.nodes:
             if node.is_schedulable:
-                pools.setdefault(node.pool, Counter())[node.device_type] += node.num_slots
-        return pools
+                pools[node.pool][node.device_type] += node.num_slots
+        return dict(pools)
 
     @cached_property
     def closed(self) -> Mapping[tuple[str, str | None], Sequence[Node]]:
@@ -44,14 +46,14 @@ class Occupancy:
 
         A device counts as held whichever node it was granted with.
         """
-        held: dict[str, set[int]] = {}
+        held: defaultdict[str, list[Set[int]]] = defaultdict(list)
         for holding in self.holdings.values():
-            for slot in holding.slots:
-                held.setdefault(slot.node_id, set()).add(slot.number)
+            for node_id, numbers in holding.by_node.items():
+                held[node_id].append(numbers)
         devices = {device for holding in self.holdings.values() for device in holding.devices}
         found: dict[tuple[str, str], dict[str, tuple[Slot, ...]]] = {}
-        for node in sorted(self.nodes, key=lambda node: node.node_id):
-            slots = _free_slots(node, held.get(node.node_id, frozenset()), devices)
+        for node in self.nodes:
+            slots = _free_slots(node, _NONE.union(*held.get(node.node_id, ())), devices)
             if slots:
                 found.setdefault((node.pool, node.device_type), {})[node.node_id] = slots
         return found
@@ -88,9 +90,9 @@ def most_slots(capacities: Mapping[str, int], device_type: str | None) -> int:
     return max(capacities.values(), default=0)
 
 
-def _free_slots(node: Node, held: Set[int], devices: Set[int]) -> tuple[Slot, ...]:
+def _free_slots(node: Node, held: frozenset[int], devices: Set[int]) -> tuple[Slot, ...]:
     """`held`: the numbers of this node's slots that are; `devices`: those of all nodes."""
-    if not node.is_schedulable:
+    if not node.is_schedulable or held.issuperset(range(node.num_slots)):
         return ()
     free = tuple(
         Slot(node.node_id, number)

@@ -119,7 +119,9 @@ def holders(kind: Kind, occupancy: Occupancy) -> tuple[HolderOf, ...]:
     devices = {node.device_of(number) for node in usable for number in range(node.num_slots)}
     held: Counter[str] = Counter()
     for holding in occupancy.holdings.values():
-        num_slots = sum(slot.node_id in node_ids for slot in holding.slots)
+        num_slots = sum(
+            len(holding.by_node[node_id]) for node_id in node_ids & holding.by_node.keys()
+        )
         # Granted when nodes were divided differently, and still not free.
         held[holding.job_id] += max(num_slots, len(devices.intersection(holding.devices)))
     order = sorted((+held).items(), key=lambda item: (-item[1], item[0]))

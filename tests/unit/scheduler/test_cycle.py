@@ -253,6 +253,17 @@ def test_the_holder_of_devices_of_nodes_that_were_cut_again_is_named():
     assert holders(waiting.jobs[0].kind, snapshot.occupancy) == (HolderOf("job_h", 2),)
 
 
+@pytest.mark.parametrize(("first_device", "want"), [(0, ["job_a"]), (None, [])])
+def test_slots_of_a_node_that_lost_devices_are_held_by_number_or_by_count(first_device, want):
+    """Where devices have no numbers of ours, what is held takes up any of those that are left."""
+    node = make_node("n1", 2, device_type="gpu", first_device=first_device)
+    held = make_holding("h", ("n1", 6), ("n1", 7))
+
+    decision = decide(make_snapshot([node], [make_job("a", 2)], [held]), NOW)
+
+    assert [grant.job_id for grant in decision.grants] == want
+
+
 def test_kinds_behind_a_blocked_one_are_not_looked_at_one_by_one(monkeypatch):
     placed = []
     monkeypatch.setattr(
