@@ -3,7 +3,7 @@
 Labels are bounded by the nodes and by closed lists: a pool that only a job names is `unknown`.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -11,7 +11,6 @@ from functools import partial
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store, store_runs
 from services.scheduler.core.cycle import Decision
-from services.scheduler.core.model import Slot
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.state import State
 from services.scheduler.store import JobRow
@@ -48,23 +47,27 @@ class Measures:
 
 def devices(occupancy: Occupancy, jobs: Mapping[str, JobRow]) -> Mapping[DeviceLabels, int]:
     """How many devices are in which state, and what holds them."""
-    held: dict[Slot, tuple[str, str]] = {}
+    held: defaultdict[str, list[tuple[str, str, frozenset[int]]]] = defaultdict(list)
     for holding in occupancy.holdings.values():
         job = jobs.get(holding.job_id)
         holder = "trial" if job is not None and job.trial is not None else "job"
-        for slot in holding.slots:
-            is_reached = slot.node_id not in holding.unreachable
-            held[slot] = ("held" if is_reached else "unreachable", holder)
+        for node_id, numbers in holding.by_node.items():
+            state = "unreachable" if node_id in holding.unreachable else "held"
+            held[node_id].append((state, holder, numbers))
     counts: Counter[DeviceLabels] = Counter()
     for node in occupancy.nodes:
         if node.is_removed:
             continue
         for kind in _ALWAYS_TOLD:
             counts[node.pool, node.device_type, *kind] += 0
-        idle = ("free" if node.is_schedulable else "closed", "none")
-        for number in range(node.num_slots):
-            state, holder = held.get(Slot(node.node_id, number), idle)
-            counts[node.pool, node.device_type, state, holder] += 1
+        num_idle = node.num_slots
+        for state, holder, numbers in held.get(node.node_id, ()):
+            # A node that lost devices has fewer slots than are held of it.
+            num_held = sum(number < node.num_slots for number in numbers)
+            counts[node.pool, node.device_type, state, holder] += num_held
+            num_idle -= num_held
+        idle = "free" if node.is_schedulable else "closed"
+        counts[node.pool, node.device_type, idle, "none"] += num_idle
     return counts
 
 
