@@ -7,6 +7,7 @@ of Drivetrain: it is installed into a folder of its own in the cache, at the fir
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,8 +74,7 @@ class Surrogate:
         """The best accuracy known, of 40,000 random points, then polished; and their median."""
         path = CACHE / "scale" / f"{task}.json"
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self._measure_scale(task)))
+            keep(path, json.dumps(self._measure_scale(task)))
         best, median = json.loads(path.read_text())
         return best, median
 
@@ -112,6 +112,14 @@ def configs(units: FLOATS) -> FLOATS:
     return np.column_stack(columns)
 
 
+def keep(path: Path, text: str) -> None:
+    """Write a file of the cache, whole at once: other processes read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.with_name(f"{path.name}.{os.getpid()}")
+    written.write_text(text)
+    written.rename(path)
+
+
 @cache
 def surrogate() -> Surrogate:
     folder = Path(os.environ.get("DRIVETRAIN_DATA", "../shared/data")) / "yahpo-lcbench"
@@ -126,7 +134,12 @@ def surrogate() -> Surrogate:
 def _onnxruntime() -> Any:
     folder = CACHE / "onnxruntime"
     if not folder.exists():
+        made = folder.with_name(f"{folder.name}.{os.getpid()}")
         command: Sequence[str] = (sys.executable, "-m", "uv", "pip", "install", "--quiet")
-        subprocess.run([*command, "--no-deps", "--target", str(folder), *_PACKAGES], check=True)
+        subprocess.run([*command, "--no-deps", "--target", str(made), *_PACKAGES], check=True)
+        try:
+            made.rename(folder)
+        except OSError:  # another process was first
+            shutil.rmtree(made)
     sys.path.append(str(folder))
     return importlib.import_module("onnxruntime")

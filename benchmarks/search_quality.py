@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from benchmarks.lcbench import CACHE, EPOCHS, FLOATS, surrogate
+from benchmarks.lcbench import CACHE, EPOCHS, FLOATS, keep, surrogate
 from benchmarks.report import Row, options, publish
 from benchmarks.search_peers import OptunaSearcher
 from benchmarks.search_simulation import Ours, search
@@ -112,8 +112,7 @@ def optunas(
     path = CACHE / f"optuna-{version('optuna')}" / f"{name}.json"
     if not path.exists():
         found = search(surrogate(), task, make(), num_epochs)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([trial.accuracy for trial in found]))
+        keep(path, json.dumps([trial.accuracy for trial in found]))
     accuracies: list[float] = json.loads(path.read_text())
     return accuracies
 
