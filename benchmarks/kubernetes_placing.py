@@ -2,7 +2,7 @@
 
 From the first submission through Kafka until the scheduler has seen every pod running. etcd, API
 server, controller-manager and kube-scheduler are real; nodes and the life of pods are kwok's. The
-peer are the same pods without Drivetrain: created with no node named, 32 at a time, and bound by
+peer is the same pods without Drivetrain: created with no node named, 32 at a time, and bound by
 kube-scheduler alone. It has no queue, no Kafka, no Postgres, no gang, and no Secret per pod.
 """
 
@@ -45,7 +45,7 @@ MEASURES = (
 NOTES = """
 A real API server, etcd, controller-manager and kube-scheduler, nodes and pods of kwok, everything
 on one machine (needs `make kubernetes-tools`): no image is pulled and no program starts. From the
-first submission in Kafka until the scheduler has seen every pod run. The peer are the same pods
+first submission in Kafka until the scheduler has seen every pod run. The peer is the same pods
 without Drivetrain, bound by kube-scheduler alone: no queue, no Kafka, no Postgres, no gang, no
 Secret for each pod.
 """

@@ -41,10 +41,10 @@ MEASURES = (
     "services/scheduler/store_runs.py",
 )
 NOTES = """
-Every statement that jobs take which are submitted, run, fail, retry, are cancelled and succeed,
-beside jobs that ended long ago: whether its plan reads a table that grows with history from one
-end to the other, and how long it takes. Six jobs on two nodes; the statements are independent of
-history, not of what runs.
+Every statement of jobs that are submitted, run, fail, retry, are cancelled and succeed, beside
+jobs that ended long ago: whether its plan reads a table that grows with history from one end to
+the other, and how long it takes. Six jobs on two nodes: what grows with the work that runs does
+not show here.
 """
 
 _BATCH = 100_000
