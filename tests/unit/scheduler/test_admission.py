@@ -45,6 +45,7 @@ CASES = {
         make_request(num_spec_bytes=MAX_SPEC_BYTES + 1),
         (RejectionReason.TOO_LARGE, "put large values into files of the job's code"),
     ),
+    "the largest spec": (make_request(num_spec_bytes=MAX_SPEC_BYTES), None),
 }
 
 
@@ -53,6 +54,31 @@ def test_refuse(request_, want):
     refusal = refuse(request_, OFFER)
 
     assert (refusal and (refusal.reason, refusal.fix)) == want
+
+
+@pytest.mark.parametrize(
+    ("device_type", "want"),
+    [
+        ("gpu", "pool default has 1 gpu devices, the job asks for 9"),
+        (None, "pool default has 4 devices of one type, the job asks for 9"),
+    ],
+)
+def test_the_refusal_says_what_the_pool_has(device_type, want):
+    refusal = refuse(make_request(9, device_type=device_type), OFFER)
+
+    assert refusal is not None
+    assert refusal.detail == want
+
+
+def test_of_many_pools_twenty_are_named_and_without_one_a_node_is_missing():
+    pools = {f"p{number:02}": {"cpu": 1} for number in reversed(range(21))}
+    many = refuse(make_request(pool="other"), Offer(pools))
+    assert many is not None
+    assert many.fix == f"name one of: {', '.join(sorted(pools)[:20])}"
+
+    none = refuse(make_request(), Offer({}))
+    assert none is not None
+    assert none.fix == "add a node first"
 
 
 def test_a_launcher_that_runs_images_takes_them():

@@ -94,6 +94,29 @@ def reasons(decision: Decision) -> dict[str, WaitingReason]:
     return {job.job_id: entry.reason for entry in decision.waiting for job in entry.jobs}
 
 
+def test_jobs_of_two_kinds_take_turns_in_their_order():
+    jobs = [make_job(str(number), 1 + number % 2, number) for number in range(6)]
+
+    decision = decide(make_snapshot([make_node("n1", 9)], jobs), NOW)
+
+    assert [grant.job_id for grant in decision.grants] == [job.job_id for job in jobs]
+
+
+def test_a_job_of_any_type_is_behind_the_first_that_waits_for_one_of_them():
+    jobs = [
+        make_job("a", 2, 1, device_type="gpu"),
+        make_job("b", 2, 2, device_type="cpu"),
+        make_job("c", 1, 3),
+    ]
+    nodes = [make_node("n1", 2), make_node("g1", 2, device_type="gpu")]
+    holdings = [make_holding("h", ("n1", 0)), make_holding("g", ("g1", 0))]
+
+    waiting = decide(make_snapshot(nodes, jobs, holdings), NOW).waiting
+
+    (behind,) = (each for each in waiting if each.jobs == (jobs[2],))
+    assert behind.detail == "job_a was submitted earlier and waits for devices"
+
+
 def test_one_pool_does_not_block_another():
     nodes = [make_node("n1", 1), make_node("m1", 1, pool="other")]
     waiting = [make_job("a", 1, 1), make_job("b", 1, 2, pool="other")]
@@ -133,6 +156,27 @@ def test_a_removed_node_takes_nothing_new():
     decision = decide(make_snapshot(nodes, [make_job("a", 1), make_job("b", 2, 2)]), NOW)
 
     assert [grant.slots for grant in decision.grants] == [(Slot("n2", 0),)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "held", "num_free"),
+    [
+        pytest.param({}, [5], 2, id="slots of a processor: only their number counts"),
+        pytest.param({}, [5, 6, 7, 8], 0, id="more are held than there still are"),
+        pytest.param({"device_type": "gpu"}, [5], 3, id="devices that the node no longer has"),
+        pytest.param(
+            {"device_type": "gpu", "first_device": None}, [5], 2, id="devices without numbers"
+        ),
+    ],
+)
+def test_a_node_that_lost_slots_while_they_are_held(changes, held, num_free):
+    node = make_node("n1", 3, **changes)
+    holding = make_holding("h", *(("n1", number) for number in held))
+    jobs = [make_job(str(number), 1, number) for number in range(4)]
+
+    decision = decide(make_snapshot([node, make_node("n2", 0)], jobs, [holding]), NOW)
+
+    assert len(decision.grants) == num_free
 
 
 def test_the_holders_of_what_a_job_could_use_are_named_largest_first():

@@ -1,5 +1,7 @@
 """`check` finds what must not be."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.scheduler.core.invariants import check
@@ -11,6 +13,15 @@ CASES = {
             holdings=[make_holding("a", ("n1", 0)), make_holding("b", ("n1", 0))],
         ),
         "slot 0 of n1 is held 2 times",
+    ),
+    "a device that is held twice": (
+        make_snapshot(
+            holdings=[
+                replace(make_holding("a", ("n1", 0)), devices=(3,)),
+                replace(make_holding("b", ("n1", 1)), devices=(3,)),
+            ],
+        ),
+        "device 3 is held 2 times",
     ),
     "a job with two allocations": (
         make_snapshot(

@@ -17,6 +17,17 @@ CASES = {
         {0: Steadiness(93, 0), 1: STEADY[1]},
         False,
     ),
+    "the last beacon is just not too old": (80, {0: Steadiness(94, 0), 1: STEADY[1]}, True),
+    "the beacon is back since one lease, and not longer": (
+        0,
+        {0: Steadiness(99, 85), 1: STEADY[1]},
+        False,
+    ),
+    "the beacon is back for a little more than a lease": (
+        80,
+        {0: Steadiness(99, 84.9), 1: STEADY[1]},
+        True,
+    ),
     "the beacon is back, but not for a whole lease": (
         0,
         {0: Steadiness(99, 86), 1: STEADY[1]},
@@ -35,6 +46,7 @@ def test_a_pause_of_the_beacon_starts_the_count_again():
     steady = after_beacon(after_beacon(None, 10, interval=2), 12, interval=2)
     assert steady == Steadiness(last_at=12, steady_since=10)
 
+    assert after_beacon(steady, 18, interval=2) == Steadiness(last_at=18, steady_since=10)
     assert after_beacon(steady, 19, interval=2) == Steadiness(last_at=19, steady_since=19)
 
 

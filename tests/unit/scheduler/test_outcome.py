@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drivetrain_schemas.runs import RunState
-from services.scheduler.core.outcome import conclude
+from services.scheduler.core.outcome import MAX_DETAIL, conclude, explain
 from services.scheduler.core.pods import EndKind, EndReason, PodState, Sight
 from services.scheduler.core.wishes import Wish
 from tests.unit.scheduler.builders import after, make_ended, make_pod, make_run
@@ -143,6 +143,42 @@ CASES = {
         None,
         True,
     ),
+    "two were evicted: the first explains it": (
+        make_run(
+            replace(make_lost(0), reason=EVICTED, finished_at=after(3)),
+            replace(make_lost(1), reason=EVICTED, finished_at=after(1)),
+        ),
+        RunState.INTERRUPTED,
+        1,
+        False,
+    ),
+    "one pod that was alive ended before the other had started": (
+        make_run(
+            replace(make_lost(0), finished_at=after(1)),
+            replace(make_lost(1, was_alive=False), finished_at=after(2)),
+        ),
+        RunState.LOST,
+        0,
+        False,
+    ),
+    "one pod ended by itself, unseen, before the other had started": (
+        make_run(
+            replace(make_ended(0, "interrupted", finished_at=after(1)), was_alive=False),
+            replace(make_lost(1, was_alive=False), finished_at=after(2)),
+        ),
+        RunState.INTERRUPTED,
+        None,
+        False,
+    ),
+    "one pod succeeded and the other never started": (
+        make_run(
+            make_ended(0, finished_at=after(1)),
+            replace(make_lost(1, was_alive=False), finished_at=after(2)),
+        ),
+        RunState.LOST,
+        1,
+        False,
+    ),
     "the platform asked it to stop, and a pod died": (
         make_run(make_ended(0, "interrupted"), make_lost(1), stop_reason="shutdown"),
         RunState.LOST,
@@ -159,3 +195,47 @@ def test_conclude(run, state, cause, is_asked):
     assert outcome.state is state
     assert (outcome.cause.index if outcome.cause else None) == cause
     assert outcome.is_asked is is_asked
+
+
+def test_a_run_with_a_live_pod_has_no_outcome_yet():
+    with pytest.raises(AssertionError, match="still has pods"):
+        conclude(make_run(make_ended(0, "failed"), make_pod(1)))
+
+
+WHY = {
+    "nothing failed": (make_run(make_ended(0)), ""),
+    "the cluster's reason": (make_run(replace(make_lost(0), reason=NO_IMAGE)), NO_IMAGE.detail),
+    "a shim that was alive": (
+        make_run(make_lost(0)),
+        "the shim of pod 0 ended without writing exit.json; its remaining processes were killed",
+    ),
+    "a shim that never was": (
+        make_run(make_lost(0, was_alive=False)),
+        "the shim of pod 0 never started; its remaining processes were killed",
+    ),
+    "what the program said": (
+        make_run(make_ended(0, "failed", end={"detail": "x" * 1001, "rank": 1})),
+        "x" * MAX_DETAIL,
+    ),
+    "a long reason": (
+        make_run(replace(make_lost(0), reason=EndReason(EndKind.FAILED, "y" * 1001))),
+        "y" * MAX_DETAIL,
+    ),
+    "a code": (
+        make_run(make_ended(0, "failed", end={"exit_code": 3, "rank": 0})),
+        "rank 0 ended with code 3",
+    ),
+    "a signal": (
+        make_run(make_ended(0, "failed", end={"signal": 9, "rank": 2})),
+        "rank 2 ended by signal 9",
+    ),
+    "a code of an unknown rank": (
+        make_run(make_ended(0, "failed", end={"exit_code": 1})),
+        "a rank ended with code 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "want"), WHY.values(), ids=WHY.keys())
+def test_explain(run, want):
+    assert explain(conclude(run)) == want

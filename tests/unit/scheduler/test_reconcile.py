@@ -20,12 +20,16 @@ CASES = {
         Acts(launch=("pod_0",)),
     ),
     "a launched pod gets time to appear": (
-        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=29)),
+        make_run(make_pod(0, Sight.CREATED, seconds_in_sight=30)),
         Acts(),
     ),
     "a launched pod that never appears is started once more": (
         make_run(make_pod(0, Sight.CREATED, seconds_in_sight=31)),
         Acts(launch=("pod_0",)),
+    ),
+    "and then gets its time again": (
+        make_run(make_pod(0, Sight.CREATED, launches=2, seconds_in_sight=30)),
+        Acts(),
     ),
     "and then given up": (
         make_run(make_pod(0, Sight.CREATED, launches=2, seconds_in_sight=31)),
@@ -45,7 +49,7 @@ CASES = {
         Acts(notify=("pod_1",), reason="gang"),
     ),
     "a pod that has a notice gets no second one": (
-        make_run(make_ended(0, "failed"), make_pod(1, notice="gang", seconds_since_notice=14)),
+        make_run(make_ended(0, "failed"), make_pod(1, notice="gang", seconds_since_notice=15)),
         Acts(),
     ),
     "a shim that does not keep the deadline is killed": (
