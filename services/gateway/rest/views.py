@@ -1,5 +1,6 @@
 """Rows of the read model as the models of the API's responses. Pure, one function per model."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -250,12 +251,14 @@ def _moment(at_ns: int) -> datetime | None:
 
 def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
     """Each node with all its slots, free ones too."""
-    holders = {(slot["node_id"], slot["slot"]): slot for slot in held}
+    holders: dict[str, dict[int, Row]] = defaultdict(dict)
+    for slot in held:
+        holders[slot["node_id"]][slot["slot"]] = slot
     shown = []
     for row in rows:
-        numbers = set(range(row["num_slots"]))
-        numbers |= {number for node_id, number in holders if node_id == row["node_id"]}
-        slots = [_slot(number, holders.get((row["node_id"], number))) for number in sorted(numbers)]
+        of_node = holders.get(row["node_id"], {})
+        numbers = sorted({*range(row["num_slots"]), *of_node})
+        slots = [_slot(number, of_node.get(number)) for number in numbers]
         shown.append(
             models.Node(
                 node_id=row["node_id"],
