@@ -7,7 +7,7 @@ from services.cost import store_budgets
 from services.cost.budget_watch import BudgetWatch
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
-from tests.costs.cost.world import BOOK, TENANT, world
+from tests.costs.cost.world import BOOK, TENANT, job, world
 from tests.costs.counting import Runs, measure
 
 LIMIT = 10**15
@@ -16,7 +16,7 @@ SUBJECTS = (
     lambda n: {},
     lambda n: {"project": f"p{n // 50}"},
     lambda n: {},
-    lambda n: {"job_id": "job_" + f"{n:026d}".translate(str.maketrans("0189", "abcd"))},
+    lambda n: {"job_id": job(n, "held")},
 )
 
 

@@ -1,7 +1,7 @@
-"""Reports over time: chargeback, who had the pools, and slots over time."""
+"""Reports over time: chargeback, who had the pools, slots over time; and what is spent by now."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
@@ -9,9 +9,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from services.cost import store, store_accrual, store_recommend
 from services.cost.api import read_api
+from services.cost.corrections import Corrections
 from tests.conftest import OpenDatabase
-from tests.costs.cost.world import BOOK, TENANT, world
+from tests.costs.cost.world import BOOK, TENANT, job, world
 from tests.costs.counting import FACTOR, Runs, measure
 
 MONTHS, JOBS = 2500, 60
@@ -33,7 +35,27 @@ PATHS = {
     "fleet by project": f"/fleet/{TENANT}?by=project&step=hour",
     "fleet by job": f"/fleet/{TENANT}?by=job&step=day",
 }
-by_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+SPENT = {
+    "spend of a tenant": f"/spend/tenants/{TENANT}",
+    "spend of a job": f"/spend/jobs/{job(7)}",
+    "spend of a job that runs": f"/spend/jobs/{job(2, 'held')}",
+}
+
+
+async def lost_on_spot(platform: Any) -> None:
+    """Of all days: it reads pools, never their jobs."""
+    async with platform.database.connection() as connection:
+        found = await store_recommend.lost_on_spot(connection, date(2020, 1, 1), date(2100, 1, 1))
+    assert found
+
+
+async def spend_per_hour(platform: Any) -> None:
+    async with platform.database.connection() as connection:
+        assert await store.held_slots(connection)
+        await store_accrual.num_unreleased(connection)
+
+
+READS = (lost_on_spot, spend_per_hour, Corrections(BOOK).reprice)
 
 
 Worlds = Mapping[int, Any]
@@ -58,17 +80,27 @@ async def asking(worlds: Worlds, path: str, size: int) -> Runs:
             yield partial(answer, client, of_days(path))
 
 
+async def looking(worlds: Worlds, read: Any, size: int) -> Runs:
+    while True:
+        yield partial(read, worlds[size])
+
+
 async def answer(client: httpx.AsyncClient, path: str) -> None:
     found = await client.get(path)
     assert found.status_code == 200, found.text
 
 
-@by_path
+@pytest.mark.parametrize("path", (PATHS | SPENT).values(), ids=(PATHS | SPENT).keys())
 async def test_a_report_costs_nothing_for_the_months_before(histories: Worlds, path: str) -> None:
     (await measure(partial(asking, histories, path), MONTHS)).assert_flat()
 
 
-@by_path
+@pytest.mark.parametrize("read", READS)
+async def test_a_look_costs_nothing_for_the_months_before(histories: Worlds, read: Any) -> None:
+    (await measure(partial(looking, histories, read), MONTHS)).assert_flat()
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
 async def test_a_report_costs_as_much_as_what_is_not_shared_out_yet(
     lately: Worlds, path: str
 ) -> None:

@@ -18,16 +18,16 @@ POOLS, NODES = 2, 20
 BOOK = PriceBook((Price("cpu-2026", "cpu", datetime(2020, 1, 1, tzinfo=UTC), 3_600_000_000),))
 MONTH = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
-# A job is `{prefix}-n`; ten of them are a study, and five studies a project.
+# Ten jobs are a study, and five studies a project. `{prefix}`: one of KINDS.
 _JOBS = """
 insert into jobs (job_id, study_id, project, name, of_tenant, command, succeeded_at)
-select '{prefix}-' || n, '{prefix}-study-' || n / 10, 'p' || n / 50, 'job ' || n, '{tenant}', n,
+select {job}, '{prefix}-study-' || n / 10, 'p' || n / 50, 'job ' || n, '{tenant}', n,
     '{begin}' from generate_series(1, {number}) as n;
 insert into run_facts (run_id, started_at, ended_at, noted_at)
 select '{prefix}-run-' || n, '{begin}', {ended}, '{begin}' from generate_series(1, {number}) as n;
 insert into allocations (allocation_id, tenant_id, job_id, run_id, pool, device_type, num_slots,
     slot_numbers, granted_at, released_at, release_noted_at, paid_ends_at, is_shared, is_by_hour)
-select '{prefix}-alloc-' || n, '{tenant}', '{prefix}-' || n, '{prefix}-run-' || n,
+select '{prefix}-alloc-' || n, '{tenant}', {job}, '{prefix}-run-' || n,
     'pool-' || n % {pools}, 'cpu', 1, 
     to_jsonb(jsonb_build_object('node-' || n % {nodes}, array[n / {nodes}])::text),
     '{begin}', {released}, {released}, {released}, {is_shared}, {is_shared}
@@ -37,26 +37,30 @@ _CHARGES = """
 insert into charges (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool,
     device_type, num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour,
     amount_micro_usd)
-select '{prefix}-charge-' || n, '{tenant}', '{prefix}-' || n, '{prefix}-run-' || n, 1,
+select '{prefix}-charge-' || n, '{tenant}', {job}, '{prefix}-run-' || n, 1,
     '{prefix}-alloc-' || n, 'pool-' || n % {pools}, 'cpu', 1, '{begin}', {released}, 'cpu-2026',
     3600000000, 60000000 from generate_series(1, {number}) as n;
 """
 _SHARES = """
 insert into job_shares
 select timestamptz '{begin}' - n / 5 * interval '1 day', 'pool-' || n % {pools}, 'cpu', '{tenant}',
-    '{prefix}-' || n, 'productive', 60000000, 60000000 from generate_series(1, {number}) as n;
+    {job}, 'productive', 60000000, 60000000 from generate_series(1, {number}) as n;
 insert into pool_shares
 select day, pool, device_type, tenant_id, kind, sum(slot_microseconds), sum(micro_usd)
-from job_shares where job_id like '{prefix}-%' group by 1, 2, 3, 4, 5;
+from job_shares group by 1, 2, 3, 4, 5;
 insert into job_hours
 select day::timestamp at time zone 'UTC', pool, device_type, tenant_id, job_id, kind,
-    slot_microseconds, micro_usd from job_shares where job_id like '{prefix}-%';
+    slot_microseconds, micro_usd from job_shares;
 insert into pool_hours
 select day::timestamp at time zone 'UTC', pool, device_type, tenant_id, kind, slot_microseconds,
     micro_usd from pool_shares where day < '{begin}'::date + 1 on conflict do nothing;
+insert into job_spot_shares select * from job_shares;
+insert into pool_spot_shares
+select '{begin}', 'pool-0', 'cpu', '{tenant}', kind, 1, 1
+from unnest(array['productive', 'lost']) as kind;
 insert into storage_charges (charge_id, tenant_id, job_id, day, byte_microseconds, price_id,
     micro_usd_per_gb_month, amount_micro_usd, correction)
-select '{prefix}-storage-' || n, '{tenant}', '{prefix}-' || n,
+select '{prefix}-storage-' || n, '{tenant}', {job},
     timestamptz '{begin}' - n / 5 * interval '1 day', 1, 'storage', 1, 1, 0
 from generate_series(1, {number}) as n;
 """
@@ -66,6 +70,17 @@ select 'node-' || n, 'pool-' || n % {pools}, 'cpu', {slots}, timestamptz '{begin
 from generate_series(0, {nodes} - 1) as n;
 """
 SLOTS = 10_000
+# Their ids are apart from each other's.
+KINDS = ("old", "held", "late")
+
+
+def job(number: int, kind: str = "old") -> str:
+    text = str(_first(kind) + number).zfill(26)
+    return "job_" + text.translate(str.maketrans("0189", "abcd"))
+
+
+def _first(kind: str) -> int:
+    return KINDS.index(kind) * 10**6
 
 
 async def world(database: OpenDatabase, num_ended: int, num_held: int, num_lately: int = 0) -> Any:
@@ -108,6 +123,7 @@ def _part(
     end = f"timestamptz '{(begin + timedelta(minutes=1)).isoformat()}'" if has_ended else "null"
     return text.format(
         prefix=prefix,
+        job=f"'job_' || translate(lpad(({_first(prefix)} + n)::text, 26, '0'), '0189', 'abcd')",
         number=number,
         tenant=TENANT,
         begin=begin.isoformat(),

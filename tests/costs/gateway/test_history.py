@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
-from services.gateway.queries import alerts, job_list, searches
+from services.gateway.queries import alerts, job_list, searches, timeline
 from services.gateway.rest.positions import position_text
 from tests.conftest import OpenDatabase
 from tests.costs.counting import FACTOR, Runs, measure
@@ -91,3 +91,18 @@ async def test_history_costs_nothing(
     for module, bound in ((alerts, "WINDOW"), (job_list, "WINDOW"), (searches, "RECENT_TRIALS")):
         monkeypatch.setattr(module, bound, WINDOW)
     (await measure(partial(asking, histories, path), JOBS)).assert_flat()
+
+
+async def test_who_follows_a_job_from_long_ago_reads_its_own_events(
+    histories: Mapping[int, Server],
+) -> None:
+    (await measure(partial(following, histories), JOBS)).assert_flat()
+
+
+async def following(standing: Mapping[int, Server], size: int) -> Runs:
+    async def read() -> None:
+        async with standing[size].platform.database.connection() as connection:
+            assert await timeline.of_job(connection, "default", job(size), 0, 10**9, 500)
+
+    while True:
+        yield read

@@ -35,6 +35,20 @@ async def test_a_node_that_is_closed_says_why_until_it_opens(model: Model, serve
     assert "Accepts no new runs" not in (await server.client.get("/nodes")).text
 
 
+async def test_the_list_of_jobs_shows_how_many_slots_are_in_use(
+    model: Model, server: Server
+) -> None:
+    """Of nodes that were not removed."""
+    story = Story()
+    story.nodes("node-1", "node-2", "gone", slots=4)
+    story.tell(NodeRemoved(node_id="gone", reason="the node is gone from the cluster"))
+    for name in ("one", "two"):
+        story.job(name, resources={"devices": 1}).starts()
+    await model.tell(*story.events)
+    page = (await server.client.get("/")).text
+    assert '<dd>2<span class="of"> of 8</span></dd>' in page
+
+
 async def test_a_node_that_is_gone_is_not_listed(model: Model, server: Server) -> None:
     story = Story()
     story.tell(NodeRegistered(node_id="n1", **FACTS, unschedulable_reason="cordoned"))
