@@ -117,7 +117,7 @@ async def to_delete(connection: asyncpg.Connection, limit: int) -> list[JobToDel
     rows = await connection.fetch(
         """
         select job_id, tenant_id from media_heads
-        where ended_at is not null and deleted_at is null and deleting_at is not null
+        where deleting_at is not null and deleted_at is null
         order by random() limit $1
         """,
         limit,

@@ -117,9 +117,9 @@ RULES = (
         KEEP_BATCHES,
         """delete from media_heads where ctid = any(array(
             select ctid from media_heads
-            where ended_at < statement_timestamp() - $1::interval
-                and (num_items = 0 or deleted_at < statement_timestamp() - $1::interval)
-            order by ended_at limit $2))""",
+            where coalesce(deleted_at, ended_at) < statement_timestamp() - $1::interval
+                and (num_items = 0 or deleted_at is not null)
+            order by coalesce(deleted_at, ended_at) limit $2))""",
     ),
     Rule(
         "windows",

@@ -66,12 +66,14 @@ async def take(tx: Tx, batches: Sequence[SampleBatch]) -> None:
     trials = await store_trials.lock(tx.connection, {batch.job_id for batch in of_rank_0})
     if not trials:
         return
-    last = {batch.job_id: batch for batch in of_rank_0}  # the newest run among them
-    for job_id, trial in trials.items():
-        reached = _reached(trial, [batch for batch in of_rank_0 if batch.job_id == job_id])
-        newest = last[job_id]
-        rungs = rungs_reached(trial, reached)
-        await _announce(tx, trial, newest.key.run_id, newest.attempt, rungs)
+    of_jobs: dict[str, list[SampleBatch]] = {job_id: [] for job_id in trials}
+    for batch in of_rank_0:
+        if batch.job_id in of_jobs:
+            of_jobs[batch.job_id].append(batch)
+    for job_id, batches_of_job in of_jobs.items():
+        newest = batches_of_job[-1]  # of the newest run among them
+        rungs = rungs_reached(trials[job_id], _reached(trials[job_id], batches_of_job))
+        await _announce(tx, trials[job_id], newest.key.run_id, newest.attempt, rungs)
 
 
 def _reached(trial: Trial, batches: Sequence[SampleBatch]) -> Reached:

@@ -74,7 +74,7 @@ async def old_chunks(
         f"""
         select id, num_samples, received_at, overdue from (
             select id, num_samples, received_at,
-                clock_timestamp() - $1::interval - received_at as overdue,
+                now() - $1::interval - received_at as overdue,
                 sum(num_samples) over (order by received_at, id) - num_samples as num_before
             from chunks where received_at < statement_timestamp() - $1::interval and {_MAY_MOVE}
             order by received_at, id limit $3
@@ -239,7 +239,7 @@ async def overdue_seconds(connection: asyncpg.Connection, age: timedelta) -> flo
     """For how long the oldest chunk should have been moved; 0 where none is left."""
     found = await connection.fetchval(
         f"""
-        select extract(epoch from clock_timestamp() - $1::interval - received_at)::float8
+        select extract(epoch from statement_timestamp() - $1::interval - received_at)::float8
         from chunks where received_at < statement_timestamp() - $1::interval and {_MAY_MOVE}
         order by received_at limit 1
         """,

@@ -51,7 +51,7 @@ async def due_jobs(
         f"""
         select job_id, is_ended,
             case when is_ended
-                then extract(epoch from clock_timestamp() - $1::interval - written_at) else 0
+                then extract(epoch from now() - $1::interval - written_at) else 0
             end::double precision
         from (
             select *, written_at < statement_timestamp() - $1::interval and not exists (

@@ -143,22 +143,34 @@ async def chunks_after(
 async def chunks_before(
     connection: asyncpg.Connection, job_id: str, wanted: Wanted, position: int
 ) -> list[Chunk]:
-    """Some of the chunks that begin before `position`, the last first; none: the beginning."""
+    """Some of the chunks that begin before `position`, the last first; none: the beginning.
+
+    Where the chunk with the line before `position` ends is asked for first: Postgres plans with the
+    number, and with less than that it sorts all chunks of the job.
+    """
+    end = await connection.fetchval(
+        """
+        select min(end_position) from log_chunks
+        where job_id = $1 and ($2::integer is null or rank = $2) and end_position >= $3
+        """,
+        job_id,
+        wanted.rank,
+        position,
+    )
     rows = await connection.fetch(
         f"""
         select {_COLUMNS} from (
             select *, sum(cost) over (order by end_position desc) as num_read
-            from ({_CHUNKS} and first_position < $7 and end_position <= coalesce((
-                    select min(end_position) from log_chunks
-                    where job_id = $1 and ($2::integer is null or rank = $2)
-                        and end_position >= $7), $7)
+            from ({_CHUNKS} and end_position <= $7
                 order by end_position desc limit $8) as one) as two
+            where first_position < $9
         ) as chunk
-        where num_read - cost < $9 order by end_position desc
+        where num_read - cost < $10 order by end_position desc
         """,
         *_filter(job_id, wanted),
-        position,
+        position if end is None else end,
         SLICE_CHUNKS,
+        position,
         SLICE_BYTES,
     )
     return [Chunk(*row) for row in rows]

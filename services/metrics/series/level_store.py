@@ -203,12 +203,13 @@ _BUCKETS = "first_steps, last_steps, num_finite, lows, highs, means, not_finite_
 async def tiles_of(
     connection: asyncpg.Connection, key: SeriesKey, wanted: Sequence[TileKey]
 ) -> dict[TileKey, list[Bucket]]:
+    """Each is found by the index: a join may read all tiles of the series."""
     rows = await connection.fetch(
         f"""
-        select level, tile, {_BUCKETS}
-        from unnest($4::smallint[], $5::bigint[]) as wanted (level, tile)
-        join levels using (level, tile)
-        where run_id = $1 and rank = $2 and series = $3
+        select found.* from unnest($4::smallint[], $5::bigint[]) as wanted (level, tile), lateral (
+            select level, tile, {_BUCKETS} from levels
+            where run_id = $1 and rank = $2 and series = $3
+                and level = wanted.level and tile = wanted.tile limit 1) as found
         """,
         *key,
         [level for level, _ in wanted],

@@ -222,7 +222,12 @@ create table media_heads (
     deleting_at timestamptz,
     deleted_at timestamptz
 );
-create index media_heads_ended on media_heads (ended_at) where deleted_at is null;
+create index media_heads_to_delete on media_heads (ended_at)
+    where num_items > 0 and deleting_at is null;
+create index media_heads_deleting on media_heads (job_id)
+    where deleting_at is not null and deleted_at is null;
+create index media_heads_without_media on media_heads (coalesce(deleted_at, ended_at))
+    where num_items = 0 or deleted_at is not null;
 
 -- Runs: their state from events.jobs, their progress from heartbeats by the time of receipt on our
 -- clock. A heartbeat may be here before the event: then the state is null.

@@ -17,7 +17,9 @@ MAX_PODS_SHOWN = 64
 
 async def page(connection: asyncpg.Connection, query: WindowsQuery) -> dict[str, Any]:
     """The answer to `/windows`."""
-    rows = await store_windows.of_job(connection, query.job_id, query.after + 1, MAX_ROWS)
+    rows = await store_windows.of_job(
+        connection, query.job_id, query.after + 1, query.limit, MAX_ROWS
+    )
     by_window: dict[tuple[int, int], list[StoredWindow]] = {}
     for row in rows:
         by_window.setdefault((row.window.starts_at, row.attempt), []).append(row)

@@ -86,12 +86,14 @@ async def set_health(
 
 
 async def of_run(
-    connection: asyncpg.Connection, run_id: str, from_window: int, to_window: int
+    connection: asyncpg.Connection, job_id: str, run_id: str, from_window: int, to_window: int
 ) -> list[StoredWindow]:
-    """Windows from the first to before the second time."""
+    """Windows from the first to before the second time; those of a job are in order of time."""
     rows = await connection.fetch(
-        """select * from windows where run_id = $1 and starts_at >= $2 and starts_at < $3
+        """select * from windows
+        where job_id = $1 and run_id = $2 and starts_at >= $3 and starts_at < $4
         order by starts_at, source_id""",
+        job_id,
         run_id,
         from_window,
         to_window,
@@ -100,16 +102,20 @@ async def of_run(
 
 
 async def of_job(
-    connection: asyncpg.Connection, job_id: str, from_window: int, limit: int
+    connection: asyncpg.Connection, job_id: str, from_window: int, num_windows: int, limit: int
 ) -> list[StoredWindow]:
-    """The newest windows of a job from this time on, by time."""
+    """The newest windows of a job from this time on, by time: of at most so many times."""
     rows = await connection.fetch(
         """select * from (
-            select * from windows where job_id = $1 and starts_at >= $2
-            order by starts_at desc, source_id limit $3
+            select * from windows where job_id = $1 and starts_at >= (
+                select min(starts_at) from (
+                    select distinct starts_at from windows where job_id = $1 and starts_at >= $2
+                    order by starts_at desc limit $3) as starts)
+            order by starts_at desc, source_id limit $4
         ) newest order by starts_at, source_id""",
         job_id,
         from_window,
+        num_windows,
         limit,
     )
     return [_stored(row) for row in rows]

@@ -80,7 +80,7 @@ async def _judge(tx: Tx, run_id: str, windows: Sequence[tuple[SourceState, Windo
         return
     one, _ = windows[0]
     run = await store.lock_run(tx.connection, run_id, one.job_id, one.tenant_id, one.attempt)
-    stored = await store_windows.of_run(tx.connection, run_id, next_window, end)
+    stored = await store_windows.of_run(tx.connection, one.job_id, run_id, next_window, end)
     by_start: dict[int, list[StoredWindow]] = {}
     for each in stored:
         by_start.setdefault(each.window.starts_at, []).append(each)
