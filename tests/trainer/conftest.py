@@ -60,12 +60,14 @@ async def topics(kafka: KafkaAccess) -> PodKafkaAccess:
 
 @pytest.fixture
 def make_pod(
-    tmp_path: Path, topics: PodKafkaAccess, pods_root: Path
+    request: pytest.FixtureRequest, tmp_path: Path, topics: PodKafkaAccess, pods_root: Path
 ) -> Iterator[Callable[..., Pod]]:
+    """Below a root of the test's own, or below the template's where the test has that."""
+    root = pods_root if "template" in request.fixturenames else tmp_path / "pods"
     pods: list[Pod] = []
 
     def make(**options: Any) -> Pod:
-        pods.append(Pod(tmp_path, **{"kafka": topics, "pods": pods_root, **options}))
+        pods.append(Pod(tmp_path, **{"kafka": topics, "pods": root, **options}))
         return pods[-1]
 
     yield make

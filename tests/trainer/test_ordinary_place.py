@@ -104,7 +104,7 @@ def seen_in(path: Path) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def runs(
-    template: Path, tmp_path_factory: pytest.TempPathFactory
+    template: Path, pods_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[tuple[str, str], Ran]]:
     """Each command once in each place, all at the same time."""
     root = tmp_path_factory.mktemp("ordinary")
@@ -115,6 +115,7 @@ def runs(
             directory = root / f"{place}-{number}"
             pod = Pod(
                 directory,
+                pods=pods_root,
                 command=["python", *arguments],
                 code=packed(files, directory / "objects" / "code.tar.gz"),
                 environment=variables_of(directory),
@@ -175,7 +176,7 @@ def test_a_habit_does_what_it_does_with_plain_python(
 
 
 def test_ranks_and_jobs_that_set_no_seed_draw_different_numbers(
-    template: Path, tmp_path: Path
+    template: Path, pods_root: Path, tmp_path: Path
 ) -> None:
     drawn = []
     pods = []
@@ -184,6 +185,7 @@ def test_ranks_and_jobs_that_set_no_seed_draw_different_numbers(
         pods.append(
             Pod(
                 tmp_path / name,
+                pods=pods_root,
                 num_ranks=2,
                 command=["python", str(ORDINARY / "habits.py")],
                 environment=environment,

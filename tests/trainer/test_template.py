@@ -77,7 +77,7 @@ def test_a_refused_fork_leaves_no_descriptor_open(
 
 
 def test_a_request_of_another_process_is_refused_and_reported(
-    warm_template: WarmTemplate, make_pod: Callable[..., Pod]
+    warm_template: WarmTemplate, template: Path, make_pod: Callable[..., Pod]
 ) -> None:
     """It has the same user, and a directory that would do."""
     pod = make_pod(command=["true"])
@@ -88,20 +88,22 @@ def test_a_request_of_another_process_is_refused_and_reported(
     assert line["event"] == "request refused: not from the scheduler"
     assert "tests.trainer.warm_template" in line["program"]
     assert f"process {asker}" in warm_template.report()
-    pod.start_warm(warm_template.socket)
+    pod.start_warm(template)
     assert pod.wait_for_exit().outcome == "succeeded"
 
 
-def test_the_caller_may_change(warm_template: WarmTemplate, make_pod: Callable[..., Pod]) -> None:
+def test_the_caller_may_change(
+    warm_template: WarmTemplate, template: Path, make_pod: Callable[..., Pod]
+) -> None:
     """A scheduler that starts again is another process."""
     pod = make_pod(command=["true"])
     try:
         warm_template.admit(os.getppid())
-        assert ask(warm_template.socket, request(pod.directory)).keys() == {"error"}
+        assert ask(template, request(pod.directory)).keys() == {"error"}
         assert not (pod.directory / "identity.json").exists()
     finally:
         warm_template.admit(os.getpid())
-    pod.start_warm(warm_template.socket)
+    pod.start_warm(template)
     assert pod.wait_for_exit().outcome == "succeeded"
 
 
