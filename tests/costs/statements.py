@@ -18,7 +18,6 @@ from unittest.mock import patch
 
 import asyncpg
 from asyncpg.cursor import BaseCursor
-from asyncpg.pool import PoolConnectionProxy
 
 EXPLAINABLE = ("select", "insert", "update", "delete", "with", "merge", "values")
 DROPPED = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
@@ -74,7 +73,7 @@ def _hooks(statements: Statements) -> Iterator[tuple[type, str, Callable[[Any], 
 
         async def call(connection: Any, query: str, *arguments: Any, **more: Any) -> Any:
             if not arguments:
-                await statements.add(getattr(connection, "_con", connection), query, ())
+                await statements.add(connection, query, ())
             return await original(connection, query, *arguments, **more)
 
         return call
@@ -98,10 +97,9 @@ def _hooks(statements: Statements) -> Iterator[tuple[type, str, Callable[[Any], 
     yield asyncpg.Connection, "_execute", prepared
     yield asyncpg.Connection, "_executemany", many
     yield BaseCursor, "_bind_exec", cursor
-    for owner in (asyncpg.Connection, PoolConnectionProxy):
-        yield owner, "execute", plain
-        yield owner, "copy_to_table", copy
-        yield owner, "copy_records_to_table", copy
+    yield asyncpg.Connection, "execute", plain
+    yield asyncpg.Connection, "copy_to_table", copy
+    yield asyncpg.Connection, "copy_records_to_table", copy
 
 
 async def _rows_read(connection: Any, query: str, arguments: Sequence[Any]) -> int:
