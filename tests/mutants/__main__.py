@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import machine
+from benchmarks.recording import this_machine
 from tests.mutants.judging import Verdicts, judge
 from tests.mutants.points import Mutant, equivalents, mutants
 
@@ -30,9 +30,9 @@ def main() -> None:
     if stale:
         raise SystemExit(f"equivalents.toml names mutants that do not exist: {sorted(stale)}")
     differing = {
-        core: [each for each in found if each.key not in declared]
+        core: [each for each in found if each.key not in declared and given.only in each.file]
         for core, found in everything.items()
-        if core in given.cores
+        if any(given.only in each.file for each in found)
     }
     sampled = sample(differing, given.sample, given.seed)
     # A new process per core: pytest runs once per process.
@@ -44,7 +44,7 @@ def main() -> None:
         }
         judged = {
             core: {"mutants": len(everything[core])}
-            | {"equivalent": len(everything[core]) - len(differing[core])}
+            | {"equivalent": sum(each.key in declared for each in everything[core])}
             | _shown(verdicts.result())
             for core, verdicts in pending.items()
         }
@@ -66,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="another seed takes another sample")
     parser.add_argument("--sample", type=int, default=200, help="mutants, equally many per core")
-    parser.add_argument("--cores", nargs="+", choices=CORES, default=CORES, help="only these")
+    parser.add_argument("--only", default="", help="only files whose path contains this")
     parser.add_argument("--json", type=Path, help=f"write the result there ({RESULTS.name})")
     return parser.parse_args()
 
@@ -98,11 +98,11 @@ def _publish(judged: dict[str, Any], seed: int, json_path: Path | None) -> None:
     killed = sum(found["killed"] for found in judged.values())
     print(f"\n{killed} of {sampled} killed, {killed / sampled:.1%} (target {TARGET:.0%})")
     if json_path is not None:
-        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
         result = {
             "seed": seed,
-            "commit": commit,
-            "machine": machine(),
+            "commit": _git("rev-parse", "HEAD"),
+            "is_dirty": bool(_git("status", "--porcelain", "--", ".", ":!benchmarks/results")),
+            "machine": this_machine().model_dump(),
             "date": datetime.now(UTC).date().isoformat(),
             "target": TARGET,
             "sampled": sampled,
@@ -111,6 +111,10 @@ def _publish(judged: dict[str, Any], seed: int, json_path: Path | None) -> None:
         }
         json_path.parent.mkdir(exist_ok=True)
         json_path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _git(*command: str) -> str:
+    return subprocess.check_output(["git", *command], cwd=ROOT, text=True).strip()
 
 
 if __name__ == "__main__":
