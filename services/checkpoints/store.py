@@ -247,10 +247,10 @@ async def prune_runs(connection: asyncpg.Connection, seconds: float, limit: int)
     """Delete the rows of runs that ended at least this long ago; returns how many."""
     rows = await connection.fetch(
         """
-        delete from runs where run_id in (
-            select run_id from runs
+        delete from runs where ctid = any(array(
+            select ctid from runs
             where ended_at <= statement_timestamp() - $1 * interval '1 second'
-            order by ended_at limit $2)
+            order by ended_at limit $2))
         returning 1
         """,
         seconds,

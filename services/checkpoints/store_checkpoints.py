@@ -77,9 +77,13 @@ async def rows_in_state(
 async def states_of(
     connection: asyncpg.Connection, manifest_keys: Collection[str]
 ) -> dict[str, State]:
-    """The states of those of these that are recorded."""
+    """The states of those of these that are recorded; each is found by the index."""
     rows = await connection.fetch(
-        "select manifest_key, state from checkpoints where manifest_key = any($1::text[])",
+        """
+        select found.* from unnest($1::text[]) as wanted (manifest_key), lateral (
+            select manifest_key, state from checkpoints
+            where checkpoints.manifest_key = wanted.manifest_key limit 1) as found
+        """,
         list(manifest_keys),
     )
     return {row["manifest_key"]: row["state"] for row in rows}
@@ -185,11 +189,11 @@ async def prune_deleted(connection: asyncpg.Connection, seconds: float, limit: i
     """Delete the rows of checkpoints that were deleted at least this long ago; returns how many."""
     rows = await connection.fetch(
         """
-        delete from checkpoints where checkpoint_id in (
-            select checkpoint_id from checkpoints
+        delete from checkpoints where ctid = any(array(
+            select ctid from checkpoints
             where state = 'deleted'
                 and changed_at <= statement_timestamp() - $1 * interval '1 second'
-            order by changed_at limit $2)
+            order by changed_at limit $2))
         returning 1
         """,
         seconds,

@@ -56,7 +56,9 @@ create table checkpoints (
 );
 -- A job's good or rejected ones are found without its deleted ones.
 create index checkpoints_by_state on checkpoints (job_id, state);
-create index checkpoints_by_read on checkpoints (read_at) where state = 'good';
+-- Not of use for the good ones of one job, which would be looked for among those of all jobs.
+create index checkpoints_by_read on checkpoints (read_at)
+    where state = 'good' and read_at is not null;
 create index checkpoints_deleted on checkpoints (changed_at) where state = 'deleted';
 
 -- Shards whose bytes were read and match, of checkpoints that are being read.
