@@ -58,7 +58,6 @@ PATHS = {
     "decided records": "/v1/parked?state=discarded",
     "groups of parked records": "/v1/parked/groups",
     "cost": "/v1/cost",
-    "budgets": "/v1/budgets",
     "ids of jobs": "/v1/ids?kind=job&text=job",
     "ids by a beginning": f"/v1/ids?kind=job&text={job(50)[:-1]}",
     "ids of studies": f"/v1/ids?kind=study&text={study(7)[:-1]}",

@@ -6,13 +6,14 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
+from services.gateway.pages import job_list, parked
 from tests.conftest import OpenDatabase
 from tests.costs.counting import FACTOR, Runs, measure
 from tests.costs.gateway.world import LONG_STUDY, job, little, servers
 from tests.handlers.gateway.model import Server
 
-# Four times as many are still on one page.
-THINGS = 12
+# Four times as many are shown at once.
+THINGS = 25
 LAST = "{last}"  # the id of the job that has most of everything
 PATHS = {
     "jobs": "/",
@@ -62,7 +63,11 @@ async def answer(server: Server, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
-async def test_a_page_costs_as_much_as_it_shows(standing: Mapping[int, Server], path: str) -> None:
+async def test_a_page_costs_as_much_as_it_shows(
+    standing: Mapping[int, Server], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, bound in ((job_list, "JOBS_PER_PAGE"), (parked, "ROWS_PER_PAGE")):
+        monkeypatch.setattr(module, bound, FACTOR * THINGS)
     (await measure(partial(asking, standing, path), THINGS)).assert_linear()
 
 

@@ -93,9 +93,9 @@ insert into trial_counts values ('${long_study}', ${trials}, ${trials} / 4, 0, 0
 insert into trials (study_id, number, job_id, hyperparameters, state, state_seq, value, rung,
     measured, was_best, parent)
 select '${long_study}', n, job, jsonb_build_object('rate', 1.0 / n, 'width', n % 7),
-    case when n % 4 = 0 then 'completed' when n > ${trials} - ${open} then 'proposed'
+    case when n % 2 = 0 then 'completed' when n > ${trials} - ${open} then 'proposed'
         else 'stopped' end, 1,
-    case when n % 4 = 0 then 1.0 / n end, 10, 0.5, n % 4 = 0, n / 2 from numbers where n <= ${trials};
+    case when n % 2 = 0 then 1.0 / n end, 10, 0.5, n % 4 = 0, n / 2 from numbers where n <= ${trials};
 insert into trial_rungs
 select '${long_study}', n, step, 1, 0.5, 'continue', null, null, null, ''
 from numbers, unnest(array[10, 30]) as step where n <= ${trials};
