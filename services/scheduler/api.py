@@ -12,7 +12,7 @@ from drivetrain_schemas.jobs import Holder, JobState, WaitingReason
 from services.runtime.operations import ASGIApp
 from services.scheduler.core.reasons import position_of
 from services.scheduler.loop import Loop
-from services.scheduler.transitions import told
+from services.scheduler.transitions import detail_and_holders
 
 
 class QueuePosition(BaseModel):
@@ -37,7 +37,7 @@ def read_api(loop: Loop) -> ASGIApp:
         if job is None or job.state is not JobState.QUEUED:
             raise HTTPException(404, f"{job_id} is not waiting")
         found = position_of(job.queued, state.snapshot, decision.waiting)
-        detail, holders = told(state.jobs, job, found.detail, found.holders)
+        detail, holders = detail_and_holders(state.jobs, job, found.detail, found.holders)
         return QueuePosition(
             job_id=job_id,
             queue_position=found.position,

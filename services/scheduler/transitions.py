@@ -42,7 +42,7 @@ from services.scheduler import (
 from services.scheduler.core.cycle import Grant
 from services.scheduler.core.lifecycle import move_job, move_run
 from services.scheduler.core.outcome import MAX_DETAIL
-from services.scheduler.core.reasons import HolderOf, Waiting, as_told
+from services.scheduler.core.reasons import HolderOf, Waiting, without_other_tenants
 from services.scheduler.core.retries import Tries
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
@@ -170,7 +170,7 @@ async def wait(
     found: Sequence[HolderOf],
 ) -> None:
     """Emit why the job waits."""
-    detail, holders = told(jobs, job, waiting.detail, found)
+    detail, holders = detail_and_holders(jobs, job, waiting.detail, found)
     event = JobWaiting(
         job_id=job.job_id,
         reason=waiting.reason,
@@ -181,16 +181,16 @@ async def wait(
     await emit(tx, job, event)
 
 
-def told(
+def detail_and_holders(
     jobs: Mapping[str, JobRow], job: JobRow, detail: str, found: Sequence[HolderOf]
 ) -> tuple[str, tuple[Holder, ...]]:
-    """Why a job waits, without the names of other tenants' jobs. `jobs`: all that wait or run."""
+    """Why a job waits, as its tenant sees it. `jobs`: all that wait or run."""
 
     def is_own(job_id: str) -> bool:
         other = jobs.get(job_id)
         return other is not None and other.tenant_id == job.tenant_id
 
-    shown, held = as_told(detail, found, is_own)
+    shown, held = without_other_tenants(detail, found, is_own)
     return shown, tuple(
         Holder(job_id=one.job_id, num_slots=one.num_slots, detail=one.detail or None)
         for one in held

@@ -132,12 +132,12 @@ def holders(kind: Kind, occupancy: Occupancy) -> tuple[HolderOf, ...]:
     )
 
 
-def as_told(
+def without_other_tenants(
     detail: str, found: Iterable[HolderOf], is_own: Callable[[str], bool]
 ) -> tuple[str, tuple[HolderOf, ...]]:
-    """The detail and the holders for a job's tenant: jobs of other tenants are not named."""
-    hidden = _JOB_ID.sub(lambda id: id[0] if is_own(id[0]) else "another tenant's job", detail)
-    return hidden, tuple(holder for holder in found if is_own(holder.job_id))
+    """The detail and the holders as the job's tenant sees them: no job of another is named."""
+    shown = _JOB_ID.sub(lambda job: job[0] if is_own(job[0]) else "another tenant's job", detail)
+    return shown, tuple(holder for holder in found if is_own(holder.job_id))
 
 
 def _why_held(unreachable: Sequence[str]) -> str:
