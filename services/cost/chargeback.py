@@ -156,17 +156,17 @@ def _line(row: Row, ask: Ask, held: HeldUsage) -> Line:
         "job_id": held.job_id,
         "name": held.job_name,
     }
-    told = known if tenant_id == ask.tenant_id else {}
-    told = {name: told.get(name, "") for name in _COLUMNS[ask.by]}
+    columns = _COLUMNS[ask.by] if tenant_id == ask.tenant_id else ()
+    shown = {name: known[name] for name in columns}
     return Line(
         row.of,
         row.kind,
         _capacity(row),
         tenant_id,
-        project=told.get("project", ""),
-        study_id=told.get("study_id", ""),
-        job_id=told.get("job_id", ""),
-        job_name=told.get("name", ""),
+        project=shown.get("project", ""),
+        study_id=shown.get("study_id", ""),
+        job_id=shown.get("job_id", ""),
+        job_name=shown.get("name", ""),
     )
 
 

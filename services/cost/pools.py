@@ -2,7 +2,7 @@
 
 An allocation is shared out some minutes after its release was read, once, so that a checkpoint that
 was verified late still counts, and so does what other topics tell when they are read after an
-outage; until then the report works it out anew.
+outage; until then the report works it out each time.
 """
 
 from collections import defaultdict

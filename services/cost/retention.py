@@ -12,9 +12,9 @@
 Until then a grant that is delivered again finds its release, and opens nothing. An open allocation
 is never deleted. `charges` and the totals are kept.
 
-Ages are compared with `now()`, which does not change during a statement, so that an index finds
-what is old: with `clock_timestamp()` each pass would read all rows that stay. `offset 0` is a
-look-up for each row, never a join with the whole table.
+Ages are compared with `statement_timestamp()`, which is the same for all rows, so that an index
+finds what is old: with `clock_timestamp()` each pass would read all rows that stay. With `offset 0`
+Postgres looks each row up, and never joins the whole table.
 """
 
 from datetime import timedelta

@@ -119,7 +119,7 @@ def _amounts(
 
 
 def _priced(times: dict[datetime, int], price: int) -> Iterator[tuple[datetime, int, int]]:
-    """The time of each step in order, with its money: rounded as it grows, anew each day."""
+    """The time of each step in order, with its money: rounded as it grows, from zero each day."""
     for _, of_day in groupby(times.items(), key=lambda item: item[0].date()):
         due = sum_of_day = 0
         for begin, time in of_day:
