@@ -1,7 +1,7 @@
 """Bytes of unknown origin, shown so that people can judge them.
 
 In: raw bytes of a record. Out: always base64, and the text where it is printable. Nothing is
-interpreted but to hide secrets; pages escape what they show.
+interpreted, except to hide secrets; pages escape what they show.
 """
 
 import base64

@@ -19,7 +19,7 @@ _VERSION = "v1"
 
 
 def session_secret(api_token: str, cookie_secret: str) -> bytes:
-    """The signing key: nobody computes it from one of them, and a new one of either ends every
+    """The signing key. Neither secret is enough to compute it, and a change of either ends every
     session.
     """
     return hmac.digest(

@@ -2,4 +2,4 @@
 
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
 
-SHARED_TYPES = frozenset(kind.kind.type for kind in (NodeRegistered, NodeRemoved))
+SHARED_TYPES = frozenset(payload.kind.type for payload in (NodeRegistered, NodeRemoved))

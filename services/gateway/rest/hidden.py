@@ -1,4 +1,4 @@
-"""Specs without their secrets are what people see; here is what brings the secrets back."""
+"""The secrets of specs that people see without them: stored, put back, or refused as hidden."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ async def stored_spec(gateway: Gateway, tenant_id: str, job_id: str) -> dict[str
 
 
 def with_secrets(spec: JobSpec, source: JobSpec) -> JobSpec:
-    """The spec with what is hidden in it as in the source."""
+    """The spec, with the source's values where they are hidden in it."""
     stored = source.model_dump(mode="json")
     restored = restored_spec(spec.model_dump(mode="json"), shown_spec(stored), stored)
     return JobSpec.model_validate(restored)
 
 
 def refuse_hidden(spec: JobSpec | StudySpec) -> None:
-    """Raises Problem (422) where what was shown of a secret is given as its value."""
+    """Raises Problem (422) where a value is `***`, which is only shown instead of a secret."""
     for field in hidden_fields(spec.model_dump(mode="json")):
         message = f"its value is hidden ({HIDDEN})"
         raise invalid(f"spec.{field}", message, "write the value, or leave it out")

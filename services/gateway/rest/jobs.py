@@ -37,7 +37,7 @@ class SubmitJob(Strict):
     spec: JobSpec
     secrets_of: Annotated[
         JobId | None,
-        Field(description="What is hidden in the spec as GET shows it is as in this job's."),
+        Field(description="Values that are hidden in the spec are taken from this job's spec."),
     ] = None
 
 
