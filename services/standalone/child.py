@@ -98,7 +98,7 @@ class ChildSpec:
     """Blocking work before the first start, done in a thread."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     caller: str = ""
-    """The child that alone may call it: it is told which process that is."""
+    """The only child that may call it; `introduce` says which process that is."""
 
     @property
     def port(self) -> int | None:

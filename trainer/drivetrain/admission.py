@@ -54,7 +54,7 @@ class Admission:
 
     def admits(self, connection: socket.socket) -> bool:
         """Whether the caller made this connection. The attempt of any other process is reported,
-        but for the parent's, which connects to see that the template answers.
+        except the parent's, which connects to see that the template answers.
         """
         pid, uid, _ = _credentials(connection)
         if self._caller is not None and _running(pid) == self._caller:

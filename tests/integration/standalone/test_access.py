@@ -130,7 +130,7 @@ async def connected(dsn: str, role: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """The administrator's DSN of a server whose schemas an older platform has made."""
+    """The administrator's DSN of a server whose schemas the administrator has made."""
     async with running_postgres(tmp_path_factory.mktemp("postgres")) as postgres:
         connection = await asyncpg.connect(postgres.dsn)
         for name in SERVICES:

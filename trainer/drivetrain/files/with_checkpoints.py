@@ -134,7 +134,7 @@ class CheckpointFiles:
 
 
 def open_checkpoint_files(environment: Environment) -> CheckpointFiles | None:
-    """None in a local run, on other ranks than 0, and in a pod of an older platform."""
+    """None in a local run, on other ranks than 0, and where the pod has no record of its files."""
     if environment.is_local or environment.rank != 0:
         return None
     try:
