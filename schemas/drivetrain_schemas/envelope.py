@@ -257,12 +257,12 @@ def _attributes(event: Event[Payload]) -> Attributes:
 
 def claimed_tenant(headers: Headers, value: bytes | None) -> str | None:
     """The tenant that a record names in either mode, also where it is no valid event otherwise."""
-    given = {text for name, text in headers if name.lower() == "ce_tenantid"}
+    given = {text or b"" for name, text in headers if name.lower() == "ce_tenantid"}
     try:
         if not given and value and len(value) <= MAX_EVENT_BYTES:
             named = _open(headers, value)[0].get("tenantid")
         else:
-            named = given.pop().decode() if len(given) == 1 else None  # type: ignore[union-attr]
+            named = given.pop().decode() if len(given) == 1 else None
         return None if named is None else _TENANT.validate_python(named)
     except MemoryError:
         raise
