@@ -18,7 +18,7 @@ CODE = frozenset({".py", ".sql", ".html", ".css", ".js", ".tpl", ".sh", ".go"})
 
 
 def part_of(path: str) -> str:
-    """`services/cost/core/charges.py` belongs to `services/cost`, `trainer/drivetrain/run.py` to
+    """`services/cost/core/charges.py` belongs to `services/cost`, `trainer/drivetrain/marker.py` to
     `trainer`, `tests/unit/cost/test_charges.py` to `tests/unit`.
     """
     folders = path.split("/")[:-1]
@@ -52,7 +52,7 @@ def table(now: dict[str, int], before: dict[str, int]) -> list[str]:
 
 
 def is_product(part: str) -> bool:
-    return part.split("/")[0] in ("schemas", "trainer", "client", "services", "deploy")
+    return part.split("/")[0] in ("schemas", "trainer", "services", "deploy")
 
 
 def main() -> None:
