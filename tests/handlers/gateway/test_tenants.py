@@ -18,7 +18,6 @@ SAY_NOTHING = {
     "/favicon.ico",
     "/login",
     "/sign-in",
-    "/v1/curves",
     "/v1/jobs/{job_id}/cost",
     "/v1/jobs/{job_id}/times",
     "/v1/studies/{study_id}/insight",
