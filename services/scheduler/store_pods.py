@@ -69,10 +69,10 @@ async def pods_of(
         from pods where run_id = any($1) order by run_id, index""",
         list(run_ids),
     )
-    found: dict[str, tuple[PodRow, ...]] = {}
+    found: dict[str, list[PodRow]] = {}
     for row in rows:
-        found[row["run_id"]] = (*found.get(row["run_id"], ()), _pod(row))
-    return found
+        found.setdefault(row["run_id"], []).append(_pod(row))
+    return {run_id: tuple(pods) for run_id, pods in found.items()}
 
 
 async def set_launched(connection: asyncpg.Connection, pod_ids: Collection[str]) -> None:

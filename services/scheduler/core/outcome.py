@@ -48,7 +48,8 @@ def conclude(run: RunView) -> Outcome:
         return Outcome(RunState.INTERRUPTED, min(disrupted, key=_first), is_disrupted=True)
     # Only what the scheduler recorded counts: a pod's own programs can write its files.
     is_asked = run.stop_reason not in (None, "gang")
-    broken = [pod for pod in run.pods if _is_broken(pod, run, is_asked)]
+    first_end = min((_recorded(pod) for pod in run.pods if _has_run_in_vain(pod)), default=None)
+    broken = [pod for pod in run.pods if _is_broken(pod, is_asked, first_end)]
     if not broken:
         return Outcome(RunState.INTERRUPTED, is_asked=is_asked)
     cause = min(broken, key=_first)
@@ -79,24 +80,28 @@ def _is_disrupted(pod: PodView) -> bool:
     return is_disruption and not is_its_own_end
 
 
-def _is_broken(pod: PodView, run: RunView, is_asked: bool) -> bool:
+def _is_broken(pod: PodView, is_asked: bool, first_end: datetime | None) -> bool:
+    """`first_end`: when the first pod of the gang ended that ran without success."""
     if pod.exit is not None:
         return pod.exit.outcome == "failed"
     if pod.was_alive or pod.reason is not None:
         return True
     # One that was no longer to start, because of a stop or of another pod's end, is not lost.
-    return not is_asked and not any(_has_ended_before(other, pod) for other in run.pods)
+    return not is_asked and (first_end is None or first_end > _recorded(pod))
 
 
-def _has_ended_before(other: PodView, pod: PodView) -> bool:
-    """It ran and ended without success, not later than this one."""
-    has_run = other.was_alive or other.exit is not None
-    has_succeeded = other.exit is not None and other.exit.outcome == "succeeded"
-    is_later = (other.finished_at or _LATEST) > (pod.finished_at or _LATEST)
-    return has_run and not has_succeeded and not is_later
+def _has_run_in_vain(pod: PodView) -> bool:
+    """It ran and ended without success."""
+    has_run = pod.was_alive or pod.exit is not None
+    return has_run and (pod.exit is None or pod.exit.outcome != "succeeded")
+
+
+def _recorded(pod: PodView) -> datetime:
+    """When its end was."""
+    return pod.finished_at or _LATEST
 
 
 def _first(pod: PodView) -> tuple[datetime, datetime, int]:
     """The time it was recorded; within one round the shims' times; then the index."""
     claimed = pod.exit.ended_at if pod.exit else _LATEST
-    return (pod.finished_at or _LATEST, claimed, pod.index)
+    return (_recorded(pod), claimed, pod.index)

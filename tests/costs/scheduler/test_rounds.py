@@ -3,9 +3,13 @@
 Their jobs succeed, their slots go to the next jobs in the queue, and these are launched.
 """
 
+from functools import partial
+
+from drivetrain_schemas.ids import job_id_for
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.scheduler.busy import SLOTS, busy_world, end_one, submit
+from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
 
 
 async def test_more_live_runs_are_looked_at_but_not_read_again(database: OpenDatabase) -> None:
@@ -40,5 +44,32 @@ async def test_runs_that_end_together_cost_as_much_as_they_are(database: OpenDat
                 end_one(world)
             yield world.rounds
             round_number += 1
+
+    (await measure(scenario, 50)).assert_linear()
+
+
+async def test_a_gang_costs_as_much_as_its_pods(database: OpenDatabase) -> None:
+    """It starts, one pod of it fails and the others are interrupted."""
+
+    async def scenario(size: int) -> Runs:
+        node = {"pool": "default", "device_type": "cpu", "slots": 1}
+        nodes = [{"node_id": f"n{number}", **node} for number in range(size)]
+        launcher = FakeLauncher()
+        world = await World(await database("scheduler"), launcher, nodes=nodes).register()
+
+        async def run(name: str) -> None:
+            await world.submit(make_submit(name, resources={"devices": size}, retries={"limit": 0}))
+            await world.rounds()
+            job_id = job_id_for("default", name)
+            pods = [pod_id for pod_id, spec in launcher.specs.items() if spec.job_id == job_id]
+            for pod_id in pods[1:]:
+                launcher.end(pod_id, "interrupted")
+            launcher.end(pods[0], "failed")
+            await world.rounds()
+
+        number = 0
+        while True:
+            yield partial(run, f"gang{number}")
+            number += 1
 
     (await measure(scenario, 50)).assert_linear()
