@@ -39,7 +39,7 @@ async def test_a_checkpoint_costs_as_much_as_are_kept(database: OpenDatabase) ->
     def scenario(size: int) -> Runs:
         return saving(database, 0, keep_last=size)
 
-    (await measure(scenario, 20)).assert_linear()
+    (await measure(scenario, 150)).assert_linear()
 
 
 async def with_checkpoint(database: OpenDatabase, size: int) -> Catalogue:
@@ -115,8 +115,11 @@ async def test_rows_that_stay_are_not_read(database: OpenDatabase) -> None:
     (await measure(scenario, SIZE)).assert_flat()
 
 
-async def test_rows_go_at_the_cost_of_their_number(database: OpenDatabase) -> None:
+async def test_rows_go_at_the_cost_of_their_number(
+    database: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A checkpoint is asked to be read again as well."""
+    monkeypatch.setattr(pruning, "ROWS_PER_STEP", 5000)
 
     async def scenario(size: int) -> Runs:
         opened = await catalogue(database, 3 * SIZE)
@@ -127,7 +130,7 @@ async def test_rows_go_at_the_cost_of_their_number(database: OpenDatabase) -> No
             yield partial(keep_house, opened)
             await opened.execute("delete from intents where kind = 'read'")
 
-    (await measure(scenario, 50)).assert_linear()
+    (await measure(scenario, 150)).assert_linear()
 
 
 async def test_a_pass_deletes_a_bounded_number_of_rows(
