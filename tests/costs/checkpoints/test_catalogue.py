@@ -73,7 +73,7 @@ async def test_listings_of_live_jobs_cost_as_much_as_there_are(
     monkeypatch.setattr(store_intents, "_PER_JOB", 1)
 
     async def scenario(size: int) -> Runs:
-        opened = await catalogue(database)
+        opened = await catalogue(database, 125 * size)
         for number in range(size):
             await opened.begin(job_id_for("default", str(number)))
         while True:
