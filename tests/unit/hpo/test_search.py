@@ -398,6 +398,32 @@ def test_trials_that_are_refused_again_and_again_fail_the_study() -> None:
     assert decided[-1] == actions.FailStudy("trials_refused")
 
 
+def test_refusals_are_in_a_row_only_without_a_stop_between() -> None:
+    search = make_search(num=100, parallel=1)
+    search.on(inputs.Begin())
+    for number in range(9):
+        search.on(inputs.Ended(number, None, "no pool", is_refused=True))
+    search.on(inputs.Stopped(9))
+    for number in range(10, 19):
+        search.on(inputs.Ended(number, None, "no pool", is_refused=True))
+    assert search.status.failing is None
+    decided = search.on(inputs.Ended(19, None, "no pool", is_refused=True))
+    assert decided[-1] == actions.FailStudy("trials_refused")
+
+
+def test_a_stopped_trial_has_the_reason_of_who_asked_for_it() -> None:
+    search = make_search(num=9, parallel=3)
+    search.on(inputs.Begin())
+    settled = [search.on(inputs.Stopped(0, "by its owner"))[0], search.on(inputs.Stopped(1))[0]]
+    search.on(inputs.StopStudy("enough"))
+    settled.append(search.on(inputs.Stopped(2, "by its owner"))[0])
+    assert settled == [
+        actions.SettleStopped(0, "by its owner", False),
+        actions.SettleStopped(1, "its job was stopped", False),
+        actions.SettleStopped(2, "enough", True),
+    ]
+
+
 def test_trials_that_are_paused_with_a_study_that_fails_are_stopped() -> None:
     """Else they would wait for a resume, and the study with them."""
     search = make_search(num=40, parallel=12)
