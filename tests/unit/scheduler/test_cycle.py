@@ -117,6 +117,15 @@ def test_a_job_of_any_type_is_behind_the_first_that_waits_for_one_of_them():
     assert behind.detail == "job_a was submitted earlier and waits for devices"
 
 
+def test_a_gang_of_any_type_lacks_least_of_the_type_with_most_free():
+    nodes = [make_node("n1", 4), make_node("g1", 4, device_type="gpu")]
+    holdings = [make_holding("h", ("n1", 0), ("n1", 1)), make_holding("g", ("g1", 0))]
+
+    (waiting,) = decide(make_snapshot(nodes, [make_job("a", 4)], holdings), NOW).waiting
+
+    assert waiting.detail.startswith("3 of the 4 devices are free")
+
+
 def test_one_pool_does_not_block_another():
     nodes = [make_node("n1", 1), make_node("m1", 1, pool="other")]
     waiting = [make_job("a", 1, 1), make_job("b", 1, 2, pool="other")]

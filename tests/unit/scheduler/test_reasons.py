@@ -9,6 +9,7 @@ from services.scheduler.core.reasons import (
     HolderOf,
     Position,
     Waiting,
+    as_told,
     holders,
     position_of,
     why_behind,
@@ -148,3 +149,13 @@ def test_a_position_has_the_reason_of_the_last_decision_or_the_announced_one():
         Position(2, WaitingReason.BEHIND_EARLIER_SUBMISSION, "behind a", held),
         Position(3, WaitingReason.BACKING_OFF, "", held),
     ]
+
+
+def test_a_tenant_reads_the_names_of_its_own_jobs_only():
+    own, other = f"job_{'a' * 26}", f"job_{'b' * 26}"
+    found = (HolderOf(own, 2), HolderOf(other, 1))
+    detail = f"{own} was submitted earlier than {other}"
+    assert as_told(detail, found, lambda job_id: job_id == own) == (
+        f"{own} was submitted earlier than another tenant's job",
+        (HolderOf(own, 2),),
+    )
