@@ -104,13 +104,12 @@ def _hooks(statements: Statements) -> Iterator[tuple[type, str, Callable[[Any], 
 
 async def _rows_read(connection: Any, query: str, arguments: Sequence[Any]) -> int:
     begin, end = (
-        ("savepoint counted", "rollback to counted")
+        ("savepoint counted", "rollback to counted; release counted")
         if connection.is_in_transaction()
         else ("begin", "rollback")
     )
-    await connection._protocol.query(begin, None)
+    await connection._protocol.query(f"{begin}; set local enable_seqscan = off", None)
     try:
-        await connection._protocol.query("set local enable_seqscan = off", None)
         explain = f"explain (analyze, timing off, format json) {query}"
         ((found,),) = await _execute(connection, explain, arguments, 0, None)
     finally:

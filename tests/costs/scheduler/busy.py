@@ -1,5 +1,7 @@
 """A scheduler whose slots are all held, with jobs that wait and jobs that have run."""
 
+from itertools import islice
+
 from services.scheduler.core.pods import Sight
 from tests.conftest import OpenDatabase
 from tests.costs.rows import analyze, copy_rows
@@ -26,8 +28,7 @@ async def busy_world(
     ]
     world = await World(await database("scheduler"), FakeLauncher(), nodes=nodes).register()
     await submit(world, "past", num_live)
-    for _ in range(num_live):
-        end_one(world)
+    end(world, num_live)
     await world.rounds()
     await copy_rows(world.database, ROWS_OF_A_JOB, num_past // SLOTS)
     await submit(world, "live", num_live + num_waiting)
@@ -42,7 +43,9 @@ async def submit(world: World, name: str, number: int) -> None:
     await world.rounds(limit=20 + number)
 
 
-def end_one(world: World) -> None:
-    """The pod of one run has ended."""
-    pod_id = next(pod for pod, seen in world.launcher.sights.items() if seen.sight is Sight.ALIVE)
-    world.launcher.end(pod_id)
+def end(world: World, number: int = 1) -> None:
+    """The pods of so many runs have ended."""
+    sights = world.launcher.sights.items()
+    alive = (pod for pod, seen in sights if seen.sight is Sight.ALIVE)
+    for pod_id in list(islice(alive, number)):
+        world.launcher.end(pod_id)

@@ -8,7 +8,7 @@ from functools import partial
 from drivetrain_schemas.ids import job_id_for
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
-from tests.costs.scheduler.busy import SLOTS, busy_world, end_one, submit
+from tests.costs.scheduler.busy import SLOTS, busy_world, end, submit
 from tests.handlers.scheduler.world import FakeLauncher, World, make_submit
 
 
@@ -16,7 +16,7 @@ async def test_more_live_runs_are_looked_at_but_not_read_again(database: OpenDat
     async def scenario(size: int) -> Runs:
         world = await busy_world(database, num_live=size, num_past=40, num_waiting=size)
         while True:
-            end_one(world)
+            end(world)
             yield world.rounds
 
     growth = await measure(scenario, 40)
@@ -28,7 +28,7 @@ async def test_jobs_of_the_past_cost_a_round_nothing(database: OpenDatabase) -> 
     async def scenario(size: int) -> Runs:
         world = await busy_world(database, num_live=SLOTS, num_past=size, num_waiting=20)
         while True:
-            end_one(world)
+            end(world)
             yield world.rounds
 
     (await measure(scenario, 500)).assert_flat()
@@ -40,8 +40,7 @@ async def test_runs_that_end_together_cost_as_much_as_they_are(database: OpenDat
         round_number = 0
         while True:
             await submit(world, f"next{round_number}-", size)
-            for _ in range(size):
-                end_one(world)
+            end(world, size)
             yield world.rounds
             round_number += 1
 
