@@ -17,8 +17,9 @@ RULES = rules(StoragePrices((StoragePrice("storage", date(2020, 1, 1), 1_000_000
 # Rows of every table that is pruned: of `age`, so many.
 ROWS = """
 insert into allocations (allocation_id, tenant_id, job_id, run_id, pool, device_type, num_slots,
-    granted_at, released_at, is_shared, is_by_hour)
-select '{age} ' || n, '{tenant}', 'job', '{age} ' || n, 'pool', 'cpu', 1, at, at, true, true
+    slot_numbers, num_spot_slots, spot_slots, granted_at, released_at, is_shared)
+select '{age} ' || n, '{tenant}', 'job', '{age} ' || n, 'pool', 'cpu', 1, '{{}}', 0, '{{}}', at, at,
+    true
 from {of};
 insert into run_facts (run_id, noted_at) select 'alone {age} ' || n, at from {of};
 insert into low_use (run_id, alert, starts_at, tenant_id, job_id, used_percent, expected_percent)

@@ -26,11 +26,12 @@ select {job}, '{prefix}-study-' || n / 10, 'p' || n / 50, 'job ' || n, '{tenant}
 insert into run_facts (run_id, started_at, ended_at, noted_at)
 select '{prefix}-run-' || n, '{begin}', {ended}, '{begin}' from generate_series(1, {number}) as n;
 insert into allocations (allocation_id, tenant_id, job_id, run_id, pool, device_type, num_slots,
-    slot_numbers, granted_at, released_at, release_noted_at, paid_ends_at, is_shared, is_by_hour)
+    slot_numbers, num_spot_slots, spot_slots, granted_at, released_at, release_noted_at,
+    paid_ends_at, is_shared)
 select '{prefix}-alloc-' || n, '{tenant}', {job}, '{prefix}-run-' || n,
     'pool-' || n % {pools}, 'cpu', 1, 
-    to_jsonb(jsonb_build_object('node-' || n % {nodes}, array[n / {nodes}])::text),
-    '{begin}', {released}, {released}, {released}, {is_shared}, {is_shared}
+    jsonb_build_object('node-' || n % {nodes}, array[n / {nodes}]), 0, '{{}}',
+    '{begin}', {released}, {released}, {released}, {is_shared}
 from generate_series(1, {number}) as n;
 """
 _CHARGES = """

@@ -77,7 +77,7 @@ def search_of(
 async def stored(database: Database, name: str, spec: StudySpec, search: Search) -> str:
     """The study as rows. Returns its id."""
     study_id = study_id_for("default", name)
-    row = store.StudyRow(study_id, "default", name, spec.max_trials)
+    row = store.StudyRow(study_id, "default", name, spec.max_trials, "{}")
     trials = [
         (
             study_id,
@@ -117,8 +117,8 @@ async def other_studies(database: Database, number: int, spec: str = "{}") -> No
             select 'study_' || n, 'default', 'r' || n, '{spec}', 1, 1, 1, '{{}}', 'finished', now(),
                 now() - n * interval '1 minute' from generate_series(1, {number}) as n;
             insert into trials (study_id, number, job_id, command_event_id, hyperparameters, state,
-                value, objectives)
-            select 'study_' || n, 0, 'job_' || n, 'e' || n, '{{}}', 'completed', 0.5, '[0.5]'
+                objectives)
+            select 'study_' || n, 0, 'job_' || n, 'e' || n, '{{}}', 'completed', '[0.5]'
             from generate_series(1, {number}) as n;
             insert into search_events (study_id, revision, event)
             select 'study_' || n, 1, '{{}}' from generate_series(1, {number}) as n;
