@@ -65,7 +65,7 @@ def life(name: str) -> list[Any]:
         AllocationGranted(**held),
         RunStarted(**run, started_at=now),
         RunSucceeded(**run, result=None, ended_at=now),
-        AllocationReleased(**held, released_at=now),
+        AllocationReleased(**held, released_at=now, paid_ends_at=now),
         JobSucceeded(job_id=job_id, attempts=1, result=None, finished_at=now),
     ]
 
