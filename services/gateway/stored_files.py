@@ -52,7 +52,7 @@ class StoredFiles:
 class KeptLists:
     """The lists whose files were sent last, by key: a list is written once, and read for each file.
 
-    Only for content, which is verified whatever its list says; a list that is shown is read anew.
+    Only for content, which is verified whatever its list says; a list that is shown is read again.
     """
 
     _by_key: OrderedDict[str, tuple[FileList, int]] = field(default_factory=OrderedDict)

@@ -146,7 +146,7 @@ def list_studies(
 def show(
     study: StudyArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the ranking anew until the study has ended.")
+        bool, typer.Option("--watch", help="Keep showing the ranking until the study has ended.")
     ] = False,
     trials: Annotated[
         int, typer.Option("--trials", min=1, max=10_000, help="The best so many trials.")

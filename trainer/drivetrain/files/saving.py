@@ -154,7 +154,7 @@ class FileSaver:
         """`copies`: those of the try before, which need not be made again."""
         left_out = found.left_out
         for path, reason in self._record.lost.items():
-            if path not in found.files:  # the program may have written it anew
+            if path not in found.files:  # the program may have written it again
                 left_out.add(path, reason)
         chosen = scanning.choose(found.files, self._record.code, self._limits, left_out)
         unchanged: list[JobFile] = []

@@ -27,7 +27,7 @@ _NOISE_PERCENTILE = 90
 @dataclass(frozen=True, slots=True)
 class Pasha(AshaPause):
     def judge_value(self, trials: Trials, number: int, step: int, value: float) -> Judgement:
-        # Slots forbid super() without arguments in a dataclass that is made anew.
+        # Slots forbid super() without arguments in such a dataclass.
         judgement = AshaPause.judge_value(self, trials, number, step, value)
         num_open = num_open_rungs(trials, self.steps)
         is_among_best = judgement.verdict is Verdict.CONTINUE and judgement.rank is not None

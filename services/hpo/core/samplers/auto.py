@@ -2,7 +2,7 @@
 
 A Gaussian process of the best and the latest trials, with parameters that follow the study step by
 step, so a proposal takes about a millisecond. With several objectives the model changes from trial
-to trial and is fitted anew each time, as the sampler `gp` does.
+to trial and is fitted again each time, as the sampler `gp` does.
 """
 
 import numpy as np

@@ -3,7 +3,7 @@
 A full fit for each proposal takes too long. Here the parameters after the first m trials are those
 after m - 1, moved by one step (Rprop) on the trials before m; early in a study by more. Only
 trials that ended are taken, in the order of their numbers, so the result follows from the trials
-alone: who starts anew goes through the same steps.
+alone: a restart goes through the same steps.
 """
 
 from dataclasses import dataclass

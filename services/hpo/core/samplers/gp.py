@@ -1,6 +1,6 @@
 """Bayesian optimization: a Gaussian process of the losses, and the largest expected improvement.
 
-The kernel's parameters are fitted anew for each trial. A trial that runs counts with the loss that
+The kernel's parameters are fitted again for each trial. A trial that runs counts with the loss that
 is expected of it, so that parallel trials do not all go to one place.
 """
 
