@@ -31,10 +31,6 @@ ROOT = CHARTS.parents[1]
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
 EACH = pytest.mark.parametrize("chart", SERVICES)
 EACH_CHART = pytest.mark.parametrize("chart", ORDER)
-ALL_ON = {
-    "networkPolicy": {"monitoring": {"from": [{"namespaceSelector": {}}]}},
-    "podMonitor": {"enabled": True},
-}
 
 
 @EACH_CHART

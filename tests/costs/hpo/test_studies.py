@@ -11,8 +11,6 @@ from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.hpo.studies import other_studies, spec_of
 
-RETENTION_ROWS = 500
-
 
 async def test_limits_are_looked_at_for_what_runs(database: OpenDatabase) -> None:
     async def scenario(size: int) -> Runs:
