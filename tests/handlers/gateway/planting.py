@@ -265,7 +265,6 @@ def _answer(path: str, owner: Planted | None, asked: Mapping[str, Any]) -> Any:
             "num_samples_left_out": 0},
         "chart": {"job_id": job_id, "width": 1, "is_whole": True, "next": "", "attempts": [],
             "steps": [[0]], "series": {word: {**curve, "not_finite": []}}},
-        "curves": {"by": "step", "start": 0, "width": 1, "curves": []},
         "times": {"job_id": job_id, "attempts": []},
         "windows": {"job_id": job_id, "window_seconds": 30, "windows": [{"starts_at": 0,
             "attempt": 1, "steps_per_second": 1, "slowest_share": None, "pods": {word: 1.0},
