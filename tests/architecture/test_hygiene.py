@@ -34,6 +34,14 @@ def test_every_decision_is_listed() -> None:
         assert f"({path.name})" in index, f"{path.name} is not in docs/decisions/README.md"
 
 
+def test_the_files_that_count_costs_are_those_of_the_table() -> None:
+    listed = set(re.findall(r"`(costs/\w+/\w+\.py)`", (ROOT / "tests/README.md").read_text()))
+    there = {
+        f"costs/{path.parent.name}/{path.name}" for path in ROOT.glob("tests/costs/*/test_*.py")
+    }
+    assert listed == there
+
+
 def test_no_row_is_found_by_a_comparison_that_an_index_cannot_answer() -> None:
     """`clock_timestamp()` may change from row to row, so a statement that compares a column with it
     reads every row; `statement_timestamp()` does not."""
