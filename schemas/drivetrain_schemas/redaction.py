@@ -68,24 +68,24 @@ def plain(text: str) -> str:
     return found if len(text) <= _MAX_LOOKED_AT else f"{found}... ({len(text):,} characters)"
 
 
-def shown_spec(part: Any) -> Any:
+def redacted(part: Any) -> Any:
     """A spec, an event or a part of one as people see it, in JSON: the one place that decides."""
     if isinstance(part, str):
         return "\n".join(map(plain, part.split("\n")))
     if isinstance(part, Mapping):
         return {name: _shown(str(name), value) for name, value in part.items()}
     if isinstance(part, list | tuple):
-        return [shown_spec(value) for value in part]
+        return [redacted(value) for value in part]
     return part
 
 
-def restored_spec(given: Any, shown: Any, source: Any) -> Any:
+def restored(given: Any, shown: Any, source: Any) -> Any:
     """`given` with the source's own values where it has what is shown of it (`shown`)."""
     if given == shown:
         return source
     if all(isinstance(part, Mapping) for part in (given, shown, source)):
         return {
-            name: restored_spec(value, shown.get(name), source.get(name))
+            name: restored(value, shown.get(name), source.get(name))
             for name, value in given.items()
         }
     return given
@@ -109,7 +109,7 @@ def _shown(name: str, value: Any) -> Any:
     is_arguments = name in ("command", "arguments") and isinstance(value, list | tuple)
     if is_arguments and all(isinstance(one, str) for one in value):
         return list(without_secrets(value))
-    return shown_spec(value)
+    return redacted(value)
 
 
 def _hidden(value: Any) -> Any:

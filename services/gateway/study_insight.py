@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from drivetrain_schemas.redaction import shown_spec
+from drivetrain_schemas.redaction import redacted
 from services.gateway import queries
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import Gateway
@@ -142,6 +142,6 @@ async def _next(gateway: Gateway, study: Row) -> models.NextStep | None:
         return None
     try:
         found = await gateway.backends.get("hpo", "/next", {"study_id": study["study_id"]})
-        return models.NextStep.model_validate(shown_spec(found))
+        return models.NextStep.model_validate(redacted(found))
     except (PartUnavailable, PartRefused, ValidationError):
         return None

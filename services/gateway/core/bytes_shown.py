@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from drivetrain_schemas import strict_json
-from drivetrain_schemas.redaction import shown_spec
+from drivetrain_schemas.redaction import redacted
 
 MAX_SHOWN_BYTES = 64 * 1024
 
@@ -47,7 +47,7 @@ def without_secrets(raw: bytes) -> bytes:
         document = strict_json.loads(raw)
     except strict_json.InvalidJson:
         document = text
-    shown = shown_spec(document)
+    shown = redacted(document)
     if shown == document:
         return raw
     return (shown if isinstance(shown, str) else json.dumps(shown)).encode()

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from drivetrain_schemas.ids import JobId
-from drivetrain_schemas.redaction import shown_spec
+from drivetrain_schemas.redaction import redacted
 from services.gateway import queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core.comparison import Line, differences
@@ -55,9 +55,7 @@ async def compare(gateway: Gateway, tenant_id: str, job_ids: list[str], base: st
     """A job that is named twice is there once. Raises Problem (404)."""
     jobs = [await find_job(gateway, tenant_id, job_id, base) for job_id in dict.fromkeys(job_ids)]
     async with gateway.platform.database.connection() as connection:
-        said = [
-            shown_spec(await queries.descriptions.newest(connection, job.job_id)) for job in jobs
-        ]
+        said = [redacted(await queries.descriptions.newest(connection, job.job_id)) for job in jobs]
     return Comparison(
         jobs,
         differences(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from drivetrain_schemas.jobs import JobSpec
-from drivetrain_schemas.redaction import HIDDEN, hidden_fields, restored_spec, shown_spec
+from drivetrain_schemas.redaction import HIDDEN, hidden_fields, redacted, restored
 from drivetrain_schemas.studies import StudySpec
 from services.gateway import queries
 from services.gateway.context import Gateway
@@ -29,8 +29,8 @@ async def stored_spec(gateway: Gateway, tenant_id: str, job_id: str) -> dict[str
 def with_secrets(spec: JobSpec, source: JobSpec) -> JobSpec:
     """The spec, with the source's values where they are hidden in it."""
     stored = source.model_dump(mode="json")
-    restored = restored_spec(spec.model_dump(mode="json"), shown_spec(stored), stored)
-    return JobSpec.model_validate(restored)
+    given = spec.model_dump(mode="json")
+    return JobSpec.model_validate(restored(given, redacted(stored), stored))
 
 
 def refuse_hidden(spec: JobSpec | StudySpec) -> None:

@@ -10,7 +10,7 @@ from drivetrain_schemas.base import Strict
 from drivetrain_schemas.errors import field_errors
 from drivetrain_schemas.ids import JobId, RequestId
 from drivetrain_schemas.jobs import JobSpec
-from drivetrain_schemas.redaction import shown_spec
+from drivetrain_schemas.redaction import redacted
 from services.gateway import queries
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core import reproduction
@@ -81,10 +81,10 @@ async def reproduction_of(gateway: Gateway, tenant_id: str, job: models.Job) -> 
     original = spec.get("rerun_of")
     pool = (spec.get("resources") or {}).get("pool") or ""
     async with gateway.platform.database.connection() as connection:
-        said = shown_spec(await queries.descriptions.newest(connection, job.job_id))
+        said = redacted(await queries.descriptions.newest(connection, job.job_id))
         before = None
         if original and await queries.jobs.find(connection, tenant_id, original):
-            before = shown_spec(await queries.descriptions.newest(connection, original))
+            before = redacted(await queries.descriptions.newest(connection, original))
         types = await queries.descriptions.device_types(connection, pool)
     seed = reproduction.seed_of(spec, job.result, said)
     present = reproduction.Present(await _has_code(gateway, spec.get("code")), types)

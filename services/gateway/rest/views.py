@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from drivetrain_schemas.jobs import JobSpec
-from drivetrain_schemas.redaction import HIDDEN, looks_secret, shown_spec
+from drivetrain_schemas.redaction import HIDDEN, looks_secret, redacted
 from drivetrain_schemas.studies import StudySpec
 from services.gateway.context import Submission
 from services.gateway.core import bytes_shown
@@ -51,7 +51,7 @@ def job_fields(row: Row, base_url: str) -> dict[str, Any]:
         "queued_at": row["queued_at"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
-        "detail": shown_spec(row["detail"]),
+        "detail": redacted(row["detail"]),
     }
 
 
@@ -72,15 +72,15 @@ def job(
 ) -> models.Job:
     return models.Job(
         **job_fields(row, base_url),
-        spec=shown_spec(row["spec"]),
-        hyperparameters=shown_spec(hyperparameters(row["spec"], row.get("surroundings"))),
+        spec=redacted(row["spec"]),
+        hyperparameters=redacted(hyperparameters(row["spec"], row.get("surroundings"))),
         result=row["result"],
         best=best,
         num_dropped_samples=row["num_dropped_samples"] or 0,
         num_dropped_log_bytes=row["num_dropped_log_bytes"] or 0,
-        runs=[_of(models.Run, shown_spec(run)) for run in runs],
+        runs=[_of(models.Run, redacted(run)) for run in runs],
         alerts=list(alerts),
-        warnings=[_of(models.Warned, shown_spec(row)) for row in warnings],
+        warnings=[_of(models.Warned, redacted(row)) for row in warnings],
     )
 
 
@@ -159,8 +159,8 @@ def refusal(row: Row) -> models.Refusal | None:
         return None
     return models.Refusal(
         reason=row["refused_reason"],
-        detail=shown_spec(row["refused_detail"]),
-        errors=[FieldProblem(**shown_spec(error)) for error in row["refused_errors"] or ()],
+        detail=redacted(row["refused_detail"]),
+        errors=[FieldProblem(**redacted(error)) for error in row["refused_errors"] or ()],
     )
 
 
@@ -182,7 +182,7 @@ def best(
 
 
 def timeline_item(row: Row) -> models.TimelineItem:
-    payload = shown_spec(row["payload"])
+    payload = redacted(row["payload"])
     sentence = narrate(row["type"], payload)
     return models.TimelineItem(
         event_id=row["event_id"],
@@ -334,7 +334,7 @@ def study(row: Row, trials: Sequence[Row], base_url: str) -> models.Study:
     return models.Study(
         **study_fields(row, base_url),
         request_id=row["request_id"],
-        spec=shown_spec(row["spec"]),
+        spec=redacted(row["spec"]),
         refusal=refusal(row),
         pareto=row["pareto"] or None,
         trials=ranked_trials(trials),
@@ -394,7 +394,7 @@ def _trial(row: Row, rank: int | None) -> models.Trial:
 
 def _trial_facts(row: Row) -> dict[str, Any]:
     facts = {name: row[name] for name in models.TrialFacts.model_fields if name != "values"}
-    facts["hyperparameters"] = shown_spec(facts["hyperparameters"])
+    facts["hyperparameters"] = redacted(facts["hyperparameters"])
     of_one = None if row["value"] is None else [row["value"]]
     return {**facts, "values": row["objectives"] or of_one}
 

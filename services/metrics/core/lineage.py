@@ -5,7 +5,7 @@ from typing import Literal
 
 from drivetrain_schemas.jobs import JobQueued
 from drivetrain_schemas.openlineage import LineageJob
-from drivetrain_schemas.redaction import shown_spec
+from drivetrain_schemas.redaction import redacted
 
 Outcome = Literal["sent", "failed", "refused", "given_up"]
 
@@ -56,8 +56,8 @@ def lineage_job(tenant_id: str, queued: JobQueued) -> LineageJob:
         tenant_id=tenant_id,
         job_id=queued.job_id,
         name=spec.name,
-        data=shown_spec(spec.data),
-        code_uri=shown_spec(code.uri) if code else None,
+        data=redacted(spec.data),
+        code_uri=redacted(code.uri) if code else None,
         code_sha256=code.sha256 if code else None,
         commit=source.commit if source else None,
         branch=source.branch if source else None,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain_schemas.redaction import hidden_fields, plain, restored_spec, shown_spec
+from drivetrain_schemas.redaction import hidden_fields, plain, redacted, restored
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,20 @@ def test_a_spec_is_hidden_by_names_at_any_depth_and_by_its_texts() -> None:
         "space": {"api_token": {"type": "choice", "values": ["a", "b"]}, "lr": {"low": 0.1}},
         "source": {"diff": "+ one\n+ password: abc\n+ two"},
     }
-    assert shown_spec(spec) == {
+    assert redacted(spec) == {
         "job": {"command": ["python", "t.py", "--token", "***"], "seed": None},
         "space": {"api_token": {"type": "choice", "values": ["***"]}, "lr": {"low": 0.1}},
         "source": {"diff": "+ one\n+ password: ***\n+ two"},
     }
-    assert shown_spec(shown_spec(spec)) == shown_spec(spec)
+    assert redacted(redacted(spec)) == redacted(spec)
 
 
 def test_what_was_hidden_comes_back_where_it_was_not_changed() -> None:
     source = {"command": ["t.py", "--token=a"], "environment": {"TOKEN": "a", "X": "1"}, "lr": 1}
-    shown = shown_spec(source)
-    assert restored_spec(shown, shown, source) == source
+    shown = redacted(source)
+    assert restored(shown, shown, source) == source
     given = {**shown, "environment": {"TOKEN": "***", "X": "2", "NEW_TOKEN": "***"}, "lr": 2}
-    found = restored_spec(given, shown, source)
+    found = restored(given, shown, source)
     assert found["command"] == source["command"]
     assert found["environment"] == {"TOKEN": "a", "X": "2", "NEW_TOKEN": "***"}
     assert hidden_fields(found) == ["environment.NEW_TOKEN"]

@@ -9,20 +9,20 @@ from typing import Any
 
 from drivetrain.cli.output import Item
 from drivetrain_schemas.addresses import read_address
-from drivetrain_schemas.redaction import shown_spec
+from drivetrain_schemas.redaction import redacted
 
 ENDED = frozenset({"succeeded", "failed", "cancelled", "stopped", "rejected"})
 
 
 def spec_of(job: Item) -> Item:
     """The spec as people see it; empty where the job was refused."""
-    spec: Item = shown_spec(job.get("spec") or {})
+    spec: Item = redacted(job.get("spec") or {})
     return spec
 
 
 def hyperparameters(job: Item) -> Mapping[str, Any]:
     """Those of the specification, and those that the script names itself."""
-    found: Mapping[str, Any] = shown_spec(job.get("hyperparameters") or {})
+    found: Mapping[str, Any] = redacted(job.get("hyperparameters") or {})
     return found
 
 
