@@ -242,8 +242,9 @@ async def hundred_thousand(model: Model) -> Model:
         )
         await connection.execute(
             """
-            insert into parked_groups (service, topic, reason, event_type, num_open)
-            select service, topic, reason, event_type, count(*) from parked group by 1, 2, 3, 4
+            insert into parked_groups (tenant_id, service, topic, reason, event_type, num_open)
+            select tenant_id, service, topic, reason, event_type, count(*) from parked
+            group by 1, 2, 3, 4, 5
             """
         )
         await connection.execute("analyze parked")
