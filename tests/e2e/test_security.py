@@ -161,8 +161,9 @@ def test_a_job_that_asks_the_template_for_a_pod_is_refused_and_seen(
     assert asked["files"] == ["spec.json"]  # no shim has taken it
     lines = (platform.home / "logs" / "template.log").read_text().splitlines()
     refused = [json.loads(line) for line in lines if line.startswith("{")]
-    job = intrusion["spec"]["pod_id"]
-    assert [line["pid"] for line in refused if line["pod_marker"].startswith(job)] == [asked["pid"]]
+    pod_id = intrusion["spec"]["pod_id"]
+    of_pod = [line for line in refused if line["pod_marker"].startswith(pod_id)]
+    assert [line["pid"] for line in of_pod] == [asked["pid"]]
     wait_until(
         lambda: (
             f"template: refused a request of process {asked['pid']}" in platform.output.read_text()
