@@ -138,7 +138,7 @@ def describe(
 
 def _as_scalar(name: str, value: Any) -> bool | int | float | str:
     """As JSON has it: what is not finite, or no scalar, as text."""
-    if looks_secret(name):
+    if looks_secret(str(name), value):
         return HIDDEN
     is_number = isinstance(value, int) and abs(value) < 2**63
     if is_number or (isinstance(value, float) and math.isfinite(value)):
