@@ -18,3 +18,8 @@ def test_what_is_not_above_zero_is_not_drawn() -> None:
     assert [piece.label for piece in found.pieces] == ["b"]
     assert found.most == 4
     assert stacked([]).width == 1
+
+
+def test_a_picture_of_nothing_above_zero_has_its_width_and_no_bar() -> None:
+    found = stacked([[Part("idle", 0, "a")], [Part("idle", -1, "b")]])
+    assert (found.pieces, found.most, found.width) == ((), 0, STEP + BAR)

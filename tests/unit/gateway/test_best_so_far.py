@@ -15,3 +15,8 @@ def test_a_higher_value_is_better_where_the_metric_is_maximized() -> None:
 
 def test_nothing_has_no_line() -> None:
     assert best_so_far([], is_maximized=False) == []
+
+
+def test_of_equal_values_the_first_trial_stays() -> None:
+    for is_maximized in (False, True):
+        assert best_so_far([(1, 0.5), (0, 0.5)], is_maximized=is_maximized) == [(0, 0.5)]

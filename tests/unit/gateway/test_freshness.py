@@ -65,3 +65,23 @@ def test_an_age_is_never_negative_and_0_only_without_lag(places: list[tuple[int,
         seen = look(seen, {"a": behind(min(position, end), end, now + 5)}, now)
         assert (seen.lag_records == 0) == seen.is_current
         assert seen.age_seconds(now) >= 0.0
+
+
+def test_a_partition_is_as_new_as_the_later_of_its_last_look_and_its_last_record() -> None:
+    seen = look(START, {"a": DONE}, 1001.0)
+    for handled_at, age in ((1003.0, 2.0), (900.0, 4.0), (None, 4.0), (1001.0, 4.0)):
+        assert look(seen, {"a": behind(7, 8, handled_at)}, 1005.0).age_seconds(1005.0) == age
+    assert look(START, {"a": behind(0, 8, 0.0)}, 1005.0).age_seconds(1005.0) == 1005.0
+    assert look(START, {"a": behind(0, 1, 2000.0)}, 1005.0).age_seconds(1005.0) == 0.0
+
+
+def test_an_age_is_out_of_date_just_after_a_measurement_holds() -> None:
+    seen = look(START, {"a": DONE}, 1001.0)
+    late = 1001.0 + LOOK_HOLDS_SECONDS + 0.5
+    assert seen.age_seconds(late) == late - 1001.0
+    assert look(seen, {}, 1002.0).age_seconds(1002.0) == 1.0
+
+
+def test_lag_is_what_is_left_to_handle() -> None:
+    seen = look(START, {"a": behind(None, 5), "b": behind(7, 8), "c": behind(9, 9)}, 1001.0)
+    assert (seen.lag_records, seen.is_current) == (6, False)

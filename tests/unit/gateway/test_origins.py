@@ -10,6 +10,8 @@ HOST = "localhost:8480"
     [
         pytest.param("http://localhost:8480", "same-origin", True, id="our page"),
         pytest.param("http://localhost:8480", None, True, id="our page in an old browser"),
+        pytest.param("HTTPS://LOCALHOST:8480", None, True, id="our page by TLS in capitals"),
+        pytest.param(None, "same-origin", True, id="our page without an origin"),
         pytest.param(None, "none", True, id="typed by the user"),
         pytest.param(None, None, False, id="a program with the token"),
     ],
@@ -42,3 +44,13 @@ def test_changes_from_elsewhere_are_refused(
 
 def test_reads_are_left_to_the_same_site_cookie() -> None:
     assert check_origin("GET", HOST, "https://evil.example", "cross-site", by_cookie=True) is None
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_every_change_is_checked(method: str) -> None:
+    refusal = check_origin(method, HOST, "x" * 500, None, by_cookie=True)
+    assert refusal is not None
+    assert refusal.detail.endswith(f": Origin is {'x' * 120}")
+    refusal = check_origin(method, HOST, None, "y" * 500, by_cookie=True)
+    assert refusal is not None
+    assert refusal.detail.endswith(f": Sec-Fetch-Site is {'y' * 40}")

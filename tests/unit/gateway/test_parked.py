@@ -77,3 +77,13 @@ facts = st.lists(
 def test_any_order_of_doubled_facts_ends_the_same(history: list[Fact], data: st.DataObject) -> None:
     doubled = history + data.draw(st.lists(st.sampled_from(history)) if history else st.just([]))
     assert folded(*data.draw(st.permutations(doubled))) == folded(*history)
+
+
+def test_the_decision_about_most_parkings_counts_and_then_the_latest() -> None:
+    both = ("a/0/1", "a/0/2")
+    assert folded(*both, replayed(1, 5)).state is ParkedState.OPEN
+    assert folded(*both, replayed(2), discarded(1, 5)).state is ParkedState.REPLAYED
+    assert folded(*both, replayed(2), discarded(2, 1)).state is ParkedState.DISCARDED
+    assert folded(*both, replayed(3)).state is ParkedState.REPLAYED
+    assert folded("a/0/1", replayed(1, 5), replayed(1, 2)).replayed_at == replayed(1, 5).decided_at
+    assert folded("a/0/1", discarded(1)).replayed_at is None

@@ -1,5 +1,7 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ from services.gateway.core.progress import (
     JobProgress,
     eta_seconds,
     merge,
+    of_heartbeat,
     steps_per_second,
 )
 
@@ -99,3 +102,62 @@ def test_dropped_samples_are_the_most_that_was_reported() -> None:
     folded = fold([beat(1, 1, dropped=7), beat(2, 2, dropped=3)])
     assert folded is not None
     assert folded.num_dropped_samples == 7
+
+
+def test_the_pace_is_that_since_the_first_step_and_there_is_none_without_time_or_steps() -> None:
+    later = START + timedelta(seconds=10)
+    assert steps_per_second(0, START, 5, later) == 0.5
+    assert steps_per_second(5, START, 6, later) == 0.1
+    for first, first_at, step, at in (
+        (5, START, 5, later),
+        (6, START, 5, later),
+        (0, START, 5, START),
+        (0, later, 5, START),
+        (None, START, 5, later),
+        (0, None, 5, later),
+        (0, START, None, later),
+        (0, START, 5, None),
+    ):
+        assert steps_per_second(first, first_at, step, at) is None
+
+
+def test_what_is_left_needs_a_step_an_end_and_a_pace() -> None:
+    assert eta_seconds(0, 10, 2.0) == 5
+    assert eta_seconds(10, 10, 2.0) == 0
+    for step, max_steps, pace in ((None, 10, 2.0), (0, None, 2.0), (0, 10, 0.0), (0, 10, None)):
+        assert eta_seconds(step, max_steps, pace) is None
+
+
+def test_first_and_furthest_steps_have_their_own_times() -> None:
+    folded = fold([beat(None, 0), beat(7, 3), beat(5, 1), beat(7, 2), beat(6, 9)])
+    assert folded is not None
+    assert (folded.first_step, folded.first_step_at) == (5, START + timedelta(seconds=1))
+    assert (folded.step, folded.step_at) == (7, START + timedelta(seconds=2))
+    assert folded.heard_at == START + timedelta(seconds=9)
+    silent = fold([beat(None, 0), beat(None, 1)])
+    assert silent is not None
+    assert (silent.step, silent.first_step, silent.step_at) == (None, None, None)
+
+
+@pytest.mark.parametrize(("claimed", "kept"), [(-5, 0), (0, 0), (7, 7), (2**63, 2**63 - 1)])
+def test_a_claim_of_a_pod_fits_into_its_column(claimed: int, kept: int) -> None:
+    event = beat(1)
+    changes = {"epoch": claimed, "num_dropped_samples": claimed, "num_dropped_log_bytes": claimed}
+    progress = of_heartbeat(replace(event, payload=event.payload.model_copy(update=changes)))
+    assert progress.epoch == kept
+    assert progress.num_dropped_samples == progress.num_dropped_log_bytes == min(claimed, kept)
+    assert of_heartbeat(event).epoch is None
+
+
+def test_the_largest_epoch_and_number_of_steps_count() -> None:
+    event = beat(1)
+    first = of_heartbeat(event)
+    for one, other, largest in (
+        (None, 3, 3),
+        (3, None, 3),
+        (2, 3, 3),
+        (3, 2, 3),
+        (None, None, None),
+    ):
+        merged = merge(replace(first, epoch=one), replace(first, epoch=other))
+        assert merged.epoch == largest

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from services.gateway.core.comparison import differences
+from services.gateway.core.descriptions import hyperparameters
 from services.gateway.core.reproduction import (
     Present,
     compared,
@@ -57,6 +58,8 @@ def test_nothing_differs_where_everything_is_known_and_there() -> None:
         ({"start_from": {"checkpoint": "newest"}}, {}, 7, SAME, "start"),
         ({}, {"data": [{"uri": "s3://x/y", "version": None, "checksum": None}]}, 7, SAME, "data"),
         ({"data": "s3://x/y"}, {"data": []}, 7, SAME, "data"),
+        ({"data": "s3://x/y"}, {"data": None}, 7, SAME, "data"),
+        ({"resources": None}, {}, 7, Present(has_code=True, device_types=()), "device type"),
     ],
 )
 def test_what_would_differ_is_said(
@@ -122,3 +125,67 @@ def test_jobs_are_compared_by_commit_packages_devices_and_annotations_without_va
         "source.commit": ("a" * 40, "b" * 40),
         "tags": ("x", "none"),
     }
+
+
+@pytest.mark.parametrize(
+    ("spec", "said", "seed", "present"),
+    [
+        ({"code": None, "image": "registry/a"}, {}, 7, SAME),
+        ({}, {}, 0, SAME),
+        ({}, {}, 2**31 - 1, SAME),
+        ({}, {}, 7, Present(has_code=None, device_types=("h200",))),
+        ({}, {"device_type": None}, 7, Present(has_code=True, device_types=("a100", "b200"))),
+        ({"start_from": {"checkpoint": "best"}}, {}, 7, SAME),
+        ({"start_from": None, "data": "data.csv"}, {}, 7, SAME),
+        (
+            {"resources": {"device_type": "h200"}},
+            {},
+            7,
+            Present(has_code=True, device_types=("a100", "h200")),
+        ),
+    ],
+)
+def test_what_is_fixed_does_not_differ(
+    spec: Any, said: Any, seed: int | None, present: Present
+) -> None:
+    assert list(would_differ(SPEC | spec, SAID | said, seed, present)) == []
+
+
+@pytest.mark.parametrize(
+    ("types", "now"),
+    [
+        ((), "no node in pool default"),
+        (("b200", "a100"), "a100, b200"),
+        (("h200", "a100"), "one of a100, h200"),
+    ],
+)
+def test_the_device_types_that_there_are_now_are_named(types: tuple[str, ...], now: str) -> None:
+    [found] = would_differ(SPEC, SAID, 7, Present(has_code=True, device_types=types))
+    assert (found.was, found.now) == ("h200", now)
+
+
+def test_unchecked_data_is_named_with_its_version() -> None:
+    data = [{"uri": "a", "version": "v1"}, {"uri": "b"}]
+    assert [one.was for one in would_differ(SPEC, SAID | {"data": data}, 7, SAME)] == ["a v1", "b"]
+
+
+def test_hyperparameters_and_arguments_of_both_runs_are_compared_as_text() -> None:
+    first = SAID | {"hyperparameters": {"a": [1, 2], "b": []}, "seed": None, "arguments": []}
+    second = SAID | {"hyperparameters": {"a": [1, 3], "c": 0}, "seed": 0, "data": [{"uri": "d"}]}
+    assert [(one.what, one.was, one.now) for one in has_differed(first, second)] == [
+        ("seed", "unknown", "0"),
+        ("arguments", "none", "--fast"),
+        ("data d", "none", "unknown"),
+        ("data data.csv", "v1 sha256:ab", "none"),
+        ("hyperparameter a", "1 2", "1 3"),
+        ("hyperparameter b", "none", "none"),
+        ("hyperparameter c", "none", "0"),
+    ]
+
+
+def test_the_hyperparameters_of_a_job_are_those_of_its_spec_and_those_its_run_named() -> None:
+    spec, said = {"hyperparameters": {"a": 1, "b": 2}}, {"hyperparameters": {"b": 3, "c": 4}}
+    assert hyperparameters(spec, said) == {"a": 1, "b": 3, "c": 4}
+    assert hyperparameters(spec, None) == hyperparameters(spec, {}) == spec["hyperparameters"]
+    assert hyperparameters(None, said) == said["hyperparameters"]
+    assert hyperparameters({"hyperparameters": None}, None) == {}

@@ -5,7 +5,14 @@ import random
 import pytest
 
 from services.gateway.core.fronts import pareto_front
-from services.gateway.core.importance import importances
+from services.gateway.core.importance import (
+    MIN_TRIALS,
+    Importance,
+    _bins,
+    _explained,
+    _ranks,
+    importances,
+)
 
 
 def _searched(num: int) -> tuple[list[dict[str, bool | int | float | str]], list[float]]:
@@ -61,3 +68,50 @@ def test_the_front_is_what_nothing_beats_in_all_objectives() -> None:
     assert pareto_front(values, ("maximize", "minimize")) == [0, 1, 3]
     assert pareto_front({0: (1.0,), 1: (1.0,), 2: (2.0,)}, ("minimize",)) == [0, 1]
     assert pareto_front({}, ("minimize",)) == []
+
+
+def test_ranks_begin_at_1_and_equal_values_share_the_mean_of_theirs() -> None:
+    assert _ranks([0.3, 0.1, 0.2]) == [3, 1, 2]
+    assert _ranks([5, 1, 5, 5]) == [3, 1, 3, 3]
+    assert _ranks([2, 2, 1]) == [2.5, 2.5, 1]
+
+
+def test_bins_are_values_where_there_are_few_and_equal_counts_where_there_are_many() -> None:
+    assert _bins(["b", "a", "b"]) == [1, 0, 1]
+    assert _bins([True, 2, "x"]) == [1, 0, 2]
+    assert _bins([3.0, 1.0, 3.0]) == [1, 0, 1]
+    assert _bins([3.0, 1.0, 2.0]) == [1, 0, 1], "two bins at least"
+    assert _bins([float(at) for at in range(8)]) == [0] * 4 + [1] * 4
+    assert _bins([float(at) for at in range(12)]) == [0] * 4 + [1] * 4 + [2] * 4
+    many = _bins([float(at) for at in range(100)])
+    assert [many.count(label) for label in range(10)] == [10] * 10
+    assert max(many) == 9
+    assert _bins([float(at % 10) for at in range(100)]) == [at % 10 for at in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "ranks", "share"),
+    [
+        ([0, 0, 1, 1], [1.0, 2.0, 3.0, 4.0], 0.7),
+        ([0, 1, 0, 1], [1.0, 2.0, 4.0, 3.0], 0.0),
+        ([0, 0, 1, 1], [1.5, 1.5, 3.5, 3.5], 1.0),
+        ([0, 0, 0, 0], [1.0, 2.0, 3.0, 4.0], 0.0),
+        ([0, 1, 2, 3], [1.0, 2.0, 3.0, 4.0], 0.0),
+        ([0, 0, 1, 1], [2.5, 2.5, 2.5, 2.5], 0.0),
+        ([0, 0, 1], [1.0, 2.0, 3.0], 0.5),
+    ],
+)
+def test_the_share_is_what_bins_explain_beyond_chance(
+    labels: list[int], ranks: list[float], share: float
+) -> None:
+    assert _explained(labels, ranks) == pytest.approx(share)
+
+
+def test_as_many_trials_as_are_needed_have_an_importance() -> None:
+    points = [{"a": at % 2, "b": at % 2} for at in range(MIN_TRIALS)]
+    values = [float(at % 2) for at in range(MIN_TRIALS)]
+    both = [Importance(name, 1.0, MIN_TRIALS) for name in "ab"]
+    assert importances(points, values) == both
+    assert importances(points[1:], values[1:]) == []
+    del points[0]["b"]
+    assert importances(points, values) == both[:1]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from services.gateway.core.study_outcome import outcome
+from services.gateway.core.study_outcome import num_ended, outcome
 
 
 @dataclass(frozen=True)
@@ -57,3 +57,33 @@ def test_the_sentence_says_what_ended_the_study_early() -> None:
         "1 of them without a value; the limit of its cost was reached"
     )
     assert outcome(Told("paused", 3, state_reason="the night")).sentence.endswith(": the night")
+
+
+@pytest.mark.parametrize(
+    ("study", "sentence"),
+    [
+        (Told("completed", 1), "Finished: 1 trial by random search to maximize mAP@0.5"),
+        (Told("completed", 1, metric=None), "Finished: 1 trial by search"),
+        (Told("completed", ended_by="hours"), "No trial has a value: none ran; the limit of its"),
+        (Told("completed", 0, 2, num_stopped=1), "No trial has a value: all 3 ended without one"),
+        (Told("completed", 1, ended_by="trials"), "Finished: 1 trial by random search to maxi"),
+        (Told("failed", failure="no point is left"), "The study failed: no point is left"),
+        (Told("cancelled", 2, num_stopped=1), "Cancelled after 3 trials by random search to"),
+        (Told("running", metric=None), "Running: search"),
+        (Told("paused"), "Paused, no trial is started"),
+        (
+            Told("stopping", ended_by="cost", state_reason="x"),
+            "Ending early; the limit of its cost",
+        ),
+        (Told("stopping", state_reason="enough"), "Ending early: enough"),
+        (Told("stopping"), "Ending early"),
+        (Told("submitted"), "The request was sent"),
+        (Told("rejected"), "The request was rejected"),
+    ],
+)
+def test_each_state_has_its_sentence(study: Told, sentence: str) -> None:
+    assert outcome(study).sentence.startswith(sentence)
+
+
+def test_trials_end_in_three_ways() -> None:
+    assert num_ended(Told("running", 1, 2, num_stopped=4)) == 7
