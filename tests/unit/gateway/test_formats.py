@@ -114,7 +114,7 @@ def test_bytes_are_cut_at_the_limit_and_no_character_is_split(
 @pytest.mark.parametrize(
     "raw",
     [b"\xff\xfe", b"plain", b'{"a":  1}', b"{", b""],
-    ids=["binary", "text", "JSON", "cut", "-"],
+    ids=["binary", "text", "JSON", "a part", "nothing"],
 )
 def test_bytes_without_secrets_stay_as_they_are(raw: bytes) -> None:
     assert bytes_shown.without_secrets(raw) == raw

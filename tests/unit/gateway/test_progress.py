@@ -149,7 +149,7 @@ def test_a_claim_of_a_pod_fits_into_its_column(claimed: int, kept: int) -> None:
     assert of_heartbeat(event).epoch is None
 
 
-def test_the_largest_epoch_and_number_of_steps_count() -> None:
+def test_the_largest_epoch_counts() -> None:
     event = beat(1)
     first = of_heartbeat(event)
     for one, other, largest in (

@@ -1,6 +1,15 @@
 import pytest
 
-from services.metrics.core.alerts import Heartbeat, Pace, advance, is_stalled, stall_limit
+from services.metrics.core.alerts import (
+    MAX_GAP_SECONDS,
+    MAX_STEP_TIMES,
+    MIN_STALL_SECONDS,
+    Heartbeat,
+    Pace,
+    advance,
+    is_stalled,
+    stall_limit,
+)
 
 
 def beats(
@@ -61,3 +70,52 @@ def test_a_pod_that_lags_behind_the_others_does_not_take_the_run_back() -> None:
     pace = advance(None, Heartbeat(1.0, "training", 10))
     pace = advance(pace, Heartbeat(1.5, "training", 8))
     assert pace.step == 10
+
+
+@pytest.mark.parametrize(
+    ("times", "limit"),
+    [
+        ((), MIN_STALL_SECONDS),
+        ((20.0, 20.0), MIN_STALL_SECONDS),
+        ((20.0, 20.0, 20.0), 200.0),
+        ((6.0, 6.0, 6.0), MIN_STALL_SECONDS),
+        ((7.0, 8.0, 900.0), 80.0),
+    ],
+)
+def test_the_limit_is_ten_usual_steps_once_some_are_known(
+    times: tuple[float, ...], limit: float
+) -> None:
+    still = Pace(0.0, step=1, moved_at=0.0, still_seconds=limit, step_seconds=times)
+    assert stall_limit(still) == limit
+    assert not is_stalled(still)
+    assert is_stalled(advance(still, Heartbeat(0.5, "training", 1)))
+
+
+def test_a_step_time_is_that_of_one_step_and_the_newest_are_kept() -> None:
+    pace = advance(None, Heartbeat(10.0, "training", 4))
+    assert (pace.step_seconds, pace.moved_at) == ((), 10.0)
+    pace = advance(pace, Heartbeat(16.0, "training", 6))
+    assert (pace.step, pace.step_seconds) == (6, (3.0,))
+    for step in range(7, 7 + MAX_STEP_TIMES):
+        pace = advance(pace, Heartbeat(float(10 + step), "training", step))
+    assert pace.step_seconds == (1.0,) * MAX_STEP_TIMES
+
+
+def test_only_heard_time_without_a_step_counts_and_it_never_goes_back() -> None:
+    pace = Pace(10.0, step=1, moved_at=10.0, still_seconds=2.0)
+    for at, still in ((10.0, 2.0), (11.5, 3.5), (15.0, 7.0), (16.0, 2.0 + MAX_GAP_SECONDS)):
+        assert advance(pace, Heartbeat(at, "training", 1)).still_seconds == still
+    late = advance(pace, Heartbeat(9.0, "training", 1))
+    assert (late.heard_at, late.still_seconds) == (10.0, 2.0)
+    assert advance(pace, Heartbeat(12.0, "training", None)).still_seconds == 4.0
+    assert advance(pace, Heartbeat(9.0, "training", 2)).moved_at == 10.0
+
+
+@pytest.mark.parametrize("phase", ["stopping", "ending"])
+def test_time_in_which_no_step_is_expected_does_not_count(phase: str) -> None:
+    pace = Pace(10.0, step=1, moved_at=10.0, still_seconds=2.0)
+    ending = advance(pace, Heartbeat(12.0, phase, 1))
+    assert (ending.heard_at, ending.still_seconds) == (12.0, 2.0)
+    assert advance(ending, Heartbeat(13.0, phase, 2)).step == 2
+    begun = advance(None, Heartbeat(1.0, "training", None))
+    assert advance(begun, Heartbeat(3.0, "training", None)) == Pace(3.0)

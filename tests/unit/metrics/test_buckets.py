@@ -2,6 +2,7 @@
 
 from math import inf, isfinite, nan
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +55,37 @@ def test_a_bucket_without_finite_samples_has_no_value() -> None:
     (bucket,) = widen(cut([0, 5], [inf, nan], 4), 8)
     assert (bucket.num_finite, bucket.not_finite_step) == (0, 0)
     assert not isfinite(bucket.mean)
+
+
+@pytest.mark.parametrize(
+    ("steps", "width", "groups"),
+    [
+        ((), 4, []),
+        ((3, 4), 4, [(3, 3), (4, 4)]),
+        ((4, 5, 6, 7, 8), 4, [(4, 7), (8, 8)]),
+        ((0, 100), 4, [(0, 0), (100, 100)]),
+        ((1, 2), 1, [(1, 1), (2, 2)]),
+    ],
+)
+def test_buckets_begin_at_multiples_of_their_width(
+    steps: tuple[int, ...], width: int, groups: list[tuple[int, int]]
+) -> None:
+    values = [float(step) for step in steps]
+    assert [one[:2] for one in cut(steps, values, width)] == groups
+
+
+def test_the_mean_of_several_buckets_is_that_of_their_samples() -> None:
+    one = Bucket(0, 2, 3, 1.0, 4.0, 2.0, None)
+    other = Bucket(3, 3, 1, 6.0, 6.0, 6.0, 3)
+    empty = Bucket(4, 5, 0, nan, nan, nan, 4)
+    assert widen([one, other, empty], 8) == [Bucket(0, 5, 4, 1.0, 6.0, 3.0, 3)]
+    assert widen([empty, one._replace(first_step=6, last_step=7)], 8) == [
+        Bucket(4, 7, 3, 1.0, 4.0, 2.0, 4)
+    ]
+    assert widen([one], 8) == [one]
+    assert widen([], 8) == []
+
+
+def test_a_bucket_has_the_mean_of_its_finite_samples_and_its_first_other_one() -> None:
+    assert cut([0, 1, 2, 3], [1.0, 2.0, 3.0, 6.0], 4) == [Bucket(0, 3, 4, 1.0, 6.0, 3.0, None)]
+    assert cut([0, 1, 2, 3], [1.0, inf, nan, 3.0], 4) == [Bucket(0, 3, 2, 1.0, 3.0, 2.0, 1)]

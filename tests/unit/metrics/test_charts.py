@@ -8,6 +8,8 @@ import pytest
 from services.metrics.core.buckets import cut
 from services.metrics.core.charts import (
     MAX_POINTS,
+    MIN_POINTS,
+    Curve,
     Position,
     draw,
     points_per_series,
@@ -20,7 +22,18 @@ from services.metrics.series.chart_json import encode
 
 @pytest.mark.parametrize(
     ("first", "last", "max_points", "width"),
-    [(0, 0, 500, 1), (0, 499, 500, 1), (0, 500, 500, 2), (0, 99_999, 200, 512), (7, 8, 8, 1)],
+    [
+        (0, 0, 500, 1),
+        (0, 499, 500, 1),
+        (0, 500, 500, 2),
+        (0, 99_999, 200, 512),
+        (7, 8, 8, 1),
+        (1, 16, 8, 4),
+        (0, 15, 8, 2),
+        (15, 16, 1, 32),
+        (3, 3, 1, 1),
+        (2, 3, 1, 2),
+    ],
 )
 def test_the_width_is_the_smallest_power_of_two(first, last, max_points, width) -> None:
     assert width_for(first, last, max_points) == width
@@ -76,3 +89,33 @@ def test_a_position_is_read_as_it_was_written_and_nothing_else_is() -> None:
     assert read_position(str(position)) == position
     for text in ("", "1.2.3", "1.2.3.4.5", "1.2.3.x", "1.2.3.4 "):
         assert read_position(text) is None
+
+
+@pytest.mark.parametrize(
+    ("max_points", "num_series", "points"),
+    [
+        (500, 0, 500),
+        (MAX_POINTS + 1, 1, MAX_POINTS),
+        (1, 1, MIN_POINTS),
+        (500, MAX_POINTS, MIN_POINTS),
+        (9, MAX_POINTS // 9, 9),
+    ],
+)
+def test_a_series_has_neither_too_many_points_nor_too_few(
+    max_points: int, num_series: int, points: int
+) -> None:
+    assert points_per_series(max_points, num_series) == points
+
+
+def test_a_point_stands_at_the_begin_of_its_bucket_with_its_mean_and_both_ends() -> None:
+    series = Series((3, 5, 6, 9), (1.0, 2.0, 4.0, nan))
+    assert draw(series, 4, is_exact=False) == Curve(
+        (0, 4, 8), [1.0, 3.0, None], [1.0, 2.0, None], [1.0, 4.0, None], (9,)
+    )
+    assert draw(series, 4, is_exact=True) == Curve(
+        series.steps, [1.0, 2.0, 4.0, None], not_finite=(9,)
+    )
+    wide = draw(cut(series.steps, series.values, 4), 8, is_exact=False)
+    assert wide == Curve((0, 8), [pytest.approx(7 / 3), None], [1.0, None], [4.0, None], (9,))
+    zero = draw(Series((0,), (nan,)), 4, is_exact=False)
+    assert zero.not_finite == (0,)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics.core.clock import SHARE_OF_AGE, Clock, Point, advance
+from services.metrics.core.clock import MIN_SECONDS, SHARE_OF_AGE, Clock, Point, advance
 
 PAUSES = st.one_of(st.floats(0.001, 3), st.floats(0.001, 5000))
 
@@ -47,3 +47,27 @@ def test_repeated_and_late_reports_change_nothing() -> None:
     later, points = advance(clock, 30, 120.0)  # the other machine's clock went back
     assert later.newest == Point(30, 150.0)
     assert points == ()
+
+
+def clock_at(kept: float, newest: float) -> Clock:
+    """Of a run that began at 0."""
+    return Clock(0.0, Point(1, kept), Point(2 if newest > kept else 1, newest))
+
+
+def test_a_point_is_kept_where_the_last_one_is_as_old_as_a_second_or_half_a_percent() -> None:
+    for kept, at, is_kept in (
+        (10.0, 10.0 + MIN_SECONDS, True),
+        (10.0, 10.9, False),
+        (398.0, 400.0, True),
+        (398.5, 400.0, False),
+    ):
+        clock, points = advance(clock_at(kept, kept), 3, at)
+        assert points == ((Point(3, at),) if is_kept else ())
+        assert clock == Clock(0.0, Point(3, at) if is_kept else Point(1, kept), Point(3, at))
+
+
+def test_both_ends_of_a_pause_are_kept() -> None:
+    assert advance(clock_at(10.0, 10.5), 3, 20.0)[1] == (Point(2, 10.5), Point(3, 20.0))
+    assert advance(clock_at(10.0, 10.0), 3, 20.0)[1] == (Point(3, 20.0),), "it is kept already"
+    assert advance(clock_at(10.0, 10.5), 3, 10.5 + MIN_SECONDS)[1] == (Point(3, 11.5),), "no pause"
+    assert advance(None, 3, 5.0) == (Clock(5.0, Point(3, 5.0), Point(3, 5.0)), (Point(3, 5.0),))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics.core.downsampling import MIN_POINTS, downsample
+from services.metrics.core.downsampling import MIN_POINTS, _bucket_width, downsample
 from services.metrics.core.series import Series
 
 
@@ -69,3 +69,27 @@ def test_points_of_finished_buckets_stay_when_the_series_grows() -> None:
 
 def _columns(given_series: Series) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return given_series.steps, given_series.values
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "max_buckets", "width"),
+    [(0, 0, 1, 1), (0, 1, 1, 2), (0, 3, 4, 1), (0, 4, 4, 2), (1, 4, 2, 4), (15, 16, 1, 32)],
+)
+def test_the_width_is_the_smallest_power_of_two_that_needs_no_more_buckets(
+    first: int, last: int, max_buckets: int, width: int
+) -> None:
+    assert _bucket_width(first, last, max_buckets) == width
+
+
+def test_of_a_bucket_the_lowest_the_highest_and_the_first_that_is_no_number_stay() -> None:
+    values = (5.0, 4.0, 6.0, 1.0, 9.0, inf, nan, 4.5, 4.0, 5.0)
+    thinned = downsample(Series(tuple(range(10)), values), 8)
+    assert thinned.steps == (0, 3, 4, 5, 8, 9)
+    with pytest.raises(AssertionError, match="at least 5 points"):
+        downsample(thinned, MIN_POINTS - 1)
+
+
+def test_a_series_of_one_more_sample_is_thinned() -> None:
+    six = Series(tuple(range(6)), (0.0, 1.0, 2.0, 3.0, 4.0, 5.0))
+    assert downsample(six, 6) is six
+    assert downsample(six, MIN_POINTS).steps == (0, 5)

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from services.metrics.core.health import Change, Health, RunWindow, judge
+from services.metrics.core.health import (
+    Change,
+    Health,
+    RunWindow,
+    _slower,
+    _with_loss,
+    judge,
+)
 from services.metrics.core.windows import Statistics
 
 
@@ -195,3 +202,147 @@ def test_whatever_a_program_says_of_itself_alerts_have_finite_values_and_short_t
         assert math.isfinite(change.finding.value)
         assert math.isfinite(change.finding.threshold)
         assert len(change.finding.detail) < 300
+
+
+@pytest.mark.parametrize(
+    ("window", "value"),
+    [
+        (RunWindow().straggler_ratio, None),
+        (RunWindow(work={0: 2.0}).straggler_ratio, None),
+        (RunWindow(work={0: 2.0, 1: 1.0}).straggler_ratio, 2.0),
+        (RunWindow(work={0: 0.0, 1: 1.0}).straggler_ratio, None),
+        (RunWindow(work={0: 2.0, 1: 4.0, 2: 6.0}).straggler_ratio, 1.5),
+        (RunWindow().slowest_rank, None),
+        (RunWindow(work={0: 2.0}).slowest_rank, None),
+        (RunWindow(work={2: 1.0, 1: 3.0, 0: 3.0}).slowest_rank, 0),
+        (RunWindow().slowest_share, None),
+        (of_rates(4).slowest_share, None),
+        (of_rates(0, 0).slowest_share, None),
+        (of_rates(4, 2, 5).slowest_share, 0.5),
+        (RunWindow().steps_per_second, None),
+        (of_rates(4, 2, 5).steps_per_second, 4),
+        (RunWindow().mean_utilisation, None),
+        (of_devices(50, 70).mean_utilisation, 60),
+    ],
+)
+def test_a_figure_of_a_window_is_known_or_not(window: float | None, value: float | None) -> None:
+    assert window == value
+
+
+def first_raised(windows: Iterable[RunWindow]) -> int | None:
+    return next((number for number, _, is_raised in changes(windows) if is_raised), None)
+
+
+@pytest.mark.parametrize(
+    ("window", "is_bad"),
+    [
+        (of_work(1.25, 1.0, 1.0), False),
+        (of_work(1.26, 1.0, 1.0), True),
+        # Of a step of 0.1 s: 0.005 s are a twentieth.
+        (of_work(0.010, 0.005), True),
+        (of_work(0.0098, 0.005), False),
+        (RunWindow(work={0: 0.002, 1: 0.001}), True),
+        (of_rates(10, 10, 8), False),
+        (of_rates(10, 10, 7.9), True),
+        (of_devices(75), False),
+        (of_devices(74.9), True),
+    ],
+)
+def test_a_figure_at_its_limit_is_not_bad(window: RunWindow, is_bad: bool) -> None:
+    assert (first_raised(repeat(window, 12)) is not None) == is_bad
+
+
+@pytest.mark.parametrize(
+    ("before", "limit"),
+    [
+        ([of_loss(2.0)], 3.0),
+        ([of_loss(-2.0)], -1.0),
+        ([of_loss(9.0), of_loss(1.0)], 5.8),
+        ([of_loss(1.0, 0.5)], 4.0),
+        ([of_loss(1.0, 0.5), of_loss(0.5, 0.125)], 1.25),
+    ],
+)
+def test_a_loss_diverges_above_the_most_of_three_limits(
+    before: list[RunWindow], limit: float
+) -> None:
+    for mean, raised in ((limit - 0.01, None), (limit + 0.01, len(before) + 2)):
+        assert first_raised([*before, *repeat(of_loss(mean), 3)]) == raised
+
+
+def test_a_loss_that_jumps_between_windows_has_that_as_its_noise() -> None:
+    """Of means that change by 0.4, a tenth is added at once and the rest over time."""
+    known = _with_loss(
+        _with_loss(None, of_loss(1.0, 0).losses["loss"]), of_loss(1.4, 0).losses["loss"]
+    )
+    assert (known.mean, known.newest) == (1.0, 1.4)
+    assert known.wobble == pytest.approx(0.04)
+    lower = _with_loss(known, of_loss(0.9, 0.2).losses["loss"])
+    assert (lower.mean, lower.deviation, lower.first) == (0.9, pytest.approx(0.2), 1.0)
+    assert lower.wobble == pytest.approx(0.04 + 0.1 * (0.5 - 0.04))
+    assert _with_loss(lower, of_loss(9.0).losses["loss"]) == lower, "a bad window is no noise"
+    assert _with_loss(lower, of_loss(0.9, 0.7).losses["loss"]).deviation == lower.deviation
+
+
+def test_the_loss_farthest_above_its_limit_is_named_and_one_without_values_is_none() -> None:
+    def losses(*means: float, num: int = 5) -> RunWindow:
+        return RunWindow(
+            losses={name: Statistics(num, 0, mean) for name, mean in zip("ab", means, strict=True)}
+        )
+
+    found = [*judged([losses(1.0, 1.0), *repeat(losses(5.0, 9.0), 3)])]
+    assert [(number, change.finding.series) for number, change in found] == [(3, "b")]
+    assert found[0][1].finding.detail == "b is 9 on average, and was 1"
+    assert changes([losses(1.0, 1.0), *repeat(losses(9.0, 9.0, num=0), 9)]) == []
+    assert changes([losses(1.0, 1.0, num=0), *repeat(losses(9.0, 9.0), 9)]) == []
+
+
+@pytest.mark.parametrize(
+    ("num_first", "num_last", "raised"), [(21, 25, 44), (21, 24, 44), (21, 23, None)]
+)
+def test_a_pace_is_judged_after_20_windows_of_both_and_not_by_the_first(
+    num_first: int, num_last: int, raised: int | None
+) -> None:
+    windows = chain(repeat(of_rates(10), num_first), repeat(of_rates(9), num_last))
+    assert first_raised(windows) == raised
+
+
+def paces(first: tuple[float, ...], last: tuple[float, ...]) -> Health:
+    return Health(first_rates=first, last_rates=last)
+
+
+def test_a_pace_is_slower_below_the_limit_that_its_noise_leaves() -> None:
+    even, half = (10.0,) * 20, (9.0, 11.0) * 10
+    assert _slower(paces(even[1:], even)) is None
+    assert _slower(paces(even, even[1:])) is None
+    assert _slower(paces((0.0,) * 20, even)) is None
+    for last, is_bad in ((9.5, False), (9.49, True), (10.0, False)):
+        found = _slower(paces(even, (last,) * 20))
+        assert found is not None
+        assert (found.is_bad, found.value) == (is_bad, last / 10)
+        assert found.threshold == pytest.approx(0.95)
+    error = 1.2533 * 1.4826 / 20**0.5
+    for first, last, noise in ((half, half, error * 2**0.5), (half, even, error)):
+        found = _slower(paces(first, last))
+        assert found is not None
+        assert found.threshold == pytest.approx(1 - 4 * noise / 10)
+    assert found.detail == "it makes 10 steps per second, and made 10 at first"
+
+
+def test_the_first_rates_are_kept_and_of_the_last_the_newest() -> None:
+    health = Health()
+    for rate in (99, *range(1, 46)):
+        health, _ = judge(health, of_rates(rate))
+        health, _ = judge(health, of_rates(0))
+        health, _ = judge(health, RunWindow())
+    assert health.first_rates == (*range(1, 21),)
+    assert health.last_rates == (*range(26, 46),)
+
+
+def test_an_alert_of_several_is_cleared_alone() -> None:
+    both = RunWindow({"a": 10, "b": 1}, utilisation=(5.0,))
+    windows = chain(repeat(both, 10), repeat(RunWindow({"a": 10, "b": 10}, utilisation=(5.0,)), 20))
+    assert changes(windows) == [
+        (3, "straggler", True),
+        (9, "low_utilisation", True),
+        (13, "straggler", False),
+    ]

@@ -105,3 +105,100 @@ def test_a_bucket_in_which_attempts_meet_is_mixed() -> None:
     assert mixed == {1}
     assert (buckets[1].low, buckets[1].high) == (1.0, 2.0)
     assert buckets[2].low == 2.0
+
+
+@pytest.mark.parametrize(
+    ("num_chunks", "num_samples", "is_old", "is_due"),
+    [
+        (levels.MAX_NEW_CHUNKS - 1, levels.MAX_NEW_SAMPLES - 1, False, False),
+        (levels.MAX_NEW_CHUNKS, 1, False, True),
+        (1, levels.MAX_NEW_SAMPLES, False, True),
+        (1, 1, True, True),
+    ],
+)
+def test_chunks_are_added_when_they_are_many_or_large_or_old(
+    num_chunks: int, num_samples: int, is_old: bool, is_due: bool
+) -> None:
+    assert levels.is_due(num_chunks, num_samples, is_old=is_old) == is_due
+
+
+def test_chunks_are_added_up_to_the_limit_of_what_may_become_one() -> None:
+    large, small = levels.MIN_CHUNK_SAMPLES, levels.MIN_CHUNK_SAMPLES - 1
+    new, step = levels.MAX_NEW_SAMPLES, levels.MAX_SAMPLES_OF_STEP
+    for sizes, may_merge, num in (
+        ([], False, 0),
+        ([new, large], False, 2),
+        ([new - 1, large, large], True, 2),
+        ([new, large], True, 1),
+        ([new, small], False, 1),
+        ([new - 1, small, large], False, 2),
+        ([step, large], False, 1),
+        ([step - 1, large, large], False, 2),
+        ([small, new, large], False, 2),
+    ):
+        assert levels.num_to_add(sizes, may_merge=may_merge) == num
+
+
+def test_levels_begin_with_enough_samples_unless_some_are_elsewhere() -> None:
+    enough = line(*range(levels.MIN_SAMPLES))
+    assert add(enough, 1, None, None).base_width == 16
+    assert add(enough, 1, None, None, may_begin=False) == levels.Step(enough, None, {})
+    fewer = line(*range(levels.MIN_SAMPLES - 1))
+    assert add(fewer, 1, None, None) == levels.Step(fewer, None, {})
+    assert sorted({level for level, _ in add(enough, 1, None, None).tiles}) == [*range(NUM_LEVELS)]
+
+
+@pytest.mark.parametrize(("gap", "base_width"), [(3, 64), (4, 64), (5, 128)])
+def test_the_base_width_is_rounded_up_to_a_power_of_two(gap: int, base_width: int) -> None:
+    steps = range(0, gap * levels.MIN_SAMPLES, gap)
+    assert add(line(*steps), 1, None, None).base_width == base_width
+
+
+def test_each_level_is_four_times_as_wide_and_a_tile_has_64_buckets() -> None:
+    assert [width_of(16, level) for level in range(3)] == [16, 64, 256]
+    last = 16 * BUCKETS_PER_TILE
+    assert [levels.tile_of(step, 16) for step in (0, last - 1, last)] == [0, 0, 1]
+    tiles = add(line(0, 15, 16, last), 1, None, 16).tiles
+    assert {key: len(buckets) for key, buckets in tiles.items() if key[0] < 2} == {
+        (0, 0): 2,
+        (0, 1): 1,
+        (1, 0): 2,
+    }
+
+
+def test_chunks_that_touch_are_joined_and_of_a_common_step_the_new_value_stays() -> None:
+    for steps, merged in (((3, 4), (1, 2, 3, 4)), ((2, 3), (1, 2, 3)), ((0,), (0, 1, 2))):
+        new = Series(steps, tuple(-float(step) for step in steps))
+        found = add(new, 1, Series((1, 2), (1.0, 2.0)), None).merged
+        assert found is not None
+        assert found.steps == merged
+        values = dict(zip(found.steps, found.values, strict=True))
+        assert all(values[step] == -step for step in steps)
+
+
+def bucket(first: int, last: int, mean: float) -> Bucket:
+    return Bucket(first, last, 1, mean, mean, mean, None)
+
+
+@pytest.mark.parametrize(
+    ("low", "is_mixed"),
+    [((4, 8), False), ((5, 7), False), ((3, 8), True), ((4, 9), True), ((0, 15), True)],
+)
+def test_a_lower_attempt_counts_where_it_reaches_beyond_the_higher_one(
+    low: tuple[int, int], is_mixed: bool
+) -> None:
+    found, mixed = levels.resolve({1: [bucket(*low, 1.0)], 2: [bucket(4, 8, 3.0)]}, 16)
+    assert mixed == ({0} if is_mixed else set())
+    assert found[0].mean == (2.0 if is_mixed else 3.0)
+
+
+def test_of_three_attempts_each_may_reach_beyond_those_above_it() -> None:
+    of_attempts = {1: [bucket(0, 9, 1.0)], 2: [bucket(0, 5, 2.0)], 3: [bucket(4, 8, 3.0)]}
+    found, _ = levels.resolve(of_attempts, 16)
+    assert found[0].num_finite == 3
+    assert (
+        levels.resolve({1: [bucket(1, 7, 1.0)], **{k: of_attempts[k] for k in (2, 3)}}, 16)[0][
+            0
+        ].num_finite
+        == 2
+    )

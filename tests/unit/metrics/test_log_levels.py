@@ -36,6 +36,27 @@ SHAPES = [
     ('{"severity":"CRITICAL"}', Level.CRITICAL),
     ('{"level":40,"msg":"pino"}', Level.WARNING),
     ('{"level":999999,"msg":"pino"}', Level.CRITICAL),
+    ('{"level":60}', Level.CRITICAL),
+    ('{"level":59}', Level.ERROR),
+    ('{"level":50}', Level.ERROR),
+    ('{"level":30}', Level.INFO),
+    ('{"level":20}', Level.DEBUG),
+    ('{"level":10}', Level.DEBUG),
+    ('{"level":9}', NONE),
+    ('{"level":0}', NONE),
+    ('{"level":"loud"}', NONE),
+    ('  {"level":"warn"}', Level.WARNING),
+    ("{" + " " * 1000 + '"level":"error"}', Level.ERROR),
+    ("{" + " " * 3000 + '"level":"error"}', NONE),
+    ('"level": "error"', NONE),
+    (" " * 239 + "ERROR", NONE),
+    (" " * 230 + " ERROR x", Level.ERROR),
+    ("no level but an ERROR", Level.ERROR),
+    ("V1122 10:00:00.5 a.cc:1] x", Level.DEBUG),
+    ("Segmentation fault", Level.ERROR),
+    ("<alert> hot", Level.CRITICAL),
+    ("(notice) seen", Level.INFO),
+    ("a line: error: text", NONE),
     ('{"loss": 0.3, "errors": 0}', NONE),
     # NCCL, command line programs, the platform itself
     ("node-0:12:34 [0] NCCL INFO Bootstrap : Using eth0", Level.INFO),
@@ -83,3 +104,24 @@ def test_no_line_is_expensive(text: str) -> None:
     """Quadratic work on 8,192 characters would take minutes in a billion lines; here: a hang."""
     lines = [text * 8192 + "error"] * 300
     assert len(list(map(level_of, lines))) == 300
+
+
+@pytest.mark.parametrize(
+    ("lines", "level"),
+    [
+        (["DEBUG:root:x", "INFO:root:y"], Level.INFO),
+        (["INFO:root:y", "DEBUG:root:x"], Level.INFO),
+        (["DEBUG:root:x"], Level.DEBUG),
+        (["WARNING:root:a", "ERROR:root:b", "CRITICAL:root:c", "INFO:root:d"], Level.CRITICAL),
+        (["CRITICAL:root:c", "ERROR:root:b"], Level.CRITICAL),
+        (["INFO:root:x", "E1122 10:00:00.5 a.cc:1] gone"], Level.ERROR),
+        (["INFO:root:x", '{"level": 50}'], Level.ERROR),
+        (["INFO:root:x", "no errors", "Killed"], Level.ERROR),
+    ],
+)
+def test_the_highest_level_is_found_wherever_it_is(lines: list[str], level: int) -> None:
+    assert highest(lines) == level
+
+
+def test_a_level_has_its_word() -> None:
+    assert [level.word for level in Level] == ["debug", "info", "warning", "error", "critical"]

@@ -8,6 +8,7 @@ from services.metrics.core.rungs import Reached, Sample, Trial, finite, rungs_re
 
 TRIAL = Trial("job_a", "default", "study_a", 7, "loss", rungs=(10, 30, 90))
 ENDED = Trial("job_a", "default", "study_a", 7, "loss", rungs=(10, 30, 90), is_ended=True)
+ONE = Trial("job_a", "default", "study_a", 7, "loss", rungs=(10,))
 LATER = Trial("job_a", "default", "study_a", 7, "loss", rungs=(10, 30, 90), num_measured=2)
 
 REACHED = {
@@ -17,6 +18,11 @@ REACHED = {
     "a metric of each epoch reaches several": (TRIAL, Reached(60, 60), [10, 30]),
     "others are logged, the metric may follow": (TRIAL, Reached(9, 30), []),
     "others are logged a rung's distance later": (TRIAL, Reached(9, 31), [10]),
+    "just after the metric": (TRIAL, Reached(10, 31), [10]),
+    "of one rung its own step counts": (ONE, Reached(9, 20), []),
+    "twice that far it is passed": (ONE, Reached(9, 21), [10]),
+    "what was announced is not again": (LATER, Reached(60, 60), []),
+    "all": (LATER, Reached(90, 90), [90]),
     "after the last rung its own distance counts": (LATER, Reached(80, 150), []),
     "which is over": (LATER, Reached(80, 151), [90]),
     "a run that ended needs no more": (ENDED, Reached(9, 30), [10, 30]),
@@ -32,6 +38,7 @@ def test_reached(trial, reached, want):
 VALUES = {
     "the highest step up to the rung": ([(5, 1, 0.5), (9, 1, 0.9), (12, 1, 1.2)], (9, 1, 0.9)),
     "the rung itself": ([(9, 1, 0.9), (10, 1, 1.0)], (10, 1, 1.0)),
+    "a step before, however late another comes": ([(11, 9, 1.1), (2, 1, 0.2)], (2, 1, 0.2)),
     "else the first after it": ([(20, 1, 2.0), (12, 1, 1.2)], (12, 1, 1.2)),
     "of one step the newest attempt": ([(9, 2, 0.2), (9, 1, 0.9)], (9, 2, 0.2)),
     "of one attempt what came last": ([(9, 1, 0.9), (9, 1, 0.8)], (9, 1, 0.8)),

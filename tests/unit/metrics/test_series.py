@@ -3,7 +3,7 @@ from math import inf, nan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics.core.series import Chunk, Series, merge, summarize
+from services.metrics.core.series import Chunk, Series, Summary, merge, summarize
 
 CHUNKS = st.lists(
     st.builds(
@@ -55,3 +55,21 @@ def test_a_summary_names_the_first_value_that_is_not_finite() -> None:
 def test_the_last_value_is_that_of_the_highest_step() -> None:
     assert summarize([3, 9, 4], [0.3, 0.9, 0.4]).last_value == 0.9
     assert summarize([3, 9, 9], [0.3, 0.9, 0.8]).last_value == 0.8
+
+
+def test_a_range_may_begin_or_end_anywhere() -> None:
+    chunk = Chunk(1, [1, 2, 3], [1.0, 2.0, 3.0])
+    for from_step, to_step, steps in (
+        (0, None, (1, 2, 3)),
+        (2, None, (2, 3)),
+        (0, 2, (1, 2)),
+        (0, 0, ()),
+        (4, None, ()),
+    ):
+        assert merge([chunk], from_step, to_step).steps == steps
+
+
+def test_a_summary_of_finite_values_names_no_step() -> None:
+    assert summarize([7], [0.5]) == Summary(1, 7, 7, 0.5, None)
+    assert summarize([7, 8], [1.7e308, 1.7e308]).first_not_finite_step is None, "their sum is not"
+    assert summarize([0], [inf]).first_not_finite_step == 0

@@ -9,7 +9,14 @@ import pytest
 from drivetrain_schemas.silences import AlertName
 from services.metrics.core import lineage
 from services.metrics.core.lineage import Endpoint, outcome_of
-from services.metrics.core.webhooks import MAX_TRIES, Webhook, refusal_of, wait_seconds
+from services.metrics.core.webhooks import (
+    MAX_TRIES,
+    AlertEvent,
+    Turn,
+    Webhook,
+    refusal_of,
+    wait_seconds,
+)
 from services.metrics.settings import MetricsSettings
 from services.metrics.webhooks.file import read_endpoints, read_networks, read_webhooks
 from services.runtime.errors import ConfigurationError
@@ -56,6 +63,11 @@ def test_tries_are_farther_and_farther_apart_and_end() -> None:
         ("93.184.216.34", False),
         ("2606:2800:220:1:248:1893:25c8:1946", False),
         ("10.1.2.3", False),
+        ("11.0.0.1", False),
+        ("ff0e::1", True),
+        ("2002:0a01:0203::1", False),
+        ("2002:5db8:d822::1", False),
+        ("64:ff9b::127.0.0.1", True),
         ("127.0.0.1", True),
         ("192.168.1.1", True),
         ("169.254.169.254", True),
@@ -115,7 +127,13 @@ def test_lineage_endpoints_are_read_with_their_key_and_checked_as_webhooks_are(
     ("status", "num_tries", "age_seconds", "outcome"),
     [
         (204, 1, 0.0, "sent"),
+        (199, 1, 0.0, "failed"),
+        (200, 1, 8 * 86_400.0, "sent"),
+        (299, 1, 0.0, "sent"),
         (300, 1, 0.0, "failed"),
+        (None, 1, 7 * 86_400.0, "failed"),
+        (None, 1, 7 * 86_400.0 + 1, "given_up"),
+        (413, 5, 0.0, "refused"),
         (None, 1000, 86_400.0, "failed"),
         (503, 1000, 86_400.0, "failed"),
         (None, 1, 8 * 86_400.0, "given_up"),
@@ -184,3 +202,11 @@ def test_a_wrong_entry_is_refused_with_its_field(tmp_path: Path, entry: str, sai
 def test_a_wrong_network_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"DRIVETRAIN_WEBHOOK_NETWORKS: .*10\.0\.0\.0/8"):
         read_networks(settings(tmp_path, "", webhook_networks=("10.0.0.0/99",)))
+
+
+def test_the_begin_and_the_end_of_an_alert_are_two_turns_about_the_same() -> None:
+    begin = AlertEvent("stalled", "team", "job_a", "run_a", is_raised=True)
+    end = AlertEvent("stalled", "team", "job_a", "run_a", is_raised=False)
+    assert (begin.turn, end.turn) == (Turn("run_a/stalled", True), Turn("run_a/stalled", False))
+    assert wait_seconds(MAX_TRIES - 1) is not None
+    assert wait_seconds(MAX_TRIES) is wait_seconds(MAX_TRIES + 1) is None

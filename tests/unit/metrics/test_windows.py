@@ -2,18 +2,28 @@
 
 import math
 import random
+from dataclasses import replace
 from statistics import fmean, pstdev
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.metrics.core.windows import (
     KEPT_WINDOWS,
     MAX_GAPS,
+    MAX_SERIES,
+    MAX_SESSIONS,
     WINDOW_SECONDS,
     Progress,
     Source,
+    Statistics,
     Window,
+    _bounded,
+    _merged,
+    _square,
+    _statistics,
+    _with_number,
     add_batch,
     add_heartbeat,
     is_gradient_norm,
@@ -119,3 +129,102 @@ def test_what_is_remembered_of_batches_is_bounded() -> None:
         source = add_batch(source, 5.0, 0, f"s{session}", 0, loss(1.0))
     assert max(len(spans) for _, spans in source.batches) <= MAX_GAPS
     assert len(source.batches) == 16
+
+
+@pytest.mark.parametrize(
+    ("spans", "number", "after"),
+    [
+        ((), 5, ((5, 5),)),
+        (((1, 3),), 1, ((1, 3),)),
+        (((1, 3),), 3, ((1, 3),)),
+        (((1, 3),), 4, ((1, 4),)),
+        (((1, 3),), 5, ((1, 3), (5, 5))),
+        (((1, 3),), 0, ((0, 3),)),
+        (((2, 3),), 0, ((0, 0), (2, 3))),
+        (((1, 3), (5, 6)), 4, ((1, 6),)),
+    ],
+)
+def test_numbers_that_follow_each_other_are_one_span(spans, number, after) -> None:
+    assert _with_number(spans, number) == after
+
+
+def test_of_one_gap_too_many_the_earliest_is_closed() -> None:
+    spans = tuple((number, number) for number in range(0, 2 * MAX_GAPS, 2))
+    assert _with_number(spans[:-1], spans[-1][0]) == spans
+    assert _with_number(spans, 2 * MAX_GAPS) == (
+        (0, 2), *spans[2:], (2 * MAX_GAPS, 2 * MAX_GAPS)
+    )  # fmt: skip
+
+
+def test_statistics_of_finite_values_and_of_none() -> None:
+    assert _statistics([1.0, 3.0, math.nan]) == Statistics(2, 1, 2.0, 2.0, 1.0, 3.0)
+    assert _statistics([math.inf]) == Statistics(num_not_finite=1)
+    assert Statistics().deviation == 0.0
+    assert Statistics(num_finite=2, squares=8.0).deviation == 2.0
+
+
+def test_merged_statistics_are_those_of_both_and_either_may_have_no_value() -> None:
+    one, other = _statistics([1.0, 3.0]), _statistics([8.0, math.nan])
+    assert _merged(one, other) == Statistics(3, 1, 4.0, 26.0, 1.0, 8.0)
+    empty = Statistics(num_not_finite=2)
+    assert _merged(empty, one) == _merged(one, empty) == replace(one, num_not_finite=2)
+    assert _merged(empty, empty) == Statistics(num_not_finite=4)
+
+
+def test_huge_values_stop_at_a_bound() -> None:
+    assert [_bounded(value) for value in (-1e308, -2.0, 3.0, 1e308)] == [-1e300, -2.0, 3.0, 1e300]
+    assert [_square(value) for value in (-3.0, 9e149, 1e150, -1e200)] == [
+        *(9.0, 9e149 * 9e149),
+        *(1e300, 1e300),
+    ]
+
+
+def test_only_so_many_series_and_sessions_are_watched() -> None:
+    names = [f"loss_{number}/loss" for number in range(MAX_SERIES + 1)]
+    source = add_batch(EMPTY, 5.0, 0, "s", 0, {name: ([0], [1.0]) for name in names})
+    assert list(source.windows[0].series) == names[:MAX_SERIES]
+    source = add_batch(source, 5.0, 0, "s", 1, {name: ([0], [1.0]) for name in names[::-1]})
+    assert list(source.windows[0].series) == names[:MAX_SERIES]
+    assert source.windows[0].series[names[0]].num_finite == 2
+    for session in ("t", "s"):
+        source = add_batch(source, 5.0, 0, session, 7, loss(1.0))
+    assert [session for session, _ in source.batches] == ["t", "s"], "the newest is last"
+    for number in range(MAX_SESSIONS):
+        source = add_batch(source, 5.0, 0, f"n{number}", 0, {})
+    assert len(source.batches) == MAX_SESSIONS
+    assert source.batches[0][0] == "n0"
+
+
+@pytest.mark.parametrize(
+    ("at", "starts"),
+    [(0.0, [0]), (29.9, [0]), (30.0, [0, 30]), (-0.1, [-30, 0]), (-89.9, [-90, 0])],
+)
+def test_what_was_received_is_in_the_window_of_its_time(at: float, starts: list[int]) -> None:
+    source = add_batch(add_batch(EMPTY, 5.0, 0, "s", 0, loss(1.0)), at, 0, "s", 1, loss(1.0))
+    assert [window.starts_at for window in source.windows] == starts
+
+
+def test_a_window_that_is_over_for_as_long_as_windows_are_kept_adds_nothing() -> None:
+    now = add_batch(EMPTY, 300.0, 0, "s", 0, loss(1.0))
+    over = 300.0 - KEPT_WINDOWS * WINDOW_SECONDS
+    assert add_batch(now, over, 0, "s", 1, loss(1.0)).windows == now.windows
+    assert add_heartbeat(now, over, 1) is now
+    late = add_batch(now, over + WINDOW_SECONDS, 0, "s", 1, loss(1.0))
+    assert [window.starts_at for window in late.windows] == [210, 300]
+
+
+def test_a_window_continues_the_one_just_before_it_and_no_other() -> None:
+    first = add_heartbeat(EMPTY, 20.0, 4)
+    assert add_heartbeat(first, 40.0, 8).windows[-1].progress == Progress(20.0, 4, 40.0, 8)
+    assert add_heartbeat(first, 70.0, 8).windows[-1].progress == Progress(70.0, 8, 70.0, 8)
+    without = add_batch(EMPTY, 5.0, 0, "s", 0, loss(1.0))
+    assert add_heartbeat(without, 40.0, 8).windows[-1].progress == Progress(40.0, 8, 40.0, 8)
+    assert add_heartbeat(without, 6.0, 8).windows[-1].progress == Progress(6.0, 8, 6.0, 8)
+
+
+def test_a_late_heartbeat_changes_nothing_and_a_pace_needs_time() -> None:
+    source = add_heartbeat(EMPTY, 5.0, 4)
+    for at, step in ((5.0, 9), (4.0, 9)):
+        assert add_heartbeat(source, at, step).windows[0].progress == Progress(5.0, 4, 5.0, 4)
+    assert Progress(5.0, 4, 5.0, 4).steps_per_second is None
+    assert Progress(5.0, 4, 5.5, 8).steps_per_second == 8.0
