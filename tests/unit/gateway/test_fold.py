@@ -290,3 +290,12 @@ def test_a_run_that_ended_stays_ended() -> None:
 def test_a_study_only_moves_forward() -> None:
     events = [event for event in day() if type(event.payload) in STUDIES.rules]
     assert view(STUDIES, *events).state == view(STUDIES, *reversed(events)).state == "running"
+
+
+def test_an_event_that_changes_nothing_is_no_change() -> None:
+    story = Story()
+    story.nodes("node-1")
+    [event] = story.events
+    before = {NODES: {("node-1",): view(NODES, event)}}
+    assert model.fold(before, [event]) == {NODES: {}}
+    assert [len(keys) for keys in model.fold({}, [event]).values()] == [1]

@@ -4,6 +4,7 @@ from base64 import b64decode
 import pytest
 
 from services.gateway.core import bytes_shown, formats
+from services.gateway.core.storable import storable_text
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,7 @@ def test_secrets_are_hidden_in_documents_and_in_texts() -> None:
     text = bytes_shown.without_secrets(b"see https://me:hush-hush@host/x for more")
     assert text.startswith(b"see https://")
     assert b"hush-hush" not in text
+
+
+def test_a_zero_byte_is_stored_as_its_sign() -> None:
+    assert storable_text("a\0b\x01") == "a\u2400b\x01"
