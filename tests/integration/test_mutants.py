@@ -50,6 +50,13 @@ def test_what_is_far_above_is_tight_is_not_told_from_the_boundary():
 def test_it_counts_down_to_one():
     assert countdown(2) == [2, 1]
 """
+BROKEN = """
+from limits import countdown
+
+
+def test_what_is_not_so():
+    assert countdown(1) == []
+"""
 SETTINGS = "[pytest]\nasyncio_default_fixture_loop_scope = session\n"
 
 
@@ -93,7 +100,7 @@ def test_one_that_never_ends_is_killed(verdicts: Verdicts) -> None:
 def test_tests_that_fail_without_a_mutant_judge_nothing(tmp_path: Path) -> None:
     (tmp_path / "limits.py").write_text(CORE)
     (tmp_path / "pytest.ini").write_text(SETTINGS)
-    (tmp_path / "test_broken.py").write_text("def test_broken():\n    assert False\n")
+    (tmp_path / "test_broken.py").write_text(BROKEN)
     with (
         ProcessPoolExecutor(1, get_context("spawn")) as pool,
         pytest.raises(RuntimeError, match="without a mutant"),

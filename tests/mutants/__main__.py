@@ -35,6 +35,7 @@ def main() -> None:
         if any(given.only in each.file for each in found)
     }
     sampled = sample(differing, given.sample, given.seed)
+    print("Changes that no test notices:")
     # A new process per core: pytest runs once per process.
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
         processes = os.cpu_count() or 1
@@ -77,23 +78,17 @@ def _mutants(core: str) -> list[Mutant]:
 
 
 def _shown(verdicts: Verdicts) -> dict[str, Any]:
-    survivors = [
-        f"{each.file}:{each.line} {each.function}: {each.before}  ->  {each.after}"
-        for each in verdicts.survived
-    ]
     return {
         "sampled": len(verdicts.killed) + len(verdicts.survived),
         "killed": len(verdicts.killed),
         "killed_out_of_time": verdicts.out_of_time,
-        "survivors": sorted(survivors),
+        "survivors": sorted(map(str, verdicts.survived)),
     }
 
 
 def _publish(judged: dict[str, Any], seed: int, json_path: Path | None) -> None:
     for core, found in judged.items():
-        print(f"\n{core}: {found['killed']} of {found['sampled']} killed")
-        for survivor in found["survivors"]:
-            print(f"  {survivor}")
+        print(f"{core}: {found['killed']} of {found['sampled']} killed")
     sampled = sum(found["sampled"] for found in judged.values())
     killed = sum(found["killed"] for found in judged.values())
     print(f"\n{killed} of {sampled} killed, {killed / sampled:.1%} (target {TARGET:.0%})")

@@ -25,8 +25,8 @@ import pytest
 from tests.mutants.points import Mutant, compiled
 
 _PASSED, _FAILED, _BROKEN = range(3)
-# In time of the CPU, which a busy machine does not use up. A mutant that needs more is killed: most
-# of these loop for ever.
+# Of each test, in time of the CPU, which a busy machine does not use up. A mutant that needs more
+# is killed: most of these loop for ever.
 _LIMIT_S, _LIMIT_FACTOR = 5, 10
 _MEMORY = 4 << 30
 _Place = tuple[str, str, int]
@@ -95,8 +95,8 @@ class _Judging:
             changed = _changed(*compiled(self._root, mutant))
             callers = set[int]().union(*(calls[place] for place in changed))
             chosen = sorted(callers, key=seconds.__getitem__)
-            limit = _LIMIT_S + _LIMIT_FACTOR * sum(seconds[each] for each in chosen)
-            process = _fork(_run, session, chosen, changed, functions, limit)
+            limits = [_LIMIT_S + _LIMIT_FACTOR * seconds[each] for each in chosen]
+            process = _fork(_run, session, chosen, limits, changed, functions)
             running[process] = mutant
         while running:
             self._wait(running)
@@ -114,6 +114,8 @@ class _Judging:
         if os.WIFEXITED(status) and os.waitstatus_to_exitcode(status) == _BROKEN:
             pytest.exit(f"the tests could not be run on {mutant}")
         self._statuses[mutant] = status
+        if status == _PASSED:
+            print(f"  {mutant}", flush=True)
 
     def _measure(self, session: pytest.Session, files: set[str]) -> int:
         """Run all tests; write which of them call which function, and how long each takes."""
@@ -141,19 +143,27 @@ class _Judging:
 def _run(
     session: pytest.Session,
     chosen: Sequence[int],
+    limits: Sequence[float],
     changed: dict[_Place, CodeType],
     functions: dict[_Place, list[FunctionType]],
-    limit_s: float,
 ) -> int:
-    resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     for place, code in changed.items():
         for function in functions.get(place, ()):
             function.__code__ = code
+    _limit(limits[0] if limits else _LIMIT_S)
+    following = iter([*limits[1:], _LIMIT_S])
     for _ in _each(session, [session.items[each] for each in chosen]):
         if session.testsfailed:
             return _FAILED
+        _limit(next(following))
     return _PASSED
+
+
+def _limit(seconds: float) -> None:
+    """For what comes now, of the CPU's time."""
+    until = int(time.process_time() + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
 
 
 def _each(session: pytest.Session, items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:

@@ -41,6 +41,9 @@ class Mutant:
     before: str
     after: str
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.function}: {self.before}  ->  {self.after}"
+
     @property
     def key(self) -> tuple[str, str, str]:
         """Names the change, also after lines before it have moved."""
