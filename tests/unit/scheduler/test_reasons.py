@@ -9,12 +9,12 @@ from services.scheduler.core.reasons import (
     HolderOf,
     Position,
     Waiting,
-    as_told,
     holders,
     position_of,
     why_behind,
     why_never,
     why_not_placed,
+    without_other_tenants,
 )
 from tests.unit.scheduler.builders import make_holding, make_job, make_node, make_snapshot
 
@@ -155,7 +155,7 @@ def test_a_tenant_reads_the_names_of_its_own_jobs_only():
     own, other = f"job_{'a' * 26}", f"job_{'b' * 26}"
     found = (HolderOf(own, 2), HolderOf(other, 1))
     detail = f"{own} was submitted earlier than {other}"
-    assert as_told(detail, found, lambda job_id: job_id == own) == (
+    assert without_other_tenants(detail, found, lambda job_id: job_id == own) == (
         f"{own} was submitted earlier than another tenant's job",
         (HolderOf(own, 2),),
     )
