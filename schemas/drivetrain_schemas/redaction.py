@@ -72,7 +72,7 @@ def without_secrets(arguments: Sequence[Any]) -> tuple[Any, ...]:
         text = argument if isinstance(argument, str) else ""
         name, equals, value = text.partition("=")
         if option and (not text or _OPTION.fullmatch(text) is None):
-            shown.append(HIDDEN if looks_secret(option, argument) else shown_spec(argument))
+            shown.append(HIDDEN if looks_secret(option, argument) else redacted(argument))
             option = ""
             continue
         is_name = not any(map(str.isspace, name.strip()))
@@ -137,7 +137,7 @@ def _is_hidden(text: str) -> bool:
     if text == HIDDEN or text.endswith(f"={HIDDEN}") or _CUT.search(text):
         return True
     filled = text.replace(HIDDEN, "hidden")
-    return filled != text and shown_spec(filled) != filled
+    return filled != text and redacted(filled) != filled
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -153,13 +153,13 @@ def _shown_text(text: str) -> str:
     if text.startswith("{"):
         with suppress(ValueError, RecursionError):
             document = json.loads(text)
-            shown = shown_spec(document)
+            shown = redacted(document)
             return text if shown == document else json.dumps(shown)
     return "\n".join(map(plain, _PRIVATE_KEY.sub(HIDDEN, text).split("\n")))
 
 
 def _shown_argument(argument: Any) -> Any:
-    return plain(argument) if isinstance(argument, str) else shown_spec(argument)
+    return plain(argument) if isinstance(argument, str) else redacted(argument)
 
 
 def _hidden(name: str, value: Any) -> Any:

@@ -68,12 +68,12 @@ def test_numbers_of_tokens_are_shown_and_those_of_passwords_are_not() -> None:
         **{"token_dropout": 0.1, "num_class_token": 4, "use_cls_token": True},
         **{"token_dim": "64", "pad_token": "<pad>", "token_pooling": "mean", "label_key": "y"},
     }
-    assert shown_spec(plain_ones) == plain_ones
+    assert redacted(plain_ones) == plain_ones
     space = {"token_dropout": {"type": "uniform", "low": 0.1, "high": 0.5}}
-    assert shown_spec(space) == space
+    assert redacted(space) == space
     command = ["t.py", "--token-dim", "64", "--token_dropout=0.1"]
-    assert shown_spec({"command": command}) == {"command": command}
-    assert shown_spec({"db_password": 1234, "token": "12345678"}) == {
+    assert redacted({"command": command}) == {"command": command}
+    assert redacted({"db_password": 1234, "token": "12345678"}) == {
         "db_password": "***",
         "token": "***",
     }
@@ -83,7 +83,7 @@ def test_numbers_of_tokens_are_shown_and_those_of_passwords_are_not() -> None:
     "name", ["WANDB_KEY", "MYSQL_PWD", "PASSPHRASE", "AWS_ACCESS_KEY", "AccountKey", "api.key"]
 )
 def test_names_of_keys_and_passwords_hide_their_values(name: str) -> None:
-    assert shown_spec({name: "abc"}) == {name: "***"}
+    assert redacted({name: "abc"}) == {name: "***"}
 
 
 def test_an_invalid_command_and_json_in_a_variable_are_hidden_as_well() -> None:
@@ -94,7 +94,7 @@ def test_an_invalid_command_and_json_in_a_variable_are_hidden_as_well() -> None:
             "PEM": "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n",
         },
     }
-    shown = shown_spec(spec)
+    shown = redacted(spec)
     assert shown["command"] == ["t.py", 5, "--token", "***", 6]
     assert shown["environment"] == {
         "CONFIG": '{"password": {"value": "***"}, "lr": 1}',
@@ -119,11 +119,11 @@ def test_many_lines_and_long_names_take_little_time() -> None:
     unit = time.thread_time() - started
     for text in ("\n" * 1_000_000, "-token" * 170_000, "\n".join(["-token" * 680] * 250)):
         started = time.thread_time()
-        shown_spec(text)
+        redacted(text)
         assert time.thread_time() - started < 20 * unit
 
 
 def test_what_was_shown_of_a_text_is_no_value_of_it() -> None:
     spec = {"command": ["sh", "-c", "export TOKEN=abc; t.py"], "args": ["x " * 3000]}
-    assert hidden_fields(shown_spec(spec)) == ["command.2", "args.0"]
+    assert hidden_fields(redacted(spec)) == ["command.2", "args.0"]
     assert hidden_fields({"command": ["sh", "-c", "echo '*** done ***'"]}) == []
