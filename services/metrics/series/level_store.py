@@ -237,14 +237,19 @@ async def save_tiles(
 async def read_tiles(
     connection: asyncpg.Connection, rank: int, wanted: Sequence[Tiles]
 ) -> dict[tuple[str, str], list[Bucket]]:
-    """By run and series, the buckets in the order of their steps."""
+    """By run and series, the buckets in the order of their steps.
+
+    `offset 0`: each range is found by the index, where a join may read all tiles of the series.
+    """
     rows = await connection.fetch(
         f"""
-        select run_id, series, {_BUCKETS}
+        select wanted.run_id, wanted.series, {_BUCKETS}
         from unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[])
-            as wanted (run_id, series, level, first_tile, last_tile)
-        join levels using (run_id, series, level)
-        where rank = $1 and tile between first_tile and last_tile
+            as wanted (run_id, series, level, first_tile, last_tile), lateral (
+            select tile, {_BUCKETS} from levels
+            where run_id = wanted.run_id and rank = $1 and series = wanted.series
+                and level = wanted.level and tile between first_tile and last_tile
+            offset 0) as found
         order by tile
         """,
         rank,

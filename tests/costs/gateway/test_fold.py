@@ -22,7 +22,7 @@ async def of_history(database: OpenDatabase, size: int) -> Runs:
 
 async def of_a_batch(database: OpenDatabase, size: int) -> Runs:
     """So many jobs, nodes, and trials of one study."""
-    model = await little(database, 100)
+    model = await little(database, 2000)
     for turn in count():
         yield partial(fold, model.database, story(size, turn))
 
