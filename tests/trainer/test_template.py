@@ -107,6 +107,19 @@ def test_the_caller_may_change(
     assert pod.wait_for_exit().outcome == "succeeded"
 
 
+def test_what_was_asked_before_the_caller_was_named_is_refused(
+    warm_template: WarmTemplate, template: Path, make_pod: Callable[..., Pod]
+) -> None:
+    """The pid may have been another process's then, which left its connection to a third one."""
+    pod = make_pod(command=["true"])
+    answer = warm_template.ask_before_it_is_named(pod.directory)
+    assert answer == {"error": "only the scheduler may ask for a pod"}
+    assert not (pod.directory / "identity.json").exists()
+    warm_template.admit(os.getpid())
+    pod.start_warm(template)
+    assert pod.wait_for_exit().outcome == "succeeded"
+
+
 def test_only_the_directory_of_a_pod_is_taken(
     template: Path, make_pod: Callable[..., Pod], pods_root: Path, tmp_path: Path
 ) -> None:

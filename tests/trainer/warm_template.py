@@ -1,6 +1,8 @@
 """A template as the platform starts it, with this process in the place of its parent."""
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -52,7 +54,29 @@ class WarmTemplate:
             )
 
     def admit(self, pid: int) -> None:
+        """This process may ask once this returns: what waits when it is named is refused."""
         name_caller(self._line, pid)
+        if pid == os.getpid():
+            wait_for(self._admits_me, "the template to admit this process")
+
+    def _admits_me(self) -> bool:
+        try:
+            return "only the scheduler" not in ask(self.socket, b"\n")["error"]
+        except ConnectionRefusedError:
+            return False  # it does not listen yet
+
+    def ask_before_it_is_named(self, directory: Path) -> dict[str, Any]:
+        """This process connects and asks; only then the template hears that it may."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        with socket.socket(socket.AF_UNIX) as early:
+            try:
+                early.connect(str(self.socket))
+                early.sendall(request(directory))
+                name_caller(self._line, os.getpid())
+            finally:
+                os.kill(self.process.pid, signal.SIGCONT)
+            answer: dict[str, Any] = json.loads(early.makefile().readline())
+        return answer
 
     def ask_as_another(self, directory: Path) -> tuple[int, dict[str, Any]]:
         """Another process of the same user, and the answer that it gets."""

@@ -41,13 +41,16 @@ class Admission:
         self._report_at = 0.0
         self._num_unreported = 0
 
-    def hear(self) -> None:
-        """Read which process is the caller now. Exits where the parent is gone."""
+    def hear(self) -> bool:
+        """Read which process is the caller now; whether one was named. Exits where the parent is
+        gone.
+        """
+        is_named = False
         try:
             while message := self.parent.recv(_MAX_MESSAGE_BYTES):
-                self._caller = _Process(**json.loads(message))
+                self._caller, is_named = _Process(**json.loads(message)), True
         except BlockingIOError:
-            return
+            return is_named
         except ConnectionError:
             pass
         sys.exit("the process that started the template is gone")

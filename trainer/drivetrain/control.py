@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_LINE_BYTES = 1024 * 1024
+BACKLOG = 128
 
 
 def connect(path: str | os.PathLike[str]) -> socket.socket:
@@ -25,7 +26,7 @@ def listen(path: str | os.PathLike[str]) -> socket.socket:
     def bind(listener: socket.socket, address: str) -> None:
         listener.bind(address)
         os.chmod(address, 0o600)
-        listener.listen(128)
+        listener.listen(BACKLOG)
 
     return _with_short_path(path, bind)
 

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +41,7 @@ _PRELOADED = (
     "drivetrain.training",
     "drivetrain.pod.telemetry",
 )
+_NOT_ADMITTED: dict[str, int | str] = {"error": "only the scheduler may ask for a pod"}
 _PRELOADED_WHERE_INSTALLED = ("sklearn.datasets",)  # its import takes half as long as torch's
 
 
@@ -78,7 +79,9 @@ def _taken_input() -> socket.socket:
 def serve(listener: socket.socket, admission: Admission, pods: Path) -> None:
     while True:
         ready, _, _ = select.select([listener, admission.parent], [], [])
-        admission.hear()
+        if admission.hear():
+            _refuse_waiting(listener)
+            continue
         if listener not in ready:
             continue
         connection, _ = listener.accept()
@@ -88,11 +91,29 @@ def serve(listener: socket.socket, admission: Admission, pods: Path) -> None:
                 if admission.admits(connection):
                     answer = _answer(connection, pods, (listener, admission.parent))
                 else:
-                    answer = {"error": "only the scheduler may ask for a pod"}
+                    answer = _NOT_ADMITTED
                 if answer is not None:
-                    connection.sendall(json.dumps(answer).encode() + b"\n")
+                    _send(connection, answer)
             except OSError:
                 continue  # the client has disconnected
+
+
+def _refuse_waiting(listener: socket.socket) -> None:
+    """Of a process that connected before the caller was named, the caller may have the pid now.
+
+    The queue is served in order: those behind its first length have come later.
+    """
+    for _ in range(control.BACKLOG + 1):
+        if not select.select([listener], [], [], 0)[0]:
+            return
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.settimeout(5)
+            _send(connection, _NOT_ADMITTED)
+
+
+def _send(connection: socket.socket, answer: Mapping[str, int | str]) -> None:
+    connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _answer(
