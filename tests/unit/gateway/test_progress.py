@@ -108,6 +108,7 @@ def test_the_pace_is_that_since_the_first_step_and_there_is_none_without_time_or
     later = START + timedelta(seconds=10)
     assert steps_per_second(0, START, 5, later) == 0.5
     assert steps_per_second(5, START, 6, later) == 0.1
+    assert steps_per_second(0, START, 1, START + timedelta(seconds=1)) == 1
     for first, first_at, step, at in (
         (5, START, 5, later),
         (6, START, 5, later),

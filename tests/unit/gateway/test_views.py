@@ -142,6 +142,8 @@ def test_of_two_events_the_higher_number_counts_and_one_without_a_number_counts_
     for events in ((low, high), (high, low), (high, low, high)):
         assert reduce(RUNS.apply, events, None).unreachable == "1"
     assert shown(RUNS.apply(None, low), "unreachable", "unreachable_seq") == ("None", 0)
+    again = told(RunUnreachable(**RUN, node_ids=("n",), detail="other"), 1)
+    assert RUNS.apply(RUNS.apply(None, high), again).unreachable == "1", "a number comes once"
 
 
 OF_ALERT: dict[str, Any] = {k: v for k, v in RUN.items() if k != "fence"} | {"tenant_id": TENANT}

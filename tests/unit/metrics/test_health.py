@@ -205,28 +205,30 @@ def test_whatever_a_program_says_of_itself_alerts_have_finite_values_and_short_t
 
 
 @pytest.mark.parametrize(
-    ("window", "value"),
+    ("window", "figure", "value"),
     [
-        (RunWindow().straggler_ratio, None),
-        (RunWindow(work={0: 2.0}).straggler_ratio, None),
-        (RunWindow(work={0: 2.0, 1: 1.0}).straggler_ratio, 2.0),
-        (RunWindow(work={0: 0.0, 1: 1.0}).straggler_ratio, None),
-        (RunWindow(work={0: 2.0, 1: 4.0, 2: 6.0}).straggler_ratio, 1.5),
-        (RunWindow().slowest_rank, None),
-        (RunWindow(work={0: 2.0}).slowest_rank, None),
-        (RunWindow(work={2: 1.0, 1: 3.0, 0: 3.0}).slowest_rank, 0),
-        (RunWindow().slowest_share, None),
-        (of_rates(4).slowest_share, None),
-        (of_rates(0, 0).slowest_share, None),
-        (of_rates(4, 2, 5).slowest_share, 0.5),
-        (RunWindow().steps_per_second, None),
-        (of_rates(4, 2, 5).steps_per_second, 4),
-        (RunWindow().mean_utilisation, None),
-        (of_devices(50, 70).mean_utilisation, 60),
+        (RunWindow(), "straggler_ratio", None),
+        (RunWindow(work={0: 2.0}), "straggler_ratio", None),
+        (RunWindow(work={0: 2.0, 1: 1.0}), "straggler_ratio", 2.0),
+        (RunWindow(work={0: 0.0, 1: 1.0}), "straggler_ratio", None),
+        (RunWindow(work={0: 2.0, 1: 4.0, 2: 6.0}), "straggler_ratio", 1.5),
+        (RunWindow(), "slowest_rank", None),
+        (RunWindow(work={0: 2.0}), "slowest_rank", None),
+        (RunWindow(work={2: 1.0, 1: 3.0, 0: 3.0}), "slowest_rank", 0),
+        (RunWindow(), "slowest_share", None),
+        (of_rates(4), "slowest_share", None),
+        (of_rates(0, 0), "slowest_share", None),
+        (of_rates(4, 2, 5), "slowest_share", 0.5),
+        (RunWindow(), "steps_per_second", None),
+        (of_rates(4, 2, 5), "steps_per_second", 4),
+        (RunWindow(), "mean_utilisation", None),
+        (of_devices(50, 70), "mean_utilisation", 60),
     ],
 )
-def test_a_figure_of_a_window_is_known_or_not(window: float | None, value: float | None) -> None:
-    assert window == value
+def test_a_figure_of_a_window_is_known_or_not(
+    window: RunWindow, figure: str, value: float | None
+) -> None:
+    assert getattr(window, figure) == value
 
 
 def first_raised(windows: Iterable[RunWindow]) -> int | None:
