@@ -99,6 +99,7 @@ def test_a_position_is_read_as_it_was_written_and_nothing_else_is() -> None:
         (1, 1, MIN_POINTS),
         (500, MAX_POINTS, MIN_POINTS),
         (9, MAX_POINTS // 9, 9),
+        (MAX_POINTS, 7, 1428),
     ],
 )
 def test_a_series_has_neither_too_many_points_nor_too_few(

@@ -93,3 +93,9 @@ def test_a_series_of_one_more_sample_is_thinned() -> None:
     six = Series(tuple(range(6)), (0.0, 1.0, 2.0, 3.0, 4.0, 5.0))
     assert downsample(six, 6) is six
     assert downsample(six, MIN_POINTS).steps == (0, 5)
+
+
+@pytest.mark.parametrize("steps", [(0, 100, 101, 102, 103, 104), (0, 1, 2, 3, 4, 104)])
+def test_buckets_are_as_wide_as_all_steps_need(steps: tuple[int, ...]) -> None:
+    rising = Series(steps, tuple(float(step) for step in steps))
+    assert downsample(rising, MIN_POINTS).steps == (0, 104)

@@ -348,3 +348,16 @@ def test_an_alert_of_several_is_cleared_alone() -> None:
         (9, "low_utilisation", True),
         (13, "straggler", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("percents", "streak"),
+    [((50,), 1), ((50, 50), 2), ((90,), -1), ((90, 90), -2), ((90, 50), 1), ((50, 90), -1)],
+)
+def test_bad_windows_in_a_row_are_counted_above_0_and_good_ones_below(
+    percents: tuple[float, ...], streak: int
+) -> None:
+    health = Health()
+    for percent in percents:
+        health, _ = judge(health, of_devices(percent))
+    assert health.streaks == {"low_utilisation": streak}

@@ -10,6 +10,7 @@ from services.metrics.core.lineage import Endpoint, lineage_job
 from tests.handlers.gateway.story import START, spec
 
 STUDY = study_id_for("team", "s")
+CODE = {"code_uri": "file:///objects/code/default/a.tar.gz", "code_sha256": "a" * 64}
 SOURCE = {"commit": "b" * 40, "branch": "main"}
 
 
@@ -18,19 +19,19 @@ def told(name: str, trial: TrialOf | None = None, **changes: Any) -> dict[str, A
     job = spec(name, **changes)
     queued = JobQueued(job_id=job_id, request_id=name, spec=job, trial=trial, queued_at=START)
     found = lineage_job("team", queued)
-    names = ("code_sha256", "commit", "branch", "study_id", "study_name", "data")
+    names = ("code_uri", "code_sha256", "commit", "branch", "study_id", "study_name", "data")
     return {name: getattr(found, name) for name in names if getattr(found, name) is not None}
 
 
 @pytest.mark.parametrize(
     ("job", "want"),
     [
-        ({}, {"code_sha256": "a" * 64}),
+        ({}, CODE),
         ({"code": None, "image": "registry/a"}, {}),
         ({"code": None, "image": "registry/a", "source": SOURCE}, SOURCE),
         (
             {"trial": TrialOf(study_id=STUDY, number=3)},
-            {"code_sha256": "a" * 64, "study_id": STUDY, "study_name": "search"},
+            {**CODE, "study_id": STUDY, "study_name": "search"},
         ),
     ],
 )
