@@ -41,9 +41,9 @@ def duration(seconds: float) -> str:
     hours, rest = divmod(rest, 3600)
     minutes, secs = divmod(rest, 60)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (secs, "s")]
-    while parts[0][0] == 0 and len(parts) > 1:
+    while parts[0][0] == 0:
         parts.pop(0)
-    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count) or "0 s"
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
 
 
 def number(value: float) -> str:

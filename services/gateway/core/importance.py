@@ -56,7 +56,7 @@ def _bins(given: Sequence[Scalar]) -> list[int]:
     if len(set(given)) <= num_bins:
         at_value = {value: at for at, value in enumerate(sorted(set(given)))}
         return [at_value[one] for one in given]
-    return [min(num_bins - 1, int((rank - 0.5) * num_bins / len(given))) for rank in _ranks(given)]
+    return [int((rank - 0.5) * num_bins / len(given)) for rank in _ranks(given)]
 
 
 def _ranks(values: Sequence[Scalar]) -> list[float]:

@@ -46,6 +46,7 @@ def test_what_stays_inside_is_kept(members: tuple[Member, ...]) -> None:
     [
         pytest.param((Member("/etc/passwd", MemberKind.FILE),), id="an absolute name"),
         pytest.param((Member("C:/x", MemberKind.FILE),), id="a drive"),
+        pytest.param((Member("C:", MemberKind.FILE),), id="a drive alone"),
         pytest.param((Member("a\\..\\b", MemberKind.FILE),), id="backslashes"),
         pytest.param((Member("../x", MemberKind.FILE),), id="leaves the archive"),
         pytest.param((Member("a/../../x", MemberKind.FILE),), id="leaves the archive midway"),

@@ -299,3 +299,7 @@ def test_an_event_that_changes_nothing_is_no_change() -> None:
     before = {NODES: {("node-1",): view(NODES, event)}}
     assert model.fold(before, [event]) == {NODES: {}}
     assert [len(keys) for keys in model.fold({}, [event]).values()] == [1]
+    story.job("again")
+    submitted = story.events[-1]
+    job = view(JOBS, submitted)
+    assert model.fold({JOBS: {(job.job_id,): job}}, [submitted])[JOBS] == {}, "an equal view"
