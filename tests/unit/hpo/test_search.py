@@ -424,6 +424,12 @@ def test_a_stopped_trial_has_the_reason_of_who_asked_for_it() -> None:
     ]
 
 
+def test_a_trial_that_somebody_else_paused_says_so() -> None:
+    search = make_search(num=9, parallel=1)
+    search.on(inputs.Begin())
+    assert search.on(inputs.Paused(0))[0] == actions.SettlePaused(0, "its job was paused")
+
+
 def test_trials_that_are_paused_with_a_study_that_fails_are_stopped() -> None:
     """Else they would wait for a resume, and the study with them."""
     search = make_search(num=40, parallel=12)
