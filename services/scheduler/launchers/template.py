@@ -7,6 +7,7 @@ answered: it may run).
 import asyncio
 import contextlib
 import json
+import socket
 from enum import StrEnum
 
 ANSWER_SECONDS = 5.0
@@ -19,11 +20,15 @@ class Answer(StrEnum):
 
 
 async def ask(socket_path: str, directory: str) -> Answer:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_unix_connection(socket_path)
-    except (OSError, TimeoutError):
+        # At once or never: asyncio would take a full queue for a connection that is made later.
+        connection.connect(socket_path)
+    except OSError:
+        connection.close()
         return Answer.REFUSED
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             writer.write(json.dumps({"directory": directory}).encode() + b"\n")

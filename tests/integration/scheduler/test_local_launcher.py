@@ -1,9 +1,11 @@
 """The local launcher with real processes: starting once, adopting, stopping, killing for sure."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -365,6 +367,27 @@ async def test_without_a_template_the_pod_starts_cold(tmp_path, answer):
         else:
             async with await asyncio.start_unix_server(serve, socket):
                 await launcher.launch(spec)
+
+    assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
+    _leave_nothing(launcher, tmp_path)
+
+
+async def test_where_the_queue_of_the_template_is_full_the_pod_starts_cold(tmp_path):
+    """Any process of the user can fill it."""
+    with short_directory() as directory, contextlib.ExitStack() as stack:
+        path = str(Path(directory) / "template.sock")
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(path)
+        listener.listen(0)
+        waiting = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
+        for connection in waiting:
+            connection.setblocking(False)
+        waiting[0].connect(path)
+        with pytest.raises(BlockingIOError):
+            waiting[1].connect(path)
+        launcher = make_launcher(tmp_path, template_socket=path)
+        spec = make_pod_spec(["true"])
+        await launcher.launch(spec)
 
     assert (await seen(launcher, spec, Sight.ENDED)).exit.outcome == "succeeded"
     _leave_nothing(launcher, tmp_path)
