@@ -361,3 +361,7 @@ def test_bad_windows_in_a_row_are_counted_above_0_and_good_ones_below(
     for percent in percents:
         health, _ = judge(health, of_devices(percent))
     assert health.streaks == {"low_utilisation": streak}
+
+
+def test_a_loss_at_its_limit_does_not_diverge() -> None:
+    assert changes([of_loss(2.0), *repeat(of_loss(3.0), 9)]) == []

@@ -202,3 +202,10 @@ def test_of_three_attempts_each_may_reach_beyond_those_above_it() -> None:
         ].num_finite
         == 2
     )
+
+
+def test_the_base_width_is_that_of_the_mean_gap_between_samples() -> None:
+    for last, base_width in ((6138, 32), (3 * (levels.MIN_SAMPLES - 1), 64)):
+        assert (
+            add(line(*range(levels.MIN_SAMPLES - 1), last), 1, None, None).base_width == base_width
+        )

@@ -210,3 +210,10 @@ def test_the_begin_and_the_end_of_an_alert_are_two_turns_about_the_same() -> Non
     assert (begin.turn, end.turn) == (Turn("run_a/stalled", True), Turn("run_a/stalled", False))
     assert wait_seconds(MAX_TRIES - 1) is not None
     assert wait_seconds(MAX_TRIES) is wait_seconds(MAX_TRIES + 1) is None
+
+
+def test_the_address_inside_of_another_is_that_one_exactly() -> None:
+    allowed = [ip_network("10.1.2.3/32")]
+    for inside, is_refused in (("10.1.2.3", False), ("10.1.2.2", True)):
+        for address in (inside, f"::ffff:{inside}", f"64:ff9b::{inside}"):
+            assert (refusal_of(address, allowed) is not None) == is_refused
