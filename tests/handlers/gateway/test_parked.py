@@ -228,9 +228,11 @@ async def hundred_thousand(model: Model) -> Model:
     async with model.database.connection() as connection:
         await connection.execute(
             """
-            insert into parked (parked_id, service, topic, reason, event_type, detail, state,
-                places, parked_at, partition, "offset", key, value, header_names, header_values)
-            select 'parked_' || lpad(n::text, 26, 'a'), 'scheduler', 'drivetrain.commands.jobs',
+            insert into parked (parked_id, tenant_id, service, topic, reason, event_type, detail,
+                state, places, parked_at, partition, "offset", key, value, header_names,
+                header_values)
+            select 'parked_' || lpad(n::text, 26, 'a'), 'default', 'scheduler',
+                'drivetrain.commands.jobs',
                 case n % 1000 when 0 then 'crash_loop' else 'not_json' end, '', 'number ' || n,
                 'open', array['drivetrain.commands.jobs/0/' || n],
                 $2::timestamptz + n * interval '1 second', 0, n, 'key', 'not json',
