@@ -294,6 +294,8 @@ def test_the_loss_farthest_above_its_limit_is_named_and_one_without_values_is_no
     found = [*judged([losses(1.0, 1.0), *repeat(losses(5.0, 9.0), 3)])]
     assert [(number, change.finding.series) for number, change in found] == [(3, "b")]
     assert found[0][1].finding.detail == "b is 9 on average, and was 1"
+    found = [*judged([losses(100.0, 1.0), *repeat(losses(151.0, 9.0), 3)])]
+    assert [change.finding.series for _, change in found] == ["b"], "not the highest"
     assert changes([losses(1.0, 1.0), *repeat(losses(9.0, 9.0, num=0), 9)]) == []
     assert changes([losses(1.0, 1.0, num=0), *repeat(losses(9.0, 9.0), 9)]) == []
 
@@ -317,6 +319,9 @@ def test_a_pace_is_slower_below_the_limit_that_its_noise_leaves() -> None:
     assert _slower(paces(even[1:], even)) is None
     assert _slower(paces(even, even[1:])) is None
     assert _slower(paces((0.0,) * 20, even)) is None
+    slow = _slower(paces((0.5,) * 20, (0.25,) * 20))
+    assert slow is not None
+    assert slow.is_bad
     for last, is_bad in ((9.5, False), (9.49, True), (10.0, False)):
         found = _slower(paces(even, (last,) * 20))
         assert found is not None

@@ -73,7 +73,10 @@ def test_any_values_give_numbers_that_json_can_hold(values: list[float]) -> None
 def test_only_losses_and_gradient_norms_of_rank_0_and_devices_are_watched() -> None:
     columns = {
         name: ([0], [1.0])
-        for name in ("train/loss", "grad_norm", "accuracy", "system/device_0_utilisation_percent")
+        for name in (
+            *("train/loss", "grad_norm", "accuracy", "my_utilisation_percent"),
+            *("system/device_0_utilisation_percent", "system/memory_bytes"),
+        )
     }
     first = add_batch(EMPTY, 5.0, 0, "s", 0, columns)
     assert sorted(first.windows[0].series) == [
