@@ -29,7 +29,13 @@ settings.register_profile("quick", max_examples=8, deadline=None)
 settings.register_profile("default", max_examples=50, deadline=None)
 
 # A machine that loses power is no case of these tests; the suites of faults keep the defaults.
-WITHOUT_FSYNC = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+# Without autovacuum plans depend on what a test does, not on when.
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "autovacuum": "off",
+}
 
 OpenDatabase = Callable[..., Awaitable[Database]]
 
@@ -38,7 +44,7 @@ OpenDatabase = Callable[..., Awaitable[Database]]
 async def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """A real Postgres for the whole session."""
     directory: Path = tmp_path_factory.mktemp("postgres")
-    async with running_postgres(directory, settings=WITHOUT_FSYNC) as postgres:
+    async with running_postgres(directory, settings=SETTINGS) as postgres:
         yield postgres.dsn
 
 

@@ -3,15 +3,19 @@
 Each statement is executed twice: first as `explain (analyze)` in a transaction, or to a savepoint,
 that is rolled back, then as it is. Rows read are those that its scans of tables and indexes return,
 and those that they read and drop. A scan that finds none counts as one row: it was a search. Where
-an index serves, the plan must use it: of a small table the planner would rather read all.
+an index serves, the plan must use it, in joins too: of a small table the planner would rather read
+all, and from which size on it would not depends on its statistics.
 
 Its hooks are asyncpg's own methods below the pool, so every connection of the process is covered.
+Only what the recording task and the tasks that it starts send is recorded: services under test have
+tasks of their own that look for work now and then.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +24,9 @@ import asyncpg
 from asyncpg.cursor import BaseCursor
 
 EXPLAINABLE = ("select", "insert", "update", "delete", "with", "merge", "values")
+BY_INDEX = "; ".join(
+    f"set local enable_{name} = off" for name in ("seqscan", "hashjoin", "mergejoin")
+)
 DROPPED = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
 
 _execute = asyncpg.Connection._execute
@@ -34,16 +41,22 @@ class Statements:
 
     async def add(self, connection: Any, query: str, arguments: Sequence[Any]) -> None:
         """Before it is executed."""
+        if _recording.get() is not self:
+            return
         self.sent[query] += 1
         if query.lstrip().lower().startswith(EXPLAINABLE):
             self.rows[query] += await _rows_read(connection, query, arguments)
 
 
+_recording: ContextVar[Statements | None] = ContextVar("recording", default=None)
+
+
 @contextmanager
 def recorded() -> Iterator[Statements]:
-    """Record every statement of this process."""
+    """Record every statement of this task and of those that it starts."""
     statements = Statements()
     with ExitStack() as stack:
+        stack.callback(_recording.reset, _recording.set(statements))
         for owner, name, hook in _hooks(statements):
             stack.enter_context(patch.object(owner, name, hook(getattr(owner, name))))
         yield statements
@@ -89,7 +102,8 @@ def _hooks(statements: Statements) -> Iterator[tuple[type, str, Callable[[Any], 
         """Only that it was sent: it cannot be explained."""
 
         async def call(connection: Any, table: str, *rest: Any, **more: Any) -> Any:
-            statements.sent[f"copy {table}"] += 1
+            if _recording.get() is statements:
+                statements.sent[f"copy {table}"] += 1
             return await original(connection, table, *rest, **more)
 
         return call
@@ -108,7 +122,7 @@ async def _rows_read(connection: Any, query: str, arguments: Sequence[Any]) -> i
         if connection.is_in_transaction()
         else ("begin", "rollback")
     )
-    await connection._protocol.query(f"{begin}; set local enable_seqscan = off", None)
+    await connection._protocol.query(f"{begin}; {BY_INDEX}", None)
     try:
         explain = f"explain (analyze, timing off, format json) {query}"
         ((found,),) = await _execute(connection, explain, arguments, 0, None)
