@@ -54,7 +54,7 @@ class CancelJob(Strict):
     responses={
         200: {"model": models.Job, "description": "The same request was accepted before"},
         202: {"model": models.Job, "description": "Sent; the scheduler has not answered yet"},
-        **answers(400, 409, 413, 415, 422),
+        **answers(400, 404, 409, 413, 415, 422),
     },
 )
 async def submit(
