@@ -16,6 +16,7 @@ from tests.trainer.scripts.averaging import (
     build_net,
     build_optimizer,
 )
+from tests.variants import variants
 
 
 def train_plainly(accumulate: int) -> tuple[dict[str, torch.Tensor], list[float]]:
@@ -34,7 +35,7 @@ def train_plainly(accumulate: int) -> tuple[dict[str, torch.Tensor], list[float]
     return model.state_dict(), losses
 
 
-@pytest.mark.parametrize("accumulate", [0, 4])
+@pytest.mark.parametrize("accumulate", variants([4, 0]))
 def test_loss_and_weights_equal_those_of_plain_pytorch(tmp_path: Path, accumulate: int) -> None:
     ended = train("averaging.py", tmp_path, NUM_RANKS, ACCUMULATE=accumulate, LEFT=tmp_path)
     assert ended.exit_codes == (0,) * NUM_RANKS, ended.output
