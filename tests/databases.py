@@ -28,8 +28,8 @@ select md5(coalesce(string_agg(line, ',' order by line), '')) from (
 ) as lines
 """
 
-# Only what has rows is truncated: most tests write to few of the tables. What the migrations have
-# written comes back from a copy.
+# Only what has rows is truncated: most tests write to few of the tables. What the planner knew of
+# them goes too. What the migrations have written comes back from a copy.
 _EMPTY = """
 do $$
 declare
@@ -45,6 +45,8 @@ begin
     if cardinality(filled) > 0 then
         execute 'truncate ' || array_to_string(filled, ', ') || ' restart identity cascade';
     end if;
+    perform pg_clear_attribute_stats(schemaname, tablename, attname, inherited)
+        from pg_stats where schemaname = '{schema}';
     for item in select sequencename from pg_sequences
         where schemaname = '{schema}' and last_value is not null
     loop

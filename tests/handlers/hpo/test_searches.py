@@ -757,8 +757,11 @@ async def test_an_event_of_a_search_in_memory_does_not_read_the_request_again(
     assert isinstance(completed, StudyCompleted)
 
 
-async def test_trials_are_found_by_their_jobs_without_reading_all_of_them(hpo: Database) -> None:
+async def test_trials_are_found_by_their_jobs_without_reading_all_of_them(
+    database: OpenDatabase,
+) -> None:
     """Also by the plan that Postgres keeps from the first minute of a platform."""
+    hpo = await database("hpo", is_fresh=True)
     [job] = await start(hpo, max_trials=1)
     wanted = [f"job_{place}" for place in range(100)] + [str(job.job_id)]
     async with hpo.connection() as connection, connection.transaction():
