@@ -43,6 +43,7 @@ def in_directory(directory: Path, script: str) -> Path:
 
 
 @pytest.mark.parametrize("guide", ["port-your-script.md", "own-loop.md"])
+@pytest.mark.heavy
 def test_a_script_of_a_guide_continues_exactly(tmp_path: Path, guide: str) -> None:
     script = scripts(guide)[-1]
     whole = in_directory(tmp_path / "whole", script)

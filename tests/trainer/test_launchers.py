@@ -34,6 +34,7 @@ def test_ranks_of_a_launcher_train_together(
     assert len(list(pod.checkpoints.glob("*/manifest.json"))) == 1
 
 
+@pytest.mark.heavy
 def test_launchers_on_several_machines_are_one_training(make_pod: MakePod) -> None:
     command = ["torchrun", "--nproc-per-node", "4", "--nnodes=1", SCRIPT]
     first = make_pod(command=command, num_ranks=2, num_pods=2)
@@ -51,6 +52,7 @@ def test_launchers_on_several_machines_are_one_training(make_pod: MakePod) -> No
 
 
 @pytest.mark.parametrize(("reason", "is_saved"), [("preempt", True), ("stop", False)])
+@pytest.mark.heavy
 def test_a_stop_reaches_the_ranks_of_a_launcher(
     make_pod: MakePod, reason: str, is_saved: bool
 ) -> None:

@@ -35,10 +35,21 @@ def assert_equal(weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tenso
     ("script", "ranks", "kill_at", "kill_rank", "least_step", "workers"),
     [
         pytest.param("by_steps.py", 1, 37, 0, 30, 0, id="one rank, within a pass"),
-        pytest.param("by_steps.py", 1, 47, 0, 40, 2, id="loaded by worker processes"),
-        pytest.param("by_steps.py", 2, 37, 1, 30, 0, id="rank 1 of two"),
+        pytest.param(
+            "by_steps.py", 1, 47, 0, 40, 2, id="loaded by worker processes", marks=pytest.mark.heavy
+        ),
+        pytest.param("by_steps.py", 2, 37, 1, 30, 0, id="rank 1 of two", marks=pytest.mark.heavy),
         pytest.param("by_steps.py", 2, 59, 0, 50, 0, id="rank 0 of two, near the end"),
-        pytest.param("by_epochs.py", 2, 8, 1, 6, 0, id="by epochs, accumulating, within a pass"),
+        pytest.param(
+            "by_epochs.py",
+            2,
+            8,
+            1,
+            6,
+            0,
+            id="by epochs, accumulating, within a pass",
+            marks=pytest.mark.heavy,
+        ),
     ],
 )
 def test_weights_after_a_kill_equal_those_of_an_uninterrupted_run(

@@ -67,6 +67,7 @@ async def test_an_acknowledgement_is_not_waited_for_for_ever(
         await publisher.close()
 
 
+@pytest.mark.heavy
 async def test_a_frozen_broker_costs_time_and_nothing_else(
     broker: RunningKafka,
     access: KafkaAccess,
