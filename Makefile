@@ -42,7 +42,7 @@ unit: environment ## pure tests, under 10 s
 		--disable-socket --allow-unix-socket $(ARGS)
 
 mutants: environment ## 200 random changes in the cores: which do their own unit tests miss? (MUTANTS_SEED=n)
-	@$(VENV_PYTHON) -m tests.mutants --seed $(MUTANTS_SEED) --json benchmarks/results/mutants.json $(ARGS)
+	@$(VENV_PYTHON) -m tests.mutants --seed $(MUTANTS_SEED) --json tests/mutants/recorded.json $(ARGS)
 
 test-faults: environment ## every failure scenario, with real faults on a running platform
 	@$(VENV_PYTHON) -m pytest tests/faults $(ARGS)

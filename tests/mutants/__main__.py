@@ -18,7 +18,7 @@ from tests.mutants.points import Mutant, equivalents, mutants
 ROOT = Path(__file__).parents[2]
 CORES = ("scheduler", "hpo", "checkpoints", "metrics", "cost", "gateway", "standalone")
 EQUIVALENTS = Path(__file__).parent / "equivalents.toml"
-RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
+RESULTS = Path(__file__).parent / "recorded.json"
 TARGET = 0.9
 
 
