@@ -23,7 +23,7 @@ environment:
 run: environment ## start the platform and train a model on it (ARGS=--exit-when-done to leave)
 	@$(VENV_PYTHON) -m examples.demo $(ARGS)
 
-test: environment ## every part with real servers, one platform and one series of failures; under 10 min
+test: environment ## every part with real servers, one platform and one series of failures
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios --ignore=tests/exchange \
 		--ignore=tests/kubernetes/scenarios -m "not heavy" --hypothesis-profile=quick -n 2 --no-loadscope-reorder $(ARGS)
 
