@@ -43,7 +43,7 @@ def command(name: str) -> list[str]:
 
 
 def run_one(name: str, program: Sequence[str], *, is_quick: bool) -> Outcome:
-    """Run this program, which is told where to write its result."""
+    """Run this program with an option that names the file for its result."""
     with tempfile.TemporaryDirectory() as folder:
         written, log = Path(folder) / "result.json", Path(folder) / "log"
         given = [*program, *(["--quick"] if is_quick else []), "--json", str(written)]

@@ -26,7 +26,7 @@ class Introductions:
 
     def introduce(self, caller: ProcessIdentity) -> None:
         message = json.dumps({"pid": caller.pid, "start_ticks": caller.start_ticks})
-        with suppress(OSError):  # it has ended; the next one is told at its start
+        with suppress(OSError):  # it has ended; the next one is sent it at its start
             self._ours.send(message.encode())
 
     def close(self) -> None:

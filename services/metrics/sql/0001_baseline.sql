@@ -396,7 +396,7 @@ create index held_deliveries_of_alert on held_deliveries (run_id, alert);
 create index held_deliveries_of_tenant on held_deliveries (tenant_id);
 create index held_deliveries_by_age on held_deliveries (held_until);
 
--- What is told to lineage endpoints; rows are made only where one is configured.
+-- What is sent to lineage endpoints; rows are made only where one is configured.
 create table lineage_jobs (
     job_id text primary key,
     facts text not null,
