@@ -25,7 +25,7 @@ from benchmarks.report import Row, options, publish
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.transaction import Origin, Tx
+from services.runtime.transaction import Origin
 from services.scheduler import early_commands
 from services.scheduler.kept_directories import KeptDirectories
 from services.standalone.embedded import running_postgres
@@ -88,15 +88,8 @@ class RecordingDatabase(Database):
     executed: dict[str, Executed]
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        async with super().transaction() as tx:
-            with tx.connection.query_logger(self._note):
-                yield tx
-                await tx.write_outbox()
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[asyncpg.Connection]:
-        async with super().connection() as connection:
+    async def _acquired(self) -> AsyncIterator[asyncpg.Connection]:
+        async with super()._acquired() as connection:
             with connection.query_logger(self._note):
                 yield connection
 
