@@ -32,7 +32,7 @@ def test_two_jobs_survive_a_series_of_failures(
     strikes.kill_parts_during(steady, SERVICES)
     strikes.kill_parts_during(steady, ["kafka", "postgres"])
     strikes.kill_gang(struck)
-    wait_until(lambda: struck.ranks(attempt=2), "the gang is started again", seconds=60)
+    wait_until(lambda: restored(struck), "the gang goes on", seconds=60)
     make_room_for_another(struck, submit)
     strikes.kill_everything(platform, steady, struck)
     hurry.touch()
@@ -50,12 +50,12 @@ def make_room_for_another(job: TrainingJob, submit: Submit) -> None:
     assert job.state()["state"] == "paused"
     change(job, "resume")
     (paused,) = job.events("job.paused")
+    wait_until(lambda: len(restored(job)) == 2, "the paused job goes on", seconds=60)
+    assert restored(job)[-1] == paused["step"]
 
-    def restored() -> list[int]:
-        return [it["step"] for it in job.events("checkpoint.restored")]
 
-    wait_until(lambda: len(restored()) == 2, "the paused job goes on", seconds=60)
-    assert restored()[-1] == paused["step"]
+def restored(job: TrainingJob) -> list[int]:
+    return [event["step"] for event in job.events("checkpoint.restored")]
 
 
 def test_a_job_that_is_stopped_without_a_checkpoint_leaves_none_of_its_last_step(
