@@ -25,7 +25,7 @@ run: environment ## start the platform and train a model on it (ARGS=--exit-when
 
 test: environment ## every part with real servers, one platform and one series of failures
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios --ignore=tests/exchange \
-		--ignore=tests/kubernetes/scenarios -m "not heavy" --hypothesis-profile=quick -n 2 --no-loadscope-reorder $(ARGS)
+		--ignore=tests/kubernetes/scenarios -m "not heavy" --hypothesis-profile=quick -n 3 --no-loadscope-reorder $(ARGS)
 
 test-all: environment ## `make test` and all its heavy variants, every failure, every benchmark in small
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/exchange --ignore=tests/kubernetes/scenarios -n 2 $(ARGS)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_make_run_trains_recovers_and_ends_well(tmp_path: Path) -> None:
     process = subprocess.run(

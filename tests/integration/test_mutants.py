@@ -10,6 +10,8 @@ from tests.mutants.__main__ import sample
 from tests.mutants.judging import Verdicts, judge
 from tests.mutants.points import Mutant, mutants
 
+pytestmark = pytest.mark.heavy
+
 CORE = """
 class Limit:
     def __init__(self, most: int) -> None:

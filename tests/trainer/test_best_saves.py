@@ -53,8 +53,16 @@ def read_checkpoints(directory: Path) -> dict[int, tuple[float, dict[str, float]
     [
         pytest.param(1, "steps", {7, 14, 21, 28}, id="one rank"),
         # The first evaluations show where the next one will be.
-        pytest.param(2, "steps", {28}, id="two ranks, of which one logs"),
-        pytest.param(2, "epochs", {7, 14, 21, 28}, id="two ranks, after each epoch"),
+        pytest.param(
+            2,
+            "steps",
+            {28},
+            id="two ranks, of which one logs",
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            2, "epochs", {7, 14, 21, 28}, id="two ranks, after each epoch", marks=pytest.mark.heavy
+        ),
     ],
 )
 def test_the_step_of_the_best_value_is_saved(tmp_path: Path, ranks, mode, at_least) -> None:

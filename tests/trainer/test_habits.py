@@ -21,7 +21,13 @@ import torch
 HABITS = Path(__file__).parent / "habits"
 # Shared data, and a script without the package (test_plain_ddp.py).
 NOT_ALONE = ("data", "plain_ddp")
-SCRIPTS = sorted(path.stem for path in HABITS.glob("*.py") if path.stem not in NOT_ALONE)
+# Each of them starts processes or compiles for many seconds.
+SLOW = ("compiled", "spawned_workers")
+SCRIPTS = [
+    pytest.param(stem, marks=[pytest.mark.heavy] if stem in SLOW else [])
+    for stem in sorted(path.stem for path in HABITS.glob("*.py"))
+    if stem not in NOT_ALONE
+]
 ARGUMENTS = {
     "configured": ["optimizer=Adam", "rate=0.02"],
     "hydra_style": ["optimizer=adam", "optimizer.lr=0.02", "+model.hidden=6"],

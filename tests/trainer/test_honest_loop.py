@@ -265,6 +265,7 @@ def test_in_a_loop_with_advance_values_belong_to_the_step_just_trained(
     assert "step 0" not in log.text.replace("begins at step 0", "")
 
 
+@pytest.mark.heavy
 def test_values_of_the_last_step_arrive_although_it_ends_by_a_stop(tmp_path: Path) -> None:
     """They are logged after `advance()`, in which the checkpoint is written."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
 from drivetrain_schemas.checkpoints import Manifest
@@ -95,6 +96,7 @@ def test_files_agree_with_the_older_checkpoint_where_the_newest_is_damaged(
     assert (again.work / "log.csv").read_text().split() == [str(step) for step in range(1, 31)]
 
 
+@pytest.mark.heavy
 def test_files_agree_on_each_machine_of_a_run(make_pod: MakePod) -> None:
     """Those of rank 0's machine are the job's; the other one starts with them, and falls back."""
     command = ["python", str(SCRIPTS / "keeps_files.py")]

@@ -17,7 +17,12 @@ SCRIPT = str(SCRIPTS / "under_a_launcher.py")
     ("launcher", "is_warm"),
     [
         pytest.param("torchrun --standalone --nproc-per-node 2", False, id="torchrun"),
-        pytest.param("python -m torch.distributed.run", True, id="module, all devices of the job"),
+        pytest.param(
+            "python -m torch.distributed.run",
+            True,
+            id="module, all devices of the job",
+            marks=pytest.mark.heavy,
+        ),
     ],
 )
 def test_ranks_of_a_launcher_train_together(

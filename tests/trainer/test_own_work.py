@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.trainer.ranks import train
 
 SLOW_SECONDS = 0.1
 
 
+@pytest.mark.heavy
 def test_the_own_work_of_a_rank_does_not_contain_its_wait_for_others(tmp_path: Path) -> None:
     ended = train("slow_rank.py", tmp_path, world_size=2, SLOW_SECONDS=SLOW_SECONDS)
     assert ended.exit_codes == (0, 0), ended.output

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.trainer.pods import Pod
@@ -16,6 +17,7 @@ ARGUMENTS = ["6", "8"]  # epochs, batch size: 3 steps an epoch on each of two ra
 MakePod = Callable[..., Pod]
 
 
+@pytest.mark.heavy
 def test_it_ends_as_if_it_had_not_been_killed(
     make_pod: MakePod, template: Path, tmp_path: Path
 ) -> None:

@@ -38,8 +38,26 @@ def assert_equal(weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tenso
         pytest.param(
             "by_steps.py", 1, 47, 0, 40, 2, id="loaded by worker processes", marks=pytest.mark.heavy
         ),
-        pytest.param("by_steps.py", 2, 37, 1, 30, 0, id="rank 1 of two", marks=pytest.mark.heavy),
-        pytest.param("by_steps.py", 2, 59, 0, 50, 0, id="rank 0 of two, near the end"),
+        pytest.param(
+            "by_steps.py",
+            2,
+            37,
+            1,
+            30,
+            0,
+            id="rank 1 of two",
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            "by_steps.py",
+            2,
+            59,
+            0,
+            50,
+            0,
+            id="rank 0 of two, near the end",
+            marks=pytest.mark.heavy,
+        ),
         pytest.param(
             "by_epochs.py",
             2,

@@ -296,6 +296,7 @@ where relname = 'parked' and schemaname = current_schema()
 """
 
 
+@pytest.mark.heavy
 async def test_the_command_line_manages_a_hundred_thousand(hundred_thousand: Model) -> None:
     model = hundred_thousand
     async with serving(model) as standing, on_a_port(standing) as environment:

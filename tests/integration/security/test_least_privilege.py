@@ -162,11 +162,14 @@ async def platform(
         },
     }
     await run_command("services.runtime.stores", OBJECT_STORE_URL=(directory / "objects").as_uri())
+    environments = {
+        name: environment_of(name, secured, granted, directory)
+        | own[name]
+        | {"HTTP_PORT": str(ports[name])}
+        for name in SERVICES
+    }
     async with AsyncExitStack() as stack:
-        for name in SERVICES:
-            variables = environment_of(name, secured, granted, directory) | own[name]
-            variables["HTTP_PORT"] = str(ports[name])
-            await stack.enter_async_context(service(name, variables, directory))
+        await stack.enter_async_context(running(environments, directory))
         headers = {"Authorization": f"Bearer {API_TOKEN}"}
         client = httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{ports['gateway']}", headers=headers, trust_env=False
@@ -175,31 +178,43 @@ async def platform(
 
 
 @asynccontextmanager
-async def service(name: str, variables: Mapping[str, str], directory: Path) -> AsyncIterator[None]:
-    """The service as a process, ready."""
-    ops_port = free_port()
-    with (directory / f"{name}.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"services.{name}"),
-            env=own_environment({**variables, "OPS_PORT": str(ops_port)}),
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-        )
+async def running(
+    environments: Mapping[str, Mapping[str, str]], directory: Path
+) -> AsyncIterator[None]:
+    """Each service as a process, ready."""
+    processes: dict[str, asyncio.subprocess.Process] = {}
     try:
-        async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(120):
-            while True:
-                assert process.returncode is None, (directory / f"{name}.log").read_text()
-                with suppress(httpx.TransportError):
-                    answer = await client.get(f"http://127.0.0.1:{ops_port}/readyz")
-                    if answer.status_code == 200:
-                        break
-                await asyncio.sleep(0.1)
+        async with asyncio.timeout(120), asyncio.TaskGroup() as starting:
+            for name, variables in environments.items():
+                ops_port = free_port()
+                with (directory / f"{name}.log").open("wb") as log:
+                    processes[name] = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-m", f"services.{name}"),
+                        env=own_environment({**variables, "OPS_PORT": str(ops_port)}),
+                        cwd=ROOT,
+                        stdout=log,
+                        stderr=log,
+                    )
+                starting.create_task(ready(processes[name], ops_port, directory / f"{name}.log"))
         yield
     finally:
-        if process.returncode is None:
-            process.terminate()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        for process in processes.values():
+            if process.returncode is None:
+                process.terminate()
+        for process in processes.values():
+            assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+async def ready(process: asyncio.subprocess.Process, ops_port: int, log: Path) -> None:
+    """`log` says why it ended, if it did."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            assert process.returncode is None, f"it ended: {log}"
+            with suppress(httpx.TransportError):
+                answer = await client.get(f"http://127.0.0.1:{ops_port}/readyz")
+                if answer.status_code == 200:
+                    return
+            await asyncio.sleep(0.1)
 
 
 async def until(gateway: httpx.AsyncClient, path: str, has: str, seconds: float = 120) -> str:

@@ -25,6 +25,7 @@ from services.runtime.errors import StoreError
 from services.runtime.s3_store import S3Store
 from tests import s3_server
 from tests.certificates import EXPIRED, written
+from tests.variants import variants
 
 pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 60)
 ROLE = "arn:aws:iam::000000000000:role/drivetrain"
@@ -98,7 +99,7 @@ def answering(
 CLIENTS = [S3Store, S3Storage]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", variants(CLIENTS))
 def test_a_store_with_a_certificate_of_an_own_ca_is_verified(
     client: type, credentials: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +118,7 @@ def test_a_store_with_a_certificate_of_an_own_ca_is_verified(
         use(client(s3_server.BUCKET, "p", s3.endpoint_url))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", variants(CLIENTS))
 @pytest.mark.parametrize(
     ("host", "facts", "problem"),
     [

@@ -137,6 +137,7 @@ async def test_a_pool_whose_server_shows_an_expired_certificate_is_waited_out(
         await database.close()
 
 
+@pytest.mark.heavy
 async def test_a_service_says_what_it_waits_for_and_starts_once_it_is_mended(
     postgres: SecuredPostgres, secured: SecuredKafka
 ) -> None:
