@@ -88,13 +88,13 @@ def test_a_paused_trial_frees_its_slot_and_goes_on_from_its_checkpoint(
     studies: dict[str, RunningStudy],
 ) -> None:
     """Of three, one at a time: the second is the best, which is known when the third has come."""
-    trials = studies["pause"].wait()
-    assert states(trials) == [
-        ("stopped", "stopped"),
-        ("completed", "succeeded"),
-        ("stopped", "stopped"),
-    ]
-    job = studies["pause"].job(trials[1])
+    study = studies["pause"]
+    study.wait()
+    # Their jobs are told to stop when the study is complete.
+    wanted = [("stopped", "stopped"), ("completed", "succeeded"), ("stopped", "stopped")]
+    wait_until(lambda: states(study.trials()) == wanted, f"the jobs end as {wanted}")
+    trials = study.trials()
+    job = study.job(trials[1])
     types = [item["type"] for item in sorted(job.timeline(), key=lambda item: item["occurred_at"])]
     paused = types.index("job.paused")
     assert "allocation.released" in types[:paused]
@@ -102,5 +102,5 @@ def test_a_paused_trial_frees_its_slot_and_goes_on_from_its_checkpoint(
     [told] = job.events("job.paused")
     assert told["step"] >= 10
     assert first_step(job, attempt=2) == told["step"] + 1, "no step is repeated or left out"
-    others = [studies["pause"].job(trial).events("run.starting") for trial in trials]
+    others = [study.job(trial).events("run.starting") for trial in trials]
     assert [len(runs) for runs in others] == [1, 2, 1]

@@ -15,7 +15,7 @@ from tests.handlers.gateway.command_line import on_a_port
 from tests.handlers.gateway.model import TOKEN, Model, serving
 from tests.handlers.gateway.story import day
 
-EXAMPLES = 5
+EXAMPLES = 3
 # A stream has no end, and an upload is not made from a schema.
 NOT_CALLED = {"/v1/stream", "/v1/code"}
 # A schema cannot say all: a command is split like a shell's, a pool has nodes.
