@@ -16,7 +16,6 @@ from tests.trainer.scripts.averaging import (
     build_net,
     build_optimizer,
 )
-from tests.variants import variants
 
 
 def train_plainly(accumulate: int) -> tuple[dict[str, torch.Tensor], list[float]]:
@@ -35,7 +34,8 @@ def train_plainly(accumulate: int) -> tuple[dict[str, torch.Tensor], list[float]
     return model.state_dict(), losses
 
 
-@pytest.mark.parametrize("accumulate", variants([4, 0]))
+@pytest.mark.parametrize("accumulate", [4, 0])
+@pytest.mark.heavy
 def test_loss_and_weights_equal_those_of_plain_pytorch(tmp_path: Path, accumulate: int) -> None:
     ended = train("averaging.py", tmp_path, NUM_RANKS, ACCUMULATE=accumulate, LEFT=tmp_path)
     assert ended.exit_codes == (0,) * NUM_RANKS, ended.output

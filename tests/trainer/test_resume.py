@@ -139,6 +139,7 @@ def test_every_kind_of_value_is_restored(tmp_path: Path) -> None:
     assert "everything is restored" in train("every_kind.py", tmp_path).output
 
 
+@pytest.mark.heavy
 def test_a_complete_local_run_is_followed_by_a_new_one(tmp_path: Path) -> None:
     for number in (1, 2):
         ended = train("by_steps.py", tmp_path, 1, WEIGHTS=tmp_path / "weights")

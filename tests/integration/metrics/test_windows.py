@@ -78,6 +78,7 @@ async def written_sources(kafka: KafkaAccess, prefix: str, wanted: dict[bytes, S
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.heavy
 async def test_windows_are_the_same_after_the_process_is_killed_under_load(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
 ) -> None:

@@ -78,6 +78,7 @@ async def read_apart(kafka: KafkaAccess, topics: Sequence[str], num_records: int
     return json.loads(out.splitlines()[-1])
 
 
+@pytest.mark.heavy
 async def test_bombs_of_every_codec_cost_their_readers_a_bounded_memory(
     kafka: KafkaAccess,
     topic_prefix: str,

@@ -33,6 +33,7 @@ async def delete_group(kafka: KafkaAccess, group: str) -> None:
         await client.close()
 
 
+@pytest.mark.heavy
 async def test_a_service_whose_offsets_are_deleted_charges_nothing_twice(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

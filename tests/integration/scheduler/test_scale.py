@@ -1,5 +1,7 @@
 """No statement of the scheduler reads all history: its plans on tables of 100,000 ended jobs."""
 
+import pytest
+
 from benchmarks.scheduler_history import plan_of, scans, work
 from tests.conftest import OpenDatabase
 from tests.handlers.scheduler.world import FakeLauncher, World
@@ -7,6 +9,7 @@ from tests.handlers.scheduler.world import FakeLauncher, World
 NUM_JOBS = 100_000
 
 
+@pytest.mark.heavy
 async def test_no_statement_of_the_scheduler_scans_a_growing_table(database: OpenDatabase):
     world = await World(await database("scheduler"), FakeLauncher()).register()
     executed = await work(world, NUM_JOBS)
