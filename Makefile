@@ -12,7 +12,7 @@ IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
 SOURCES := schemas trainer services deploy tests benchmarks examples scripts
 
-.PHONY: help environment run test test-all unit mutants suites weight test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
+.PHONY: help environment run test test-all test-heavy unit mutants suites weight test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ run: environment ## start the platform and train a model on it (ARGS=--exit-when
 test: environment ## every part with real servers, one platform and one series of failures
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios --ignore=tests/exchange \
 		--ignore=tests/kubernetes/scenarios -m "not heavy" --hypothesis-profile=quick -n 3 --no-loadscope-reorder $(ARGS)
+
+test-heavy: environment ## what `make test` leaves out for the sake of time
+	@$(VENV_PYTHON) -m pytest tests --ignore=tests/faults/scenarios --ignore=tests/exchange \
+		--ignore=tests/kubernetes/scenarios -m heavy -n 2 --no-loadscope-reorder $(ARGS)
 
 test-all: environment ## `make test` and all its heavy variants, every failure, every benchmark in small
 	@$(VENV_PYTHON) -m pytest tests --ignore=tests/exchange --ignore=tests/kubernetes/scenarios -n 2 $(ARGS)

@@ -22,7 +22,7 @@ HABITS = Path(__file__).parent / "habits"
 # Shared data, and a script without the package (test_plain_ddp.py).
 NOT_ALONE = ("data", "plain_ddp")
 # Each of them starts processes or compiles for many seconds.
-SLOW = ("compiled", "spawned_workers")
+SLOW = ("compiled", "hydra_style", "segmentation", "spawned_workers")
 SCRIPTS = [
     pytest.param(stem, marks=[pytest.mark.heavy] if stem in SLOW else [])
     for stem in sorted(path.stem for path in HABITS.glob("*.py"))

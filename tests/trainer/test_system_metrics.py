@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from drivetrain.pod.events import OutRecord
 from tests.trainer.pods import Pod
@@ -16,6 +17,7 @@ subprocess.run([sys.executable, "-c", busy])
 """
 
 
+@pytest.mark.heavy
 def test_cpu_and_memory_of_all_its_processes(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)

@@ -275,6 +275,7 @@ async def test_a_study_ends_once_with_its_best_trial_though_its_service_is_kille
     assert len(scheduler.losses) == NUM_TRIALS
 
 
+@pytest.mark.heavy
 async def test_a_cancelled_study_ends_with_its_running_trials(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from tests.prometheus_server import find
-from tests.variants import variants
 
 ALERTS = Path(__file__).resolve().parents[3] / "deploy" / "alerts"
 RULES = sorted(ALERTS.glob("*.yaml"))
@@ -25,7 +24,8 @@ def test_the_rules_are_valid() -> None:
     promtool("check", "rules", *map(str, RULES))
 
 
-@pytest.mark.parametrize("path", variants(reversed(TESTS)), ids=lambda path: path.stem)
+@pytest.mark.heavy
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
 def test_each_alert_fires_and_does_not_fire(path: Path) -> None:
     promtool("test", "rules", str(path))
 

@@ -92,6 +92,7 @@ async def test_killed_at_any_point_of_a_batch_each_event_is_charged_once(
     assert set(await sums(postgres_dsn)) == {sum(amounts.values())}
 
 
+@pytest.mark.heavy
 async def test_a_batch_that_kills_while_it_is_decoded_is_parked_after_three_ends(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str
 ) -> None:

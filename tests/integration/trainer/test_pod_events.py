@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from drivetrain_schemas.base import Payload
@@ -118,6 +119,7 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     assert f"rank 1 begins after step {resumed[0].step} (True)" in lines
 
 
+@pytest.mark.heavy
 async def test_samples_of_a_checkpoint_are_sent_again_as_those_of_the_earlier_run(
     kafka: KafkaAccess, topic_prefix: str, make_pod: Callable[..., Pod], tmp_path: Path
 ) -> None:
@@ -152,6 +154,7 @@ async def test_samples_of_a_checkpoint_are_sent_again_as_those_of_the_earlier_ru
     assert not steps[1] & steps[2]
 
 
+@pytest.mark.heavy
 async def test_a_store_that_is_moved_during_a_run_is_reported_and_not_created_again(
     kafka: KafkaAccess,
     topic_prefix: str,
