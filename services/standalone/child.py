@@ -29,12 +29,14 @@ from services.standalone.core.restarts import (
 )
 from services.standalone.identity import ProcessIdentity, identify
 from services.standalone.introductions import Introductions
+from services.standalone.listeners import listener_on
 from services.standalone.logs import last_lines, rotate_log
 from services.standalone.ports import PortTaken, is_free
 
 LEASH = Path(__file__).with_name("leash.py")
 FIRST_PROBE_S = 0.05
 LONGEST_PROBE_S = 0.4
+WATCH_S = 10.0
 LOG_LINES = 25
 NO_SPACE = os.strerror(errno.ENOSPC)
 # A shell's exit code for a program that it could not run.
@@ -48,6 +50,8 @@ class ChildState(StrEnum):
     PREPARING = "preparing"
     STARTING = "starting"
     READY = "ready"
+    NOT_READY = "not ready"
+    """It was ready, and does not answer its probe any more."""
     RESTARTING = "restarting"
     STOPPED = "stopped"
     DONE = "done"
@@ -119,6 +123,7 @@ class Child:
         self.num_restarts = 0
         self.started_at: datetime | None = None
         self.last_exit = ""
+        self.changed_at = datetime.now(UTC)
         self._needs = needs
         self._on_change = on_change
         self._warn = warn
@@ -266,6 +271,10 @@ class Child:
                 probing.result()
                 self._change(ChildState.READY)
                 self._ready.set()
+                probing = asyncio.ensure_future(self._watch())
+                await asyncio.wait({ending, probing}, return_when=asyncio.FIRST_COMPLETED)
+                if probing.done():
+                    probing.result()
             code = await ending
             return was_ready, code
         finally:
@@ -319,9 +328,25 @@ class Child:
             await asyncio.Event().wait()
             return
         pause_s = FIRST_PROBE_S
-        while not await self.spec.probe():
+        while not (await self.spec.probe() and await asyncio.to_thread(self._has_its_ports)):
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PROBE_S)
+
+    def _has_its_ports(self) -> bool:
+        """No other program has answered the probe. One that may not be seen is not suspected."""
+        holders = [listener_on(port) for port in self.spec.ports.values()]
+        return all(it is None or _session_of(it.pid) in (None, self.pid) for it in holders)
+
+    async def _watch(self) -> None:
+        """Report when it does not answer two probes in a row, and when it answers again."""
+        assert self.spec.probe is not None
+        num_missed = 0
+        while True:
+            await asyncio.sleep(WATCH_S)
+            num_missed = 0 if await self.spec.probe() else num_missed + 1
+            state = ChildState.READY if num_missed < 2 else ChildState.NOT_READY
+            if state is not self.state:
+                self._change(state)
 
     async def _unless_stopping(self, wait: Awaitable[object]) -> None:
         waiting = asyncio.ensure_future(wait)
@@ -335,7 +360,16 @@ class Child:
 
     def _change(self, state: ChildState) -> None:
         self.state = state
+        self.changed_at = datetime.now(UTC)
         self._on_change(self)
+
+
+def _session_of(pid: int) -> int | None:
+    """Each child begins a session, whose number is its pid. None where it has ended."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:

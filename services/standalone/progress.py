@@ -90,6 +90,8 @@ class Reporter:
             self._began[name] = time.monotonic()
             if is_reported(child.num_restarts):
                 self._mark("yellow", name, f"ended ({child.last_exit}), starting again")
+        elif state is ChildState.NOT_READY:
+            self._mark("yellow", name, f"does not answer; its log: {child.spec.log_path}")
         elif state is ChildState.STOPPED and child.started_at is not None:
             self._mark("dim", name, "stopped")
         self._describe()

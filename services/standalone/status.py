@@ -113,6 +113,8 @@ def _print_table(content: dict[str, Any]) -> None:
     for part in content["parts"]:
         state = part["state"]
         colour = COLOURS.get(state, "yellow")
+        if state == "not ready":
+            state += f" since {part['since']}"
         table.add_row(
             part["name"],
             f"[{colour}]{state}[/{colour}]",

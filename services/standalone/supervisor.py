@@ -164,6 +164,7 @@ class Supervisor:
         parts = [_row(child) for child in self.children.values()]
         parts += [{"name": name, "state": "outside"} for name in self._outside]
         content = {
+            "home": _place(self._state_file.parent),
             "supervisor": asdict(me) if me else None,
             "since": self._since.isoformat(timespec="seconds"),
             "parts": parts,
@@ -174,7 +175,8 @@ class Supervisor:
 async def end_leftovers(state_file: Path) -> tuple[str, ...]:
     """End the children of a platform that was killed; returns their names.
 
-    Only processes of the recorded identity are touched, never pods: those are adopted.
+    Only processes of the recorded identity are touched, never pods: those are adopted. In a copy
+    of a data directory the record names the processes of the original: none of them is touched.
     """
     leftovers = _recorded_children(state_file)
     alive = {name: who for name, who in leftovers.items() if identify(who.pid) == who}
@@ -192,11 +194,19 @@ def _recorded_children(state_file: Path) -> dict[str, ProcessIdentity]:
         content = json.loads(state_file.read_text())
     except (FileNotFoundError, ValueError):
         return {}
+    if content.get("home") != _place(state_file.parent):
+        return {}
     return {
         row["name"]: ProcessIdentity(row["pid"], row["start_ticks"], row["boot_id"])
         for row in content.get("parts", ())
         if row.get("pid")
     }
+
+
+def _place(directory: Path) -> dict[str, int]:
+    """What tells a directory from a copy of it, and stays the same when it is moved."""
+    status = directory.stat()
+    return {"device": status.st_dev, "inode": status.st_ino}
 
 
 def _end_signal(name: str) -> int:
@@ -212,6 +222,7 @@ def _row(child: Child) -> dict[str, Any]:
         "port": child.spec.port,
         "log": str(child.spec.log_path),
         "last_exit": child.last_exit or None,
+        "since": child.changed_at.isoformat(timespec="seconds"),
         "started_at": None,
     }
     if child.identity is not None and child.state not in (ChildState.STOPPED, ChildState.DONE):

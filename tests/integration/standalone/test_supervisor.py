@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ from services.standalone.identity import ProcessIdentity, identify, is_alive, wa
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
 from services.standalone.pods import kill_pod, live_pods, marked_processes, stop_pods
-from services.standalone.ports import PortTaken
+from services.standalone.ports import PortTaken, free_port
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05)
@@ -392,13 +394,77 @@ async def test_the_next_start_ends_what_is_left_and_nothing_else(tmp_path: Path)
         {"name": "hpo", **asdict(replace(other_id, start_ticks=other_id.start_ticks - 1))},
         {"name": "topics", "state": "done"},
     ]
-    (tmp_path / "state.json").write_text(json.dumps({"parts": rows}))
-    assert sorted(await end_leftovers(tmp_path / "state.json")) == ["cost", "kafka"]
+    home, copy, moved = (tmp_path / name for name in ("home", "copy", "moved"))
+    home.mkdir()
+    place = {"device": home.stat().st_dev, "inode": home.stat().st_ino}
+    (home / "state.json").write_text(json.dumps({"home": place, "parts": rows}))
+    shutil.copytree(home, copy)
+    assert await end_leftovers(copy / "state.json") == ()
+    assert is_alive(left_id)
+    home.rename(moved)
+    assert sorted(await end_leftovers(moved / "state.json")) == ["cost", "kafka"]
     assert left.wait(1) == stopped.wait(1) == -signal.SIGTERM
     assert is_alive(other_id)
     other.kill()
     for process in (left, stopped, other):
         process.communicate()
+
+
+async def test_a_killed_platform_is_ended_by_its_own_record(tmp_path: Path) -> None:
+    member = Member(python_child(tmp_path, "part", SLEEPER), Layer.SERVICE)
+    supervisor = Supervisor([member], tmp_path / "state.json")
+    await supervisor.start()
+    assert await end_leftovers(tmp_path / "state.json") == ("part",)
+    await supervisor.stop()
+
+
+async def test_an_answer_of_another_program_is_not_taken_for_the_childs(tmp_path: Path) -> None:
+    port = free_port()
+    server = "import socket, time; it = socket.create_server(('127.0.0.1', {}))"
+    other = start_python(server.format(port) + "; print('listens', flush=True); time.sleep(600)")
+    assert other.stdout is not None
+    other.stdout.readline()
+    spec = python_child(tmp_path, "part", SLEEPER)
+    spec = replace(spec, ports={"part": port}, probe=partial(accepts, port))
+    supervisor = Supervisor([Member(spec, Layer.SERVICE)], tmp_path / "state.json")
+    starting = asyncio.create_task(supervisor.start())
+    await until((tmp_path / "part.ready").exists)
+    part = supervisor.children["part"]
+    assert await accepts(port)
+    assert not await asyncio.to_thread(part._has_its_ports)
+    assert not part.is_ready
+    other.kill()
+    other.communicate()
+    starting.cancel()
+    await supervisor.stop()
+
+
+async def accepts(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_a_part_that_stops_to_answer_is_not_called_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.standalone.child.WATCH_S", 0.02)
+    member = Member(python_child(tmp_path, "part", SLEEPER), Layer.SERVICE)
+    supervisor = Supervisor([member], tmp_path / "state.json")
+    await supervisor.start()
+    part = supervisor.children["part"]
+    (tmp_path / "part.ready").unlink()
+    await until(lambda: part.state is ChildState.NOT_READY)
+    (row,) = read_state(tmp_path)
+    assert row["state"] == "not ready"
+    assert row["since"]
+    (tmp_path / "part.ready").touch()
+    await until(lambda: part.state is ChildState.READY)
+    assert part.num_restarts == 0
+    await supervisor.stop()
 
 
 @pytest.mark.parametrize("content", [None, "", "{", '{"parts": []}'])
