@@ -1,7 +1,8 @@
 """`python -m services.metrics.windows`: folds live windows until a signal, or until its input ends.
 
-The metrics service starts it with a pipe as its input, which ends with that process. Exit codes:
-0 stopped, 1 failed, 2 an invalid setting, 70 no progress.
+The metrics service starts it with a pipe as its input, which ends with that process. While it
+starts it ends at once; otherwise in `STOP_SECONDS` at most. Exit codes: 0 stopped, 1 failed,
+2 an invalid setting, 70 no progress.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from services.runtime.watchdog import Stuck
 
 log = logs.get()
 
+STOP_SECONDS = 10.0
+
 
 async def run(settings: MetricsSettings) -> int:
     """Returns the exit code."""
@@ -30,9 +33,14 @@ async def run(settings: MetricsSettings) -> int:
     if not sys.stdin.isatty():
         loop.add_reader(sys.stdin, _stop_at_end_of_input, stopping)
     app, folder = build(settings)
-    await app.start()
-    log.info("windows process started")
     stopped = asyncio.create_task(stopping.wait())
+    starting = asyncio.create_task(app.start())  # without an answer of Kafka it takes for ever
+    await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        log.info("windows process stopped before it had started")
+        return 0
+    starting.result()
+    log.info("windows process started")
     ended = asyncio.create_task(app.wait_until_stopped())
     watched = asyncio.create_task(watch(app, folder))
     await asyncio.wait({stopped, ended, watched}, return_when=asyncio.FIRST_COMPLETED)
@@ -42,27 +50,32 @@ async def run(settings: MetricsSettings) -> int:
     if not stopped.done():
         log.error("windows process failed", error=repr(app.crash_reason))
         return EXIT_FAILED
-    await app.stop()
-    log.info("windows process stopped")
+    _, late = await asyncio.wait({asyncio.create_task(app.stop())}, timeout=STOP_SECONDS)
+    log.info("windows process stopped", is_complete=not late)
     return 0
 
 
 def _stop_at_end_of_input(stopping: asyncio.Event) -> None:
     if not os.read(sys.stdin.fileno(), 1024):
+        asyncio.get_running_loop().remove_reader(sys.stdin)  # it would be called again without end
         stopping.set()
+
+
+async def _run_and_exit(settings: MetricsSettings) -> None:
+    """What is not acknowledged is read again by the next process; nothing here waits for it."""
+    code = await run(settings)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main() -> None:
     try:
         settings = from_process(MetricsSettings)
         logs.configure("metrics.windows", settings.log_level)
-        code = asyncio.run(run(settings))
+        asyncio.run(_run_and_exit(settings))
     except ConfigurationError as error:
         print(error, file=sys.stderr)
-        code = EXIT_CONFIGURATION
-    # What is not acknowledged is read again by the next process; nothing here waits for it.
-    sys.stderr.flush()
-    os._exit(code)
+        sys.exit(EXIT_CONFIGURATION)
 
 
 main()
