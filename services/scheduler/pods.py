@@ -8,7 +8,7 @@ time passes for pods that are waited for.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from drivetrain_schemas.jobs import JobSpec
@@ -17,7 +17,7 @@ from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.run_tokens import RunTokens
 from services.scheduler import instruments, traces
-from services.scheduler.core.pods import EndReason, RunView
+from services.scheduler.core.pods import EndReason, RunView, Sight
 from services.scheduler.core.reconcile import Acts, Limits, acts
 from services.scheduler.launchers.base import (
     Launcher,
@@ -68,6 +68,7 @@ class Pods:
         self._alive_at: dict[str, float] = {}
         self._refused: dict[str, EndReason] = {}
         self._again_at: dict[str, float] = {}
+        self._why_not_launched: dict[str, str] = {}
         self.observations: Mapping[str, Observation] = {}
         self.is_away = False
 
@@ -91,13 +92,24 @@ class Pods:
             instruments.LAUNCHER_AWAY.set(0)
             log.info("launcher is available again")
             self._seen.resume(now)
-        self.observations = observations
+        self._why_not_launched = {
+            pod: why for pod, why in self._why_not_launched.items() if pod in observations
+        }
+        self.observations = {
+            pod: self._with_why_not_launched(pod, seen) for pod, seen in observations.items()
+        }
         self._alive_at = {
             pod_id: now if seen.is_running else self._alive_at[pod_id]
             for pod_id, seen in self.observations.items()
             if seen.is_running or pod_id in self._alive_at
         }
         return self._seen.note(self.observations, self._clock.monotonic())
+
+    def _with_why_not_launched(self, pod_id: str, seen: Observation) -> Observation:
+        why = self._why_not_launched.get(pod_id)
+        if why is None or seen.sight not in (Sight.ABSENT, Sight.CREATED):
+            return seen
+        return replace(seen, unreachable=why)
 
     def seconds_since_alive(self, live: LiveRun | None = None) -> Mapping[str, float]:
         """Seconds since each pod (of this run) was seen alive, as far as this process knows."""
@@ -138,6 +150,7 @@ class Pods:
             for pod_id in wanted.notify
         }
         launched = await self._each(launches)
+        instruments.LAUNCHER_AWAY.set(bool(self._why_not_launched))
         notified = await self._each(notices)
         doomed = [refs[pod_id] for _, wanted in wants for pod_id in wanted.kill]
         doomed += [refs[pod_id] for pod_id in launches if pod_id in self._refused]
@@ -181,8 +194,12 @@ class Pods:
         return self._kill_again_at.get(pod_id, 0.0) > self._clock.monotonic()
 
     async def _launch(self, live: LiveRun, pod: PodRow, job: JobSpec) -> bool:
+        self._why_not_launched.pop(pod.pod_id, None)
         try:
             await self.launcher.launch(pod_spec(live, pod, job, self.launcher, self._settings))
+        except LauncherUnavailable as error:
+            self._why_not_launched[pod.pod_id] = str(error)
+            raise
         except LaunchRefused as refusal:
             instruments.LAUNCH_FAILURES.inc()
             log.warning("launch refused", pod_id=pod.pod_id, why=refusal.why.detail)

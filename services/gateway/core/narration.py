@@ -116,8 +116,8 @@ def _run_heard(p: Fields) -> Sentence:
 
 def _run_unreachable(p: Fields) -> Sentence:
     if not p["node_ids"]:
-        return Sentence(f"All nodes of attempt {p['attempt']} answer again")
-    text = f"Nothing is known of attempt {p['attempt']}, which keeps its slots: {p['detail']}"
+        return Sentence(f"All nodes of attempt {p['attempt']} answer")
+    text = f"Attempt {p['attempt']} keeps its slots and waits: {p['detail']}"
     return Sentence(text, Tone.WARNING)
 
 

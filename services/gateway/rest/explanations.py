@@ -22,7 +22,7 @@ def unreachable(shown: models.Job) -> str:
     run = shown.runs[-1] if shown.runs else None
     if run is None or run.ended_at is not None or not run.unreachable:
         return ""
-    return f"Nothing is known of attempt {run.attempt}, which keeps its slots: {run.unreachable}"
+    return f"Attempt {run.attempt} keeps its slots and waits: {run.unreachable}"
 
 
 def last_failure(shown: models.Job) -> str:

@@ -30,7 +30,7 @@ V = TypeVar("V", bound=Value)
 
 MAX_FILE_BYTES = 1 << 20
 # Errors of this machine, not of the pod; any other error comes from the file itself.
-_MACHINE_FAULTS = frozenset(
+MACHINE_FAULTS = frozenset(
     {
         errno.EDQUOT,
         errno.EIO,
@@ -127,7 +127,7 @@ class PodDirectory:
             try:
                 lock = _open_lock(directory)
             except OSError as error:
-                if error.errno in _MACHINE_FAULTS:
+                if error.errno in MACHINE_FAULTS:
                     raise
                 _move_aside("lock", directory)
                 lock = _open_lock(directory)
@@ -166,7 +166,7 @@ class PodDirectory:
         except PermissionError:
             raise
         except OSError as error:
-            if error.errno in _MACHINE_FAULTS:
+            if error.errno in MACHINE_FAULTS:
                 raise
             return None
 
@@ -213,7 +213,7 @@ class PodDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno in _MACHINE_FAULTS:
+            if error.errno in MACHINE_FAULTS:
                 raise
             raise InvalidFile(f"{name} cannot be read: {error.strerror}") from error
         if len(content) > MAX_FILE_BYTES:

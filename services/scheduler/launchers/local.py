@@ -22,8 +22,8 @@ from services.runtime import logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes, template, trees
-from services.scheduler.launchers.base import Observation, PodRef, Rendezvous
-from services.scheduler.launchers.directory import InvalidFile, PodDirectory
+from services.scheduler.launchers.base import LauncherUnavailable, Observation, PodRef, Rendezvous
+from services.scheduler.launchers.directory import MACHINE_FAULTS, InvalidFile, PodDirectory
 from services.scheduler.launchers.watches import Watches
 
 log = logs.get()
@@ -78,6 +78,15 @@ class LocalLauncher:
     async def launch(self, spec: PodSpec) -> None:
         """A directory without an identity is an interrupted start: it is repeated."""
         directory = self._directory(PodRef(spec.job_id, spec.attempt, spec.pod_id))
+        try:
+            await self._launch(directory, spec)
+        except OSError as error:
+            if error.errno in MACHINE_FAULTS or not os.access(self._root, os.W_OK | os.X_OK):
+                why = f"no pod can be started in {self._root}: {error.strerror}"
+                raise LauncherUnavailable(why) from error
+            raise
+
+    async def _launch(self, directory: PodDirectory, spec: PodSpec) -> None:
         if not await asyncio.to_thread(_prepare, directory, spec):
             return
         self._watches.add(spec.pod_id, directory.path)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mounts import mounted
 from tests.standalone_platform import StandalonePlatform
 from tests.training_job import TrainingJob
 from tests.waiting import wait_until
@@ -22,14 +22,8 @@ EXITS_THAT_ONCE_ENDED_ALL = 5
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A separate file system of 700 MB."""
     directory = tmp_path / "disk"
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=700m", "none", str(directory)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system cannot be mounted: this needs root and the right to mount")
-    try:
+    with mounted(directory, "size=700m"):
         yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 def test_a_full_disk_stops_nothing_and_is_reported(small_disk: Path, tmp_path: Path) -> None:

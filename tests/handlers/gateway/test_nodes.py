@@ -73,9 +73,7 @@ async def test_a_run_of_which_nothing_is_known_says_why_and_so_does_its_end(
         return (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()["text"]
 
     await model.tell(*before, silent)
-    assert (await explained()).endswith(
-        "Nothing is known of attempt 1, which keeps its slots: n1 does not answer"
-    )
+    assert (await explained()).endswith("Attempt 1 keeps its slots and waits: n1 does not answer")
     await model.tell(answers)
     assert "Nothing is known" not in await explained()
     await model.tell(ended)

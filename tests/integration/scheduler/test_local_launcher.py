@@ -15,6 +15,7 @@ import pytest
 from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import processes, template
+from services.scheduler.launchers.base import LauncherUnavailable
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM as REAL_SHIM
 from tests.integration.scheduler.pods import (
@@ -29,6 +30,7 @@ from tests.integration.scheduler.pods import (
     seen,
     short_directory,
 )
+from tests.mounts import mounted, remount
 
 PYTHON = sys.executable
 # A rank that leaves a grandchild behind, in a session of its own.
@@ -270,6 +272,25 @@ async def test_a_pod_given_up_before_it_appeared_can_never_start(launcher, tmp_p
     assert (await seen(launcher, spec, Sight.DEAD)).exit is None
     assert not (PodDirectory(tmp_path, ref_of(spec)).path / "spec.json").exists()
     assert not left_of(PodDirectory(tmp_path, ref_of(spec)).marker)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [("nr_inodes=2", "No space left on device"), ("ro", "Read-only file system")],
+)
+async def test_where_no_pod_can_be_started_the_launcher_is_unavailable(tmp_path, options, why):
+    """It is no fault of the job, and uses none of its retries."""
+    pods = tmp_path / "pods"
+    with mounted(pods, options):
+        launcher = make_launcher(pods)
+        spec = make_pod_spec(SLEEP)
+        for _ in range(2):
+            with pytest.raises(LauncherUnavailable, match=f"started in {pods}: {why}"):
+                await launcher.launch(spec)
+        remount(pods, "rw,nr_inodes=100")
+        await launcher.launch(spec)
+        assert (await seen(launcher, spec, Sight.ALIVE)).sight is Sight.ALIVE
+        _leave_nothing(launcher, pods)
 
 
 async def test_killing_hits_one_pod_only(launcher):

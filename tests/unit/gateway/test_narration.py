@@ -115,11 +115,11 @@ HELD = {"slots": [{"node_id": "n2", "slot": 0}, *({"node_id": "n1", "slot": n} f
         ),
         (
             event("run.unreachable", attempt=1, node_ids=[], detail=""),
-            "All nodes of attempt 1 answer again",
+            "All nodes of attempt 1 answer",
         ),
         (
             event("run.unreachable", attempt=1, node_ids=["n"], detail="n is silent"),
-            "Nothing is known of attempt 1, which keeps its slots: n is silent",
+            "Attempt 1 keeps its slots and waits: n is silent",
         ),
         (
             event("run.failed", attempt=1, rank=0, signal=9),
