@@ -125,10 +125,18 @@ class Goal(StrEnum):
 
 
 class Code(Strict):
-    """A gzipped tar of the job's files in the object store, with its SHA-256."""
+    """A gzipped tar of the job's files, with its SHA-256.
+
+    `store:KEY` is in the platform's own object store, wherever that is.
+    """
 
     uri: Annotated[
-        str, form("(s3|file)://[!-~]+", "s3://... or file://..., without spaces", max_length=1024)
+        str,
+        form(
+            "((s3|file)://|store:)[!-~]+",
+            "store:..., s3://... or file://..., without spaces",
+            max_length=1024,
+        ),
     ]
     sha256: Annotated[str, form("[0-9a-f]{64}", "the SHA-256 as 64 small hexadecimal digits")]
 

@@ -121,6 +121,10 @@ def put(path: Path) -> Code:
 def test_code_comes_from_the_object_store_or_an_allowed_location(tmp_path: Path, store: Path):
     inside, outside = put(store / "code/a.tar.gz"), put(tmp_path / "builds/b.tar.gz")
     code.fetch(inside, spec_of(store), tmp_path / "first")
+    here = inside.model_copy(update={"uri": "store:code/a.tar.gz"})
+    moved = store.rename(tmp_path / "moved")
+    code.fetch(here, spec_of(moved), tmp_path / "moved-code")
+    moved.rename(store)
     code.fetch(outside, spec_of(store, (tmp_path / "builds").as_uri()), tmp_path / "second")
     for name in ("first", "second"):
         assert (tmp_path / name / "train.py").exists()
@@ -134,6 +138,8 @@ def test_code_comes_from_the_object_store_or_an_allowed_location(tmp_path: Path,
         "file://{store}/code/../../secret",
         "file://{store}/./secret",
         "file://{store}//secret",
+        "store:code/../../secret",
+        "store:/secret",
         "s3://elsewhere/code.tar.gz",
     ],
 )

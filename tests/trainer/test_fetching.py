@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drivetrain_schemas.pods import StopNotice
+from drivetrain_schemas.pods import FailureKind, StopNotice
 from tests.trainer.pods import Pod, wait_for
 
 MakePod = Callable[..., Pod]
@@ -82,3 +82,18 @@ def test_files_that_take_long_are_waited_for_while_they_arrive(make_pod: MakePod
     again.start_cold("-c", SLOW + QUICK.replace("code.fetch = lambda *_: time.sleep(600)", ""), "2")
     assert again.wait_for_exit().outcome == "succeeded", again.launch_log
     assert again.log == "800000\n"
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind"),
+    [("store:code/none.tar.gz", None), ("s3://elsewhere/code.tar.gz", FailureKind.INVALID)],
+    ids=["not there yet", "in a place that is not allowed"],
+)
+def test_only_code_that_may_still_arrive_is_worth_another_attempt(
+    make_pod: MakePod, uri: str, kind: FailureKind | None
+) -> None:
+    pod = make_pod(command=["true"], code={"uri": uri, "sha256": "0" * 64})
+    pod.start_cold()
+    end = pod.wait_for_exit()
+    assert end.outcome == "failed"
+    assert (end.failure and end.failure.kind) == kind

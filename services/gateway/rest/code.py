@@ -81,8 +81,7 @@ async def upload(
             is_new = await gateway.platform.object_store.put_if_absent(key, content)
             del content
     response.status_code = 201 if is_new else 200
-    uri = f"{gateway.settings.object_store_url.rstrip('/')}/{key}"
-    return models.Code(uri=uri, sha256=sha256, size_bytes=size_bytes, is_new=is_new)
+    return models.Code(uri=f"store:{key}", sha256=sha256, size_bytes=size_bytes, is_new=is_new)
 
 
 async def _receive(request: Request, file: BinaryIO) -> tuple[str, int]:

@@ -109,10 +109,9 @@ def _shown(found: Any) -> list[models.Difference]:
 
 async def _has_code(gateway: Gateway, code: dict[str, Any] | None) -> bool | None:
     """None where it is not in our store, or the store does not answer."""
-    root = gateway.settings.object_store_url.rstrip("/") + "/"
-    if code is None or not code["uri"].startswith(root):
+    if code is None or not code["uri"].startswith("store:"):
         return None
-    key = code["uri"].removeprefix(root)
+    key = code["uri"].removeprefix("store:")
     try:
         return any(item.key == key for item in await gateway.platform.object_store.list(key))
     except Exception as error:

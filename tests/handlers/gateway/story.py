@@ -59,7 +59,7 @@ def spec(name: str, **changes: Any) -> JobSpec:
     fields: dict[str, Any] = {
         "name": name,
         "command": ("python", "train.py"),
-        "code": {"uri": "file:///objects/code/default/a.tar.gz", "sha256": "a" * 64},
+        "code": {"uri": "store:code/default/a.tar.gz", "sha256": "a" * 64},
         "max_steps": 400,
         "hyperparameters": {"learning_rate": 0.05},
         "metric": {"name": "validation_accuracy", "goal": "maximize"},

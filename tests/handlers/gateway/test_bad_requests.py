@@ -185,7 +185,7 @@ async def test_code_is_kept_once_under_its_hash(server: Server) -> None:
     again = await server.client.post("/v1/code", content=content, headers=GZIP)
     assert (first.status_code, again.status_code) == (201, 200)
     kept = first.json()
-    assert kept["uri"] == f"file:///objects/code/default/{kept['sha256']}.tar.gz"
+    assert kept["uri"] == f"store:code/default/{kept['sha256']}.tar.gz"
     assert await server.objects.get(f"code/default/{kept['sha256']}.tar.gz") == content
     body = {"spec": {**SPEC, "code": {"uri": kept["uri"], "sha256": kept["sha256"]}}}
     assert (await server.client.post("/v1/jobs", json=body)).status_code == 202

@@ -104,7 +104,7 @@ BAD_JOBS: list[tuple[str, object, str, str]] = [
         "code.uri",
         "http://example.org/x",
         "does not have the right form",
-        "write s3://... or file://..., without spaces",
+        "write store:..., s3://... or file://..., without spaces",
     ),
     ("code.sha256", "0" * 63, "does not have the right form", "write the SHA-256 as 64"),
     ("image", "pytorch", "both code and image are given", "give one of them"),

@@ -1,8 +1,9 @@
 """A job's files: fetched from the object store, verified by their hash, unpacked into `code/`.
 
-Address and archive are data from outside. The address must be below the platform's object store or
-one of the locations in the scheduler's settings. Members that would be written outside of the
-directory, devices and links out of it are refused, and both sizes are bounded.
+Address and archive are data from outside. The address must be in the platform's object store
+(`store:KEY`, or absolute) or below one of the locations in the scheduler's settings. Members that
+would be written outside of the directory, devices and links out of it are refused, and both sizes
+are bounded.
 """
 
 import gzip
@@ -20,15 +21,22 @@ MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_MEMBERS = 100_000
 
 
+STORE = "store:"
+
+
 class InvalidCode(Exception):
     """The archive is not the one that the job names, or must not be unpacked."""
+
+
+class MissingCode(InvalidCode):
+    """There is no archive yet."""
 
 
 def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
     """Fetch and unpack. Raises InvalidCode or StorageError."""
     data = _read(code.uri, spec)
     if data is None:
-        raise InvalidCode(f"code: there is nothing at {code.uri}")
+        raise MissingCode(f"code: there is nothing at {code.uri}")
     if hashlib.sha256(data).hexdigest() != code.sha256:
         raise InvalidCode(f"code: {code.uri} has another SHA-256 than the job names")
     unpack(data, directory)
@@ -37,6 +45,8 @@ def fetch(code: Code, spec: PodSpec, directory: Path) -> None:
 def _read(uri: str, spec: PodSpec) -> bytes | None:
     """Read from the platform's own store; only an available store can report it missing."""
     endpoint_url = spec.object_store_endpoint_url
+    if uri.startswith(STORE):
+        uri = f"{spec.object_store_url.rstrip('/')}/{uri.removeprefix(STORE)}"
     for root in (spec.object_store_url, *spec.code_urls):
         key = key_below(uri, root)
         if key is None:

@@ -98,8 +98,10 @@ def _fetch(spec: PodSpec, target: Path, writer: int) -> None:
         if spec.job.code is not None:
             code.fetch(spec.job.code, spec, target)
         flaw = _prepare(spec, target, lambda: _arrived(writer))
-    except (code.InvalidCode, StorageError) as error:
+    except (code.MissingCode, StorageError) as error:
         flaw = Flaw(str(error))
+    except code.InvalidCode as error:
+        flaw = Flaw(str(error), is_final=True)
     except BaseException as error:
         flaw = Flaw(f"code: {error!r}")
     os.write(writer, flaw.detail.replace("\0", "").encode("utf-8", "replace")[:_MAX_DETAIL_BYTES])
