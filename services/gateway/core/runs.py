@@ -22,7 +22,8 @@ class Run:
     num_pods: int | None = None
     starting_at: datetime | None = None
     started_at: datetime | None = None
-    # These belong to the end of the run.
+    # These belong to its state: while it is suspect, and once it has ended.
+    silent_since: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
     signal: int | None = None
@@ -30,12 +31,12 @@ class Run:
     detail: str | None = None
 
 
-_OF_END = dict.fromkeys(("ended_at", "exit_code", "signal", "rank", "detail"))
+_OF_STATE = dict.fromkeys(("silent_since", "ended_at", "exit_code", "signal", "rank", "detail"))
 
 
 def _moves_to(state: str, *facts: str) -> Rule:
     def move(run: Run, event: Event[Any]) -> Run:
-        return newest(run, "state_seq", event, state=state, **{**_OF_END, **given(event, *facts)})
+        return newest(run, "state_seq", event, state=state, **{**_OF_STATE, **given(event, *facts)})
 
     return move
 
@@ -53,6 +54,12 @@ def _started(run: Run, event: Event[runs.RunStarted]) -> Run:
     return running
 
 
+def _suspected(run: Run, event: Event[runs.RunSuspected]) -> Run:
+    since = event.payload.last_heard_at or event.occurred_at
+    facts = {**_OF_STATE, "silent_since": since}
+    return newest(run, "state_seq", event, state="suspect", **facts)
+
+
 def _unreachable(run: Run, event: Event[runs.RunUnreachable]) -> Run:
     why = event.payload.detail if event.payload.node_ids else None
     return newest(run, "unreachable_seq", event, unreachable=why)
@@ -65,7 +72,7 @@ RUNS = Noun(
     rules={
         runs.RunStarting: _starting,
         runs.RunStarted: _started,
-        runs.RunSuspected: _moves_to("suspect"),
+        runs.RunSuspected: _suspected,
         runs.RunHeard: _moves_to("running"),
         runs.RunUnreachable: _unreachable,
         runs.RunSucceeded: _moves_to("succeeded", "ended_at"),

@@ -112,7 +112,7 @@ async def job(
         position=stream_position(stream),
         job_id=job_id,
         job=shown,
-        sentence=explanations.explain(shown),
+        sentence=explanations.sentence(shown),
         command=shlex.join(shown.spec["command"]) if shown.spec else "",
         specification=shown.spec,
         last_failure=explanations.last_failure(shown),

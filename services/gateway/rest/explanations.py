@@ -5,16 +5,21 @@ from services.gateway.rest import models
 
 def explanation(shown: models.Job) -> models.Explanation:
     """The one sentence that answers 'why does it not run?', and why its last attempt failed."""
-    more = [text for text in (unreachable(shown), last_failure(shown)) if text]
+    text = ". ".join(filter(None, (sentence(shown), last_failure(shown))))
     return models.Explanation(
         job_id=shown.job_id,
         state=shown.state,
-        text=". ".join([explain(shown), *more]),
+        text=text,
         waiting=shown.waiting,
         refusal=shown.refusal,
         alerts=shown.alerts,
         warnings=shown.warnings,
     )
+
+
+def sentence(shown: models.Job) -> str:
+    """What it does or waits for now, and what is wrong with that."""
+    return ". ".join(filter(None, (explain(shown), silence(shown), unreachable(shown))))
 
 
 def unreachable(shown: models.Job) -> str:
@@ -23,6 +28,14 @@ def unreachable(shown: models.Job) -> str:
     if run is None or run.ended_at is not None or not run.unreachable:
         return ""
     return f"Attempt {run.attempt} keeps its slots and waits: {run.unreachable}"
+
+
+def silence(shown: models.Job) -> str:
+    """Since when a run that holds its slots has sent nothing."""
+    run = shown.runs[-1] if shown.runs else None
+    if run is None or run.state != "suspect" or run.silent_since is None:
+        return ""
+    return f"Nothing was heard of its pods since {run.silent_since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def last_failure(shown: models.Job) -> str:

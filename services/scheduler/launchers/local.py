@@ -20,7 +20,7 @@ from pathlib import Path
 from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
 from services.runtime import logs
 from services.scheduler import instruments
-from services.scheduler.core.pods import Sight
+from services.scheduler.core.pods import EndKind, EndReason, Sight
 from services.scheduler.launchers import processes, template, trees
 from services.scheduler.launchers.base import LauncherUnavailable, Observation, PodRef, Rendezvous
 from services.scheduler.launchers.directory import MACHINE_FAULTS, InvalidFile, PodDirectory
@@ -38,6 +38,9 @@ _SETTLED_NS = 1_000_000_000
 # A pod's own program may make changes look older: everything is read again after this.
 _TRUSTED_SECONDS = 30.0
 _SILENT_TEMPLATE_SECONDS = 30.0
+# Nothing of the platform stops a shim: a program of the pod has, and it ends nothing any more.
+_MAX_STOPPED_SECONDS = 60.0
+_STOPPED = EndReason(EndKind.FAILED, "a program of the pod stopped its shim for over a minute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class LocalLauncher:
         # ignored: a program of the pod can write it.
         self._shims: dict[str, PodIdentity] = {}
         self._alive: dict[str, _Alive] = {}
+        self._stopped_at: dict[str, float] = {}
         self._ask_template_at = 0.0
         self._watches = Watches()
 
@@ -155,7 +159,10 @@ class LocalLauncher:
         # Children that ended stay zombies until they are polled.
         self._children = [child for child in self._children if child.poll() is None]
         directories = {pod.pod_id: self._directory(pod) for pod in pods}
-        first = {pod_id: self._see(directory) for pod_id, directory in directories.items()}
+        first = {
+            pod_id: self._unless_stopped(pod_id, self._see(directory))
+            for pod_id, directory in directories.items()
+        }
         self._alive = {pod: alive for pod, alive in self._alive.items() if pod in first}
         if all(seen.exit is None and seen.sight is not Sight.DEAD for seen in first.values()):
             return first
@@ -168,6 +175,18 @@ class LocalLauncher:
             if found[pod_id].sight is Sight.ENDED:
                 self._shims.pop(pod_id, None)  # no longer observed
         return found
+
+    def _unless_stopped(self, pod_id: str, seen: Observation) -> Observation:
+        """Dead where its shim has been stopped for too long: it can neither end the pod nor say how
+        it ended."""
+        shim = self._shims.get(pod_id) if seen.sight is Sight.ALIVE else None
+        if shim is None or not processes.is_stopped(shim):
+            self._stopped_at.pop(pod_id, None)
+            return seen
+        since = self._stopped_at.setdefault(pod_id, time.monotonic())
+        if time.monotonic() - since < _MAX_STOPPED_SECONDS:
+            return seen
+        return Observation(Sight.DEAD, reason=_STOPPED)
 
     def _see(self, directory: PodDirectory) -> Observation:
         """What `_look` finds; no file is read where only the shim's state can have changed.

@@ -56,6 +56,15 @@ def is_shim(identity: PodIdentity, marker: str) -> bool:
     return is_alive(identity) and _is_ours(identity.pid) and _marker(identity.pid) == marker
 
 
+def is_stopped(identity: PodIdentity) -> bool:
+    """Some other process has stopped it by a signal."""
+    try:
+        status = (_PROC / str(identity.pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status[status.rindex(b")") + 2 :][:1] in (b"T", b"t")
+
+
 def send(identity: PodIdentity, marker: str, number: signal.Signals) -> bool:
     """Signal exactly this process of the pod; False when it is gone, or was never the pod's."""
     return is_shim(identity, marker) and _signal(identity.pid, identity.start_ticks, number)

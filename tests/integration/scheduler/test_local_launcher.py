@@ -274,6 +274,34 @@ async def test_a_pod_given_up_before_it_appeared_can_never_start(launcher, tmp_p
     assert not left_of(PodDirectory(tmp_path, ref_of(spec)).marker)
 
 
+async def test_a_pod_whose_shim_was_stopped_for_long_ends(launcher, monkeypatch):
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    os.kill(launcher._shims[spec.pod_id].pid, signal.SIGSTOP)
+    assert (await seen(launcher, spec, Sight.ALIVE)).reason is None
+    monkeypatch.setattr("services.scheduler.launchers.local._MAX_STOPPED_SECONDS", 0.0)
+    end = await seen(launcher, spec, Sight.DEAD)
+    assert "stopped its shim" in end.reason.detail
+    assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+
+
+async def test_a_shim_that_is_stopped_and_goes_on_is_left_alone(launcher, monkeypatch):
+    monkeypatch.setattr("services.scheduler.launchers.local._MAX_STOPPED_SECONDS", 600.0)
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    shim = launcher._shims[spec.pod_id].pid
+    os.kill(shim, signal.SIGSTOP)
+    await seen(launcher, spec, Sight.ALIVE)
+    os.kill(shim, signal.SIGCONT)
+    monkeypatch.setattr("services.scheduler.launchers.local._MAX_STOPPED_SECONDS", 0.0)
+    async with asyncio.timeout(30):
+        while processes.is_stopped(launcher._shims[spec.pod_id]):
+            await asyncio.sleep(0.01)
+    assert (await launcher.observe([ref_of(spec)]))[spec.pod_id].sight is Sight.ALIVE
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [("nr_inodes=2", "No space left on device"), ("ro", "Read-only file system")],

@@ -104,13 +104,17 @@ class JobSummary(BaseModel):
 
 
 class Run(BaseModel):
-    """One attempt. `unreachable`: why nothing is known of it, while its nodes do not answer."""
+    """One attempt. `unreachable`: why nothing is known of it, while its nodes do not answer.
+
+    `silent_since`: the last heartbeat before its state became `suspect`.
+    """
 
     run_id: str
     attempt: int
     state: str
     num_pods: int | None
     unreachable: str | None
+    silent_since: datetime | None
     starting_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
