@@ -45,6 +45,10 @@ JOB_FIELDS: Mapping[str, str] = {
     "saves no checkpoints, its files",
     "checkpoint.keep_last": "the newest checkpoints that are kept",
     "checkpoint.keep_best": "the best checkpoints by `metric` that are kept as well",
+    "alerts.diverging": "the losses of which an alert is raised when they diverge, or `off`; by "
+    "default the `metric` if it is minimized, otherwise `loss`",
+    "alerts.stalled_minutes": "how long a step may take before an alert is raised; by default ten "
+    "times as long as usual",
     "start_from.job_id": "with `start_from.checkpoint`: continue from a checkpoint of this job "
     "(`drivetrain job fork` writes both)",
     "start_from.checkpoint": "the name of its directory in the object store, or `newest`: the "

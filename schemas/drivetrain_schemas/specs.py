@@ -119,6 +119,13 @@ Scalar = Annotated[
 ]
 
 
+_LOSS = re.compile(r"(^|[^a-z])loss$", re.IGNORECASE)
+
+
+def is_loss(series: str) -> bool:
+    return _LOSS.search(series) is not None
+
+
 class Goal(StrEnum):
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
@@ -155,6 +162,32 @@ class Resources(Strict):
     devices: Annotated[Count, Field(ge=1, le=MAX_DEVICES)] = 1
     device_type: DeviceType | None = None
     memory_bytes: Annotated[Count, Field(ge=1, le=2**50)] | None = None
+
+
+class Alerts(Strict):
+    """Which alerts of the run are raised, and when.
+
+    `diverging`: the losses that are watched, or `off`; by default the job's main metric if it is
+    minimized, otherwise `loss`. `stalled_minutes`: how long a step may take; by default ten times
+    as long as usual, and a minute at least.
+    """
+
+    diverging: Annotated[tuple[MetricName, ...], Field(max_length=8)] | None = None
+    stalled_minutes: Annotated[Real, Field(gt=0, le=10_080)] | None = None
+
+    @field_validator("diverging", mode="before")
+    @classmethod
+    def _off_is_none_of_them(cls, names: Any) -> Any:
+        # YAML reads `off` as false.
+        return () if names is False or names == "off" else names
+
+    @field_validator("diverging")
+    @classmethod
+    def _are_losses(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in names or ():
+            if not is_loss(name):
+                raise Misfit("has a series that is no loss", fix="name series that end in 'loss'")
+        return names
 
 
 class CheckpointPolicy(Strict):
@@ -252,6 +285,7 @@ class JobSpec(Strict):
     metric: Metric | None = None
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
+    alerts: Alerts = Alerts()
     start_from: StartFrom | None = None
     retries: Retries = Retries()
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0

@@ -35,6 +35,7 @@ from services.metrics.core.clock import advance as advance_clock
 from services.metrics.instruments import WARNINGS
 from services.metrics.series import times_store
 from services.metrics.silences import commands as silences
+from services.metrics.silences.store import watched_of
 from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord
@@ -205,11 +206,15 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
             detail=detail,
         )
 
-    if not is_stalled(progress):
+    # Most batches bring a step, and need not ask.
+    asked = None
+    if progress.still_seconds:
+        asked = (await watched_of(tx.connection, run.job_id)).stalled_seconds
+    if not is_stalled(progress, asked):
         detail = f"the run makes progress again: step {progress.step}"
         await alerts.clear(tx, run, AlertKind.STALLED, detail)
     elif run.state == RunState.RUNNING:
-        detail = f"no step for {stall_limit(progress):.0f} s, though heartbeats arrive"
+        detail = f"no step for {stall_limit(progress, asked):.0f} s, though heartbeats arrive"
         await alerts.raise_once(tx, alert(AlertKind.STALLED, detail), again=True)
     num_dropped = max(heartbeat.num_dropped_samples for heartbeat in heartbeats)
     if num_dropped:

@@ -59,15 +59,17 @@ def advance(progress: Pace | None, heartbeat: Heartbeat) -> Pace:
     return replace(progress, heard_at=heard_at, still_seconds=progress.still_seconds + gap)
 
 
-def stall_limit(progress: Pace) -> float:
-    """The limit in seconds without a step for this run."""
+def stall_limit(progress: Pace, asked_seconds: float | None = None) -> float:
+    """The limit in seconds without a step for this run: the one that its job names, if it does."""
+    if asked_seconds is not None:
+        return asked_seconds
     if len(progress.step_seconds) < MIN_STEP_TIMES:
         return MIN_STALL_SECONDS
     return max(MIN_STALL_SECONDS, STALL_STEPS * median(progress.step_seconds))
 
 
-def is_stalled(progress: Pace) -> bool:
-    return progress.still_seconds > stall_limit(progress)
+def is_stalled(progress: Pace, asked_seconds: float | None = None) -> bool:
+    return progress.still_seconds > stall_limit(progress, asked_seconds)
 
 
 def _with_step_time(progress: Pace, moved_at: float, step: int) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 | alert | raised when, in so many windows in a row | windows |
 |---|---|---|
-| diverging | a loss is far above its lowest mean (`_diverges_above`) | 3 |
+| diverging | a loss in `core/watched.py` is far above its lowest mean (`_diverges_above`) | 3 |
 | straggler | a rank works over 1.25 times as long as the middle one before it waits | 4 |
 | straggler | where none waits: a pod makes under 80 % of the middle one's steps per second | 4 |
 | low_utilisation | the devices of the run are used under 75 % on average | 10 |
@@ -13,7 +13,7 @@ is not known counts for neither.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median, median_low
 
@@ -52,6 +52,11 @@ class RunWindow:
     losses: Mapping[str, Statistics] = field(default_factory=dict)
     utilisation: tuple[float, ...] = ()
     work: Mapping[int, float] = field(default_factory=dict)
+
+    def with_losses(self, names: Collection[str]) -> "RunWindow":
+        """Without the losses that nobody watches."""
+        watched = {name: found for name, found in self.losses.items() if name in names}
+        return replace(self, losses=watched)
 
     @property
     def steps_per_second(self) -> float | None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from drivetrain_schemas.specs import is_loss
 from drivetrain_schemas.system_series import STEP_WORK, is_system_series
 
 WINDOW_SECONDS = 30
@@ -23,7 +24,6 @@ MAX_SERIES = 8
 MAX_SESSIONS = 16
 MAX_GAPS = 32
 
-_LOSS = re.compile(r"(^|[^a-z])loss$", re.I)
 _GRADIENT_NORM = re.compile(r"grad(ient)?s?[ _./-]?norm", re.I)
 _UTILISATION = re.compile(r"_utilisation_percent$")
 
@@ -82,10 +82,6 @@ class Source:
 
     windows: tuple[Window, ...] = ()
     batches: tuple[tuple[str, Spans], ...] = ()
-
-
-def is_loss(name: str) -> bool:
-    return _LOSS.search(name) is not None
 
 
 def is_gradient_norm(name: str) -> bool:

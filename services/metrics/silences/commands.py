@@ -20,6 +20,7 @@ from drivetrain_schemas.silences import (
     silence_id_for,
 )
 from services.metrics.core.silences import Limits, Refused, refusal
+from services.metrics.core.watched import watched
 from services.metrics.instruments import SILENCE_REQUESTS
 from services.metrics.rungs import JobFinished
 from services.metrics.silences import store
@@ -94,7 +95,8 @@ async def on_end(tx: Tx, event: Event[SilenceEnd]) -> None:
 
 
 async def on_job_queued(tx: Tx, event: Event[JobQueued]) -> None:
-    await store.set_project(tx.connection, event.payload.job_id, event.payload.spec.project)
+    queued = event.payload
+    await store.insert_job(tx.connection, queued.job_id, queued.spec.project, watched(queued.spec))
 
 
 async def on_job_annotated(tx: Tx, event: Event[JobAnnotated]) -> None:

@@ -8,6 +8,7 @@ import asyncpg
 
 from drivetrain_schemas.silences import AlertName, SilenceSpec
 from services.metrics.core.silences import Silence
+from services.metrics.core.watched import Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,27 @@ async def in_force(
     return [Silence(**dict(row)) for row in rows]
 
 
-async def set_project(connection: asyncpg.Connection, job_id: str, project: str | None) -> None:
+async def insert_job(
+    connection: asyncpg.Connection, job_id: str, project: str | None, watched: Watched
+) -> None:
     await connection.execute(
-        "insert into job_projects (job_id, project) values ($1, $2) on conflict do nothing",
+        """insert into job_projects (job_id, project, losses, stalled_seconds)
+        values ($1, $2, $3, $4) on conflict do nothing""",
         job_id,
         project,
+        watched.losses,
+        watched.stalled_seconds,
     )
+
+
+async def watched_of(connection: asyncpg.Connection, job_id: str) -> Watched:
+    """What is watched by default, where the job is not known."""
+    row = await connection.fetchrow(
+        "select losses, stalled_seconds from job_projects where job_id = $1", job_id
+    )
+    if row is None or row["losses"] is None:
+        return Watched()
+    return Watched(tuple(row["losses"]), row["stalled_seconds"])
 
 
 async def change_project(connection: asyncpg.Connection, job_id: str, project: str | None) -> None:

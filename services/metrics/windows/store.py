@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import asyncpg
 import msgspec
 
+from drivetrain_schemas.specs import is_loss
 from drivetrain_schemas.system_series import STEP_WORK
 from services.metrics.core.health import Health, RunWindow
-from services.metrics.core.windows import Progress, Statistics, Window, is_loss, is_utilisation
+from services.metrics.core.windows import Progress, Statistics, Window, is_utilisation
 from services.metrics.windows.records import SourceState
 
 

@@ -14,6 +14,7 @@ from services.metrics.core.health import Change
 from services.metrics.core.ranks import RANKS_OF_SLOT
 from services.metrics.core.windows import WINDOW_SECONDS, Window
 from services.metrics.instruments import WINDOWS_STORED
+from services.metrics.silences.store import watched_of
 from services.metrics.windows import store as store_windows
 from services.metrics.windows.records import SourceState, read_record
 from services.metrics.windows.store import StoredWindow
@@ -80,13 +81,15 @@ async def _judge(tx: Tx, run_id: str, windows: Sequence[tuple[SourceState, Windo
         return
     one, _ = windows[0]
     run = await store.lock_run(tx.connection, run_id, one.job_id, one.tenant_id, one.attempt)
+    watched = await watched_of(tx.connection, run.job_id)
     stored = await store_windows.of_run(tx.connection, one.job_id, run_id, next_window, end)
     by_start: dict[int, list[StoredWindow]] = {}
     for each in stored:
         by_start.setdefault(each.window.starts_at, []).append(each)
     after = before
     for starts_at in sorted(by_start):
-        after, changes = health.judge(after, store_windows.run_window(by_start[starts_at]))
+        window = store_windows.run_window(by_start[starts_at])
+        after, changes = health.judge(after, window.with_losses(watched.losses))
         for change in changes:
             await _announce(tx, run, change)
     await store_windows.set_health(tx.connection, run_id, end, after)

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import pod_id_for, run_id_for
+from drivetrain_schemas.jobs import JobQueued, JobSpec
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised, RunWarned
 from drivetrain_schemas.reports import PodWarned
 from drivetrain_schemas.runs import RunFailed, RunHeard, RunStarted, RunSuspected
@@ -61,6 +62,19 @@ async def test_a_running_run_that_makes_no_step_is_alerted_once(metrics: Databas
     (alert,) = emitted
     assert isinstance(alert, AlertRaised)
     assert (alert.step, alert.series) == (7, None)
+
+
+async def test_a_job_says_how_long_its_steps_may_take(metrics: Database) -> None:
+    spec = JobSpec.model_validate(
+        {"name": "slow", "command": ["true"], "alerts": {"stalled_minutes": 10}}
+    )
+    queued = JobQueued(job_id=RUN["job_id"], request_id="r", spec=spec, queued_at=AT)
+    await handle(metrics, HANDLERS, make_event(queued))
+    await start(metrics)
+    assert await beat(metrics, 590, step=7) == []
+    (alert,) = await beat(metrics, 30, step=7)
+    assert isinstance(alert, AlertRaised)
+    assert alert.detail == "no step for 600 s, though heartbeats arrive"
 
 
 async def test_samples_that_did_not_fit_and_those_that_were_refused_are_told_apart(

@@ -10,6 +10,7 @@ from faust.types import TP
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import pod_id_for, run_id_for
+from drivetrain_schemas.jobs import JobQueued, JobSpec
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from drivetrain_schemas.runs import RunFailed, RunStarted
 from drivetrain_schemas.system_series import STEP_WORK
@@ -60,12 +61,12 @@ async def take(metrics: Database, *states: SourceState) -> list[Payload]:
     return [event.payload for event in await emitted(metrics)][before:]
 
 
-def losing(*means: float) -> Source:
+def losing(*means: float, name: str = "loss") -> Source:
     """One window after another, with this loss in each, and its steps."""
     source = Source()
     for number, mean in enumerate(means):
         at = float(number * WINDOW_SECONDS)
-        source = add_batch(source, at, 0, "s", number, {"loss": ([number], [mean])})
+        source = add_batch(source, at, 0, "s", number, {name: ([number], [mean])})
     return source
 
 
@@ -90,6 +91,36 @@ async def test_a_loss_that_diverges_is_raised_once_and_cleared_at_the_end(
     [cleared] = ended
     assert isinstance(cleared, AlertCleared)
     assert cleared.alert is AlertKind.DIVERGING
+
+
+MINIMIZES = {"metric": {"name": "validation_loss", "goal": "minimize"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "series", "is_raised"),
+    [
+        ({}, "kl_loss", False),
+        (MINIMIZES, "validation_loss", True),
+        (MINIMIZES, "loss", False),
+        ({"metric": {"name": "accuracy", "goal": "maximize"}}, "loss", True),
+        ({"alerts": {"diverging": ["kl_loss"]}}, "kl_loss", True),
+        ({"alerts": {"diverging": "off"}}, "loss", False),
+        ({"alerts": {"diverging": False}}, "loss", False),
+    ],
+)
+async def test_only_the_losses_that_a_job_wants_watched_raise_an_alert(
+    metrics: Database, spec: dict[str, Any], series: str, is_raised: bool
+) -> None:
+    """Others may rise in a healthy run, as an adversary's does."""
+    wanted = JobSpec.model_validate({"name": "gan", "command": ["true"], **spec})
+    queued = JobQueued(job_id=JOB, request_id="r", spec=wanted, queued_at=AT)
+    await handle(metrics, HANDLERS, make_event(queued))
+    await handle(metrics, HANDLERS, make_event(RunStarted(**RUN, started_at=AT)))
+    means = [1.0] * 4 + [5.0] * 6
+    told = []
+    for number in range(1, len(means) + 1):
+        told += await take(metrics, of_rank(losing(*means[:number], name=series), number))
+    assert [one.series for one in told if isinstance(one, AlertRaised)] == [series] * is_raised
 
 
 async def test_the_slowest_rank_is_told_by_its_own_work(metrics: Database) -> None:

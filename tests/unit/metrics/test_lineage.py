@@ -10,7 +10,7 @@ from services.metrics.core.lineage import Endpoint, lineage_job
 from tests.handlers.gateway.story import START, spec
 
 STUDY = study_id_for("team", "s")
-CODE = {"code_uri": "file:///objects/code/default/a.tar.gz", "code_sha256": "a" * 64}
+CODE = {"code_uri": "store:code/default/a.tar.gz", "code_sha256": "a" * 64}
 SOURCE = {"commit": "b" * 40, "branch": "main"}
 
 

@@ -150,6 +150,7 @@ BAD_JOBS: list[tuple[str, object, str, str]] = [
     ("environment.DRIVETRAIN_FENCE", "9", "is set by the platform", "choose another name"),
     ("environment.RANK", "0", "is set by the platform", "choose another name"),
     ("data", "no address", "does not have the right form", "write an address such as"),
+    ("alerts.diverging", ["accuracy"], "has a series that is no loss", "name series that"),
     ("tags", ["a"] * 33, "has too many entries", "give at most 32"),
 ]
 
