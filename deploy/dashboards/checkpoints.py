@@ -20,7 +20,7 @@ CHECKPOINTS = board(
                 "Runs without new checkpoints",
                 "A failure would repeat all steps since their last one.",
                 "short",
-                f"max({_PREFIX}_failing_runs)",
+                f"sum({_PREFIX}_failing_runs)",
                 link=_JOBS,
             ),
             line(

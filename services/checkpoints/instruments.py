@@ -44,7 +44,9 @@ INTENT_FAILURES = Counter(
     ["kind"],
 )
 FAILING_RUNS = Gauge(
-    "drivetrain_checkpoints_failing_runs", "Live runs that continue without new checkpoints."
+    "drivetrain_checkpoints_failing_runs",
+    "Live runs that continue without new checkpoints, by reason.",
+    ["reason"],
 )
 PRUNED = Counter(
     "drivetrain_checkpoints_pruned_total",

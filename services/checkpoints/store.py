@@ -239,8 +239,10 @@ async def delete_failure(connection: asyncpg.Connection, run_id: str) -> None:
     await connection.execute("delete from failing_runs where run_id = $1", run_id)
 
 
-async def count_failing_runs(connection: asyncpg.Connection) -> int:
-    return int(await connection.fetchval("select count(*) from failing_runs"))
+async def count_failing_runs(connection: asyncpg.Connection) -> dict[str, int]:
+    """By reason."""
+    rows = await connection.fetch("select reason, count(*) from failing_runs group by reason")
+    return {row["reason"]: row["count"] for row in rows}
 
 
 async def prune_runs(connection: asyncpg.Connection, seconds: float, limit: int) -> int:

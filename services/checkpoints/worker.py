@@ -13,6 +13,7 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 
+from drivetrain_schemas.checkpoints import SaveFailure
 from services.checkpoints import pruning, store, store_intents
 from services.checkpoints.actions import Actions
 from services.checkpoints.errors import Postponed
@@ -94,7 +95,9 @@ class Worker:
             await pruning.prune_rows(self._database)
             await self.actions.reader.want_reread()
             async with self._database.connection() as connection:
-                FAILING_RUNS.set(await store.count_failing_runs(connection))
+                failing = await store.count_failing_runs(connection)
+            for reason in SaveFailure:
+                FAILING_RUNS.labels(str(reason)).set(failing.get(reason, 0))
         except Exception as error:
             log.warning("housekeeping failed, tried again later", error=repr(error))
 
