@@ -49,7 +49,9 @@ class Supervisor:
         stop_pods: Callable[[], Awaitable[object]] | None = None,
         outside: Mapping[str, str] | None = None,
         warn: Warn = lambda text: None,
+        keep_connection: Callable[[], None] = lambda: None,
     ) -> None:
+        self._keep_connection = keep_connection
         self._state_file = state_file
         self._listener = listener
         self._stop_pods = stop_pods
@@ -124,6 +126,7 @@ class Supervisor:
             for child in self.children.values():
                 await asyncio.to_thread(self._attempt, child.name, rotate_log, child.spec.log_path)
             self._attempt("disk", self._watch_disk)
+            self._attempt("connection.json", self._keep_connection)
             if STATE in self._warnings:
                 self._record()
             await asyncio.sleep(CARE_S)

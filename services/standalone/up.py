@@ -17,7 +17,7 @@ from typing import Any
 
 from services.standalone import jars
 from services.standalone.child import ChildGaveUp, Launch
-from services.standalone.connection import login_link, write_connection
+from services.standalone.connection import keep_connection, login_link, write_connection
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home, HomeHeld, locked
 from services.standalone.kafka_cluster import num_brokers
@@ -94,6 +94,7 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
         partial(_stop_pods, home, scheduler, reporter),
         outside_parts(options),
         reporter.warn,
+        partial(keep_connection, plan),
     )
     interrupts.on_second(partial(_kill_all, supervisor, home))
     try:

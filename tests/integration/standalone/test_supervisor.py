@@ -591,3 +591,17 @@ def read_state(directory: Path) -> list[dict[str, object]]:
     parts = json.loads((directory / "state.json").read_text())["parts"]
     assert isinstance(parts, list)
     return parts
+
+
+async def test_what_connects_people_is_written_again_where_it_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "CARE_S", 0.01)
+    connection = tmp_path / "connection.json"
+    member = Member(python_child(tmp_path, "part", SLEEPER), Layer.SERVICE)
+    supervisor = Supervisor([member], tmp_path / "state.json", keep_connection=connection.touch)
+    await supervisor.start()
+    await until(connection.exists)
+    connection.unlink()
+    await until(connection.exists)
+    await supervisor.stop()

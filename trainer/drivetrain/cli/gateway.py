@@ -174,7 +174,7 @@ def _error(status: int, problem: Mapping[str, Any]) -> CliError:
     if status == 404:
         return NotFound(title or "not found")
     if status in (401, 403):
-        fix = "check DRIVETRAIN_TOKEN; a restart with an empty data directory makes a new one"
+        fix = "check DRIVETRAIN_TOKEN; of one machine it is in connection.json of its home"
         return Refused(title or "the platform does not accept the token", fix=fix)
     if status < 400 or status >= 500:
         message = title or f"the answer ({status}) does not come from a Drivetrain gateway"
