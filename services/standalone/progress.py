@@ -81,7 +81,8 @@ class Reporter:
             self._began.setdefault(name, time.monotonic())
             self._waiting[name] = state
         elif state in (ChildState.READY, ChildState.DONE):
-            seconds = time.monotonic() - self._began.pop(name, time.monotonic())
+            began = self._began.pop(name, None)
+            seconds = 0.0 if began is None else time.monotonic() - began
             self._waiting.pop(name, None)
             where = f"127.0.0.1:{child.spec.port}" if child.spec.port else ""
             again = f"  (start {child.num_restarts + 1})" if child.num_restarts else ""

@@ -114,7 +114,7 @@ def _print_table(content: dict[str, Any]) -> None:
         state = part["state"]
         colour = COLOURS.get(state, "yellow")
         if state == "not ready":
-            state += f" since {part['since']}"
+            state += f" since {datetime.fromisoformat(part['since']):%H:%M:%S} UTC"
         table.add_row(
             part["name"],
             f"[{colour}]{state}[/{colour}]",
