@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from services.runtime.disk import read_disk, warning
+from services.runtime.disk import fullest, warning
 from services.standalone.home import Home, holder_of
 from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
 from services.standalone.options import Options
@@ -50,11 +50,11 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
         )
         for name in ("start_ticks", "boot_id"):
             part.pop(name, None)
-    disk = read_disk(home.root) if home.root.is_dir() else None
+    path, disk = fullest(home.root) if home.root.is_dir() else (home.root, None)
     return {
         "home": str(home.root),
         "disk": {"free_bytes": disk.free_bytes, "space": disk.space} if disk else None,
-        "warning": warning(disk, home.root) if disk else None,
+        "warning": warning(disk, path) if disk else None,
         "is_running": holder is not None,
         "pid": holder.identity.pid if holder else None,
         "since": holder.since if holder else None,

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from services.runtime.disk import Space, read_disk, warning
+from services.runtime.disk import Space, fullest, warning
 from services.standalone.child import Child, ChildSpec, ChildState
 from services.standalone.files import write_private
 from services.standalone.identity import ProcessIdentity, end_process, identify
@@ -132,10 +132,9 @@ class Supervisor:
             await asyncio.sleep(CARE_S)
 
     def _watch_disk(self) -> None:
-        root = self._state_file.parent
-        disk = read_disk(root)
+        path, disk = fullest(self._state_file.parent)
         if disk.space is not self._space:
-            self._warn(warning(disk, root) or f"The disk of {root} has enough free space again.")
+            self._warn(warning(disk, path) or f"The disk of {path} has enough free space again.")
         self._space = disk.space
 
     def _attempt(self, what: str, work: Callable[..., object], *arguments: object) -> None:

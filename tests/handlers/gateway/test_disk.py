@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.gateway import disk as gateway_disk
+from services.runtime import disk
 from services.runtime.disk import Disk
 from tests.handlers.gateway.model import Model, serving, sign_in
 
@@ -26,7 +26,7 @@ async def test_every_page_warns_of_a_disk_that_fills_up(
     free_bytes: int,
     want: str | None,
 ) -> None:
-    monkeypatch.setattr(gateway_disk, "read_disk", lambda path: Disk(free_bytes, 100 * GB))
+    monkeypatch.setattr(disk, "read_disk", lambda path: Disk(free_bytes, 100 * GB))
     async with serving(model, data_directory=tmp_path) as server:
         headers = await sign_in(server) | {"accept": "text/html"}
         for path in ("/", "/nodes", "/parked", "/studies"):
@@ -38,7 +38,7 @@ async def test_every_page_warns_of_a_disk_that_fills_up(
 async def test_an_answer_that_a_part_is_unavailable_names_the_full_disk(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_disk, "read_disk", lambda path: Disk(0, 100 * GB))
+    monkeypatch.setattr(disk, "read_disk", lambda path: Disk(0, 100 * GB))
     resources = {"device_type": "cpu"}
     body = {"spec": {"name": "n", "command": ["true"], "resources": resources}, "seconds": 1}
     async with serving(model, data_directory=tmp_path) as server:

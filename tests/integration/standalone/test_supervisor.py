@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.pods import MARKER, marker_of
-from services.runtime.disk import Disk
+from services.runtime import disk as disk_module
+from services.runtime.disk import Disk, Space, fullest
 from services.standalone import files
 from services.standalone import supervisor as supervisor_module
 from services.standalone.child import Child, ChildGaveUp, ChildSpec, ChildState, Launch
@@ -29,6 +30,7 @@ from services.standalone.parts import Layer
 from services.standalone.pods import kill_pod, live_pods, marked_processes, stop_pods
 from services.standalone.ports import PortTaken, free_port
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
+from tests.mounts import mounted
 
 QUICK = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.05)
 
@@ -236,7 +238,7 @@ async def test_a_full_disk_is_reported_before_and_while_it_is(
     free = [10 * 1024**3]
     warnings: list[str] = []
     monkeypatch.setattr(supervisor_module, "CARE_S", 0.01)
-    monkeypatch.setattr(supervisor_module, "read_disk", lambda path: Disk(free[0], 100 * 1024**3))
+    monkeypatch.setattr(disk_module, "read_disk", lambda path: Disk(free[0], 100 * 1024**3))
     supervisor = Supervisor([], tmp_path / "state.json", warn=warnings.append)
     await supervisor.start()
     for free[0], said in (
@@ -247,6 +249,19 @@ async def test_a_full_disk_is_reported_before_and_while_it_is(
         await until(lambda said=said: bool(warnings) and said in warnings[-1])
     assert len(warnings) == 3
     await supervisor.stop()
+
+
+def test_a_directory_on_a_disk_of_its_own_is_watched_too_and_so_are_its_files(
+    tmp_path: Path,
+) -> None:
+    pods = tmp_path / "pods"
+    with mounted(pods, "size=1g,nr_inodes=2000"):
+        assert fullest(tmp_path)[1].space is Space.ENOUGH
+        for number in range(1950):
+            (pods / str(number)).touch()
+        path, disk = fullest(tmp_path)
+        assert (path, disk.space) == (pods, Space.FULL)
+        assert disk_module.warning(disk, path).startswith(f"The disk of {pods} is full")
 
 
 async def test_exits_for_lack_of_space_are_not_counted_but_tried_again(tmp_path: Path) -> None:

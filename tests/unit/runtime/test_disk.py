@@ -30,6 +30,23 @@ def test_a_disk_is_low_by_bytes_or_share_and_full_by_bytes(
     assert (warning(disk, Path("/data")) is None) == (want is Space.ENOUGH)
 
 
+@pytest.mark.parametrize(
+    ("free_files", "total_files", "want"),
+    [
+        (0, 0, Space.ENOUGH),  # it has no limit
+        (20_000, 1_000_000, Space.ENOUGH),
+        (9_999, 1_000_000, Space.LOW),
+        (99, 1_000_000, Space.FULL),
+    ],
+)
+def test_a_disk_is_low_and_full_by_files_too(
+    free_files: int, total_files: int, want: Space
+) -> None:
+    disk = Disk(100 * GB, 1000 * GB, free_files, total_files)
+    assert disk.space is want
+    assert (warning(disk, Path("/data")) is None) == (want is Space.ENOUGH)
+
+
 def test_the_disk_of_a_directory_is_read(tmp_path: Path) -> None:
     disk = read_disk(tmp_path)
     assert 0 <= disk.free_bytes <= disk.total_bytes
