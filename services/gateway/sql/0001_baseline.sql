@@ -147,7 +147,9 @@ create table runs (
     detail text,
     -- Why nothing is known of it: its nodes do not answer.
     unreachable_seq bigint not null default -1,
-    unreachable text
+    unreachable text,
+    -- Since when nothing was heard of its pods; shown while it is suspect.
+    silent_since timestamptz
 );
 create index runs_of_job on runs (job_id, attempt);
 

@@ -122,7 +122,7 @@ async def watched_of(connection: asyncpg.Connection, job_id: str) -> Watched:
     row = await connection.fetchrow(
         "select losses, stalled_seconds from job_projects where job_id = $1", job_id
     )
-    if row is None or row["losses"] is None:
+    if row is None:
         return Watched()
     return Watched(tuple(row["losses"]), row["stalled_seconds"])
 

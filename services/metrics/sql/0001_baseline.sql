@@ -370,10 +370,13 @@ create table silences (
 create index silences_of_tenant on silences (tenant_id, ends_at);
 create index silences_by_age on silences (ends_at);
 
--- The project that each live job is part of.
+-- The project that each live job is part of, and what of it is watched for its alerts
+-- (services/metrics/core/watched.py).
 create table job_projects (
     job_id text primary key,
     project text,
+    losses text[] not null,
+    stalled_seconds double precision,
     finished_at timestamptz
 );
 create index job_projects_by_age on job_projects (finished_at) where finished_at is not null;
