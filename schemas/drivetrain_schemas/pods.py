@@ -150,7 +150,8 @@ class FailureKind(StrEnum):
 class Failure(Value):
     """The failure of the first rank that failed; `PodExit.detail` describes it.
 
-    `step`: the last that the run reported. `has_saved`: this run wrote a checkpoint.
+    `step`: the last that the run reported. `has_saved`: this run wrote a checkpoint, or, where it
+    reported no step, left other files to the next one than it began with.
     """
 
     kind: FailureKind

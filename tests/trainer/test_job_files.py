@@ -56,6 +56,19 @@ def test_files_of_any_program_outlive_a_kill(make_pod: MakePod, tmp_path: Path) 
     )
 
 
+def test_files_that_an_attempt_changed_are_its_progress(make_pod: MakePod) -> None:
+    """Of a program that saves by itself nothing else tells that it got further."""
+    has_saved = []
+    for attempt, line in enumerate(("echo 1 > state", "echo 2 > state", "cat state"), start=1):
+        pod = make_pod(command=shell(f"{line}; exit 1"), attempt=attempt)
+        pod.start_cold()
+        failure = pod.wait_for_exit().failure
+        assert failure is not None
+        has_saved.append(failure.has_saved)
+        pod.end_shim()
+    assert has_saved == [True, True, False]
+
+
 def test_files_are_those_of_the_checkpoint_that_training_resumes_from(
     make_pod: MakePod, template: Path, tmp_path: Path
 ) -> None:

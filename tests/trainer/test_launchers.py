@@ -39,6 +39,25 @@ def test_ranks_of_a_launcher_train_together(
     assert len(list(pod.checkpoints.glob("*/manifest.json"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("end", "kind", "detail"),
+    [
+        ("kill -9 $$", FailureKind.SIGNAL, "rank 1 was killed by signal 9 (SIGKILL)"),
+        ("exit 3", FailureKind.EXIT_CODE, "rank 1 ended with exit code 3"),
+    ],
+)
+def test_the_end_of_a_started_rank_is_that_of_its_launcher(
+    make_pod: MakePod, tmp_path: Path, end: str, kind: FailureKind, detail: str
+) -> None:
+    program = tmp_path / "program.sh"
+    program.write_text(f"if [ $RANK = 1 ]; then {end}; fi; exec sleep 600")
+    pod = make_pod(command=["torchrun", "--no-python", "sh", str(program)], num_ranks=2)
+    pod.start_cold()
+    ended = pod.wait_for_exit()
+    assert ended.failure is not None
+    assert (ended.failure.kind, ended.detail) == (kind, detail), pod.log
+
+
 @pytest.mark.heavy
 def test_launchers_on_several_machines_are_one_training(make_pod: MakePod) -> None:
     command = ["torchrun", "--nproc-per-node", "4", "--nnodes=1", SCRIPT]

@@ -7,8 +7,9 @@ whose pod was ended by what runs the pods returns immediately too, or, if that p
 started, after a wait that doubles each time in a row.
 
 What cannot pass is not tried again: a program that cannot run as it is, and a failure that ended
-two runs in a row at the same step while the second one wrote no checkpoint. A program that crashes
-or exits counts only if it has told its step: another one may go on from a snapshot of its own.
+two runs in a row at the same step while the second one saved nothing new: no checkpoint, and no
+files of its own if it tells no step. A program that crashes or exits counts only if it has told its
+step: another one may go on from a snapshot of its own.
 """
 
 import re
@@ -97,7 +98,7 @@ def _why_hopeless(outcome: Outcome, tries: Tries) -> str:
     identity = _identify(outcome)
     if identity and identity == tries.last_failure and not failure.has_saved:
         where = "" if failure.step is None else f" at step {failure.step}"
-        return f"it ended two runs in a row{where}, without a new checkpoint"
+        return f"it ended two runs in a row{where}, and the second saved nothing new"
     return ""
 
 

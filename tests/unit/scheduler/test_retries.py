@@ -95,7 +95,9 @@ def test_the_same_exception_at_the_same_step_twice_is_not_tried_again():
 
     assert first.backoff_seconds == 1
     assert second.backoff_seconds is None
-    assert second.why_not == "it ended two runs in a row at step 7, without a new checkpoint"
+    assert (
+        second.why_not == "it ended two runs in a row at step 7, and the second saved nothing new"
+    )
 
 
 @pytest.mark.parametrize(

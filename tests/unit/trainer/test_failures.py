@@ -132,6 +132,19 @@ def test_the_end_of_the_output_tells_the_cause(output, code, kind, reason) -> No
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        "subprocess.CalledProcessError: Command '['x']' died with <Signals.SIGKILL: 9>.",
+        "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal "
+        "SIGKILL",
+    ],
+)
+def test_a_launcher_whose_program_was_killed_has_raised_nothing_of_its_own(error) -> None:
+    why = explain(RankExit(rank=0, exit_code=1), RAISED + error + "\n", Memory(), world_size=2)
+    assert (why.kind, why.reason) == (KINDS.SIGNAL, "rank 0 was killed by signal 9 (SIGKILL)")
+
+
+@pytest.mark.parametrize(
     ("number", "was_killed", "kind", "reason"),
     [
         (11, False, KINDS.SIGNAL, "by signal 11 (SIGSEGV) in string_at (__init__.py:517)"),

@@ -23,7 +23,13 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:: .*|:)?$")
 _SYNTAX = re.compile(r"^(?:SyntaxError|IndentationError|TabError): ")
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 # Launchers raise these after an error of the program that they started.
-_CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "ProcessRaisedException")
+_CONSEQUENCES = ("ChildFailedError", "CalledProcessError", "RaisedException", "ExitedException")
+# How they tell the end of what they started: torchrun's summary, subprocess, torch.multiprocessing.
+_ROOT_CAUSE = "Root Cause (first observed failure):"
+_RANK_OF_CAUSE = re.compile(r"^  rank +: (\d+) ")
+_ENDED = re.compile(
+    r"^  exitcode +: (-?\d+) |died with <Signals\.(SIG\w+):|terminated with signal (SIG\w+)"
+)
 _MISSING = re.compile(
     r"can't open file |: No module named |: cannot open |: (?:command )?not found$"
     r"|^\S+: (?:No such file or directory|Permission denied)$|sh: .*: No such file or directory$"
@@ -66,7 +72,12 @@ def explain(end: RankExit, output: str, memory: Memory, *, world_size: int = 1) 
     lines = [_PREFIX.sub("", line) for line in output.splitlines()]
     if end.signal is not None:
         return _killed(end, end.signal, lines, memory)
-    found = _by_its_output(end.exit_code or 0, lines, memory)
+    raised = _last_exception(lines) if end.exit_code == 1 else ""
+    if _name(raised).endswith(_CONSEQUENCES) and (started := _end_of_started(end.rank, lines)):
+        if started.signal is not None:
+            return _killed(started, started.signal, lines, memory)
+        return Explained(FailureKind.EXIT_CODE, describe(started))
+    found = _by_its_output(end.exit_code or 0, raised, lines, memory)
     if found is None:
         last = _last_line(lines)
         reason = f"{describe(end)} after it printed: {last}" if last else describe(end)
@@ -112,8 +123,22 @@ def _last_frame(lines: Sequence[str]) -> str:
     return ""
 
 
-def _by_its_output(code: int, lines: Sequence[str], memory: Memory) -> Explained | None:
-    if code == 1 and (raised := _last_exception(lines)):
+def _end_of_started(rank: int, lines: Sequence[str]) -> RankExit | None:
+    """How a rank ended first that a launcher had started; None where its error does not say it."""
+    starts = [number for number, line in enumerate(lines) if line == _ROOT_CAUSE]
+    for line in lines[starts[-1] :] if starts else reversed(lines):
+        if (found := _RANK_OF_CAUSE.match(line)) is not None:
+            rank = int(found[1])
+        elif (ended := _ENDED.search(line)) is not None:
+            code = -signal.Signals[ended[2] or ended[3]] if ended[1] is None else int(ended[1])
+            return RankExit(rank=rank, **({"signal": -code} if code < 0 else {"exit_code": code}))
+    return None
+
+
+def _by_its_output(
+    code: int, raised: str, lines: Sequence[str], memory: Memory
+) -> Explained | None:
+    if raised:
         return _raised(raised, memory)
     if code == _WRONG_USAGE and (refusal := _refused_usage(lines)):
         return Explained(FailureKind.INVALID, refusal)

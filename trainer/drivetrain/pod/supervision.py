@@ -131,6 +131,8 @@ class Supervision:
         self._say_what_had_no_effect()
         if self.notice is None or self.notice.checkpoint:
             await files.save_last(self._save_by, lambda: self._beat("ending"))
+            # A program that tells its step says by it whether it got further.
+            self._has_saved |= files.are_further and self._progress.step is None
         await asyncio.sleep(0)  # what it said last is added to the log
         try:
             self._forward_logs(is_last=True)

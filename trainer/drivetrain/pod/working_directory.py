@@ -135,6 +135,9 @@ class PodFiles:
         self._storage: Storage | None = None
         self._saver: FileSaver | None = None
         self._number = 0
+        self._begun_with: dict[str, str] = {}  # contents by path
+        # Whether the next attempt begins with other files than this one did.
+        self.are_further = False
         self._complaints = Complaints()
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -244,19 +247,22 @@ class PodFiles:
             key = list_key(self._spec.fence, self._number, time.time_ns())
             self._opened_storage().put(key, encoded(stored))
             saver.written(captured, stored)
+            contents = {file.path: file.sha256 for file in stored.files}
+            self.are_further = is_resumable and contents != self._begun_with
             self._note(stored)
 
     def _open_saver(self) -> FileSaver:
         """What the program saved with its last checkpoint need not be read again."""
         if self._saver is None:
-            record = places.saved_path(self._directory)
-            if not record.exists():
-                record = places.record_path(self._directory)
+            record = read_record(places.record_path(self._directory))
+            self._begun_with = {path: file.sha256 for path, (_, file) in record.restored.items()}
+            with suppress(FileNotFoundError):
+                record = read_record(places.saved_path(self._directory))
             self._saver = FileSaver(
                 places.work_directory(self._directory),
                 places.spool_directory(self._directory, "shim"),
                 self._opened_storage(),
-                read_record(record),
+                record,
             )
         return self._saver
 
