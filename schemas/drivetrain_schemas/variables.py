@@ -15,12 +15,28 @@ class Variable:
 
 
 VARIABLES: tuple[Variable, ...] = (
-    Variable("RANK", "this rank, from 0"),
-    Variable("WORLD_SIZE", "the number of ranks of the run, `resources.devices`"),
-    Variable("LOCAL_RANK", "this rank within its pod, from 0; the index of its device"),
-    Variable("LOCAL_WORLD_SIZE", "the number of ranks of its pod"),
-    Variable("MASTER_ADDR", "where the ranks meet, for `env://`"),
-    Variable("MASTER_PORT", "the port for it"),
+    Variable("RANK", "this rank, from 0, where the job has several devices", is_always=False),
+    Variable(
+        "WORLD_SIZE",
+        "the number of ranks of the run, `resources.devices`, where it has several",
+        is_always=False,
+    ),
+    Variable(
+        "LOCAL_RANK",
+        "this rank within its pod, from 0, the index of its device, where the job has several",
+        is_always=False,
+    ),
+    Variable(
+        "LOCAL_WORLD_SIZE",
+        "the number of ranks of its pod, where the job has several devices",
+        is_always=False,
+    ),
+    Variable(
+        "MASTER_ADDR",
+        "where the ranks meet, for `env://`, where the job has several devices or a launcher",
+        is_always=False,
+    ),
+    Variable("MASTER_PORT", "the port for it", is_always=False),
     Variable(
         "PET_NNODES",
         "and `PET_NODE_RANK`, `PET_NPROC_PER_NODE`, `PET_MASTER_ADDR`, `PET_MASTER_PORT`: the same "

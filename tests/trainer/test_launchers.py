@@ -39,6 +39,28 @@ def test_ranks_of_a_launcher_train_together(
     assert len(list(pod.checkpoints.glob("*/manifest.json"))) == 1
 
 
+@pytest.mark.parametrize("launcher", ["python", "torchrun"])
+def test_one_device_is_distributed_only_under_a_launcher(
+    make_pod: MakePod, tmp_path: Path, launcher: str
+) -> None:
+    """Accelerate and Transformers ask for LOCAL_RANK: with it they wrap the model."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os\n"
+        "names = 'RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT'\n"
+        "print('found', *sorted(set(names.split()) & set(os.environ)))\n"
+        "import drivetrain\n"
+        "with drivetrain.run(max_steps=2) as run:\n"
+        "    print('ranks', run.world_size, len([*run.steps()]))\n"
+    )
+    pod = make_pod(command=[launcher, str(program)])
+    pod.start_cold()
+    assert pod.wait_for_exit().outcome == "succeeded", pod.log
+    names = " LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT RANK WORLD_SIZE"
+    assert f"found{names if launcher == 'torchrun' else ''}\n" in pod.log
+    assert "ranks 1 2" in pod.log
+
+
 @pytest.mark.parametrize(
     ("end", "kind", "detail"),
     [

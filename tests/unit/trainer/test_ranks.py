@@ -65,6 +65,7 @@ def test_the_variables_of_a_rank_are_those_of_the_contract(is_whole: bool) -> No
     job = JobSpec(name="digits", command=("true",), hyperparameters={"name": 1})
     more = {"object_store_endpoint_url": "http://s3", "object_store_id": "store"}
     elsewhere = {"device_type": "cpu", "rendezvous_file": None, "rendezvous_address": "pod-0.run"}
+    elsewhere |= {"num_ranks": 1, "world_size": 1}
     spec = pod_spec(job=job, **more) if is_whole else pod_spec(job=job, **elsewhere)
     found = rank_environment(spec, 0, Path("/pods/job/1/pod"))
     want = {one.name for one in VARIABLES if is_whole or one.is_always}

@@ -60,8 +60,6 @@ def rank_environment(spec: PodSpec, index: int, directory: Path) -> dict[str, st
         "DRIVETRAIN_DEVICE_TYPE": spec.device_type,
         "DRIVETRAIN_OBJECT_STORE_URL": store_url,
         "DRIVETRAIN_CHECKPOINT_URL": f"{store_url}/{job_directory(spec.tenant_id, spec.job_id)}",
-        "MASTER_ADDR": _address(spec),
-        "MASTER_PORT": str(spec.master_port),
         "OMP_NUM_THREADS": spec.job.environment.get("OMP_NUM_THREADS", "1"),
         "PATH": spec.job.environment.get("PATH") or _path(),
         "PYTHONUNBUFFERED": "1",
@@ -103,9 +101,14 @@ def flaw_of_command(spec: PodSpec) -> str:
 
 
 def _place(spec: PodSpec, index: int) -> dict[str, str]:
-    """Which rank this is, and where all of them meet; for a launcher of ranks, which machine."""
+    """Which rank this is, and where all of them meet; for a launcher of ranks, which machine.
+
+    The program of one device finds nothing that libraries would take for a distributed run.
+    """
+    meeting = {"MASTER_ADDR": _address(spec), "MASTER_PORT": str(spec.master_port)}
     if launching.find(spec.job.command) is not None:
         return {
+            **meeting,
             "DRIVETRAIN_INIT_METHOD": "env://",
             "PET_NNODES": str(spec.num_pods),
             "PET_NODE_RANK": str(spec.pod_index),
@@ -113,7 +116,10 @@ def _place(spec: PodSpec, index: int) -> dict[str, str]:
             "PET_MASTER_ADDR": _address(spec),
             "PET_MASTER_PORT": str(spec.master_port),
         }
+    if spec.world_size == 1:
+        return {"DRIVETRAIN_INIT_METHOD": _init_method(spec)}
     return {
+        **meeting,
         "DRIVETRAIN_INIT_METHOD": _init_method(spec),
         "RANK": str(spec.first_rank + index),
         "WORLD_SIZE": str(spec.world_size),
