@@ -41,8 +41,8 @@ JOB_FIELDS: Mapping[str, str] = {
     "resources.device_type": "only on nodes of this type (`drivetrain node list`)",
     "resources.memory_bytes": "of all ranks; a limit on Kubernetes, elsewhere only recorded",
     "checkpoint.every_steps": "save each time this many steps are complete",
-    "checkpoint.every_minutes": "save each time this many minutes have passed; of a program that "
-    "saves no checkpoints, its files",
+    "checkpoint.every_minutes": "save each time this many minutes have passed, the first time "
+    "after half a minute; of a program that saves no checkpoints, its files",
     "checkpoint.keep_last": "the newest checkpoints that are kept",
     "checkpoint.keep_best": "the best checkpoints by `metric` that are kept as well",
     "alerts.diverging": "the losses of which an alert is raised when they diverge, or `off`; by "

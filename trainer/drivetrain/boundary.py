@@ -4,6 +4,7 @@ A stop is raised as `Interrupted` once its checkpoint is written, if it wants on
 script does with the exception cannot change what was saved. From then on each look raises it again.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from drivetrain.held_state import Moment
 from drivetrain.parallel import World
 from drivetrain.stopping import StopRequest
 from drivetrain_schemas.jobs import CheckpointPolicy
+
+# Of a run that saves by the clock: an early failure, or a first try of one, costs no more.
+FIRST_SAVE_SECONDS = 30.0
 
 
 class Boundary:
@@ -110,9 +114,12 @@ class Boundary:
         now = time.monotonic()
         steps, seconds = step - self._looked_at[0], now - self._looked_at[1]
         minutes = self._policy.every_minutes
+        due = math.inf if minutes is None else self._saved_at + 60 * minutes
+        if minutes is not None and self._saved_at == self._started_at:
+            due = min(due, self._started_at + FIRST_SAVE_SECONDS)
         wish = Wish(
             stop=self._stop.reason is not None,
-            save=minutes is not None and now - self._saved_at >= 60 * minutes,
+            save=now >= due,
             is_saving=self._checkpointer.is_saving,
             failed_save=self._checkpointer.failed_save,
             steps_between=steps_between_looks(self._steps_between, seconds, steps),

@@ -412,11 +412,17 @@ class Checkpointer:
     def _report_resumed(
         self, choice: restoring.Choice, moment: Moment | None, seconds: float
     ) -> None:
+        environment = self._environment
+        if moment is None and environment.attempt > 1 and not environment.is_local:
+            self._reporter.warn(
+                "begins_again",
+                "training begins again at step 0: no checkpoint of an earlier attempt can be used",
+            )
         if moment is None and not choice.rejected:
             return
         if moment is not None:
             _logger.info("resumed at step %d from checkpoint %s", moment.step, choice.directory)
-        key = f"{self._environment.manifest_prefix}{choice.directory}/{MANIFEST}"
+        key = f"{environment.manifest_prefix}{choice.directory}/{MANIFEST}"
         self._reporter.send(
             Resumed(
                 step=0 if moment is None else moment.step,

@@ -18,10 +18,10 @@ from drivetrain import manifests
 from drivetrain.errors import CheckpointMismatch, StorageError
 from drivetrain.files import choosing, layout, places, scanning
 from drivetrain.files.complaints import Complaints
-from drivetrain.files.record import read_record
+from drivetrain.files.record import Record, read_record
 from drivetrain.files.saving import FileSaver, Saved, encoded
 from drivetrain.storage import Storage, open_storage
-from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory
+from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory, parse_name
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import pod_id_for
 from drivetrain_schemas.job_files import MAX_EXAMPLES, FileList, files_directory, list_key
@@ -122,6 +122,19 @@ def _open(spec: PodSpec, directory: str) -> Storage:
     )
 
 
+def _beginning(spec: PodSpec, record: Record) -> str:
+    """From what a further attempt goes on; empty where that is no list of the job's own."""
+    attempt = f"attempt {spec.attempt} begins with"
+    if spec.attempt == 1 or (record.source is None and spec.job.start_from is not None):
+        return ""
+    if record.source is None:
+        return f"{attempt} the code alone: no files were saved before"
+    number = len(record.restored)
+    files = "1 file that was" if number == 1 else f"{number:,} files that were"
+    where = f" with checkpoint {record.source}" if parse_name(record.source) else ""
+    return f"{attempt} {files} saved before{where}"
+
+
 class PodFiles:
     """Saves the job's files from the shim of a run's first pod, in a thread.
 
@@ -156,8 +169,10 @@ class PodFiles:
         """Save every few minutes from now on."""
         if self._is_ours:
             with suppress(OSError, ValueError):
-                lost = read_record(places.record_path(self._directory)).lost
-                for path, reason in list(lost.items())[:MAX_EXAMPLES]:
+                record = read_record(places.record_path(self._directory))
+                if beginning := _beginning(self._spec, record):
+                    self._say(beginning)
+                for path, reason in list(record.lost.items())[:MAX_EXAMPLES]:
                     self._say(f"{path}: {reason}")
             threading.Thread(target=self._repeat, name="files", daemon=True).start()
 
