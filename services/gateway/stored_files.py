@@ -75,8 +75,11 @@ async def newest(
     job_id: str,
     checkpoints: Sequence[dict[str, Any]],
     kept: KeptLists | None = None,
+    *,
+    attempt: int | None = None,
 ) -> StoredFiles | None:
-    """`checkpoints`: the job's usable ones, newest first. None where nothing is stored.
+    """`checkpoints`: the usable ones of the job or attempt, newest first. None where nothing is
+    stored.
 
     The last list of a run may be newer than its last checkpoint.
     """
@@ -85,8 +88,9 @@ async def newest(
     of_run = None
     orders = newest_lists_first(item.key.removeprefix(prefix) for item in found)
     for order in orders[:MAX_LISTS_READ]:
-        of_run = await _list(store, prefix + order.name, kept)
-        if of_run is not None:
+        found_list = await _list(store, prefix + order.name, kept)
+        if found_list is not None and attempt in (None, found_list.attempt):
+            of_run = found_list
             break
     for row in checkpoints:
         of_checkpoint = await at_checkpoint(store, row, kept)

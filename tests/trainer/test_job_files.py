@@ -200,6 +200,26 @@ def test_files_are_saved_while_a_program_runs(make_pod: MakePod) -> None:
     assert printed(again) == ["early"]
 
 
+def test_a_retry_goes_back_before_files_that_an_attempt_failed_with(make_pod: MakePod) -> None:
+    """Killed while it wrote its state: the whole version is the one that was saved before."""
+    writes = "echo whole > state; until [ -e torn ]; do sleep 0.02; done; : > state; kill -9 $$"
+    first = make_pod(command=shell(writes), checkpoint={"every_minutes": 0.01})
+    first.start_cold()
+    wait_for(lambda: lists(first), "a list")
+    (first.work / "torn").touch()
+    assert first.wait_for_exit().outcome == "failed"
+    reads = shell("grep whole state")
+    second = make_pod(command=reads, attempt=2)
+    second.start_cold()
+    assert second.wait_for_exit().outcome == "failed"
+    assert "--attempt 1` has the newer" in second.log
+    assert [one.attempt for one in lists(second)][:2] == [2, 1]
+    third = make_pod(command=reads, attempt=3)
+    third.start_cold()
+    assert third.wait_for_exit().outcome == "succeeded", third.log
+    assert len(lists(third)) == len(lists(second))  # unchanged files are no new version
+
+
 def test_files_are_saved_at_a_stop(make_pod: MakePod) -> None:
     pod = make_pod(
         command=shell("trap 'echo saved > state; exit 75' TERM; echo up; sleep 600 & wait")

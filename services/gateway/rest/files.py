@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import CheckpointId, JobId
+from drivetrain_schemas.units import Attempt
 from services.gateway import queries, stored_files
 from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.problem import Problem, not_found
@@ -33,6 +34,9 @@ _CONTENT: dict[int | str, dict[str, Any]] = {
     }
 }
 AtCheckpoint = Annotated[CheckpointId | None, Query(description="as of this checkpoint")]
+OfAttempt = Annotated[
+    Attempt | None, Query(description="the last of this attempt, while they are kept")
+]
 
 
 @router.get("/jobs/{job_id}/files", responses=answers(404, 422))
@@ -42,10 +46,11 @@ async def files(
     caller: CallerDep,
     request: Request,
     checkpoint: AtCheckpoint = None,
+    attempt: OfAttempt = None,
 ) -> models.JobFiles:
-    """What the job's program wrote: as of its newest save, or of a checkpoint."""
+    """What the job's program wrote: as of its newest save, of an attempt or of a checkpoint."""
     await find_job(gateway, caller.tenant_id, job_id, base_url(request))
-    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint)
+    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint, attempt=attempt)
     return views.job_files(job_id, stored)
 
 
@@ -60,12 +65,15 @@ async def content(
     gateway: GatewayDep,
     caller: CallerDep,
     checkpoint: AtCheckpoint = None,
+    attempt: OfAttempt = None,
 ) -> StreamingResponse:
     """One of these files."""
     async with gateway.platform.database.connection() as connection:
         if await queries.jobs.find(connection, caller.tenant_id, job_id) is None:
             raise not_found("job", job_id)
-    stored = await find_stored(gateway, caller.tenant_id, job_id, checkpoint, gateway.lists)
+    stored = await find_stored(
+        gateway, caller.tenant_id, job_id, checkpoint, gateway.lists, attempt=attempt
+    )
     found = [file for file in stored.files.files if file.path == path] if stored else []
     if not found:
         raise not_found("file", path)
@@ -118,8 +126,11 @@ async def find_stored(
     job_id: str,
     checkpoint_id: str | None,
     kept: stored_files.KeptLists | None = None,
+    *,
+    attempt: int | None = None,
 ) -> stored_files.StoredFiles | None:
-    """None where nothing was saved yet. Raises Problem (404) for a checkpoint without files."""
+    """None where nothing was saved yet. Raises Problem (404) for a checkpoint or an attempt of
+    which no files are stored."""
     store = gateway.platform.object_store
     if checkpoint_id is not None:
         row = await find_checkpoint(gateway, tenant_id, checkpoint_id, job_id)
@@ -132,9 +143,15 @@ async def find_stored(
         rows = await queries.checkpoints.of_job(
             connection, job_id, MAX_CHECKPOINTS, with_deleted=False
         )
+    rows = [row for row in rows if attempt in (None, row["attempt"])]
     usable = [row for row in rows if row["is_usable"] and row["manifest_key"]]
     async with gateway.reads_of_lists:
-        return await stored_files.newest(store, tenant_id, job_id, usable[:2], kept)
+        found = await stored_files.newest(
+            store, tenant_id, job_id, usable[:2], kept, attempt=attempt
+        )
+    if found is None and attempt is not None:
+        raise not_found("list of files of attempt", str(attempt))
+    return found
 
 
 async def find_checkpoint(

@@ -260,6 +260,24 @@ async def test_files_and_shards_of_a_checkpoint(server: Server) -> None:
     assert [file["path"] for file in newest["files"]] == ["best", "dir/log"]
 
 
+async def test_files_of_an_earlier_attempt(server: Server) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"first")
+    job.attempt = 2
+    await put_list(server, job, newest_list(job), state=b"second")
+    base = f"/v1/jobs/{job.job_id}/files"
+    for query, want in (
+        ("", "dir/state"),
+        ("?attempt=2", "dir/state"),
+        ("?attempt=1", "dir/model"),
+    ):
+        listed = (await server.client.get(base + query)).json()
+        assert [file["path"] for file in listed["files"]] == ["best", want]
+    content = await server.client.get(f"{base}/content?path=dir/model&attempt=1")
+    assert content.content == b"first"
+    assert (await server.client.get(f"{base}?attempt=3")).status_code == 404
+
+
 async def test_the_page_shows_paths_as_text_and_links_to_the_content(server: Server) -> None:
     job = await started(server)
     empty = await server.client.get(f"/jobs/{job.job_id}/files")

@@ -46,6 +46,13 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def test_files_of_an_attempt_are_downloaded(cli: RunCli, platform: FakePlatform) -> None:
+    serve(platform, file_of("out/model.pt"))
+    assert cli("job", "download", JOB_ID, "out/model.pt", "--attempt", "1").code == 0
+    asked = [request.url for request in platform.requests if request.url.path.startswith(BASE)]
+    assert [url.params["attempt"] for url in asked] == ["1", "1"]
+
+
 def test_files_are_listed(cli: RunCli, platform: FakePlatform) -> None:
     listed = {
         "files": [file_of("out/model.pt"), {**file_of("best"), "target": "out/model.pt"}],

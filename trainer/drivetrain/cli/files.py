@@ -39,6 +39,10 @@ CheckpointOption = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="WHICH", help=f"As of a checkpoint. {WHICH_HELP}"),
 ]
+AttemptOption = Annotated[
+    int | None,
+    typer.Option("--attempt", min=1, metavar="N", help="The last of this attempt, while kept."),
+]
 ToOption = Annotated[
     Path | None, typer.Option("--to", metavar="DIRECTORY", help="Where to put it.")
 ]
@@ -50,11 +54,12 @@ OverwriteOption = Annotated[
 def files(
     job: JobArgument,
     checkpoint: CheckpointOption = None,
+    attempt: AttemptOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the files that the job's program wrote: as of its newest save, or of a checkpoint."""
+    """List the files that the program wrote: as of its newest save, an attempt or a checkpoint."""
     with session.connect() as gateway:
-        listed = _listed(gateway, find_job(gateway, job), checkpoint)
+        listed = _listed(gateway, find_job(gateway, job), checkpoint, attempt)
     if output is not Format.TABLE:
         write_value(listed, output)
         return
@@ -68,15 +73,16 @@ def download(
         str | None, typer.Argument(metavar="PATH", help="A file or a directory; all without it.")
     ] = None,
     checkpoint: CheckpointOption = None,
+    attempt: AttemptOption = None,
     to: ToOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Download the job's files: one here, several into a directory named with its id."""
     with session.connect() as gateway:
         job_id = find_job(gateway, job)
-        listed = _listed(gateway, job_id, checkpoint)
+        listed = _listed(gateway, job_id, checkpoint, attempt)
         chosen = downloads.choose(listed["files"], path)
-        query = {"checkpoint": listed["checkpoint_id"]}
+        query = {"checkpoint": listed["checkpoint_id"], "attempt": attempt}
         url = f"/v1/jobs/{segment(job_id)}/files/content"
         if path is not None and len(chosen) == 1 and chosen[0].get("target") is None:
             root = to or Path()
@@ -99,11 +105,12 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=example("drivetrain job download digits outputs/model.pt"))(download)
 
 
-def _listed(gateway: "Gateway", job_id: str, checkpoint: str | None) -> Item:
+def _listed(gateway: "Gateway", job_id: str, checkpoint: str | None, attempt: int | None) -> Item:
     checkpoint_id = None
     if checkpoint is not None:
         checkpoint_id = checkpoint_of_job(gateway, job_id, checkpoint)["checkpoint_id"]
-    listed: Item = gateway.get(f"/v1/jobs/{segment(job_id)}/files", {"checkpoint": checkpoint_id})
+    query = {"checkpoint": checkpoint_id, "attempt": attempt}
+    listed: Item = gateway.get(f"/v1/jobs/{segment(job_id)}/files", query)
     return listed
 
 

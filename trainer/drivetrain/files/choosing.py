@@ -6,6 +6,7 @@ only the presence of the shards is checked; a run that finds one damaged and fal
 files back as of the checkpoint that it takes (`with_checkpoints`).
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from drivetrain import manifests
@@ -13,7 +14,14 @@ from drivetrain.files.layout import Source
 from drivetrain.storage import Storage
 from drivetrain_schemas.checkpoint_names import MANIFEST
 from drivetrain_schemas.checkpoints import Manifest
-from drivetrain_schemas.job_files import LIST, MAX_LIST_BYTES, FileList, newest_lists_first
+from drivetrain_schemas.job_files import (
+    LIST,
+    MAX_LIST_BYTES,
+    FileList,
+    ListOrder,
+    newest_lists_first,
+    parse_list_key,
+)
 
 
 def choose(checkpoints: Storage, files: Storage, fence: int) -> Source | None:
@@ -33,7 +41,21 @@ def choose(checkpoints: Storage, files: Storage, fence: int) -> Source | None:
             source = of_checkpoint(checkpoints, order.name, manifest)
             if source is not None:
                 return source
-    return _newest_list(files, fence)
+    return _newest_list(files, lambda order: order.fence < fence)
+
+
+def before(files: Storage, source: Source) -> Source | None:
+    """The newest list before this one, of what a run may start with. Raises StorageError."""
+    own = parse_list_key(source.name)
+    return None if own is None else _newest_list(files, lambda order: order < own)
+
+
+def read_list(files: Storage, name: str) -> FileList | None:
+    """None where it is gone or no list. Raises StorageError."""
+    data = files.get(name, MAX_LIST_BYTES)
+    with suppress(ValueError):
+        return None if data is None else FileList.model_validate_json(data)
+    return None
 
 
 def of_checkpoint(checkpoints: Storage, name: str, manifest: Manifest) -> Source | None:
@@ -50,15 +72,9 @@ def of_checkpoint(checkpoints: Storage, name: str, manifest: Manifest) -> Source
     return None
 
 
-def _newest_list(files: Storage, fence: int) -> Source | None:
-    for order in newest_lists_first(files.list("lists/")):
-        if order.fence >= fence:
-            continue
-        data = files.get(order.name, MAX_LIST_BYTES)
-        try:
-            found = None if data is None else FileList.model_validate_json(data)
-        except ValueError:
-            continue
+def _newest_list(files: Storage, is_meant: Callable[[ListOrder], bool]) -> Source | None:
+    for order in filter(is_meant, newest_lists_first(files.list("lists/"))):
+        found = read_list(files, order.name)
         if found is not None and found.is_resumable:
             return Source(order.name, found)
     return None

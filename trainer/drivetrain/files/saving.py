@@ -110,6 +110,7 @@ class FileSaver:
         storage: Storage,
         record: Record,
         limits: Limits = Limits(),  # noqa: B008 - frozen
+        newest: FileList | None = None,
     ) -> None:
         self._root = root
         self._spool = spool
@@ -122,7 +123,7 @@ class FileSaver:
         self._stored: dict[str, JobFile] = {}
         self._index()
         self._uploads = _Uploads()
-        self._newest: FileList | None = None
+        self._newest = newest  # None: nothing is known to be saved as it is
         self._numbers = itertools.count()  # of copies
         self._patient_until = 0.0
         self._is_quiet = False
@@ -206,7 +207,7 @@ class FileSaver:
         return tuple(sorted(code - found.files.keys() - found.links.keys()))
 
     def is_written(self, captured: Captured) -> bool:
-        """Whether the newest list of this session holds these very files.
+        """Whether the newest list holds these very files.
 
         Copies are read, because a change may leave the signature of a file as it was, but only
         if nothing else differs.

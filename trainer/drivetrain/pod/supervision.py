@@ -130,7 +130,9 @@ class Supervision:
         self._say_if_alone()
         self._say_what_had_no_effect()
         if self.notice is None or self.notice.checkpoint:
-            await files.save_last(self._save_by, lambda: self._beat("ending"))
+            await files.save_last(
+                self._save_by, lambda: self._beat("ending"), has_failed=self._has_failed_by_itself
+            )
             # A program that tells its step says by it whether it got further.
             self._has_saved |= files.are_further and self._progress.step is None
         await asyncio.sleep(0)  # what it said last is added to the log
@@ -188,6 +190,14 @@ class Supervision:
             self._is_out_of_memory,
         )
         return failures.explain(end, self.tail(end.rank), used, world_size=world_size)
+
+    @property
+    def _has_failed_by_itself(self) -> bool:
+        failed = outcome.first_failed(self.ends)
+        if failed is None or self.notice is not None:
+            return False
+        kind = self.explain(failed, 1).kind
+        return kind in (FailureKind.EXCEPTION, FailureKind.EXIT_CODE)
 
     def failure(self, kind: FailureKind) -> Failure:
         return Failure(kind=kind, step=self._progress.step, has_saved=self._has_saved)

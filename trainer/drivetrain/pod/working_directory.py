@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from drivetrain import manifests
@@ -24,7 +25,13 @@ from drivetrain.storage import Storage, open_storage
 from drivetrain_schemas.checkpoint_names import MANIFEST, job_directory, parse_name
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import pod_id_for
-from drivetrain_schemas.job_files import MAX_EXAMPLES, FileList, files_directory, list_key
+from drivetrain_schemas.job_files import (
+    MAX_EXAMPLES,
+    FileList,
+    files_directory,
+    list_key,
+    parse_list_key,
+)
 from drivetrain_schemas.pods import PodSpec
 from drivetrain_schemas.specs import NEWEST
 
@@ -149,6 +156,7 @@ class PodFiles:
         self._saver: FileSaver | None = None
         self._number = 0
         self._begun_with: dict[str, str] = {}  # contents by path
+        self._began: layout.Source | None = None  # a list, as it is stored
         # Whether the next attempt begins with other files than this one did.
         self.are_further = False
         self._complaints = Complaints()
@@ -176,8 +184,13 @@ class PodFiles:
                     self._say(f"{path}: {reason}")
             threading.Thread(target=self._repeat, name="files", daemon=True).start()
 
-    async def save_last(self, until: Callable[[], float], beat: Callable[[], None]) -> None:
-        """After the last process of the pod. `until`: the monotonic time; it may become earlier."""
+    async def save_last(
+        self, until: Callable[[], float], beat: Callable[[], None], *, has_failed: bool = False
+    ) -> None:
+        """After the last process of the pod. `until`: the monotonic time; it may become earlier.
+
+        `has_failed`: by itself, so that the files it began with may be why.
+        """
         self._is_over.set()
         if not self._is_ours:
             await asyncio.to_thread(self._say_what_is_lost)
@@ -185,7 +198,8 @@ class PodFiles:
         if self._is_owned_by_the_program:
             self._saver = None  # of before it saved by itself
         started = time.monotonic()
-        saving = threading.Thread(target=self._save_until, args=(until,), daemon=True)
+        arguments = (until, has_failed)
+        saving = threading.Thread(target=self._save_until, args=arguments, daemon=True)
         saving.start()
         next_beat = time.monotonic() + 1.0
         while saving.is_alive():
@@ -226,12 +240,15 @@ class PodFiles:
                 except Exception as error:  # the next one may succeed
                     _logger.warning("the job's files were not saved: %r", error)
 
-    def _save_until(self, until: Callable[[], float]) -> None:
+    def _save_until(self, until: Callable[[], float], has_failed: bool) -> None:
         deadline = time.monotonic() + LAST_SECONDS
         pause = 0.2
         while True:
             try:
-                self._save(is_resumable=not self._is_owned_by_the_program, is_last=True)
+                is_resumable = not self._is_owned_by_the_program
+                self._save(is_resumable=is_resumable, is_last=True)
+                if has_failed and is_resumable and self._number == 0:
+                    self._go_back()
                 return
             except StorageError as error:
                 if time.monotonic() + pause > min(deadline, until()):
@@ -266,18 +283,42 @@ class PodFiles:
             self.are_further = is_resumable and contents != self._begun_with
             self._note(stored)
 
+    def _go_back(self) -> None:
+        """The program failed and left the files that it began with: the next attempt begins with
+        those before, since these may be damaged. Raises StorageError."""
+        began = self._began
+        storage = self._opened_storage()
+        before = None if began is None else choosing.before(storage, began)
+        if began is None or before is None:
+            return
+        spec = self._spec
+        of_now = {"run_id": spec.run_id, "attempt": spec.attempt, "fence": spec.fence}
+        files = before.files.model_copy(update={**of_now, "saved_at": datetime.now(UTC)})
+        storage.put(list_key(spec.fence, 1, time.time_ns()), encoded(files))
+        self._say(
+            "this attempt failed and changed none of the files that it began with: the next one "
+            f"begins with those of {before.files.saved_at:%Y-%m-%d %H:%M:%S} UTC. "
+            f"`drivetrain job files {spec.job_id} --attempt {began.files.attempt}` has the newer"
+        )
+
     def _open_saver(self) -> FileSaver:
         """What the program saved with its last checkpoint need not be read again."""
         if self._saver is None:
             record = read_record(places.record_path(self._directory))
             self._begun_with = {path: file.sha256 for path, (_, file) in record.restored.items()}
+            name = record.source
+            if name is not None and parse_list_key(name) is not None:
+                began = choosing.read_list(self._opened_storage(), name)
+                self._began = None if began is None else layout.Source(name, began)
             with suppress(FileNotFoundError):
                 record = read_record(places.saved_path(self._directory))
+                self._began = None
             self._saver = FileSaver(
                 places.work_directory(self._directory),
                 places.spool_directory(self._directory, "shim"),
                 self._opened_storage(),
                 record,
+                newest=None if self._began is None else self._began.files,
             )
         return self._saver
 
