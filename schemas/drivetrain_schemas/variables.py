@@ -15,27 +15,11 @@ class Variable:
 
 
 VARIABLES: tuple[Variable, ...] = (
-    Variable("RANK", "this rank, from 0, where the job has several devices", is_always=False),
-    Variable(
-        "WORLD_SIZE",
-        "the number of ranks of the run, `resources.devices`, where it has several",
-        is_always=False,
-    ),
-    Variable(
-        "LOCAL_RANK",
-        "this rank within its pod, from 0, the index of its device, where the job has several",
-        is_always=False,
-    ),
-    Variable(
-        "LOCAL_WORLD_SIZE",
-        "the number of ranks of its pod, where the job has several devices",
-        is_always=False,
-    ),
-    Variable(
-        "MASTER_ADDR",
-        "where the ranks meet, for `env://`, where the job has several devices or a launcher",
-        is_always=False,
-    ),
+    Variable("RANK", "this rank, from 0; like the next five not with one device", is_always=False),
+    Variable("WORLD_SIZE", "the number of ranks of the run, `resources.devices`", is_always=False),
+    Variable("LOCAL_RANK", "this rank within its pod, the index of its device", is_always=False),
+    Variable("LOCAL_WORLD_SIZE", "the number of ranks of its pod", is_always=False),
+    Variable("MASTER_ADDR", "where the ranks meet, for `env://`", is_always=False),
     Variable("MASTER_PORT", "the port for it", is_always=False),
     Variable(
         "PET_NNODES",
