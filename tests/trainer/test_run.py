@@ -302,6 +302,13 @@ def test_a_stop_after_the_last_step_of_an_epoch_leaves_what_follows_to_the_next_
     assert followed == [2, 4]
 
 
+def test_a_range_of_steps_needs_no_number_beside_it() -> None:
+    with drivetrain.run() as run:
+        run.resume(state=State())
+        assert list(run.steps(range(3))) == [0, 1, 2]
+        assert (run.step, run.max_steps) == (3, 3)
+
+
 @pytest.mark.parametrize(("options", "minutes"), [({}, 5), ({"checkpoint_every_minutes": 4.0}, 4)])
 def test_a_checkpoint_is_saved_every_so_many_minutes(options, minutes, monkeypatch) -> None:
     clock = Mock(monotonic=Mock(return_value=0.0))

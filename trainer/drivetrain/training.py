@@ -246,8 +246,13 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
                 self._reporter.warn("much_data", problem)
 
     def steps(self, loader: Iterable[Batch] | None = None) -> Iterator[Any]:
-        """Batches of the loader, repeated until max_steps; without a loader, step numbers."""
+        """Batches of the loader, repeated until max_steps; without a loader, step numbers.
+
+        A range is passed over once where there is no max_steps.
+        """
         self._require_block()
+        if self.max_steps is None and isinstance(loader, range) and loader:
+            self._progress.max_steps = self._progress.total_steps = len(loader)
         if self.max_steps is None:
             raise DrivetrainError("steps() ends at max_steps: set it in drivetrain.run or the job")
         return self._loop.steps(loader)
