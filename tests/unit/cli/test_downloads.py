@@ -53,6 +53,14 @@ def test_files_of_an_attempt_are_downloaded(cli: RunCli, platform: FakePlatform)
     assert [url.params["attempt"] for url in asked] == ["1", "1"]
 
 
+def test_one_file_may_get_another_name(cli: RunCli, platform: FakePlatform) -> None:
+    serve(platform, file_of("out/model.pt"))
+    assert cli("job", "download", JOB_ID, "out/model.pt", "--to", "kept/best.pt").code == 0
+    assert Path("kept/best.pt").read_bytes() == b"weights"
+    assert cli("job", "download", JOB_ID, "out/model.pt", "--to", "run.1").code == 0
+    assert Path("run.1/model.pt").read_bytes() == b"weights"
+
+
 def test_files_are_listed(cli: RunCli, platform: FakePlatform) -> None:
     listed = {
         "files": [file_of("out/model.pt"), {**file_of("best"), "target": "out/model.pt"}],

@@ -270,8 +270,16 @@ def test_waiting_survives_a_restart_of_the_gateway_and_shows_progress(
         "the platform does not respond; retrying",
         "running: step 200/400, 1 min 1 s left, attempt 2",
         "succeeded: step 400, best accuracy 0.97 at step 380, charged $0.0125",
+        f"what it wrote: drivetrain job files {JOB_ID}",
     ]
     assert ran.out == f"{JOB_ID}\n{URL}/jobs/{JOB_ID}\n"
+
+
+def test_a_job_without_steps_ends_without_a_step(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    ready.on("GET", f"/v1/jobs/{JOB_ID}", {**make_job("succeeded"), "progress": None})
+    assert "succeeded: best accuracy 0.97" in cli("job", "submit", str(job_file), "--wait").err
 
 
 @pytest.mark.parametrize(

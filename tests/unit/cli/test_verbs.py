@@ -56,6 +56,7 @@ def test_a_list_ends_at_its_limit(cli: RunCli, platform: FakePlatform) -> None:
     platform.on("GET", "/v1/jobs", {"jobs": [make_job()] * 3, "next": "more"})
     ran = cli("job", "list", "--limit", "2", "--output", "json")
     assert len(json.loads(ran.out)) == 2
+    assert ran.err == "there are more: write a higher --limit\n"
     assert len(platform.requests) == 1
 
 
@@ -174,6 +175,15 @@ def test_followed_logs_continue_to_the_end_without_duplicate_lines(
     assert ran.err == "--- attempt 2 ---\n"
     asked = [one.url.params.get("after") for one in platform.requests if "logs" in one.url.path]
     assert asked[:6] == [None, "1", "1", "1", "2", "2"]
+
+
+def test_what_a_pod_uses_is_shown_by_its_time(cli: RunCli, platform: FakePlatform) -> None:
+    series = {"num_samples": 1, "steps": [1_767_225_600], "values": [0.5]}
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/metrics", {"series": {"cpu": series}})
+    title, row = cli("job", "metrics", JOB_ID, "--system").out.splitlines()
+    assert "STEP" not in title
+    assert "1767225600" not in row
+    assert "2026-01-01" in row or "2025-12-31" in row
 
 
 def test_metrics_are_summarised_for_people(cli: RunCli, platform: FakePlatform) -> None:

@@ -44,7 +44,8 @@ AttemptOption = Annotated[
     typer.Option("--attempt", min=1, metavar="N", help="The last of this attempt, while kept."),
 ]
 ToOption = Annotated[
-    Path | None, typer.Option("--to", metavar="DIRECTORY", help="Where to put it.")
+    Path | None,
+    typer.Option("--to", metavar="PLACE", help="A directory; of one file also x.csv for a.csv."),
 ]
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace files that are there already.")
@@ -87,6 +88,8 @@ def download(
         if path is not None and len(chosen) == 1 and chosen[0].get("target") is None:
             root = to or Path()
             name = chosen[0]["path"].rpartition("/")[2]
+            if to is not None and to.suffix and to.suffix == Path(name).suffix and not to.is_dir():
+                root, name = to.parent, to.name
             downloads.check_targets(root, [name], overwrite)
             target = root / name
             downloads.save(gateway, url, {**query, "path": chosen[0]["path"]}, chosen[0], target)

@@ -1,5 +1,6 @@
 """How a job is shown: the columns of lists, and the rows of one job."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from drivetrain.cli import amounts, waiting
@@ -116,6 +117,12 @@ JOB_COLUMNS = (
 )
 
 
+def _last_moment(series: Item) -> str:
+    """What a pod uses is logged by Unix time."""
+    at = _at(series["steps"], -1)
+    return amounts.moment(None if at is None else datetime.fromtimestamp(at, UTC).isoformat())
+
+
 METRIC_COLUMNS = (
     field_column("NAME", "name"),
     field_column("SAMPLES", "num_samples", is_number=True),
@@ -124,3 +131,4 @@ METRIC_COLUMNS = (
     Column("LOWEST", lambda series: text_of(min(_numbers(series), default=None)), is_number=True),
     Column("HIGHEST", lambda series: text_of(max(_numbers(series), default=None)), is_number=True),
 )
+SYSTEM_COLUMNS = (*METRIC_COLUMNS[:2], Column("AT", _last_moment), *METRIC_COLUMNS[3:])

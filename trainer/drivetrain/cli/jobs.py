@@ -11,7 +11,7 @@ import typer
 from drivetrain.cli import amounts, completing, job_commands, moments, session
 from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
-from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, rows_of
+from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, SYSTEM_COLUMNS, rows_of
 from drivetrain.cli.logs import LogLevel, Wanted, follow_logs, show_logs
 from drivetrain.cli.made import WaitOption, announce, conclude
 from drivetrain.cli.names import find_job, find_study
@@ -110,8 +110,10 @@ def list_jobs(
         filters = {"state": state, "search": search, "tag": tag, "project": project}
         if study is not None:
             filters["study_id"] = find_study(gateway, study)
-        jobs = list(islice(gateway.pages("/v1/jobs", "jobs", filters), limit))
-    write_list(jobs, JOB_COLUMNS, output, "no jobs")
+        jobs = list(islice(gateway.pages("/v1/jobs", "jobs", filters), limit + 1))
+    write_list(jobs[:limit], JOB_COLUMNS, output, "no jobs")
+    if len(jobs) > limit:
+        write_note("there are more: write a higher --limit")
 
 
 @app.command(epilog=example("drivetrain job show latest"))
@@ -206,7 +208,8 @@ def metrics(
         write_value(samples, output)
         return
     items = [{"name": name, **series} for name, series in sorted(samples["series"].items())]
-    write_list(items, METRIC_COLUMNS, output, "no metrics yet")
+    columns = SYSTEM_COLUMNS if system else METRIC_COLUMNS
+    write_list(items, columns, output, "no metrics yet")
     if left_out := samples.get("num_series_left_out"):
         write_note(f"{left_out} more series are not shown: select with --name")
 

@@ -7,7 +7,7 @@ import typer
 from drivetrain.cli import amounts, waiting
 from drivetrain.cli.errors import JobFailed, Refused, field_problems
 from drivetrain.cli.job_view import best_of, progress_of
-from drivetrain.cli.output import Format, Item, text_of, write_line, write_note, write_value
+from drivetrain.cli.output import Format, Item, write_line, write_note, write_value
 from drivetrain.cli.pages import page_link
 from drivetrain.cli.session import segment
 
@@ -54,11 +54,13 @@ def _finish(job: Item) -> None:
     if state != "succeeded":
         fix = f"see: drivetrain job logs {job['job_id']}"
         raise JobFailed(f"the job {state}: {job.get('detail') or 'no reason given'}", fix=fix)
-    parts = [f"step {text_of(progress_of(job).get('step'))}"]
+    step = progress_of(job).get("step")
+    parts = [] if step is None else [f"step {step}"]
     if best := best_of(job):
         parts.append(f"best {best}")
     parts.append(f"charged {amounts.money(job.get('charged_micro_usd'))}")
     write_note(f"succeeded: {', '.join(parts)}")
+    write_note(f"what it wrote: drivetrain job files {job['job_id']}")
 
 
 def _refusal(refusal: Item) -> Refused:
