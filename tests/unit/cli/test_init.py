@@ -65,7 +65,26 @@ def test_a_plain_script_is_read_and_not_run(cli: RunCli, directory: Path) -> Non
     (directory / "broken.py").write_text("if")
     assert cli("init").code == 0
     assert written()["command"] == "python finetune.py"
-    assert "docs/guides/port-your-script.md" in Path("job.yaml").read_text()
+    text = Path("job.yaml").read_text()
+    assert "docs/guides/port-your-script.md" in text
+    assert "from the beginning" not in text  # it may have checkpoints of its own
+
+
+def test_a_shell_script_that_drives_the_training_is_the_command(
+    cli: RunCli, directory: Path
+) -> None:
+    (directory / "train.py").write_text(TRAINING)
+    (directory / "run.sh").write_text("python train.py --big\n")
+    (directory / "setup.sh").write_text("echo train.py\n")
+    assert "other programs here: train.py" in cli("init").err
+    assert (written()["command"], written()["max_steps"]) == ("bash run.sh", 400)
+
+
+def test_the_options_of_lightning_are_no_metrics(cli: RunCli, directory: Path) -> None:
+    logs = "class Net(Module):\n    def step(self):\n        self.log('loss', 1, on_epoch=True)\n"
+    (directory / "train.py").write_text(f"import drivetrain, lightning\n{logs}")
+    assert cli("init").code == 0
+    assert "metric" not in written()
 
 
 def test_when_a_script_saves_is_not_overridden(cli: RunCli, directory: Path) -> None:

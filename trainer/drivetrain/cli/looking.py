@@ -91,13 +91,17 @@ def rank(scripts: list[Script]) -> list[Script]:
     return sorted(likely or scripts, key=key)
 
 
+def is_usual(name: str) -> bool:
+    return Path(name).stem in _USUAL_NAMES
+
+
 def _called(call: ast.Call) -> str:
     """`run` of `drivetrain.run(...)`, `log` of `run.log(...)`."""
     called = call.func
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
         if called.attr == "run" and called.value.id == "drivetrain":
             return "run"
-        if called.attr == "log":
+        if called.attr == "log" and called.value.id != "self":  # Lightning's, with its options
             return "log"
     return ""
 

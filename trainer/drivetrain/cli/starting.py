@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -66,9 +67,9 @@ def job_text(directory: str, scripts: list[looking.Script]) -> str:
         parts += _of_drivetrain(script)
     else:
         parts += [
-            "# The script does not use drivetrain: it runs as it is, and starts again from the",
-            "# beginning after a failure. With four lines it continues from its last checkpoint:",
-            "# docs/guides/port-your-script.md",
+            "# The script does not use drivetrain: it runs as it is. After a failure it finds the",
+            "# files that it wrote, and goes on if it reads a checkpoint of its own at the start.",
+            "# With four lines it goes on by itself: docs/guides/port-your-script.md",
             "# max_steps: 1000",
             "# checkpoint: {every_minutes: 5}",
         ]
@@ -131,7 +132,13 @@ def _scripts(directory: Path, chosen: str | None) -> list[looking.Script]:
         return [looking.look(chosen, _source(directory / chosen))]
     paths = sorted(directory.glob("*.py"))[:MAX_SOURCES]
     found = looking.rank([looking.look(path.name, _source(path)) for path in paths])
-    return found or [looking.Script(path.name) for path in sorted(directory.glob("*.sh"))[:1]]
+    shells = sorted(directory.glob("*.sh"))[:MAX_SOURCES]
+    if not found:
+        return [looking.Script(path.name) for path in shells[:1]]
+    for path in shells:
+        if looking.is_usual(path.name) and found[0].name in _source(path):
+            return [replace(found[0], name=path.name), *found]  # it drives the script
+    return found
 
 
 def _source(path: Path) -> str:
