@@ -13,7 +13,7 @@ from contract_documents.json_schemas import file_name
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import SPEC_VERSION, data_schema
 from drivetrain_schemas.ids import DEFAULT_TENANT
-from drivetrain_schemas.topics import FOR_EVER, TOPICS, Topic
+from drivetrain_schemas.topics import FOR_EVER, MIB, TOPICS, Topic
 
 Document = dict[str, Any]
 PREFIX = "drivetrain."
@@ -117,7 +117,10 @@ def retention(topic: Topic) -> str:
     if topic.retention_ms == FOR_EVER:
         return "Kept forever."
     hours = topic.retention_ms // 3_600_000
-    return f"Kept for {hours // 24} days." if hours >= 48 else f"Kept for {hours} h."
+    kept = f"Kept for {hours // 24} days" if hours >= 48 else f"Kept for {hours} h"
+    if topic.retention_bytes > 0:
+        kept += f", at most {topic.retention_bytes // MIB} MiB per partition"
+    return f"{kept}."
 
 
 def _operation(topic: Topic, names: list[str]) -> tuple[str, Document]:

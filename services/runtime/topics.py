@@ -30,6 +30,7 @@ log = logs.get()
 
 # The minimum number of segments of a topic's records.
 SEGMENTS_KEPT = 4
+MAX_SEGMENT_BYTES = 64 * 1024**2
 EXIT_DIFFERS = 3
 
 
@@ -41,6 +42,11 @@ class TopicSettings(Settings):
 
 def wanted_topic(topic: Topic, prefix: str, replication_factor: int) -> Wanted:
     """What the brokers are to hold for a declared topic."""
+    bounds = {
+        "retention.bytes": str(topic.retention_bytes),
+        # Only closed segments are deleted: with Kafka's own they would hold up to 1 GB more.
+        "segment.bytes": str(min(MAX_SEGMENT_BYTES, topic.retention_bytes // SEGMENTS_KEPT)),
+    }
     return Wanted(
         name=prefix + topic.name,
         num_partitions=topic.partitions,
@@ -54,6 +60,7 @@ def wanted_topic(topic: Topic, prefix: str, replication_factor: int) -> Wanted:
             # A parked record is the original with additional headers.
             "max.message.bytes": "2000000" if topic.name.startswith(PARKED) else "1000000",
             "min.insync.replicas": str(2 if replication_factor > 2 else 1),
+            **(bounds if topic.retention_bytes > 0 else {}),
         },
         is_keyed=not topic.name.startswith(PARKED),
         is_kept_for_ever=topic.retention_ms == FOR_EVER,

@@ -35,6 +35,7 @@ MEMBER_FLAGS = (*BROKER_FLAGS, "-Xmx256m")
 FORMAT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROBE_TIMEOUT_S = 5.0
 TRANSACTION_TIMEOUT_MS = 30_000
+RETENTION_CHECK_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,10 @@ def server_properties(broker: Broker, data: Path) -> str:
         "share.coordinator.state.topic.min.isr": in_sync,
         # By default a segment holds 1 GB, and only whole ones are deleted once they are too old.
         "log.segment.bytes": str(64 * 1024 * 1024),
+        # What a topic keeps too much is looked for every five minutes by default, and deleted one
+        # later: at the rate of the pods' quota that would be 3 GB.
+        "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
+        "log.segment.delete.delay.ms": "1000",
         "log.index.size.max.bytes": str(1024 * 1024),
         # Sized for one machine: the cleaner's buffer alone is 128 MiB by default.
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),

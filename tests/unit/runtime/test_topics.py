@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from drivetrain_schemas.topics import FOR_EVER, TOPICS, Topic
+from drivetrain_schemas.access import ACCESS, POD
+from drivetrain_schemas.topics import FOR_EVER, SERVICES, TOPICS, Topic, parked_topic
 from services.runtime.topic_differences import Found, Wanted, differences
 from services.runtime.topics import table, wanted_topic
 
@@ -16,6 +17,16 @@ def test_records_are_deleted_soon_after_the_time_for_which_they_are_kept(topic: 
     assert int(configs["retention.ms"]) == topic.retention_ms
     if topic.retention_ms != FOR_EVER:
         assert int(configs["segment.ms"]) <= topic.retention_ms / 4
+
+
+@pytest.mark.parametrize(
+    "topic", [*ACCESS[POD].writes, *map(parked_topic, SERVICES)], ids=lambda topic: topic.name
+)
+def test_what_a_pod_can_cause_to_be_written_is_bounded_by_size(topic: Topic) -> None:
+    configs = wanted_topic(topic, "drivetrain.", 1).configs
+    assert topic.retention_ms != FOR_EVER
+    assert 0 < int(configs["retention.bytes"]) == topic.retention_bytes <= 1024**3
+    assert int(configs["segment.bytes"]) <= topic.retention_bytes / 4
 
 
 WANTED = Wanted("drivetrain.commands.jobs", 4, 3, {"retention.ms": "1"}, True, False)
