@@ -4,14 +4,14 @@ Both are made from the declared topics and the one table of access.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from drivetrain_schemas.access import ACCESS
+from drivetrain_schemas.access import ACCESS, QUOTAS
 from drivetrain_schemas.topics import TOPICS
 from services.runtime.access.acls import Acl, Operation, Pattern, Permission, Resource, wanted_acls
 from services.runtime.topics import wanted_topic
@@ -67,6 +67,7 @@ def kafka_users(acls: Iterable[Acl]) -> list[dict[str, Any]]:
             {
                 "authentication": {"type": "scram-sha-512"},
                 "authorization": {"type": "simple", "acls": of_user},
+                **({"quotas": _strimzi_quotas(QUOTAS[user])} if user in QUOTAS else {}),
             },
         )
         for user, of_user in rights.items()
@@ -74,13 +75,13 @@ def kafka_users(acls: Iterable[Acl]) -> list[dict[str, Any]]:
 
 
 def script(acls: Iterable[Acl]) -> str:
-    """The same with kafka-topics.sh and kafka-acls.sh. Repeating it changes nothing."""
+    """The same with the tools of a Kafka release. Repeating it changes nothing."""
     lines = [
         "#!/bin/sh",
         _NOTICE.rstrip(),
         "# Creates topics and access lists with the tools of a Kafka release, on the path:",
         "#   deploy/kafka/create.sh --bootstrap-server HOST:9093 --command-config admin.properties",
-        "# Topics and entries that exist are left as they are.",
+        "# Topics and entries that exist are left as they are; the quota of pods is set again.",
         "set -eu",
         f'REPLICAS="${{REPLICAS:-{REPLICAS}}}"',
         "# With fewer than three replicas a write that waits for two would not survive one broker.",
@@ -113,7 +114,18 @@ def script(acls: Iterable[Acl]) -> str:
             f"--operation {Operation(operation).name.title()} "
             f"--resource-pattern-type {Pattern(pattern).name.lower()} {names}"
         )
+    for user, limits in QUOTAS.items():
+        configs = ",".join(f"{name}={int(limit)}" for name, limit in limits.items())
+        lines.append(
+            f'kafka-configs.sh "$@" --alter --entity-type users --entity-name {user} '
+            f"--add-config {configs}"
+        )
     return "\n".join(lines) + "\n"
+
+
+def _strimzi_quotas(limits: Mapping[str, float]) -> dict[str, int]:
+    words = {"producer_byte_rate": "producerByteRate", "request_percentage": "requestPercentage"}
+    return {words[name]: int(limit) for name, limit in limits.items()}
 
 
 def _kind(acl: Acl) -> tuple[str, int, int, int, int]:

@@ -107,6 +107,13 @@ ACCESS: dict[str, Access] = {
 }
 
 
+# What all pods together may ask of each broker, in Kafka's names and units: every job has their
+# login, and without a bound one of them fills the disk and keeps the services waiting.
+QUOTAS: dict[str, dict[str, float]] = {
+    POD: {"producer_byte_rate": 8.0 * 1024**2, "request_percentage": 100.0},
+}
+
+
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
     """What one user of the object store does below one prefix of it."""

@@ -1,8 +1,8 @@
 """`python -m services.standalone.access --home DIR --kafka --postgres`: rights of every user.
 
-A one-shot that the supervisor runs before any service: access lists on the embedded broker, roles
-in the embedded Postgres, both from the secrets of the data directory. An outside broker or server
-has its own operator. Exit codes: 0 done, 1 a part does not answer or refuses.
+A one-shot that the supervisor runs before any service: access lists and quotas on the embedded
+broker, roles in the embedded Postgres, both from the secrets of the data directory. An outside
+broker or server has its own operator. Exit codes: 0 done, 1 a part does not answer or refuses.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError
 from services.runtime import logs
 from services.runtime.access.acls import wanted_acls
 from services.runtime.access.kafka import Refused, apply_acls
+from services.runtime.access.quotas import apply_quotas, wanted_quotas
 from services.standalone.credentials import load_or_create
 from services.standalone.home import Home
 from services.standalone.kafka_cluster import brokers_in, num_brokers
@@ -37,6 +38,7 @@ async def apply(home: Home, *, with_kafka: bool, with_postgres: bool) -> None:
         brokers = brokers_in(home.kafka, number, ports, credentials)
         prefix = os.environ.get("DRIVETRAIN_TOPIC_PREFIX", DEFAULT_PREFIX)
         changes = await apply_acls(brokers.connection, wanted_acls(prefix))
+        await apply_quotas(brokers.connection, wanted_quotas())
         log.info("access lists applied", created=len(changes.missing), deleted=len(changes.surplus))
     if with_postgres:
         server = Server(home.postgres, ports["postgres"], credentials.postgres_password)

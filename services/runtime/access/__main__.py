@@ -2,9 +2,10 @@
 
 For an outside Kafka and Postgres, with the login of an administrator in the usual settings. Each
 may be repeated: it creates what is missing; on Kafka it also deletes what the table of access no
-longer gives to its users, and leaves the entries of others. Kafka's users themselves are made by
-its operator. `postgres --print` prints the SQL instead; the same for Kafka is deploy/kafka. Exit
-codes: 0 done, 1 a part does not answer or refuses, 2 an invalid setting, which is named.
+longer gives to its users, and leaves the entries of others and quotas that are set. Kafka's users
+themselves are made by its operator. `postgres --print` prints the SQL instead; the same for Kafka
+is deploy/kafka. Exit codes: 0 done, 1 a part does not answer or refuses, 2 an invalid setting,
+which is named.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from drivetrain_schemas.topics import SERVICES
 from services.runtime import logs
 from services.runtime.access.acls import is_of_platform, wanted_acls
 from services.runtime.access.kafka import Refused, apply_acls
+from services.runtime.access.quotas import apply_quotas, wanted_quotas
 from services.runtime.access.roles import create_roles, role_sql
 from services.runtime.errors import ConfigurationError
 from services.runtime.kafka_access import KafkaAccess, why
@@ -44,6 +46,7 @@ async def grant_kafka(settings: AccessSettings, user_form: str) -> int:
     wanted = wanted_acls(prefix, user_form)
     try:
         done = await apply_acls(access, wanted, is_of_platform(prefix, wanted))
+        limited = await apply_quotas(access, wanted_quotas(user_form))
     except Refused as error:
         print(f"the broker refuses access lists: {error}", file=sys.stderr)
         return 1
@@ -51,6 +54,7 @@ async def grant_kafka(settings: AccessSettings, user_form: str) -> int:
         print(await why(access, error), file=sys.stderr)
         return 1
     log.info("access lists applied", created=len(done.missing), deleted=len(done.surplus))
+    log.info("quotas applied", users=sorted(limited))
     return 0
 
 

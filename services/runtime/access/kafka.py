@@ -29,7 +29,7 @@ class Connection(Protocol):
 
 
 class Refused(RuntimeError):
-    """The broker refused a request about access lists."""
+    """The broker refused a request about access lists or quotas."""
 
 
 class _Create(CreateAclsRequest):  # type: ignore[misc]
@@ -64,11 +64,11 @@ async def apply_acls(
     try:
         found = changes(await _present(client), wanted, is_ours)
         if found.missing:
-            answer = await _send(client, _Create(found.missing))
-            _check((code, text) for code, text in answer.creation_responses)
+            answer = await send(client, _Create(found.missing))
+            check((code, text) for code, text in answer.creation_responses)
         if found.surplus:
-            answer = await _send(client, _Delete(found.surplus))
-            _check((code, text) for code, text, _ in answer.filter_responses)
+            answer = await send(client, _Delete(found.surplus))
+            check((code, text) for code, text, _ in answer.filter_responses)
         await _until_applied(client, wanted, is_ours)
         return found
     finally:
@@ -87,8 +87,8 @@ async def _until_applied(
 
 
 async def _present(client: AIOKafkaClient) -> frozenset[Acl]:
-    answer = await _send(client, DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY))
-    _check([(answer.error_code, answer.error_message)])
+    answer = await send(client, DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY))
+    check([(answer.error_code, answer.error_message)])
     return frozenset(
         Acl(principal.removeprefix(USER), resource, name, pattern, operation, permission)
         for resource, name, pattern, entries in answer.resources
@@ -96,7 +96,7 @@ async def _present(client: AIOKafkaClient) -> frozenset[Acl]:
     )
 
 
-async def _send(client: AIOKafkaClient, request: Any) -> Any:
+async def send(client: AIOKafkaClient, request: Any) -> Any:
     return await client.send(client.get_random_node(), request)
 
 
@@ -107,7 +107,7 @@ def _fields(acl: Acl) -> tuple[int, str, int, str, str, int, int]:
     )
 
 
-def _check(results: Any) -> None:
+def check(results: Any) -> None:
     problems = {f"{for_code(code).__name__}: {text}" for code, text in results if code}
     if problems:
         raise Refused("; ".join(sorted(problems)))
