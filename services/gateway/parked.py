@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -19,6 +19,7 @@ from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.ids import DEFAULT_TENANT, digest_id
 from drivetrain_schemas.parked import ParkedDiscarded, ParkedRecord, ParkedReplayed
 from drivetrain_schemas.registry import all_kinds
+from drivetrain_schemas.topics import PARKED_DAYS
 from services.gateway.core.parked import (
     Decision,
     Handling,
@@ -29,6 +30,7 @@ from services.gateway.core.parked import (
 from services.gateway.core.storable import storable_text
 from services.runtime.bus import Record
 from services.runtime.parking import HEADER
+from services.runtime.retention import Rule
 from services.runtime.transaction import Tx
 
 Connection = asyncpg.Connection
@@ -125,6 +127,16 @@ update parked set state = $2, places = $3, decision_state = $4, decision_num_par
     decided_at = $6, decision_note = $7, replayed_at = $8
 where parked_id = $1
 """
+# As long as its topic keeps the record. A trigger counts what is deleted.
+PARKED_RULE = Rule(
+    "parked",
+    timedelta(days=PARKED_DAYS),
+    """delete from parked where ctid = any(array(
+        select ctid from parked
+        where parked_at at time zone 'UTC'
+            < (statement_timestamp() - $1::interval) at time zone 'UTC'
+        order by parked_at at time zone 'UTC' limit $2))""",
+)
 _ADD_TO_GROUP = """
 insert into parked_groups as g
     (tenant_id, service, topic, reason, event_type, num_open, num_replayed, num_discarded)

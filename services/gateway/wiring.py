@@ -6,6 +6,7 @@ from services.gateway.app import http_app
 from services.gateway.handlers import event_handlers, events_handler, stream_handlers
 from services.gateway.live import Live
 from services.gateway.model_age import ModelAge
+from services.gateway.parked import PARKED_RULE
 from services.gateway.parked_count import count_parked
 from services.gateway.settings import GatewaySettings
 from services.runtime.run_tokens import RunTokens
@@ -26,5 +27,6 @@ def build(settings: GatewaySettings) -> Service:
         tasks=(live.follow, model_age.follow, count_parked),
         http=partial(http_app, live, model_age),
         http_guards_itself=True,
+        retention=(PARKED_RULE,),
         is_projection=True,
     )

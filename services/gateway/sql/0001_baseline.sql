@@ -533,6 +533,25 @@ create table parked_groups (
     primary key (tenant_id, service, topic, reason, event_type)
 );
 
+-- Of another expression than the lists are ordered by, or these would be read by it and filtered.
+create index parked_by_age on parked ((parked_at at time zone 'UTC'));
+create function count_forgotten() returns trigger language plpgsql as $$ begin
+    update parked_groups as g set
+        num_open = g.num_open - f.num_open,
+        num_replayed = g.num_replayed - f.num_replayed,
+        num_discarded = g.num_discarded - f.num_discarded
+    from (select tenant_id, service, topic, reason, event_type,
+            count(*) filter (where state = 'open') as num_open,
+            count(*) filter (where state = 'replayed') as num_replayed,
+            count(*) filter (where state = 'discarded') as num_discarded
+        from forgotten group by tenant_id, service, topic, reason, event_type) as f
+    where (g.tenant_id, g.service, g.topic, g.reason, g.event_type)
+        = (f.tenant_id, f.service, f.topic, f.reason, f.event_type);
+    return null;
+end $$;
+create trigger parked_forgotten after delete on parked referencing old table as forgotten
+    for each statement execute function count_forgotten();
+
 -- Links to sign in that wait to be used. Not rebuilt, and not needed to be: a rebuild forgets them.
 create table login_codes (
     code_sha256 text primary key,

@@ -13,7 +13,10 @@ from drivetrain_schemas.parked import (
     ParkedReplayed,
 )
 from services.gateway import parked_commands, parked_queries
+from services.gateway.parked import PARKED_RULE
 from services.gateway.parked_queries import Selection
+from services.runtime.clock import SystemClock
+from services.runtime.retention import Retention
 from tests.conftest import OpenDatabase
 from tests.handlers.gateway.command_line import drivetrain, on_a_port
 from tests.handlers.gateway.model import PREFIX, TENANT_HEADER, Model, Server, serving
@@ -70,6 +73,20 @@ async def test_a_record_parked_too_long_ago_is_not_replayed(model: Model) -> Non
         answer = await server.client.post(f"/v1/parked/{parked_id}/replay")
         assert (answer.status_code, "over 45 days ago" in answer.text) == (409, True)
         assert server.bus.records(f"{PREFIX}commands.jobs") == []
+
+
+async def test_a_record_goes_with_that_on_its_topic_and_is_no_longer_counted(model: Model) -> None:
+    old, kept = await model.park(b"old"), await model.park(b"new")
+    async with model.database.connection() as connection:
+        await connection.execute(
+            "update parked set parked_at = now() - interval '46 days' where parked_id = $1", old
+        )
+        await connection.execute("update parked set parked_at = now() where parked_id = $1", kept)
+    await Retention(model.database, PREFIX, SystemClock(), [PARKED_RULE]).prune()
+    async with serving(model) as server:
+        assert [one["parked_id"] for one in await listed(server)] == [kept]
+        groups = (await server.client.get("/v1/parked/groups")).json()["groups"]
+        assert [group["num_records"] for group in groups] == [1]
 
 
 async def test_a_replay_that_fails_again_is_open_again_and_shown_as_such(model: Model) -> None:
