@@ -87,6 +87,10 @@ SERVICES = board(
                     rate("drivetrain_events_parked_total", "service, reason", _OF),
                     "{{service}} {{reason}}",
                 ),
+                (
+                    rate("drivetrain_events_parked_dropped_total", "service, topic", _OF),
+                    "{{service}} dropped of {{topic}}",
+                ),
                 link=_PARKED,
             ),
             line(

@@ -25,6 +25,7 @@ from services.runtime.instruments import (
     PAUSED,
     RETRIES,
 )
+from services.runtime.parking import InvalidRecord
 from services.runtime.processing import CannotRead, Processor, Work
 from services.runtime.rewind import Rewind
 
@@ -327,12 +328,13 @@ class Consumer:
 
     async def _park_unreadable(self, record: Record, error: CannotRead) -> None:
         async with self._database.transaction() as tx:
-            await self._processor.set_aside(tx, record, "undecodable", str(error))
+            invalid = InvalidRecord(record, "undecodable", str(error))
+            await self._processor.set_aside(tx, [invalid])
 
     async def _park_deadly(self, partition: Partition, record: Record) -> None:
         detail = f"the service ended {MAX_ENDS} times at this record"
         async with self._database.transaction() as tx:
-            await self._processor.set_aside(tx, record, "crash_loop", detail)
+            await self._processor.set_aside(tx, [InvalidRecord(record, "crash_loop", detail)])
             await self._crashes.parked(tx, partition, record.offset)
         await self.source.commit({partition: record.offset + 1})
 

@@ -20,6 +20,11 @@ DUPLICATES = Counter(
     ["type"],
 )
 PARKED = Counter("drivetrain_events_parked_total", "Records set aside, by reason.", ["reason"])
+PARKED_DROPPED = Counter(
+    "drivetrain_events_parked_dropped_total",
+    "Unreadable records beyond what a day may park of their topic, by topic.",
+    ["topic"],
+)
 SKIPPED = Counter(
     "drivetrain_events_skipped_total", "Unreadable records that another service parks.", ["reason"]
 )

@@ -7,12 +7,16 @@ handled it drop it, and the one that could not reads it again. A further header 
 record. It is accepted only if it is proven: the id contains a digest of the record's content, so
 that no other content can appear to be a replay. Of a record too large to be kept only the
 `x-parked-*` headers are stored: no received record may stop the outbox.
+
+Of a topic that pods or clients write, only so many records are parked in a day. Those beyond are
+dropped and counted: at the first, and each time their number has doubled, a record without content
+is parked that says how many they were by then.
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from drivetrain_schemas.envelope import claimed_tenant
 from drivetrain_schemas.ids import digest_id
@@ -23,6 +27,10 @@ from services.runtime.transaction import Tx
 HEADER = "x-parked-"
 # Below the limit of a parked topic (`topics`), above the limit of a topic for events.
 MAX_KEPT_BYTES = 1_500_000
+# Of one topic, by one service, in one day.
+MAX_RECORDS_A_DAY = 1000
+MAX_BYTES_A_DAY = 8 * 1024**2
+DROPPED = "dropped"
 _ID = "parked_"
 # Half of an id is from the record's position, half from its content: 65 bits each.
 _HALF = 13
@@ -35,6 +43,31 @@ class InvalidRecord:
     record: Record
     reason: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedDay:
+    """What was parked and dropped of one topic on the day of its last parking."""
+
+    day: date
+    num_records: int = 0
+    num_bytes: int = 0
+    num_dropped: int = 0
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether the number of those dropped, which has just grown, is told: 1, 2, 4, 8 ..."""
+        return self.num_dropped.bit_count() == 1
+
+
+def counted(found: ParkedDay, today: date, num_bytes: int) -> tuple[ParkedDay, bool]:
+    """The day with one more record, and whether that is parked."""
+    day = found if found.day == today else ParkedDay(today)
+    fits = day.num_records < MAX_RECORDS_A_DAY and day.num_bytes + num_bytes <= MAX_BYTES_A_DAY
+    if not fits:
+        return replace(day, num_dropped=day.num_dropped + 1), False
+    changed = replace(day, num_records=day.num_records + 1, num_bytes=day.num_bytes + num_bytes)
+    return changed, True
 
 
 def parked_id(service: str, record: Record) -> str:
@@ -61,9 +94,10 @@ def parked_headers(service: str, invalid: InvalidRecord) -> list[tuple[str, byte
         "service": service,
     }
     num_bytes = size_bytes(_storable(record))
-    if tenant := claimed_tenant(record.headers, record.value):
+    is_notice = invalid.reason == DROPPED
+    if not is_notice and (tenant := claimed_tenant(record.headers, record.value)):
         facts["tenant"] = tenant
-    if num_bytes > MAX_KEPT_BYTES:
+    if is_notice or num_bytes > MAX_KEPT_BYTES:
         facts["omitted"] = str(num_bytes)
     return [(HEADER + name, text.encode("utf-8", "replace")) for name, text in facts.items()]
 
@@ -71,10 +105,47 @@ def parked_headers(service: str, invalid: InvalidRecord) -> list[tuple[str, byte
 async def park(tx: Tx, service: str, invalid: InvalidRecord) -> None:
     """Set the record aside once `tx` commits."""
     record = _storable(invalid.record)
-    if size_bytes(record) > MAX_KEPT_BYTES:
+    if invalid.reason == DROPPED or size_bytes(record) > MAX_KEPT_BYTES:
         record = replace(record, key=None, value=None, headers=())
     headers = (*record.headers, *parked_headers(service, invalid))
     tx.forward(parked_topic(service).name, replace(record, headers=headers))
+
+
+async def within_bounds(
+    tx: Tx, invalid: Sequence[InvalidRecord]
+) -> tuple[Sequence[InvalidRecord], int]:
+    """What is to be parked of these records of one topic, and how many are dropped."""
+    topic = invalid[0].record.topic
+    (row,) = await tx.connection.fetch(
+        """
+        insert into parked_days as d (topic, day) values ($1, current_date)
+        on conflict (topic) do update set topic = d.topic
+        returning day, num_records, num_bytes, num_dropped, current_date as today
+        """,
+        topic,
+    )
+    day = ParkedDay(row["day"], row["num_records"], row["num_bytes"], row["num_dropped"])
+    parked, num_dropped = [], 0
+    for item in invalid:
+        num_bytes = min(size_bytes(_storable(item.record)), MAX_KEPT_BYTES)
+        day, fits = counted(day, row["today"], num_bytes)
+        num_dropped += not fits
+        if fits:
+            parked.append(item)
+        elif day.is_noted:
+            detail = (
+                f"{day.num_records} records of {topic} were parked on {day.day}, which is all "
+                f"that a day takes; {day.num_dropped} more were dropped by this one"
+            )
+            parked.append(InvalidRecord(item.record, DROPPED, detail))
+    await tx.connection.execute(
+        """
+        update parked_days set day = $2, num_records = $3, num_bytes = $4, num_dropped = $5
+        where topic = $1
+        """,
+        *(topic, day.day, day.num_records, day.num_bytes, day.num_dropped),
+    )
+    return parked, num_dropped
 
 
 def replay_header(parked_id: str) -> tuple[str, bytes]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
+from drivetrain_schemas.access import ACCESS, CLIENT, POD
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import (
     Event,
@@ -35,9 +36,10 @@ from services.runtime.instruments import (
     FAILED,
     HANDLED,
     PARKED,
+    PARKED_DROPPED,
     SKIPPED,
 )
-from services.runtime.parking import InvalidRecord, park
+from services.runtime.parking import InvalidRecord, park, within_bounds
 from services.runtime.retention import CLOCK_MARGIN
 from services.runtime.transaction import Tx
 
@@ -99,8 +101,8 @@ class Processor(Protocol):
     def plan(self, records: Sequence[Record]) -> Work | None:
         """The work for these records; None, without a transaction, where there is none."""
 
-    async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
-        """Park a record that this service cannot get past."""
+    async def set_aside(self, tx: Tx, invalid: Sequence[InvalidRecord]) -> None:
+        """Park records of one topic that this service cannot get past."""
 
 
 class _Parks:
@@ -109,11 +111,20 @@ class _Parks:
     def __init__(self, service: str, prefix: str) -> None:
         self._service = service
         self._parked_by = {prefix + topic.name: topic.parked_by for topic in TOPICS}
+        writers = (ACCESS[POD], ACCESS[CLIENT])
+        self._bounded = {prefix + topic.name for access in writers for topic in access.writes}
 
-    async def set_aside(self, tx: Tx, record: Record, reason: str, detail: str) -> None:
-        log.error("record parked", topic=record.topic, offset=record.offset, reason=reason)
-        tx.after_commit(PARKED.labels(reason).inc)
-        await park(tx, self._service, InvalidRecord(record, reason, detail))
+    async def set_aside(self, tx: Tx, invalid: Sequence[InvalidRecord]) -> None:
+        if not invalid:
+            return
+        topic = invalid[0].record.topic
+        if topic in self._bounded:
+            invalid, num_dropped = await within_bounds(tx, invalid)
+            tx.after_commit(partial(PARKED_DROPPED.labels(topic).inc, num_dropped))
+        for item in invalid:
+            log.error("record parked", topic=topic, offset=item.record.offset, reason=item.reason)
+            tx.after_commit(PARKED.labels(item.reason).inc)
+            await park(tx, self._service, item)
 
     def _is_ours_to_park(self, record: Record, reason: str) -> bool:
         """Of the services that cannot read a record, one parks it: the one its topic names."""
@@ -202,8 +213,8 @@ class EventProcessor(_Parks):
             if is_accepted:
                 await self._handle(tx, [cast(_Accepted, item).event for item in group])
                 continue
-            for item in group:
-                await self._set_aside_or_refuse(tx, item)
+            refused = [await self._refused(tx, item) for item in group]
+            await self.set_aside(tx, [invalid for invalid in refused if invalid is not None])
         tx.after_commit(partial(_count, accepted))
 
     async def _handle(self, tx: Tx, events: Sequence[Event[Any]]) -> None:
@@ -215,15 +226,16 @@ class EventProcessor(_Parks):
             with tracing.handling([event]):
                 await _timed([event], self._handlers[type(event.payload)](tx, event))
 
-    async def _set_aside_or_refuse(self, tx: Tx, item: _Item) -> None:
-        record, invalid = item.record, cast(_Unreadable, item).invalid
+    async def _refused(self, tx: Tx, item: _Item) -> InvalidRecord | None:
+        """What is to be parked, where nobody gets an answer."""
+        invalid = cast(_Unreadable, item).invalid
         if isinstance(item, _Refused):
             if await item.refusal(tx, item.invalid):
-                return
+                return None
             # Not marked as handled: a replay must count as new; a later version may be able to read
             # it.
             await tx.connection.execute(_FORGET, _digest(item))
-        await self.set_aside(tx, record, str(invalid.reason), invalid.detail)
+        return InvalidRecord(item.record, str(invalid.reason), invalid.detail)
 
 
 class BatchProcessor(_Parks):
@@ -257,8 +269,7 @@ class BatchProcessor(_Parks):
             topic = records[0].topic
             rejected = [*rejected, *await self._take(tx, topic, records)]
             tx.after_commit(partial(HANDLED.labels(topic).inc, len(records)))
-        for item in rejected:
-            await self.set_aside(tx, item.record, item.reason, item.detail)
+        await self.set_aside(tx, rejected)
 
     async def _take(self, tx: Tx, topic: str, records: Sequence[Record]) -> Sequence[InvalidRecord]:
         try:

@@ -8,6 +8,7 @@
 | `outbox` | until it is acknowledged | deleted by the relay; what Kafka refuses, 90 days |
 | `outbox_counter` | for ever | one row per key: its numbers may not start again |
 | `sequence` | for ever | one row per key, as the projection's own rows |
+| `parked_days` | for ever | one row per topic |
 | `crash_watch`, `rewound` | for ever | one row per group and partition |
 
 Heartbeats, samples and logs have no inbox row: their handlers are idempotent by their own keys.

@@ -47,6 +47,15 @@ create table outbox (
 );
 create index outbox_refused on outbox (refused_at) where refused_at is not null;
 
+-- How much of a topic was parked and dropped on the day of its last parking.
+create table parked_days (
+    topic text primary key,
+    day date not null,
+    num_records integer not null default 0,
+    num_bytes bigint not null default 0,
+    num_dropped bigint not null default 0
+);
+
 -- Where a process started reading a partition, and how often it has started there in vain.
 create table crash_watch (
     consumer_group text not null,

@@ -8,10 +8,12 @@ import pytest
 import pytest_asyncio
 
 from drivetrain_schemas.topics import METRICS
+from services.runtime import parking
 from services.runtime.bus import OutRecord, Record
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
-from services.runtime.parking import InvalidRecord
+from services.runtime.instruments import PARKED_DROPPED
+from services.runtime.parking import DROPPED, InvalidRecord
 from services.runtime.processing import BatchProcessor
 from services.runtime.testing import InMemoryBus, InMemorySource, ManualClock
 from services.runtime.transaction import Tx
@@ -103,3 +105,29 @@ async def test_what_cannot_be_decoded_is_parked_by_one_service_and_given_to_none
     assert taker.batches == [[b"one", b"three"]]
     found = await parked(taker.database)
     assert [facts["detail"] for facts in found] == ["a wrong checksum"] * num_parked
+
+
+async def test_of_a_flood_a_day_parks_so_many_and_tells_how_many_it_dropped(
+    taker: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "MAX_RECORDS_A_DAY", 3)
+
+    async def reject(tx: Tx, records: Sequence[Record]) -> Sequence[InvalidRecord]:
+        return [InvalidRecord(record, "garbage", "") for record in records]
+
+    monkeypatch.setattr(taker, "take", reject)
+    dropped = PARKED_DROPPED.labels(TOPIC)._value
+    before = dropped.get()
+    await taker.read(*(b"junk" for _ in range(9)))
+    found = await parked(taker.database)
+    assert [facts["offset"] for facts in found if facts["reason"] == "garbage"] == ["0", "1", "2"]
+    told = [facts for facts in found if facts["reason"] == DROPPED]
+    assert [facts["offset"] for facts in told] == ["3", "4", "6"]
+    assert f"3 records of {TOPIC} were parked" in told[-1]["detail"]
+    assert "4 more were dropped" in told[-1]["detail"]
+    assert all(facts["omitted"] for facts in told)
+    assert dropped.get() - before == 6
+    async with taker.database.connection() as connection:
+        await connection.execute("update parked_days set day = day - 1")
+    await taker.read(b"junk")
+    assert len(await parked(taker.database)) == len(found) + 1, "the next day parks again"

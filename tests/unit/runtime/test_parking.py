@@ -1,15 +1,19 @@
 """A parked record: its bytes as they were, and why and where in headers."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 
 from services.runtime.bus import Record
 from services.runtime.parking import (
+    MAX_BYTES_A_DAY,
     MAX_KEPT_BYTES,
+    MAX_RECORDS_A_DAY,
     InvalidRecord,
+    ParkedDay,
+    counted,
     parked_fact,
     parked_headers,
     parked_id,
@@ -129,3 +133,27 @@ def test_of_a_record_too_large_to_be_kept_the_place_is_kept() -> None:
     record = parked(replace(RECORD, value=b"x" * MAX_KEPT_BYTES))
     assert int(parked_fact(record, "omitted")) > MAX_KEPT_BYTES
     assert parked_fact(record, "offset") == str(RECORD.offset)
+
+
+@pytest.mark.parametrize(
+    ("before", "num_bytes", "fits"),
+    [
+        (ParkedDay(NOW.date()), MAX_BYTES_A_DAY, True),
+        (ParkedDay(NOW.date(), 1, 1), MAX_BYTES_A_DAY, False),
+        (ParkedDay(NOW.date(), MAX_RECORDS_A_DAY), 1, False),
+        (ParkedDay(date(2026, 2, 28), MAX_RECORDS_A_DAY, MAX_BYTES_A_DAY, 7), 1, True),
+    ],
+    ids=["the first", "too many bytes", "too many", "another day"],
+)
+def test_a_day_parks_so_many_records_and_bytes(
+    before: ParkedDay, num_bytes: int, fits: bool
+) -> None:
+    after, is_parked = counted(before, NOW.date(), num_bytes)
+    assert is_parked is fits
+    assert after.num_dropped == (0 if fits else 1)
+    assert after.num_bytes <= MAX_BYTES_A_DAY
+
+
+def test_the_number_of_those_dropped_is_told_each_time_it_has_doubled() -> None:
+    days = [ParkedDay(NOW.date(), num_dropped=number) for number in range(1, 20)]
+    assert [day.num_dropped for day in days if day.is_noted] == [1, 2, 4, 8, 16]
