@@ -105,11 +105,12 @@ async def running_kafka_cluster(
 async def running_postgres(
     directory: Path, password: str | None = None, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[RunningPostgres]:
-    """A real server in this directory; reuse of a directory needs its original password.
+    """A real server on loopback in this directory, whose reuse needs its original password.
 
     `settings`: of the server, beside the platform's own.
     """
-    server = postgres.Server(directory, free_port(), password or secrets.token_urlsafe(24))
+    secret = password or secrets.token_urlsafe(24)
+    server = postgres.Server(directory, free_port(), secret, is_on_loopback=True)
     async with supervised(postgres.spec(server, directory / "log", settings or {})) as child:
         yield RunningPostgres(server.dsn, child)
 

@@ -29,8 +29,6 @@ from services.standalone.probes import accepts_connections, answers_http
 SOURCE_ROOT = Path(services.__file__).parent.parent
 TEMPLATE_STOP_S = 3.0
 SERVICE_STOP_S = 15.0
-# The maximum length of a Unix socket's path, in bytes.
-LONGEST_SOCKET_PATH = 100
 PASSED_ON = (
     "DRIVETRAIN_LOG_LEVEL",
     "DRIVETRAIN_TOPIC_PREFIX",
@@ -115,7 +113,7 @@ class Plan:
     def template_socket(self) -> Path:
         """In the data directory, or in the temporary one where the path would be too long."""
         path = self.home.root / "template.sock"
-        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        if len(os.fsencode(path)) <= postgres.LONGEST_SOCKET_PATH:
             return path
         name = hashlib.sha256(os.fsencode(self.home.root)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"drivetrain-{os.geteuid()}-{name}" / "template.sock"

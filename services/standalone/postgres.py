@@ -1,4 +1,8 @@
-"""One real PostgreSQL on loopback with a password (scram-sha-256), from the wheel's binaries.
+"""One real PostgreSQL with a password (scram-sha-256), from the wheel's binaries.
+
+It listens on a socket in its data directory, which only its owner may enter: whoever reaches a port
+can hold every connection without a password, because a login takes its place before it is checked,
+also a reserved one. It listens on loopback where it is told to, or where that path is too long.
 
 In: a directory, a port, a password. Out: an initialised cluster with the database `drivetrain`, the
 launch of the server and its probe. Works as a normal user and as root; the server refuses to run as
@@ -20,6 +24,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import quote
 
 import asyncpg
 
@@ -27,6 +32,8 @@ from services.standalone.child import LEASH, ChildSpec, Launch, SystemUser
 from services.standalone.stale import clear_server, end_processes_in
 
 REMOVE_ATTEMPTS = 20
+# The maximum length of a Unix socket's path, in bytes.
+LONGEST_SOCKET_PATH = 100
 MAJOR_VERSION = "18"
 USERNAME = "drivetrain"
 DATABASE = "drivetrain"
@@ -37,6 +44,8 @@ SYSTEM_COPY = Path("/var/lib/drivetrain")
 
 SETTINGS = {
     "max_connections": "200",
+    # On loopback, who does not log in holds a connection for so long.
+    "authentication_timeout": "5s",
     "shared_buffers": "64MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -56,6 +65,12 @@ class Server:
     directory: Path
     port: int
     password: str
+    is_on_loopback: bool = False
+
+    @property
+    def has_port(self) -> bool:
+        path = self.data.absolute() / f".s.PGSQL.{self.port}"
+        return self.is_on_loopback or len(os.fsencode(path)) > LONGEST_SOCKET_PATH
 
     @property
     def dsn(self) -> str:
@@ -63,7 +78,10 @@ class Server:
         return self.dsn_of(USERNAME, self.password)
 
     def dsn_of(self, role: str, password: str) -> str:
-        return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/{DATABASE}"
+        login = f"postgresql://{role}:{password}@"
+        if self.has_port:
+            return f"{login}127.0.0.1:{self.port}/{DATABASE}"
+        return f"{login}/{DATABASE}?host={quote(str(self.data.absolute()))}&port={self.port}"
 
     @property
     def data(self) -> Path:
@@ -127,7 +145,8 @@ def spec(
     ]
     argv = (
         *(str(_binaries() / "postgres"), "-D", HERE),
-        *("-h", "127.0.0.1", "-p", str(server.port), "-k", ""),
+        *("-h", "127.0.0.1" if server.has_port else "", "-p", str(server.port)),
+        *("-k", "" if server.has_port else HERE),
         *settings,
     )
     # SIGINT is its fast shutdown: clients are disconnected, nothing committed is lost.
@@ -137,7 +156,7 @@ def spec(
         launch,
         log_path,
         probe=lambda: answers(server.dsn),
-        ports={"postgres": server.port},
+        ports={"postgres": server.port} if server.has_port else {},
         prepare=lambda: prepare(server),
     )
 

@@ -54,9 +54,10 @@ def processes_in(directory: Path) -> tuple[ProcessIdentity, ...]:
 
 
 def clear_server(data: Path) -> None:
-    """End what is left of a Postgres server here, and remove its pid file.
+    """End what is left of a Postgres server here, and remove its pid files.
 
-    The server itself trusts the pid in it, which any program may have after a reboot.
+    The server itself trusts the pid in them, which any program may have after a reboot.
     """
     end_processes_in(data)
-    (data / "postmaster.pid").unlink(missing_ok=True)
+    for path in (data / "postmaster.pid", *data.glob(".s.PGSQL.*")):
+        path.unlink(missing_ok=True)

@@ -2,17 +2,22 @@
 
 import asyncio
 import os
+import stat
+import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from services.standalone.child import Child
-from services.standalone.embedded import running_postgres
+from services.standalone.embedded import running_postgres, supervised
 from services.standalone.identity import is_alive
-from services.standalone.postgres import Server, prepare
+from services.standalone.ports import free_port
+from services.standalone.postgres import Server, prepare, spec
 from services.standalone.stale import clear_server, processes_in
 from tests.waiting import wait_until
 
@@ -42,6 +47,57 @@ async def test_data_is_there_after_an_orderly_stop_and_a_start_on_another_port(
     async with running_postgres(tmp_path / "postgres", password="kept") as postgres:
         connection = await asyncpg.connect(postgres.dsn)
         assert await connection.fetchval("SELECT count(*) FROM kept") == 0
+        await connection.close()
+
+
+async def started_logins(
+    port: int, number: int
+) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connections that say who they are, and send no password."""
+    names = struct.pack("!I", 196608) + b"user\0drivetrain\0database\0drivetrain\0\0"
+    started = []
+    for _ in range(number):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(struct.pack("!I", len(names) + 4) + names)
+        started.append((reader, writer))
+    return started
+
+
+async def test_a_platforms_server_is_reached_by_its_owner_alone(tmp_path: Path) -> None:
+    """Nobody else can begin a login, each of which would take a connection."""
+    with tempfile.TemporaryDirectory() as short:
+        server = Server(Path(short, "postgres"), free_port(), "secret")
+        async with supervised(spec(server, tmp_path / "log")) as child:
+            with pytest.raises(ConnectionRefusedError):
+                await started_logins(server.port, 1)
+            assert stat.S_IMODE(server.data.stat().st_mode) == 0o700
+            await child.kill_and_wait_ready()
+            connection = await asyncpg.connect(server.dsn)
+            assert await connection.fetchval("select inet_server_addr()") is None
+            await connection.close()
+            with pytest.raises(asyncpg.InvalidPasswordError):
+                await asyncpg.connect(server.dsn_of("drivetrain", "wrong"))
+
+
+async def test_a_server_whose_path_is_too_long_for_a_socket_has_a_port() -> None:
+    assert Server(Path("/" + "long" * 30), 5432, "secret").dsn.endswith(
+        "@127.0.0.1:5432/drivetrain"
+    )
+
+
+async def test_logins_without_a_password_hold_the_connections_for_seconds_only(
+    tmp_path: Path,
+) -> None:
+    async with running_postgres(tmp_path / "postgres") as postgres:
+        port = urlsplit(postgres.dsn).port
+        assert port is not None
+        held = await started_logins(port, 230)
+        async with asyncio.timeout(30):  # by default a login may take a minute
+            answers = await asyncio.gather(*(reader.read() for reader, _ in held))
+        assert any(b"too many clients" in answer for answer in answers)
+        for _, writer in held:
+            writer.close()
+        connection = await asyncpg.connect(postgres.dsn)
         await connection.close()
 
 
