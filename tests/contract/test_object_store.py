@@ -1,6 +1,7 @@
 """The object store's contract: in memory, in a directory, and on a real S3 server."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import secrets
@@ -327,17 +328,43 @@ async def test_a_directory_made_and_removed_by_others_meanwhile_fails_no_write(
 ) -> None:
     real, others = os.mkdir, [1]
 
-    def mkdir(path: Path, *arguments: int) -> None:
+    def mkdir(path: Path, *arguments: int, **options: int) -> None:
         if others:
             others.pop()
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        real(path, *arguments)
+        real(path, *arguments, **options)
 
     store = DirectoryStore(tmp_path)
     monkeypatch.setattr(os, "mkdir", mkdir)
     await store.put("a/b", b"1")
     assert await store.get("a/b") == b"1"
     assert not others
+
+
+@pytest.mark.parametrize("is_directory", [False, True], ids=["of an object", "of its directory"])
+async def test_no_link_leads_out_of_a_directory(tmp_path: Path, is_directory: bool) -> None:
+    """Programs of jobs write there, and what the services read is shown to others."""
+    store, outside = DirectoryStore(tmp_path / "objects"), tmp_path / "outside"
+    await store.create_root()
+    await store.put("job/kept", b"1")
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    place = tmp_path / "objects/job/dir"
+    if is_directory:
+        place.symlink_to(outside)
+    else:
+        place.mkdir()
+        (place / "secret").symlink_to(outside / "secret")
+    key = "job/dir/secret"
+    for read in (store.get(key), store.get_range(key, 0, 3), anext(store.stream(key))):
+        with pytest.raises(NoSuchObject):
+            await read
+    assert [item.key for item in await store.list("job/")] == ["job/kept"]
+    await store.delete(key)
+    with contextlib.suppress(StoreError):
+        await store.put(key, b"mine")
+    assert (outside / "secret").read_bytes() == b"secret"
+    assert [path.name for path in outside.iterdir()] == ["secret"]
 
 
 async def test_a_directory_that_cannot_be_read_is_not_empty(
