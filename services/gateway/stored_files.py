@@ -2,7 +2,7 @@
 
 Read from the object store when somebody asks; nothing here decides anything. Keys are made from the
 ids of the caller's own job and from names that a list or a manifest holds. Every part of a file is
-verified before its first byte is sent.
+verified before its first byte is sent, and a shard, which may be large, before its last.
 """
 
 import asyncio
@@ -141,6 +141,24 @@ async def parts_of(
         yield data
     if left:
         raise Gone(f"the list of files gives {file.path} another size than it has")
+
+
+async def verified(
+    pieces: AsyncIterator[bytes], size_bytes: int, sha256: str
+) -> AsyncIterator[bytes]:
+    """These pieces, if they are what the catalogue names; else Gone before the last of them."""
+    digest, num_bytes, held = hashlib.sha256(), 0, b""
+    async for piece in pieces:
+        num_bytes += len(piece)
+        if num_bytes > size_bytes:
+            raise Gone("what is stored is larger than the catalogue says")
+        await asyncio.to_thread(digest.update, piece)
+        if held:
+            yield held
+        held = piece
+    if num_bytes != size_bytes or digest.hexdigest() != sha256:
+        raise Gone("what is stored is not what the catalogue says")
+    yield held
 
 
 def _order(files: FileList) -> tuple[int, Any]:

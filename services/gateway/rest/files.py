@@ -115,7 +115,8 @@ async def shard_content(
     if not found:
         raise not_found("shard", key)
     directory = row["manifest_key"].rpartition("/")[0]
-    pieces = gateway.platform.object_store.stream(f"{directory}/{key}")
+    stored = gateway.platform.object_store.stream(f"{directory}/{key}")
+    pieces = stored_files.verified(stored, found[0].size_bytes, found[0].sha256)
     name = key.rpartition("/")[2]
     return await _attachment(gateway, row["job_id"], pieces, name, found[0].size_bytes)
 

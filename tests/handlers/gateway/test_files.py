@@ -13,6 +13,7 @@ import pytest
 
 from drivetrain_schemas.job_files import PART_BYTES, FileList, JobFile, JobLink, list_key
 from services.gateway import context, stored_files
+from services.gateway.stored_files import Gone, verified
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import JobStory, Story
 
@@ -230,7 +231,8 @@ async def test_files_and_shards_of_a_checkpoint(server: Server) -> None:
     await server.model.tell(*story.events)
     (row,) = await server.model.rows("select manifest_key from checkpoints")
     directory = row["manifest_key"].rpartition("/")[0]
-    shard = {"key": "rank-0.safetensors", "size_bytes": 7, "sha256": "a" * 64, "rank": 0}
+    digest = hashlib.sha256(b"weights").hexdigest()
+    shard = {"key": "rank-0.safetensors", "size_bytes": 7, "sha256": digest, "rank": 0}
     manifest: dict[str, Any] = {
         **{**job.run, "tenant_id": "default"},
         "step": 100,
@@ -246,6 +248,11 @@ async def test_files_and_shards_of_a_checkpoint(server: Server) -> None:
     assert (listed["step"], listed["shards"]) == (100, [shard])
     content = await server.client.get(f"{base}/content", params={"key": "rank-0.safetensors"})
     assert content.content == b"weights"
+    for other in (b"Weights", b"weight", b"weights and more"):
+        await server.objects.put(f"{directory}/rank-0.safetensors", other)
+        changed = await server.client.get(f"{base}/content", params={"key": "rank-0.safetensors"})
+        assert changed.status_code == 404
+        assert other not in changed.content
     hidden = await server.client.get(f"{base}/content", params={"key": "secret"})
     assert hidden.status_code == 404
 
@@ -301,3 +308,16 @@ async def test_what_another_tenant_stored_is_not_found(server: Server) -> None:
         await server.client.get(f"{base}/content", params={"path": "dir/model"}),
     ):
         assert answer.status_code == 404
+
+
+async def test_of_a_large_shard_that_is_not_the_named_one_the_end_is_never_sent() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"one", b"two", b"three"):
+            yield piece
+
+    right = hashlib.sha256(b"onetwothree").hexdigest()
+    assert b"".join([it async for it in verified(pieces(), 11, right)]) == b"onetwothree"
+    wrong = verified(pieces(), 11, "a" * 64)
+    assert [await anext(wrong), await anext(wrong)] == [b"one", b"two"]
+    with pytest.raises(Gone):
+        await anext(wrong)
