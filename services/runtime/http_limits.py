@@ -9,6 +9,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import h11
+from h11._connection import DEFAULT_MAX_INCOMPLETE_EVENT_SIZE
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from services.runtime import logs
@@ -63,8 +65,28 @@ class Closed:
 _closed = Closed()
 
 
+class _OneLength(h11.Connection):
+    """Refuses a request that gives the length of its body in two ways (RFC 9112, 6.1).
+
+    A proxy that believes the other one would take the rest of the body for another request.
+    """
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
 class BoundedProtocol(H11Protocol):
     """Closes a connection whose request is not complete in time, or whose answer is not taken."""
+
+    def __init__(self, config: Config, *arguments: Any, **options: Any) -> None:
+        super().__init__(config, *arguments, **options)
+        limit = config.h11_max_incomplete_event_size
+        self.conn = _OneLength(h11.SERVER, limit or DEFAULT_MAX_INCOMPLETE_EVENT_SIZE)
 
     _limit: asyncio.TimerHandle | None = None
     _awaited: str = ""
