@@ -15,6 +15,10 @@ from services.gateway.rest.requests import base_url
 router = APIRouter(include_in_schema=False)
 
 LINES_PER_READ = 5000
+# Control characters, which a terminal that shows the file would obey.
+REPLACED = dict.fromkeys(
+    {*range(32), *range(127, 160)} - {*map(ord, "\t\n")}, "\N{REPLACEMENT CHARACTER}"
+)
 CUT = "(the log ends here because the metrics service became unavailable; download it again)\n"
 
 
@@ -46,7 +50,8 @@ async def _lines(
         lines, position = page["lines"], page["next"]
         assert isinstance(lines, list)
         assert isinstance(position, int)
-        yield "".join(f"a{line['attempt']} r{line['rank']} | {line['line']}\n" for line in lines)
+        text = "".join(f"a{line['attempt']} r{line['rank']} | {line['line']}\n" for line in lines)
+        yield text.translate(REPLACED)
         if position >= end:
             return
         try:

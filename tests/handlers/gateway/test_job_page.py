@@ -97,6 +97,7 @@ async def test_the_best_value_says_whether_its_weights_were_saved(server: Server
 
 async def test_a_log_is_downloaded_whole(server: Server) -> None:
     lines = [f"line {number}" for number in range(12_000)]
+    lines[7], shown_as = "\x1b]0;title\x07\x9b2J\ttab", "\ufffd]0;title\ufffd\ufffd2J\ttab"
 
     async def forward(part: str, path: str, given: dict[str, int]) -> object:
         begin = given["after"]
@@ -113,6 +114,7 @@ async def test_a_log_is_downloaded_whole(server: Server) -> None:
     async with serving(server.model, forward=forward) as forwarding:
         answer = await forwarding.client.get(f"/jobs/{job.job_id}/log.txt")
     assert answer.headers["content-disposition"] == f'attachment; filename="{job.job_id}.log"'
+    lines[7] = shown_as
     assert answer.text.splitlines() == [f"a1 r0 | {line}" for line in lines]
     assert (await server.client.get(f"/jobs/{job.job_id}/log.txt")).status_code == 503
 

@@ -26,7 +26,6 @@ class _Printer:
     def __init__(self, rank: int | None) -> None:
         self._rank = rank
         self._attempt: int | None = None
-        self._is_terminal = sys.stdout.isatty()
 
     def print(self, page: Item) -> None:
         for line in page["lines"]:
@@ -34,7 +33,7 @@ class _Printer:
                 if self._attempt is not None:
                     write_note(f"--- attempt {line['attempt']} ---")
                 self._attempt = line["attempt"]
-            text = clean(line["line"]) if self._is_terminal else line["line"]
+            text = clean(line["line"])  # also into a file, which somebody will show
             print(text if self._rank is not None else f"{line['rank']}| {text}")
         sys.stdout.flush()
 
