@@ -4,7 +4,8 @@ Each statement is executed twice: first as `explain (analyze)` in a transaction,
 that is rolled back, then as it is. Rows read are those that its scans of tables and indexes return,
 and those that they read and drop. A scan that finds none counts as one row: it was a search. Where
 an index serves, the plan must use it, in joins too: of a small table the planner would rather read
-all, and from which size on it would not depends on its statistics.
+all, and from which size on it would not depends on its statistics. So does whether it keeps what it
+has read for the next row.
 
 Its hooks are asyncpg's own methods below the pool, so every connection of the process is covered.
 Only what the recording task and the tasks that it starts send is recorded: services under test have
@@ -25,7 +26,7 @@ from asyncpg.cursor import BaseCursor
 
 EXPLAINABLE = ("select", "insert", "update", "delete", "with", "merge", "values")
 BY_INDEX = "; ".join(
-    f"set local enable_{name} = off" for name in ("seqscan", "hashjoin", "mergejoin")
+    f"set local enable_{name} = off" for name in ("seqscan", "hashjoin", "mergejoin", "material", "memoize")
 )
 DROPPED = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
 

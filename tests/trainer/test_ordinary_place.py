@@ -134,7 +134,7 @@ def runs(
             end = pod.wait_for_exit()
             (rank,) = end.ranks
             status = -rank.signal if rank.signal else rank.exit_code
-            found[key] = Ran(status, pod.log, seen_in(directory / "seen0"), end.detail)
+            found[key] = Ran(status, pod.log, seen_in(directory / "seen"), end.detail)
         yield found
     finally:
         for pod, _ in pods.values():

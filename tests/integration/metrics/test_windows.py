@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -120,24 +121,18 @@ async def test_the_process_ends_with_the_service_that_started_it(
 async def test_it_ends_although_kafka_answers_nothing(
     postgres_dsn: str, topic_prefix: str, ends: str
 ) -> None:
-    calls = asyncio.Event()
-
-    async def say_nothing(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        calls.set()
-        await writer.wait_closed()
-
-    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
-        address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-        kafka = KafkaAccess(address, "user", "password")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        kafka = KafkaAccess(f"127.0.0.1:{silent.getsockname()[1]}", "user", "password")
         given = MetricsSettings(**service_environment(kafka, postgres_dsn, topic_prefix))
         async with windows_running(given) as process:
-            await asyncio.wait_for(calls.wait(), 60)
-            if ends == "SIGTERM":
-                process.terminate()
-            else:
-                assert process.stdin is not None
-                process.stdin.close()
-            assert await asyncio.wait_for(process.wait(), 30) == 0
+            connection, _ = await asyncio.wait_for(asyncio.to_thread(silent.accept), 60)
+            with connection:
+                if ends == "SIGTERM":
+                    process.terminate()
+                else:
+                    assert process.stdin is not None
+                    process.stdin.close()
+                assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
 def test_faust_does_not_watch_the_topic_of_its_table() -> None:

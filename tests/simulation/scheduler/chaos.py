@@ -307,7 +307,7 @@ ENDS = {
     *("run.succeeded", "run.failed", "run.lost", "run.cancelled", "run.stopped"),
     "run.interrupted",
 }
-ASIDE = {"job.waiting", "job.cancelling", "job.stopping", "job.pausing"}
+ASIDE = {"job.waiting", "job.cancelling", "job.stopping", "job.pausing", "run.unreachable"}
 FINAL = {"job.succeeded", "job.failed", "job.cancelled", "job.stopped"}
 
 
