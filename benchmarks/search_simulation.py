@@ -10,16 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchmarks.lcbench import EPOCHS, FLOATS, PARAMETERS, Surrogate
-from services.hpo.core.pruners.auto import Auto as AutoPruner
-from services.hpo.core.pruners.auto import steps_of_auto
+from benchmarks.lcbench import EPOCHS, FLOATS, PARAMETERS
+from services.hpo.core.pruners.base import Base
 from services.hpo.core.samplers import SAMPLERS
-from services.hpo.core.space import Point, Scalar, make_space
-from services.hpo.core.strategies import Verdict
+from services.hpo.core.space import Point, Scalar, Space, make_space
+from services.hpo.core.strategies import Pruner, Verdict
 from services.hpo.core.trials import EarlierStudy, Measured, Trial, Trials, TrialState
 
 NUM_WORKERS = 8
 SPACE = make_space(PARAMETERS)
+
+
+class Objective(Protocol):
+    def curve(self, task: str, point: Mapping[str, Scalar]) -> tuple[FLOATS, FLOATS]:
+        """Accuracies and seconds since the start at the end of each epoch."""
 
 
 class Searcher(Protocol):
@@ -36,20 +40,21 @@ class Searcher(Protocol):
 
 
 class Ours:
-    """A sampler of the service, and where asked the pruner `auto`."""
+    """A sampler and a pruner of the service: those that judge at once, without pauses."""
 
     def __init__(
         self,
         sampler: str,
         seed: int,
         *,
-        is_pruned: bool = False,
+        space: Space = SPACE,
+        pruner: Pruner | None = None,
         earlier: tuple[EarlierStudy, ...] = (),
     ) -> None:
-        self.rungs = steps_of_auto(EPOCHS) if is_pruned else ()
-        self._pruner = AutoPruner(self.rungs)
-        self._sampler = SAMPLERS[sampler](SPACE, seed, 10_000)
-        self.trials = Trials(SPACE, ("maximize",), seed=seed, earlier=earlier)
+        self._pruner = pruner or Base(())
+        self.rungs = self._pruner.steps_of(0)
+        self._sampler = SAMPLERS[sampler](space, seed, 10_000)
+        self.trials = Trials(space, ("maximize",), seed=seed, earlier=earlier)
 
     def ask(self) -> tuple[object, Mapping[str, Scalar]]:
         number = len(self.trials)
@@ -99,7 +104,7 @@ class _Running:
 
 
 def search(
-    surrogate: Surrogate, task: str, searcher: Searcher, num_epochs: int
+    surrogate: Objective, task: str, searcher: Searcher, num_epochs: int
 ) -> tuple[Finished, ...]:
     """The finished trials until so many epochs are spent, in the order in which they ended."""
     ends = (*searcher.rungs, EPOCHS)
