@@ -88,6 +88,9 @@ class Rung:
         """How many of the ranked trials are better; equal losses rank by number."""
         return bisect_left(self.ranked, (loss, number))
 
+    def is_unbeaten(self, loss: float) -> bool:
+        return not self.ranked or loss <= self.ranked[0][0]
+
 
 class Trials:
     """All trials of a study by number, without gaps, and the arrays that samplers read.

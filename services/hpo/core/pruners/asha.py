@@ -3,14 +3,15 @@
 At each rung the best 1 of `reduction_factor` go on. `AshaStop` stops a trial that is not among them
 at once, and lets the best so far go on even while few are measured. `AshaPause` is the algorithm of
 the paper: a trial that is not among them pauses, and goes on when so many worse ones came after it
-that it is. Equal values rank by number, the earlier first.
+that it is. Equal values rank by number, the earlier first; but a value that none has beaten goes on
+wherever one may, for where all are equal, the first of them says nothing against the others.
 """
 
 from dataclasses import dataclass
 
 from services.hpo.core.pruners.base import Base, end_of_paused, kept
 from services.hpo.core.strategies import Drop, Fork, Judgement, Promote, Verdict
-from services.hpo.core.trials import Trials, TrialState
+from services.hpo.core.trials import Rung, Trials, TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def promotable(trials: Trials, steps: tuple[int, ...], reduction_factor: int) ->
         rung = trials.rung(step)
         num_kept = _num_kept(trials, step, reduction_factor)
         # Those before it have been promoted; if this one is not among the best, no other is.
-        if rung.paused and rung.rank(*rung.paused[0]) < num_kept:
+        if rung.paused and _is_among_best(rung, *rung.paused[0], num_kept):
             rank, num = rung.rank(*rung.paused[0]) + 1, len(rung.values)
             why = f"It is number {rank} of {num} at step {step}: {kept(num_kept)}."
             return Promote(rung.paused[0][1], why)
@@ -63,6 +64,10 @@ def is_exhausted(trials: Trials, max_trials: int) -> bool:
 
 def _num_kept(trials: Trials, step: int, reduction_factor: int) -> int:
     return len(trials.rung(step).values) // reduction_factor
+
+
+def _is_among_best(rung: Rung, loss: float, number: int, num_kept: int) -> bool:
+    return rung.rank(loss, number) < num_kept or (num_kept > 0 and rung.is_unbeaten(loss))
 
 
 def _is_last(trials: Trials, max_trials: int, number: int) -> bool:
@@ -90,8 +95,9 @@ def _judgement(
     rung = trials.rung(step)
     value = rung.values[number]
     assert value is not None
-    rank = rung.rank(trials.loss_of(value), number)
-    verdict = Verdict.CONTINUE if rank < num_kept else otherwise
+    loss = trials.loss_of(value)
+    rank = rung.rank(loss, number)
+    verdict = Verdict.CONTINUE if _is_among_best(rung, loss, number, num_kept) else otherwise
     threshold = None
     if 0 < num_kept <= len(rung.ranked):
         threshold = trials.loss_of(rung.ranked[num_kept - 1][0])

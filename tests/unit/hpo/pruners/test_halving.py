@@ -27,8 +27,9 @@ STOPPING = [
     ("maximize", [1, 2, 3, 4, 5, 6, 7, 8, 9], [C] * 9),
     # The sixth is second of six, and two of six go on.
     ("minimize", [1, 3, 3, 3, 3, 2], [C, S, S, S, S, C]),
-    # Equal values rank by number: the first of them stays ahead.
-    ("minimize", [1, 1, 1, 1, 1, 1], [C, S, S, S, S, S]),
+    # Equal values rank by number, but what none has beaten goes on.
+    ("minimize", [1, 1, 1, 1, 1, 1], [C] * 6),
+    ("maximize", [5, 4, 4, 5, 4, 5], [C, S, S, C, S, C]),
 ]
 
 
@@ -64,6 +65,12 @@ def test_pausing_asha_promotes_when_enough_worse_ones_have_come() -> None:
     assert table.verdicts(1, {6: 7.0, 7: 7.0, 8: 7.0}) == {6: P, 7: P, 8: P}
     assert table.next() == ("promote", 0)
     assert table.verdicts(3, {0: 0.5}) == {0: C}, "the best of three goes straight on"
+
+
+def test_pausing_asha_lets_all_go_on_that_are_equally_best() -> None:
+    table = Table(make_pruner(type="asha", min_steps=1, mode="pause"))
+    assert table.verdicts(1, {0: 1.0, 1: 1.0, 2: 1.0, 3: 2.0}) == {0: P, 1: P, 2: C, 3: P}
+    assert table.all_next() == [("promote", 0), ("promote", 1)]
 
 
 def test_pausing_asha_prefers_the_highest_rung() -> None:
