@@ -14,6 +14,7 @@ from benchmarks.report import Row, options, publish
 from benchmarks.search_peers import HyperbandSearcher
 from benchmarks.search_quality import NUM_TRIALS, SEEDS, optunas, regrets, run_optuna, workers
 from benchmarks.search_simulation import Ours, search
+from services.hpo.core.pruners.auto import Auto, steps_of_auto
 
 TITLE = "What stopping early is worth"
 MEASURES = (
@@ -82,7 +83,8 @@ def main() -> None:
 
 
 def _regret(task: str, seed: int, sampler: str, is_pruned: bool) -> float:
-    searcher = Ours(sampler, seed, is_pruned=is_pruned)
+    pruner = Auto(steps_of_auto(EPOCHS), EPOCHS) if is_pruned else None
+    searcher = Ours(sampler, seed, pruner=pruner)
     finished = search(surrogate(), task, searcher, NUM_EPOCHS)
     return _last(task, [trial.accuracy for trial in finished])
 

@@ -1,7 +1,8 @@
 """What a trial's value at a rung says about its final loss, by the trials that are complete.
 
 A straight line from losses at the rung to final losses. While few trials are complete the line is
-drawn towards the slope 1, and its error towards half the spread of the losses at the rung.
+drawn towards the slope 1, and its error towards half the spread of the losses at the rung. It is
+flat where losses at the rung would have predicted the final ones no better than their mean does.
 """
 
 import heapq
@@ -18,6 +19,8 @@ from services.hpo.core.trials import Array, Trials, TrialState
 _MAX_PAIRS = 128
 # How many complete trials the assumptions above are worth.
 _PRIOR_PAIRS = 4.0
+# With so many it is seen whether the line would have predicted them.
+_FEWEST_COMPARED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +56,39 @@ def line(trials: Trials, step: int) -> Line:
     at_rung, at_end = (pairs - (middle, final)).T
     weight = _PRIOR_PAIRS * spread**2
     total = at_rung @ at_rung + weight
-    slope = max(float((at_rung @ at_end + weight) / total), 0.0) if total > 0.0 else 1.0
-    squares = float(((at_end - slope * at_rung) ** 2).sum()) + weight / 4.0
-    error = math.sqrt(squares / (len(pairs) + _PRIOR_PAIRS))
+    slope = max(float((at_rung @ at_end + weight) / total), 0.0) if total > 0.0 else 0.0
+    missed, num = at_end - slope * at_rung, len(pairs)
+    if slope > 0.0 and num >= _FEWEST_COMPARED:
+        # Of each pair, what a line through the others misses, against what their mean does.
+        by_line = missed / np.maximum(1.0 - 1.0 / num - at_rung * at_rung / total, 1e-9)
+        by_mean = at_end / (1.0 - 1.0 / num)
+        if np.abs(by_line).sum() >= np.abs(by_mean).sum():
+            slope = 0.0
+    if slope == 0.0:
+        return Line(0.0, float(middle), float(final), float(at_end.std()))
+    squares = float(missed @ missed) + weight / 4.0
+    error = math.sqrt(squares / (num + _PRIOR_PAIRS))
     return Line(slope, float(middle), float(final), error)
 
 
 def with_expected(trials: Trials, losses: Array) -> Array:
-    """The losses, and what is expected of trials that were measured and are not complete."""
+    """The losses, and what is expected of trials that were measured and are not complete.
+
+    Of none at a rung whose losses tell nothing: a mean is no result of the trial's place.
+    """
     curves = trials.curves
     open_ones = np.isnan(losses) & ~np.isnan(curves[:, 1])
     filled = losses.copy()
     for step in np.unique(curves[open_ones, 1]):
         there = open_ones & (curves[:, 1] == step)
-        filled[there] = line(trials, int(step)).expected(curves[there, 2])
+        found = line(trials, int(step))
+        if found.slope > 0.0:
+            filled[there] = found.expected(curves[there, 2])
     return filled
 
 
 def _pairs(trials: Trials, step: int) -> Array:
-    """(n, 2): the loss at the rung and the final one, of complete trials."""
+    """(n, 2): the loss at the rung and the final one, of complete trials without outliers."""
     pairs = []
     for number in heapq.nlargest(_MAX_PAIRS, trials.in_state(TrialState.COMPLETED)):
         measured, loss = trials[number].at(step), trials.losses[number]
@@ -81,4 +98,5 @@ def _pairs(trials: Trials, step: int) -> Array:
         return np.empty((0, 2))
     # In order of number: which losses are outliers follows from the first ones.
     columns = np.array(pairs[::-1]).T
-    return np.stack([bounded(column, largest_that_counts(column)) for column in columns], axis=1)
+    counts = np.all([column <= largest_that_counts(column) for column in columns], axis=0)
+    return bounded(columns[:, counts].T)

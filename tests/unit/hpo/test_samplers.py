@@ -211,7 +211,8 @@ def test_losses_of_trials_that_diverge_do_not_hide_the_others(name: str) -> None
 def test_a_sampler_learns_where_parameters_are_mixed_and_trials_fail(name: str) -> None:
     losses, drawn = (run(each, MIXED, mixed, 50).losses for each in (name, "random"))
     assert np.nanmin(losses) < np.nanmin(drawn)
-    assert np.nanmedian(losses[25:]) < np.nanmedian(drawn[25:])
+    # Where little is left to be gained, most trials look elsewhere.
+    assert np.nanpercentile(losses[25:], 25) < np.nanpercentile(drawn[25:], 25)
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -281,7 +282,8 @@ def test_auto_learns_from_trials_that_were_stopped_at_a_rung() -> None:
             ended = Trial(number, point, TrialState.STOPPED, measured=early)
         trials.put(ended)
     late = [bowl(trial.point) for trial in trials][20:]
-    assert np.median(late) < 0.02
+    # Where little is left to be gained, most trials look elsewhere.
+    assert np.percentile(late, 25) < 0.002
 
 
 def test_points_differ_by_seed_and_by_number() -> None:

@@ -88,7 +88,7 @@ def _population(
 
 
 def _auto(spec: AutoPruner, max_steps: int, *_: object) -> Pruner:
-    return Auto(steps_of_auto(max_steps))
+    return Auto(steps_of_auto(max_steps), max_steps)
 
 
 PRUNERS: Mapping[type, Build] = {

@@ -11,7 +11,7 @@ from services.hpo.core.final_losses import with_expected
 from services.hpo.core.gaussian_process import Features
 from services.hpo.core.samplers.following_fit import FollowingFit
 from services.hpo.core.samplers.gp import Gp
-from services.hpo.core.samplers.improvement import Improvement, known
+from services.hpo.core.samplers.improvement import Improvement, is_flat, known
 from services.hpo.core.samplers.portfolio import portfolio
 from services.hpo.core.samplers.proposing import Draws, at_random, first_new
 from services.hpo.core.samplers.sobol import Sobol
@@ -48,7 +48,7 @@ class Auto:
             if point is not None:
                 return Proposal(point, f"among the best in {len(trials.earlier)} earlier studies")
         losses, shape = _learned(trials)
-        if number < _NUM_FIRST or np.isfinite(losses).sum() < 2 or not self._space.dimensions:
+        if number < _NUM_FIRST or is_flat(losses) or not self._space.dimensions:
             return self._first.propose(trials, number)
         parameters = self._fit.parameters(trials, shape)
         rng = self._draws.of(number)
@@ -69,10 +69,12 @@ class Auto:
 def _learned(trials: Trials) -> tuple[Array, Array]:
     """The losses known or expected, and losses that show how alike the trials' places are.
 
-    In a study with rungs the latter are those at the first rung: all trials have them soon.
+    In a study with rungs the latter are those at the first rung: all trials have them soon. Where
+    rungs tell nothing of final losses, only these count.
     """
     losses, early = trials.losses, trials.curves[:, 0]
-    if np.isnan(early).all():
+    expected = with_expected(trials, losses)
+    if np.array_equal(expected, losses, equal_nan=True):
         return losses, losses
     early = np.where(np.isinf(losses) & np.isnan(early), losses, early)
-    return with_expected(trials, losses), early
+    return expected, early

@@ -4,10 +4,8 @@ The kernel's parameters are fitted again for each trial. A trial that runs count
 is expected of it, so that parallel trials do not all go to one place.
 """
 
-import numpy as np
-
 from services.hpo.core.gaussian_process import Features, fit
-from services.hpo.core.samplers.improvement import Improvement, known
+from services.hpo.core.samplers.improvement import Improvement, is_flat, known
 from services.hpo.core.samplers.proposing import Draws, at_random
 from services.hpo.core.samplers.sobol import Sobol
 from services.hpo.core.space import Space
@@ -30,7 +28,7 @@ class Gp:
 
     def propose(self, trials: Trials, number: int) -> Proposal:
         losses = trials.losses_for(number)
-        if number < _NUM_FIRST or np.isfinite(losses).sum() < 2 or not self._space.dimensions:
+        if number < _NUM_FIRST or is_flat(losses) or not self._space.dimensions:
             return self._first.propose(trials, number)
         learned = known(losses, _MAX_USED)
         observed = self._features.of_units(trials.units[learned.used])

@@ -18,6 +18,10 @@ Numbers = NDArray[np.intp]
 
 # Of trials that run: the latest count.
 _MAX_RUNNING = 64
+# Less than this share of the way from the median loss to the best is hardly worth a trial.
+_LEAST_SHARE = 1e-3
+# Places that are looked at, and trials that they are compared with, where none promises more.
+_NUM_FAR, _MAX_NEAR = 128, 512
 # The best trials, around which candidates lie.
 _NUM_STARTS = 4
 
@@ -41,6 +45,12 @@ def known(losses: Array, limit: int) -> Known:
         is_used[latest] = True
         ended, found = ended[is_used], found[is_used]
     return Known(ended, _standardized(found, largest))
+
+
+def is_flat(losses: Array) -> bool:
+    """Whether most trials are equally best, as far as is known: a model sees no way from there."""
+    finite = losses[np.isfinite(losses)]
+    return len(finite) < 2 or bool(2 * (finite == finite.min()).sum() > len(finite))
 
 
 class Improvement:
@@ -70,21 +80,35 @@ class Improvement:
 
         starts = known.used[np.argsort(known.values, kind="stable")[:_NUM_STARTS]]
         ranked = self._candidates.best(rng, units[starts], score, self._num)
+        least = _LEAST_SHARE * float(np.median(known.values) - known.values.min())
+        if math.exp(score(ranked[:1])[0]) < least:
+            point = first_new(self._space, units, self._farthest(units, rng))
+            if point is not None:
+                why = "lies farthest from all others: near them, little is to be gained"
+                return Proposal(point, why)
         point = first_new(self._space, units, ranked)
         if point is None:
             return None
         why = f"promises the largest improvement, by a model of {len(known.used)} trials"
         return Proposal(point, why)
 
+    def _farthest(self, units: Array, rng: np.random.Generator) -> Array:
+        """Rows of units, first those farthest from the latest trials."""
+        rows = self._space.snap(rng.random((_NUM_FAR, units.shape[1])))
+        tried = self._features.of_units(units[-_MAX_NEAR:])
+        away = self._features.of_units(rows)[:, None, :] - tried
+        nearest = np.square(away).sum(axis=2).min(axis=1)
+        return rows[np.argsort(-nearest, kind="stable")]
+
 
 def _standardized(losses: Array, largest: float) -> Array:
-    """Mean 0, deviation 1; a failed trial counts as the worst one that did not fail."""
-    finite = np.isfinite(losses)
+    """Mean 0, deviation 1; one that failed or is an outlier counts as the worst of the others."""
+    finite = losses <= largest
     if not finite.all():
         if not finite.any():
             return np.zeros(len(losses))
         losses = np.where(finite, losses, losses[finite].max())
-    values = bounded(losses, largest)
+    values = bounded(losses)
     values -= values.mean()
     deviation = math.sqrt(float(values @ values) / len(values))
     result: Array = values / deviation if deviation > 0.0 else values
