@@ -26,7 +26,8 @@ from asyncpg.cursor import BaseCursor
 
 EXPLAINABLE = ("select", "insert", "update", "delete", "with", "merge", "values")
 BY_INDEX = "; ".join(
-    f"set local enable_{name} = off" for name in ("seqscan", "hashjoin", "mergejoin", "material", "memoize")
+    f"set local enable_{name} = off"
+    for name in ("seqscan", "hashjoin", "mergejoin", "material", "memoize")
 )
 DROPPED = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
 
