@@ -57,6 +57,7 @@ def test_a_script_of_a_guide_continues_exactly(tmp_path: Path, guide: str) -> No
     assert all(torch.equal(want[name], found[name]) for name in want)
 
 
+@pytest.mark.heavy
 def test_the_script_before_it_is_ported_runs_too(tmp_path: Path) -> None:
     before, after = scripts("port-your-script.md")
     assert run(in_directory(tmp_path / "before", before), "train.py") == 0

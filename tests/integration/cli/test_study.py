@@ -238,6 +238,7 @@ def _free_port() -> int:
         return port
 
 
+@pytest.mark.heavy
 async def test_a_study_ends_once_with_its_best_trial_though_its_service_is_killed(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
 ) -> None:

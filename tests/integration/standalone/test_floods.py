@@ -59,6 +59,7 @@ async def flood(access: KafkaAccess) -> None:
             await producer.send(PREFIX + METRICS.name, b"x" * 100_000)
 
 
+@pytest.mark.heavy
 async def test_a_flood_of_one_pod_leaves_room_on_disk_and_for_the_others(
     admin: KafkaAccess, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ async def read_records(kafka: RunningKafka, topic: str, num_records: int) -> lis
         await consumer.stop()
 
 
+@pytest.mark.heavy
 async def test_acknowledged_records_survive_kill_9_of_the_broker(tmp_path: Path) -> None:
     async with running_kafka(tmp_path / "kafka", password="only-for-the-owner") as kafka:
         await write_records(kafka, "kept", 500)
