@@ -49,6 +49,7 @@ WITHOUT_DATA = {
     "drivetrain_cost_unpriced_charges_total": "every device has a price",
     "drivetrain_cost_unpriced_devices": "every device has a price",
     "drivetrain_events_failed_total": "no handler fails",
+    "drivetrain_events_parked_dropped_total": "no record is parked, and so none dropped",
     "drivetrain_events_parked_total": "no record is parked",
     "drivetrain_forged_reports_total": "no pod forges a report",
     "drivetrain_gateway_parts_unavailable_total": "every service answers",

@@ -324,4 +324,4 @@ async def test_what_the_command_line_sends_is_refused_with_the_same_messages(
         code, out, _ = await places.cli("job", "show", job_id, "--output", "json")
         spec = json.loads(out)["spec"]
         assert code == 0
-        assert spec["code"]["uri"].startswith(f"file://{tmp_path}/code/default/")
+        assert spec["code"]["uri"].startswith("store:code/default/")
