@@ -96,7 +96,12 @@ class Pods:
             pod: why for pod, why in self._why_not_launched.items() if pod in observations
         }
         self.observations = {
-            pod: self._with_why_not_launched(pod, seen) for pod, seen in observations.items()
+            **observations,
+            **{
+                pod: replace(observations[pod], unreachable=why)
+                for pod, why in self._why_not_launched.items()
+                if observations[pod].sight in (Sight.ABSENT, Sight.CREATED)
+            },
         }
         self._alive_at = {
             pod_id: now if seen.is_running else self._alive_at[pod_id]
@@ -104,12 +109,6 @@ class Pods:
             if seen.is_running or pod_id in self._alive_at
         }
         return self._seen.note(self.observations, self._clock.monotonic())
-
-    def _with_why_not_launched(self, pod_id: str, seen: Observation) -> Observation:
-        why = self._why_not_launched.get(pod_id)
-        if why is None or seen.sight not in (Sight.ABSENT, Sight.CREATED):
-            return seen
-        return replace(seen, unreachable=why)
 
     def seconds_since_alive(self, live: LiveRun | None = None) -> Mapping[str, float]:
         """Seconds since each pod (of this run) was seen alive, as far as this process knows."""

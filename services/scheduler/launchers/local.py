@@ -256,6 +256,7 @@ class LocalLauncher:
             each.pod.pod_id for each in closed if not processes.of_pod(everything, each.marker)
         }
         self._shims = {pod: shim for pod, shim in self._shims.items() if pod not in ended}
+        self._stopped_at = {pod: at for pod, at in self._stopped_at.items() if pod not in ended}
         return frozenset(ended)
 
 

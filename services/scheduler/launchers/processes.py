@@ -58,11 +58,8 @@ def is_shim(identity: PodIdentity, marker: str) -> bool:
 
 def is_stopped(identity: PodIdentity) -> bool:
     """Some other process has stopped it by a signal."""
-    try:
-        status = (_PROC / str(identity.pid) / "stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status[status.rindex(b")") + 2 :][:1] in (b"T", b"t")
+    fields = _fields(identity.pid)
+    return fields is not None and fields[0] in (b"T", b"t")
 
 
 def send(identity: PodIdentity, marker: str, number: signal.Signals) -> bool:
@@ -153,14 +150,21 @@ def _is_ours(pid: int) -> bool:
 
 def _stat(pid: int) -> tuple[int, int] | None:
     """Its parent, and when it started; None when it is gone or a zombie."""
+    fields = _fields(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[1]), int(fields[19])
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """Its state, its parent and what follows; None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = file.readall()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command may hold any bytes and brackets; what follows the last bracket is fixed.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def _marker(pid: int) -> str | None:

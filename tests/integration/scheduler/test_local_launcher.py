@@ -284,6 +284,7 @@ async def test_a_pod_whose_shim_was_stopped_for_long_ends(launcher, monkeypatch)
     end = await seen(launcher, spec, Sight.DEAD)
     assert "stopped its shim" in end.reason.detail
     assert await launcher.kill([ref_of(spec)]) == {spec.pod_id}
+    assert launcher._stopped_at == {}, "nothing is kept of a pod that is gone"
 
 
 async def test_a_shim_that_is_stopped_and_goes_on_is_left_alone(launcher, monkeypatch):
