@@ -24,18 +24,23 @@ def sentence(shown: models.Job) -> str:
 
 def unreachable(shown: models.Job) -> str:
     """Why nothing is known of a run that holds its slots."""
-    run = shown.runs[-1] if shown.runs else None
-    if run is None or run.ended_at is not None or not run.unreachable:
+    run = _live_run(shown)
+    if run is None or not run.unreachable:
         return ""
     return f"Attempt {run.attempt} keeps its slots and waits: {run.unreachable}"
 
 
 def silence(shown: models.Job) -> str:
     """Since when a run that holds its slots has sent nothing."""
-    run = shown.runs[-1] if shown.runs else None
+    run = _live_run(shown)
     if run is None or run.state != "suspect" or run.silent_since is None:
         return ""
     return f"Nothing was heard of its pods since {run.silent_since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _live_run(shown: models.Job) -> models.Run | None:
+    run = shown.runs[-1] if shown.runs else None
+    return None if run is None or run.ended_at is not None else run
 
 
 def last_failure(shown: models.Job) -> str:
