@@ -56,7 +56,7 @@ class ParkedDay:
 
     @property
     def is_noted(self) -> bool:
-        """Whether the number of those dropped, which has just grown, is told: 1, 2, 4, 8 ..."""
+        """Whether a notice is parked now that one more was dropped: at 1, 2, 4, 8 ..."""
         return self.num_dropped.bit_count() == 1
 
 

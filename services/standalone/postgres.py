@@ -2,7 +2,7 @@
 
 It listens on a socket in its data directory, which only its owner may enter: whoever reaches a port
 can hold every connection without a password, because a login takes its place before it is checked,
-also a reserved one. It listens on loopback where it is told to, or where that path is too long.
+also a reserved one. With `is_on_loopback`, or where that path is too long, it listens on loopback.
 
 In: a directory, a port, a password. Out: an initialised cluster with the database `drivetrain`, the
 launch of the server and its probe. Works as a normal user and as root; the server refuses to run as

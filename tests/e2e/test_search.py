@@ -90,7 +90,7 @@ def test_a_paused_trial_frees_its_slot_and_goes_on_from_its_checkpoint(
     """Of three, one at a time: the second is the best, which is known when the third has come."""
     study = studies["pause"]
     study.wait()
-    # Their jobs are told to stop when the study is complete.
+    # Their jobs receive the stop once the study is complete.
     wanted = [("stopped", "stopped"), ("completed", "succeeded"), ("stopped", "stopped")]
     wait_until(lambda: states(study.trials()) == wanted, f"the jobs end as {wanted}")
     trials = study.trials()
