@@ -5,18 +5,15 @@ Each ends with the weights and the curves of an undisturbed run, bit for bit. Th
 """
 
 import json
-import os
 import random
 import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 import torch
+
+from tests.trainer.ranks import run_ranks
 
 HABITS = Path(__file__).parent / "habits"
 # Shared data, and a script without the package (test_plain_ddp.py).
@@ -35,63 +32,25 @@ ARGUMENTS = {
 }
 
 
-class Warm:
-    """The process that forks the scripts."""
+def run_script(
+    script: str,
+    directory: Path,
+    stop: tuple[int, str] | None = None,
+    size: int = 0,
+    forgets: bool = False,
+) -> list[int]:
+    """The exit codes of its ranks. `stop`: after so many optimizer steps, by that signal.
 
-    def __init__(self, requests: IO[str], replies: IO[str]) -> None:
-        self._requests = requests
-        self._replies = replies
-
-    def run(
-        self,
-        script: str,
-        directory: Path,
-        stop: tuple[int, str] | None = None,
-        size: int = 0,
-        forgets: bool = False,
-    ) -> list[int]:
-        """The exit codes of its ranks. `stop`: after so many optimizer steps, by that signal.
-
-        `forgets`: a resume continues at the right place, with nothing of what the script names.
-        """
-        variables = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        size = size or (2 if script.startswith("two_ranks") else 1)
-        if size == 2:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = str(free.getsockname()[1])
-            variables |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        if stop is not None:
-            variables |= {"STOP_AFTER": str(stop[0]), "STOP_BY": stop[1]}
-        if forgets:
-            variables |= {"FORGET": "1"}
-        request = {
-            "script": str(HABITS / f"{script}.py"),
-            "directory": str(directory),
-            "arguments": ARGUMENTS.get(script, []),
-            "environments": [
-                variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)
-            ],
-        }
-        print(json.dumps(request), file=self._requests, flush=True)
-        codes: list[int] = json.loads(self._replies.readline())
-        return codes
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[Warm]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.trainer.warm_scripts"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=Path(__file__).parents[2],
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield Warm(process.stdin, process.stdout)
-        process.stdin.close()
+    `forgets`: a resume continues at the right place, with nothing of what the script names.
+    """
+    variables: dict[str, object] = {}
+    if stop is not None:
+        variables |= {"STOP_AFTER": stop[0], "STOP_BY": stop[1]}
+    if forgets:
+        variables |= {"FORGET": 1}
+    size = size or (2 if script.startswith("two_ranks") else 1)
+    arguments = ARGUMENTS.get(script, [])
+    return list(run_ranks(HABITS / f"{script}.py", directory, variables, size, arguments))
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
@@ -150,9 +109,9 @@ def stops(script: str, num_steps: int) -> tuple[int, int]:
     return chance.randrange(num_steps // 3, num_steps // 2), chance.randrange(1, num_steps // 3)
 
 
-def undisturbed(warm: Warm, script: str, directory: Path) -> tuple[int, int]:
+def undisturbed(script: str, directory: Path) -> tuple[int, int]:
     """How many ranks the script has, and how many optimizer steps each takes."""
-    codes = warm.run(script, directory)
+    codes = run_script(script, directory)
     assert set(codes) == {0}, (directory / "log").read_text()
     return len(codes), int((directory / "num_steps").read_text())
 
@@ -163,18 +122,18 @@ def test_there_are_many_habits() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
-    warm: Warm, tmp_path: Path, script: str
+    tmp_path: Path, script: str
 ) -> None:
     whole, killed = folders(tmp_path, "whole", "killed")
-    ranks, num_steps = undisturbed(warm, script, whole)
+    ranks, num_steps = undisturbed(script, whole)
     first, second = stops(script, num_steps)
 
     log = killed / "log"
-    assert warm.run(script, killed, (first, "SIGKILL")) == [-signal.SIGKILL] * ranks, (
+    assert run_script(script, killed, (first, "SIGKILL")) == [-signal.SIGKILL] * ranks, (
         log.read_text()
     )
-    assert warm.run(script, killed, (second, "SIGTERM")) == [75] * ranks, log.read_text()
-    assert warm.run(script, killed) == [0] * ranks, log.read_text()
+    assert run_script(script, killed, (second, "SIGTERM")) == [75] * ranks, log.read_text()
+    assert run_script(script, killed) == [0] * ranks, log.read_text()
 
     said = [path.read_text() for path in (log, *killed.glob("outputs/**/*.log"))]
     assert "".join(said).count("resumed at step") == 2
@@ -185,22 +144,20 @@ def test_a_script_that_is_killed_twice_ends_as_if_it_had_not_been(
 @pytest.mark.heavy
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_without_the_state_that_it_names_ends_otherwise(
-    warm: Warm, tmp_path: Path, script: str
+    tmp_path: Path, script: str
 ) -> None:
     """So the test above can fail for each of them."""
     whole, forgetful = folders(tmp_path, "whole", "forgetful")
-    ranks, num_steps = undisturbed(warm, script, whole)
+    ranks, num_steps = undisturbed(script, whole)
     first, _ = stops(script, num_steps)
-    assert warm.run(script, forgetful, (first, "SIGTERM")) == [75] * ranks
-    assert warm.run(script, forgetful, forgets=True) == [0] * ranks
+    assert run_script(script, forgetful, (first, "SIGTERM")) == [75] * ranks
+    assert run_script(script, forgetful, forgets=True) == [0] * ranks
     assert not same(weights(forgetful), weights(whole))
 
 
-def test_a_run_that_gets_more_ranks_continues_at_the_same_sample(
-    warm: Warm, tmp_path: Path
-) -> None:
+def test_a_run_that_gets_more_ranks_continues_at_the_same_sample(tmp_path: Path) -> None:
     script = "two_ranks_of_a_list"
-    assert warm.run(script, tmp_path, (4, "SIGTERM"), size=1) == [75]
-    assert warm.run(script, tmp_path, size=2) == [0, 0], (tmp_path / "log").read_text()
+    assert run_script(script, tmp_path, (4, "SIGTERM"), size=1) == [75]
+    assert run_script(script, tmp_path, size=2) == [0, 0], (tmp_path / "log").read_text()
     said = "the pass continues at batch 4 of each rank instead of 8; 0 samples are repeated"
     assert said in (tmp_path / "log").read_text()

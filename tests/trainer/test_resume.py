@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,20 @@ from tests.trainer.ranks import train
 OLD_RUN = Path(__file__).parent / "checkpoints" / "format-1"
 
 
+Weights = Callable[[str, int], dict[str, torch.Tensor]]
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch.Tensor]]:
-    """The weights of uninterrupted runs, by script and number of ranks."""
-    weights = {}
-    for script, ranks in (("by_steps.py", 1), ("by_steps.py", 2), ("by_epochs.py", 2)):
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    """The weights of an uninterrupted run, by script and number of ranks."""
+
+    @cache
+    def weights(script: str, ranks: int) -> dict[str, torch.Tensor]:
         directory = tmp_path_factory.mktemp("undisturbed")
         ended = train(script, directory, ranks, WEIGHTS=directory / "weights")
         assert ended.exit_codes == (0,) * ranks, ended.output
-        weights[f"{script}/{ranks}"] = torch.load(directory / "weights")
+        return torch.load(directory / "weights")
+
     return weights
 
 
@@ -84,7 +91,7 @@ def test_weights_after_a_kill_equal_those_of_an_uninterrupted_run(
     steps = [int(step) for step in re.findall(r"begins after step (\d+)", resumed.output)]
     assert len(set(steps)) == 1
     assert least_step <= steps[0] < kill_at
-    assert_equal(torch.load(tmp_path / "weights"), undisturbed[f"{script}/{ranks}"])
+    assert_equal(torch.load(tmp_path / "weights"), undisturbed(script, ranks))
 
 
 def test_ranks_stop_at_the_same_step_and_continue_from_it(undisturbed, tmp_path: Path) -> None:
@@ -98,7 +105,7 @@ def test_ranks_stop_at_the_same_step_and_continue_from_it(undisturbed, tmp_path:
     resumed = train("by_steps.py", tmp_path, 2, **variables)
 
     assert f"begins after step {next(iter(steps))} (True)" in resumed.output
-    assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/2"])
+    assert_equal(torch.load(tmp_path / "weights"), undisturbed("by_steps.py", 2))
 
 
 def test_a_truncated_checkpoint_is_skipped_and_reported(undisturbed, tmp_path: Path) -> None:
@@ -116,7 +123,7 @@ def test_a_truncated_checkpoint_is_skipped_and_reported(undisturbed, tmp_path: P
     )
     previous = int(complete[-2].parent.name[15:27])
     assert f"begins after step {previous} (True)" in resumed.output
-    assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/1"])
+    assert_equal(torch.load(tmp_path / "weights"), undisturbed("by_steps.py", 1))
 
 
 def test_a_store_that_temporarily_refuses_writes_does_not_stop_training(
@@ -125,7 +132,7 @@ def test_a_store_that_temporarily_refuses_writes_does_not_stop_training(
     ended = train("failing_store.py", tmp_path, 1, WEIGHTS=tmp_path / "weights")
     assert ended.exit_codes == (0,), ended.output
     assert ended.output.count("failed: ") == 2
-    assert_equal(torch.load(tmp_path / "weights"), undisturbed["by_steps.py/1"])
+    assert_equal(torch.load(tmp_path / "weights"), undisturbed("by_steps.py", 1))
 
 
 def test_a_checkpoint_of_an_older_version_is_restored(tmp_path: Path) -> None:
