@@ -10,6 +10,8 @@ FAILOVERS ?= 20
 ENGINE ?= $(firstword $(foreach name,docker podman buildah,$(if $(shell command -v $(name)),$(name))))
 IMAGE_PREFIX ?= drivetrain
 VERSION = $(shell awk -F '"' '/^version/ { print $$2 }' pyproject.toml)
+# A platform is many processes: without it each of them would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := schemas trainer services deploy tests benchmarks examples scripts
 
 .PHONY: help environment run test test-all test-heavy unit mutants suites weight test-faults failovers test-kubernetes kubernetes-tools test-exchange exchange-tools fuzz check fmt gen bench bench-quick charts lock images
