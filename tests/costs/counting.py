@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -42,6 +43,9 @@ LINEAR = {"lines": 4.6, "statements": 4.6, "rows": 4.6, "cpu": 6.0}
 FLAT = {"lines": 1.3, "statements": 1.3, "rows": 1.3, "cpu": 2.0}
 # With less, the part that does not grow would hide what grows too fast.
 LEAST_LINEAR = 2.0
+
+# Also in the tasks that the work starts, and not in others that share its loop.
+_is_counted: ContextVar[bool] = ContextVar("is_counted", default=False)
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = tuple(
@@ -152,7 +156,6 @@ async def _timed(work: Work) -> float:
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """What the collector costs depends on what the process has done before."""
-    gc.collect()
     gc.disable()
     try:
         yield
@@ -162,7 +165,7 @@ def _no_collection() -> Iterator[None]:
 
 @contextmanager
 def _executed_lines() -> Iterator[Counter[str]]:
-    """How often each line of the product is executed by this thread, in coroutines too."""
+    """How often the work executes each line of the product in this thread, in its tasks too."""
     executed: Counter[tuple[str, int]] = Counter()
     named: Counter[str] = Counter()
 
@@ -172,14 +175,17 @@ def _executed_lines() -> Iterator[Counter[str]]:
         return on_line
 
     def on_call(frame: FrameType, _event: str, _argument: object) -> Any:
-        return on_line if frame.f_code.co_filename.startswith(PRODUCT) else None
+        is_meant = frame.f_code.co_filename.startswith(PRODUCT) and _is_counted.get()
+        return on_line if is_meant else None
 
     before = sys.gettrace()
+    counted = _is_counted.set(True)
     sys.settrace(on_call)
     try:
         yield named
     finally:
         sys.settrace(before)
+        _is_counted.reset(counted)
         for (path, number), count in executed.items():
             named[f"{Path(path).relative_to(ROOT)}:{number}"] = count
 

@@ -39,7 +39,7 @@ async def test_a_checkpoint_costs_as_much_as_are_kept(database: OpenDatabase) ->
     def scenario(size: int) -> Runs:
         return saving(database, 0, keep_last=size)
 
-    (await measure(scenario, 150)).assert_linear()
+    (await measure(scenario, 75)).assert_linear()
 
 
 async def with_checkpoint(database: OpenDatabase, size: int) -> Catalogue:

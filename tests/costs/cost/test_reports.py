@@ -16,7 +16,7 @@ from tests.conftest import OpenDatabase
 from tests.costs.cost.world import BOOK, TENANT, job, world
 from tests.costs.counting import FACTOR, Runs, measure
 
-MONTHS, JOBS = 2500, 60
+MONTHS, JOBS = 1200, 60
 
 
 def of_days(path: str) -> str:

@@ -13,7 +13,7 @@ from tests.costs.counting import FACTOR, Runs, measure
 from tests.costs.gateway.world import LONG_STUDY, history, job, servers, study
 from tests.handlers.gateway.model import Server
 
-JOBS = 3000
+JOBS = 1500
 # A page reads at most this many of what it looks through, which is less than there is here.
 WINDOW = 200
 LAST = "{last}"  # the id of the newest job
