@@ -44,7 +44,7 @@ weight: environment ## lines per part, against those last recorded (ARGS=--recor
 	@$(VENV_PYTHON) -m scripts.weight $(ARGS)
 
 unit: environment ## pure tests, under 10 s
-	@$(VENV_PYTHON) -m pytest tests/unit --hypothesis-profile=quick \
+	@$(VENV_PYTHON) -m pytest tests/unit -m "not heavy" --hypothesis-profile=quick \
 		--disable-socket --allow-unix-socket $(ARGS)
 
 mutants: environment ## 200 random changes in the cores: which do their own unit tests miss? (MUTANTS_SEED=n)

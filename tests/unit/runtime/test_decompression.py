@@ -78,7 +78,9 @@ def test_an_unknown_codec_is_refused(codec: int) -> None:
         decompress(codec, b"data")
 
 
-@pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("gzip", marks=pytest.mark.heavy), "snappy", "lz4", "zstd"]
+)
 def test_a_gigabyte_is_refused_within_the_bound(name: str, tmp_path: Path) -> None:
     """In a process of its own, whose peak is counted from the moment before."""
     script = f"""

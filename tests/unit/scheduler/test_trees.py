@@ -23,7 +23,14 @@ def nest(root: Path, depth: int) -> None:
     os.close(here)
 
 
-@pytest.mark.parametrize("depth", [1, 1500, 5000], ids=["flat", "call stack", "path length"])
+@pytest.mark.parametrize(
+    "depth",
+    [
+        pytest.param(1, id="flat"),
+        pytest.param(1500, id="call stack"),
+        pytest.param(5000, id="path length", marks=pytest.mark.heavy),
+    ],
+)
 def test_directories_of_any_depth_are_measured_and_removed(tmp_path: Path, depth: int):
     root = tmp_path / "job"
     nest(root, depth)
