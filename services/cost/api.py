@@ -4,6 +4,7 @@ Only the gateway calls it. Spend = what is charged + what the open allocations w
 by the same code.
 """
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel
 
 from drivetrain_schemas.ids import JobId, TenantId
 from services.cost import store, store_budgets, store_offers, store_storage
-from services.cost.core.budgets import period_end, reached_percent, used_up_at
+from services.cost.core.budgets import Forecast, period_end, reached_percent
 from services.cost.core.charges import Usage, total_micro_usd, unpriced_kinds
 from services.cost.core.prices import PriceBook
 from services.cost.fleet_api import fleet_routes
@@ -20,7 +21,7 @@ from services.cost.history_api import history_routes
 from services.cost.pools_api import pool_routes
 from services.cost.recommend_api import recommend_routes
 from services.cost.report_api import report_routes
-from services.cost.spent import as_budget, recent, spent
+from services.cost.spent import as_budget, forecasts, spent
 from services.cost.store_budgets import BudgetRow
 from services.runtime.operations import ASGIApp
 from services.runtime.service import Platform
@@ -59,13 +60,16 @@ class Estimate(BaseModel):
 
 
 class BudgetState(BaseModel):
-    """`used_up_at`: if spending goes on as in the last seven days; None: not in this period.
-    `reached_percent`: the highest level told in this period, 0 for none."""
+    """`used_up_at`: the likely moment, with the earliest and the latest (`core/budgets.py`); None:
+    not in this period, or it is used up already. `reached_percent`: the highest level told in this
+    period, 0 for none."""
 
     name: str
     reached_percent: int
     spent_micro_usd: int
     used_up_at: datetime | None
+    used_up_earliest: datetime | None
+    used_up_latest: datetime | None
     period_ends_at: datetime | None
 
 
@@ -102,10 +106,10 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
             rows = await store_budgets.budgets(connection, tenant_id)
             held = await store_budgets.open_usages(connection, [tenant_id])
             amounts = await spent(connection, rows, held, book, now)
-            of_week = await recent(connection, rows, held, book, now)
+            expected = await forecasts(connection, rows, amounts, held, book, now)
         found = [
-            _state(row, amount.micro_usd, week.micro_usd, now)
-            for row, amount, week in zip(rows, amounts, of_week, strict=True)
+            _state(row, amount.micro_usd, forecast, now)
+            for row, amount, forecast in zip(rows, amounts, expected, strict=True)
         ]
         return Budgets(budgets=tuple(found))
 
@@ -139,13 +143,13 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
     return app
 
 
-def _state(row: BudgetRow, micro_usd: int, of_week: int, now: datetime) -> BudgetState:
+def _state(row: BudgetRow, micro_usd: int, forecast: Forecast, now: datetime) -> BudgetState:
     budget = as_budget(row)
     return BudgetState(
         name=row.name,
         reached_percent=reached_percent(budget, now),
         spent_micro_usd=micro_usd,
-        used_up_at=used_up_at(budget, micro_usd, of_week, now),
+        **asdict(forecast),
         period_ends_at=period_end(budget.period, now),
     )
 

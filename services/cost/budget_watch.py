@@ -80,7 +80,7 @@ class BudgetWatch:
         row = await store_budgets.lock_budget(tx.connection, due.row.tenant_id, due.row.name)
         if row != due.row:
             return  # changed meanwhile: the next look sees it
-        await tell(tx, row, due.spent.micro_usd, due.now)
+        await tell(tx, row, due.spent, self._book, due.now)
         row = await store_budgets.lock_budget(tx.connection, row.tenant_id, row.name)
         assert row is not None
         if not _stops(row):

@@ -30,7 +30,7 @@ from services.cost import store, store_budgets
 from services.cost.core import budgets as core
 from services.cost.core.prices import PriceBook
 from services.cost.instruments import BUDGET_REQUESTS, BUDGETS_REACHED
-from services.cost.spent import as_budget, spent
+from services.cost.spent import Spent, as_budget, reached_at, spent
 from services.cost.store_budgets import BudgetRow
 from services.runtime import logs
 from services.runtime.processing import HandlerTable, RefusalTable
@@ -81,7 +81,7 @@ class BudgetCommands:
         row = await store_budgets.put_budget(
             tx.connection, event.tenant_id, command.name, command.spec
         )
-        await self._change(tx, event, row, before, micro_usd, now)
+        await self._change(tx, event, row, before, found, now)
 
     async def _change(
         self,
@@ -89,7 +89,7 @@ class BudgetCommands:
         event: Event[BudgetSet],
         row: BudgetRow,
         before: BudgetRow | None,
-        micro_usd: int,
+        found: Spent,
         now: datetime,
     ) -> None:
         changed = BudgetChanged(
@@ -103,8 +103,8 @@ class BudgetCommands:
         _count(tx, "set")
         log.info("budget changed", tenant_id=row.tenant_id, budget=row.name, version=row.version)
         if before is not None and before.reached_percent == core.LIMIT:
-            await _release(tx, row, "changed", micro_usd, now)
-        await tell(tx, row, micro_usd, now)
+            await _release(tx, row, "changed", found.micro_usd, now)
+        await tell(tx, row, found, self._book, now)
 
     async def on_remove(self, tx: Tx, event: Event[BudgetRemove]) -> None:
         command = event.payload
@@ -127,8 +127,9 @@ class BudgetCommands:
         log.info("budget removed", tenant_id=row.tenant_id, budget=row.name)
 
 
-async def tell(tx: Tx, row: BudgetRow, micro_usd: int, now: datetime) -> None:
+async def tell(tx: Tx, row: BudgetRow, found: Spent, book: PriceBook, now: datetime) -> None:
     """Emit what this spend means for the budget, and record it on the locked row."""
+    micro_usd = found.micro_usd
     judged = core.judge(as_budget(row), micro_usd, now)
     budget = judged.budget
     if (budget.reached_percent, budget.period_starts_at) != (
@@ -142,6 +143,7 @@ async def tell(tx: Tx, row: BudgetRow, micro_usd: int, now: datetime) -> None:
         if isinstance(news, core.Released):
             await _release(tx, row, news.reason, micro_usd, now)
             continue
+        since = await reached_at(tx.connection, row, found, news.percent, book, now)
         reached = BudgetReached(
             tenant_id=row.tenant_id,
             name=row.name,
@@ -151,7 +153,7 @@ async def tell(tx: Tx, row: BudgetRow, micro_usd: int, now: datetime) -> None:
             spent_micro_usd=micro_usd,
             spec=row.spec,
             period_starts_at=budget.period_starts_at,
-            reached_at=now,
+            reached_at=since or now,
         )
         await tx.emit(reached, tenant_id=row.tenant_id)
         tx.after_commit(partial(_note_reached, reached))

@@ -5,15 +5,16 @@ jobs run is worked out once, however many budgets it has.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 
 import asyncpg
 
 from services.cost import store_spend
 from services.cost.core import budgets as core
-from services.cost.core.charges import Usage, total_micro_usd
+from services.cost.core.charges import HOUR_MICROSECONDS, Usage, total_micro_usd
 from services.cost.core.prices import PriceBook
 from services.cost.store_budgets import BudgetRow, OpenUsage
 from services.cost.store_spend import Asked, subject_of
@@ -21,10 +22,14 @@ from services.cost.store_spend import Asked, subject_of
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Of one budget at one moment. `running_jobs` hold slots now."""
+    """Of one budget at one moment. `running_jobs` hold slots now: `held`, since before the period
+    too. `began_at`: when the time of it began; None: nothing was spent."""
 
+    asked: Asked
     micro_usd: int
     running_jobs: tuple[str, ...]
+    held: Sequence[OpenUsage]
+    began_at: datetime | None
 
 
 def as_budget(row: BudgetRow) -> core.Budget:
@@ -48,23 +53,63 @@ async def spent(
 ) -> list[Spent]:
     """Of each budget, in the period of `now`. `held` are the open usages of their tenants, read
     with `now`."""
-
-    def since(row: BudgetRow) -> datetime | None:
-        return core.period_start(row.spec.period.value, now)
-
-    return await _spent_since(connection, rows, held, book, since)
+    starts = [core.period_start(row.spec.period.value, now) for row in rows]
+    return await _spent_since(connection, rows, held, book, starts)
 
 
-async def recent(
+async def forecasts(
     connection: asyncpg.Connection,
     rows: Sequence[BudgetRow],
+    amounts: Sequence[Spent],
     held: Sequence[OpenUsage],
     book: PriceBook,
     now: datetime,
-) -> list[Spent]:
-    """The spend of the last week, for forecasts."""
-    starts_at = core.recent_since(now)
-    return await _spent_since(connection, rows, held, book, lambda _: starts_at)
+) -> list[core.Forecast]:
+    """Of each budget, of which this is spent."""
+    rates = [[_running(each, book, now) for each in amounts]]
+    for since in (core.days_ago(days, now) for days in core.LOOK_BACK_DAYS):
+        recent = await _spent_since(connection, rows, held, book, [since] * len(rows))
+        rates.append([core.rate(each.micro_usd, since, each.began_at, now) for each in recent])
+    return [
+        core.forecast(as_budget(row), each.micro_usd, of_row, now)
+        for row, each, *of_row in zip(rows, amounts, *rates, strict=True)
+    ]
+
+
+def _running(spent: Spent, book: PriceBook, now: datetime) -> Fraction:
+    """The rate of what is paid for now."""
+    found = Fraction(0)
+    for usage in (each.usage for each in spent.held if each.usage.ends_at >= now):
+        price = book.price_at(usage.kind, now)
+        per_hour = usage.num_slots * (price.micro_usd_per_slot_hour if price else 0)
+        found += Fraction(per_hour, HOUR_MICROSECONDS)
+    return found
+
+
+async def reached_at(
+    connection: asyncpg.Connection,
+    row: BudgetRow,
+    spent: Spent,
+    percent: int,
+    book: PriceBook,
+    now: datetime,
+) -> datetime | None:
+    """When the spend reached this level, by the charges and what is held; looks back further and
+    further, since mostly it was a second ago."""
+    over = spent.micro_usd - core.amount_at(as_budget(row), percent)
+    open_parts = [
+        core.Part(each.starts_at, each.ends_at, usage.num_slots * each.micro_usd_per_slot_hour)
+        for usage in (each.usage for each in spent.held)
+        for each in book.periods(usage.kind, usage.starts_at, usage.ends_at)
+    ]
+    ids = {each.usage.allocation_id for each in spent.held}
+    for days in (0, 1, 7, 31, 366, 3660):
+        since = core.days_ago(days, now)
+        parts = await store_spend.parts_since(connection, spent.asked, since, ids)
+        moment = core.spent_since([*parts, *open_parts], over)
+        if moment is not None and moment >= since:
+            return moment
+    return None
 
 
 async def _spent_since(
@@ -72,24 +117,28 @@ async def _spent_since(
     rows: Sequence[BudgetRow],
     held: Sequence[OpenUsage],
     book: PriceBook,
-    since: Callable[[BudgetRow], datetime | None],
+    starts: Sequence[datetime | None],
 ) -> list[Spent]:
     of_subject: dict[tuple[str, str], list[OpenUsage]] = defaultdict(list)
     for each in held:
         for name in each.subjects:
             of_subject[each.tenant_id, name].append(each)
     running = {subject: _jobs(own) for subject, own in of_subject.items()}
-    asked = [_asked(row, since(row)) for row in rows]
+    asked = [_asked(*each) for each in zip(rows, starts, strict=True)]
     charged = await store_spend.charged(connection, set(asked))
-    accruing: dict[Asked, int] = {}
+    accruing: dict[Asked, tuple[int, datetime | None]] = {}
     found = []
-    for row, question in zip(rows, asked, strict=True):
+    for question, starts_at in zip(asked, starts, strict=True):
         subject = (question.tenant_id, question.subject)
+        own = of_subject.get(subject, ())
         if question not in accruing:
-            own = of_subject.get(subject, ())
-            usages = tuple(_since(each.usage, since(row)) for each in own)
-            accruing[question] = total_micro_usd(usages, book)
-        found.append(Spent(charged[question] + accruing[question], running.get(subject, ())))
+            usages = tuple(_since(each.usage, starts_at) for each in own)
+            first_at = min((each.starts_at for each in usages), default=None)
+            accruing[question] = (total_micro_usd(usages, book), first_at)
+        (micro_usd, first_at), (more, also_at) = charged[question], accruing[question]
+        began_at = min(filter(None, (first_at, also_at)), default=None)
+        jobs = running.get(subject, ())
+        found.append(Spent(question, micro_usd + more, jobs, own, began_at))
     return found
 
 

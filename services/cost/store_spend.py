@@ -7,7 +7,7 @@ database, in the statement that inserts them (sql/0001_baseline.sql).
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
@@ -15,6 +15,8 @@ from typing import Any, Literal
 import asyncpg
 
 from drivetrain_schemas.budgets import BudgetSpec
+from services.cost.core.budgets import Part
+from services.cost.store import IN_FORCE
 
 TENANT = ""
 _LOCK_JOBS = """
@@ -22,12 +24,13 @@ insert into jobs (job_id) select unnest($1::text[]) as job_id order by 1 on conf
 """
 _MOVE = """
 insert into spend
-    select tenant_id, move.subject, day, sum(sign * charged_micro_usd)
+    select tenant_id, move.subject, day, sum(sign * charged_micro_usd), min(first_at)
     from unnest($1::text[], $2::text[], $3::integer[]) as move (job_id, subject, sign)
         join spend on spend.tenant_id = $4 and spend.subject = move.job_id
     group by 1, 2, 3 order by 1, 2, 3
 on conflict (tenant_id, subject, day) do update set
-    charged_micro_usd = spend.charged_micro_usd + excluded.charged_micro_usd
+    charged_micro_usd = spend.charged_micro_usd + excluded.charged_micro_usd,
+    first_at = least(spend.first_at, excluded.first_at)
 """
 _PUT_JOB = """
 update jobs set study_id = coalesce($2, study_id), project = coalesce($3, project),
@@ -46,13 +49,21 @@ from (
 group by job_id
 """
 _CHARGED = """
-select asked.*, coalesce(charged, 0)::bigint as charged
+select asked.*, coalesce(charged, 0)::bigint as charged, first_at
 from unnest($1::text[], $2::text[], $3::date[]) as asked (tenant_id, subject, since),
     lateral (
-        select sum(charged_micro_usd) as charged from spend
+        select sum(charged_micro_usd) as charged,
+            min(first_at) filter (where charged_micro_usd > 0) as first_at from spend
         where spend.tenant_id = asked.tenant_id and spend.subject = asked.subject
             and day >= coalesce(since, '-infinity')
             and day <= case when since is null then '-infinity'::date else 'infinity' end) as found
+"""
+# In parts at one price each. What is open may have been charged since it was read.
+_PARTS = f"""
+select starts_at, ends_at, num_slots * price_micro_usd_per_slot_hour
+from charges left join jobs using (job_id)
+where tenant_id = $1 and $2 = any(array['', job_id, study_id, 'project/' || project])
+    and ends_at > $3 and allocation_id <> all($4::text[]) and {IN_FORCE}
 """
 
 
@@ -162,10 +173,20 @@ async def times_of(
     return [row["slot_time"] for row in rows]
 
 
-async def charged(connection: asyncpg.Connection, asked: Collection[Asked]) -> dict[Asked, int]:
-    """What was charged, by one statement."""
+async def charged(
+    connection: asyncpg.Connection, asked: Collection[Asked]
+) -> dict[Asked, tuple[int, datetime | None]]:
+    """What was charged, and when the time of it began, by one statement."""
     if not asked:
         return {}
     columns = zip(*((each.tenant_id, each.subject, each.since) for each in asked), strict=True)
     rows = await connection.fetch(_CHARGED, *map(list, columns))
-    return {Asked(row["tenant_id"], row["subject"], row["since"]): row["charged"] for row in rows}
+    return {Asked(*row[:3]): (row["charged"], row["first_at"]) for row in rows}
+
+
+async def parts_since(
+    connection: asyncpg.Connection, asked: Asked, since: datetime, but: Iterable[str]
+) -> list[Part]:
+    """What was charged for time that ended after this, but for these allocations."""
+    rows = await connection.fetch(_PARTS, asked.tenant_id, asked.subject, since, list(but))
+    return [Part(*row) for row in rows]

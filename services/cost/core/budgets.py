@@ -4,14 +4,22 @@ Levels are the warnings of a budget and 100, in percent of its limit. Each level
 once in a period; of several reached at once, only the highest.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from services.cost.core.charges import HOUR_MICROSECONDS
+from services.cost.core.steps import midnight
 
 LIMIT = 100
-# A forecast looks at this much of the past, and the rest of its first day: spend is kept by day. A
-# week has working days and a weekend.
-LOOK_BACK = timedelta(days=7)
+# A forecast looks at so many days of the past, each from its midnight on, because spend is kept by
+# day. A week has working days and a weekend; the last day shows what has changed.
+LOOK_BACK_DAYS = (7, 1)
+MICROSECOND = timedelta(microseconds=1)
 
 Period = Literal["day", "month", "total"]
 Action = Literal["warn", "hold", "stop"]
@@ -55,12 +63,11 @@ class Judged:
 
 def period_start(period: Period, now: datetime) -> datetime | None:
     """The beginning of the period in which `now` is; None where there is only one."""
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
         case "day":
-            return midnight
+            return days_ago(0, now)
         case "month":
-            return midnight.replace(day=1)
+            return days_ago(0, now).replace(day=1)
         case "total":
             return None
 
@@ -68,7 +75,7 @@ def period_start(period: Period, now: datetime) -> datetime | None:
 def level(budget: Budget, spent_micro_usd: int) -> int:
     """The highest level that this spend has reached; 0 for none."""
     levels = (*budget.warn_percents, LIMIT)
-    reached = [each for each in levels if spent_micro_usd * 100 >= budget.limit_micro_usd * each]
+    reached = [each for each in levels if spent_micro_usd >= amount_at(budget, each)]
     return max(reached, default=0)
 
 
@@ -102,30 +109,77 @@ def is_due(budget: Budget, spent_micro_usd: int, now: datetime) -> bool:
     return bool(judged.news) or (is_same_period and judged.budget != budget)
 
 
-def used_up_at(
-    budget: Budget, spent_micro_usd: int, recent_micro_usd: int, now: datetime
-) -> datetime | None:
-    """When the limit is reached if spending goes on as in the last seven days.
+class Part(NamedTuple):
+    """Time in which slots were held at one price."""
 
-    None: not in this period, or nothing was spent. `recent_micro_usd` is the spend since
-    `recent_since(now)`, with what accrues.
+    starts_at: datetime
+    ends_at: datetime
+    micro_usd_per_hour: int
+
+
+def amount_at(budget: Budget, percent: int) -> int:
+    """The least spend that has reached this level."""
+    return -(-budget.limit_micro_usd * percent // 100)
+
+
+def spent_since(parts: Iterable[Part], micro_usd: int) -> datetime | None:
+    """The moment since which so much was spent; None: the parts together are less."""
+    changes: Counter[datetime] = Counter()
+    for part in parts:
+        changes[part.ends_at] += part.micro_usd_per_hour
+        changes[part.starts_at] -= part.micro_usd_per_hour
+    left, rate = micro_usd * HOUR_MICROSECONDS, 0
+    moments = sorted(changes, reverse=True)
+    for later, earlier in pairwise(moments):
+        rate += changes[later]
+        spent = rate * ((later - earlier) // MICROSECOND)
+        if rate and spent >= left:
+            return later - left // rate * MICROSECOND
+        left -= spent
+    return None
+
+
+def rate(micro_usd: int, since: datetime, began_at: datetime | None, now: datetime) -> Fraction:
+    """Micro-dollars per microsecond since then, or since the spending began where that is later."""
+    age = now - max(since, began_at or since)
+    return Fraction(micro_usd, max(age, MICROSECOND) // MICROSECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When the limit is reached; None: not in this period, or not within ten years."""
+
+    used_up_at: datetime | None = None
+    used_up_earliest: datetime | None = None
+    used_up_latest: datetime | None = None
+
+
+def forecast(
+    budget: Budget, spent_micro_usd: int, rates: Sequence[Fraction], now: datetime
+) -> Forecast:
+    """`rates`: of what runs now, and of the time since each of LOOK_BACK_DAYS.
+
+    Likely at the higher one of the first two, earliest at the highest and latest at the lowest:
+    they agree where spending is even, and while nothing runs there is no latest.
     """
     left = budget.limit_micro_usd - spent_micro_usd
     if left <= 0:
-        return now
-    if recent_micro_usd <= 0:
+        return Forecast()
+    chosen = (max(rates[:2]), max(rates), min(rates))
+    return Forecast(*(_reached_at(budget, left, each, now) for each in chosen))
+
+
+def _reached_at(budget: Budget, left: int, rate: Fraction, now: datetime) -> datetime | None:
+    if left > rate * (timedelta(days=3650) // MICROSECOND):
         return None
-    seconds = left * (now - recent_since(now)).total_seconds() / recent_micro_usd
-    if seconds > timedelta(days=3650).total_seconds():
-        return None
-    moment = now + timedelta(seconds=seconds)
+    moment = now + int(left / rate) * MICROSECOND
     ends_at = period_end(budget.period, now)
     return None if ends_at is not None and moment >= ends_at else moment
 
 
-def recent_since(now: datetime) -> datetime:
-    """The midnight at which the past that a forecast looks at begins."""
-    return (now - LOOK_BACK).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+def days_ago(days: int, now: datetime) -> datetime:
+    """The midnight with which that day began."""
+    return midnight((now.astimezone(UTC) - timedelta(days=days)).date())
 
 
 def period_end(period: Period, now: datetime) -> datetime | None:

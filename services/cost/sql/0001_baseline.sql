@@ -105,6 +105,7 @@ create unique index charges_reversed_once on charges (reverses_charge_id)
     where reverses_charge_id is not null;
 create index charges_allocation on charges (allocation_id);
 create index charges_job on charges (job_id);
+create index charges_of_tenant on charges (tenant_id, ends_at);
 create index charges_unpriced on charges (charge_id)
     where price_id = 'unpriced' and reverses_charge_id is null;
 
@@ -134,6 +135,8 @@ create table spend (
     subject text not null,
     day date not null,
     charged_micro_usd numeric not null,
+    -- When the first charged time of the day began: how old the spending is.
+    first_at timestamptz not null,
     primary key (tenant_id, subject, day)
 );
 
@@ -169,6 +172,7 @@ begin
     insert into spend
         with part as (
             select tenant_id, job_id, midnight::date as day,
+                greatest(starts_at, midnight at time zone 'UTC') as first_at,
                 (case when reverses_charge_id is null then 1 else -1 end)
                 * (cost_of(slot_time(num_slots, starts_at,
                         least(ends_at, (midnight + interval '1 day') at time zone 'UTC')),
@@ -180,14 +184,15 @@ begin
                 (ends_at at time zone 'UTC') - interval '1 microsecond', interval '1 day')
                 as midnight
         )
-        select tenant_id, subject, of_day, sum(amount)
+        select tenant_id, subject, of_day, sum(amount), min(first_at)
         from part join jobs using (job_id),
             lateral (values (''), (job_id), (study_id), ('project/' || project)) as of (subject),
             lateral (values (day), ('-infinity'::date)) as at (of_day)
         where subject is not null
         group by tenant_id, subject, of_day order by tenant_id, subject, of_day
     on conflict (tenant_id, subject, day) do update set
-        charged_micro_usd = spend.charged_micro_usd + excluded.charged_micro_usd;
+        charged_micro_usd = spend.charged_micro_usd + excluded.charged_micro_usd,
+        first_at = least(spend.first_at, excluded.first_at);
     return null;
 end $$;
 create trigger charges_add_to_spend after insert on charges

@@ -84,6 +84,8 @@ def _budget(row: dict[str, Any], spent: dict[str, Any]) -> models.Budget:
     facts |= spent.get(row["name"], {})
     if not facts["reached_percent"]:
         facts["reached_at"] = None  # it was in an earlier period
+    elif facts["reached_percent"] == 100:
+        facts["used_up_at"] = facts["reached_at"]
     return models.Budget.model_validate(facts)
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
+import httpx
 import pytest
 
 from drivetrain_schemas.allocations import AllocationGranted, AllocationReleased
@@ -24,6 +25,7 @@ from drivetrain_schemas.jobs import JobQueued, JobSpec, JobStop, TrialOf
 from drivetrain_schemas.runs import RunSucceeded
 from drivetrain_schemas.trials import TrialProposed
 from services.cost import store, store_spend
+from services.cost.api import read_api
 from services.cost.budget_watch import BudgetWatch
 from services.cost.budgets import REFUSALS
 from services.cost.core.prices import Price, PriceBook
@@ -413,6 +415,62 @@ async def test_one_statement_reads_the_spend_of_all_budgets(
     assert isinstance(reached, BudgetReached)
     assert reached.name == "one"
     assert [len(questions) for questions in asked] == [3]
+
+
+@pytest.mark.parametrize("ago", [timedelta(minutes=5), HOUR, timedelta(days=3), timedelta(days=40)])
+async def test_it_was_reached_when_the_charges_say_not_when_it_was_noticed(
+    database: OpenDatabase, ago: timedelta
+) -> None:
+    """As after an outage of this service. Other subjects' charges do not count."""
+    db = await database("cost")
+    studied = budget(15, study_id=STUDY, warn_percents=[])
+    first, second = released("one", 2 * ago), released("two", ago)
+    others = [released("other", ago / 2), released("one", ago, "other")]
+    await deliver(db, studied, trial("one"), trial("two"), first, second, *others)
+    (reached,) = await look(db)
+    assert isinstance(reached, BudgetReached)
+    assert reached.reached_at == second.granted_at + TEN_SECONDS / 2
+
+
+async def test_it_was_reached_by_what_is_held_and_charged_at_once(database: OpenDatabase) -> None:
+    db = await database("cost")
+    held, other = granted("one", HOUR), granted("two", HOUR / 2)
+    await deliver(db, budget(4000, warn_percents=[50]), held)
+    (warned,) = await look(db)
+    await deliver(db, other)
+    (reached,) = await look(db)
+    assert isinstance(warned, BudgetReached)
+    assert isinstance(reached, BudgetReached)
+    assert warned.reached_at == held.granted_at + timedelta(seconds=2000)
+    # A dollar a second, and two from the other's grant on.
+    both = (timedelta(seconds=4000) - (other.granted_at - held.granted_at)) / 2
+    assert abs(reached.reached_at - other.granted_at - both) <= timedelta(microseconds=1)
+
+
+async def test_a_budget_forecasts_from_the_hour_in_which_it_was_spent(
+    database: OpenDatabase,
+) -> None:
+    db = await database("cost")
+    project = budget(100_000, project="robots")
+    spec = JobSpec(name="one", command="true", project="robots")
+    queued = trial("one").model_copy(update={"spec": spec, "trial": None})
+    held = granted("two", HOUR)
+    of_two = queued.model_copy(update={"job_id": held.job_id})
+    # Its project is known only after its charge.
+    await deliver(db, project, released("one", HOUR), held, queued, of_two)
+    transport = httpx.ASGITransport(app=read_api(SimpleNamespace(database=db), BOOK))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cost") as client:
+        before = datetime.now(UTC)
+        (state,) = (await client.get("/budgets/default")).json()["budgets"]
+    likely, earliest, latest = (
+        datetime.fromisoformat(state[name])
+        for name in ("used_up_at", "used_up_earliest", "used_up_latest")
+    )
+    # 3,610 dollars in an hour, and 3,600 an hour by what runs now.
+    left = timedelta(seconds=100_000 - 3_610)
+    assert abs(likely - earliest) < timedelta(seconds=1)
+    assert abs(likely - (before + left * (3_600 / 3_610))) < timedelta(seconds=30)
+    assert abs(latest - (before + left)) < timedelta(seconds=30)
 
 
 async def test_a_budget_of_a_project_counts_its_jobs(database: OpenDatabase) -> None:

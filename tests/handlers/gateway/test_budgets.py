@@ -161,6 +161,17 @@ async def test_what_an_earlier_period_had_reached_is_not_shown(
     assert (budget["reached_percent"], budget["reached_at"]) == (0, None)
 
 
+async def test_a_budget_that_is_used_up_says_when(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await model.tell(changed(), reached(100))
+    now = {"name": "vision", "reached_percent": 100, "spent_micro_usd": 10**9, "used_up_at": None}
+    async with serving(model) as server:
+        monkeypatch.setattr(Backends, "get", AsyncMock(return_value={"budgets": [now]}))
+        (budget,) = await listed(server)
+    assert datetime.fromisoformat(budget["used_up_at"]) == NOW
+
+
 @pytest.mark.parametrize(
     ("field", "subject_id"),
     [("job_id", job_id_for(TENANT, "none")), ("study_id", study_id_for(TENANT, "none"))],

@@ -2,22 +2,30 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.cost.core.budgets import (
+    LOOK_BACK_DAYS,
+    MICROSECOND,
     Budget,
+    Forecast,
+    Part,
     Reached,
     Released,
+    days_ago,
+    forecast,
     is_due,
     judge,
     level,
     period_end,
     period_start,
+    rate,
     reached_percent,
-    used_up_at,
+    spent_since,
 )
 
 NOW = datetime(2026, 2, 14, 15, 30, tzinfo=UTC)
@@ -108,42 +116,163 @@ def test_december_ends_with_the_year() -> None:
     assert period_end("month", december) == datetime(2027, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("time", [(0, 0), (15, 30), (23, 59)])
-def test_a_forecast_continues_the_last_week(time: tuple[int, int]) -> None:
-    # 1,440 a day, one each minute: 2,880 more are two days, at whatever time it is asked.
-    now = NOW.replace(hour=time[0], minute=time[1])
-    recent = 7 * 1_440 + time[0] * 60 + time[1]
-    budget = replace(BUDGET, limit_micro_usd=100_000)
-    assert used_up_at(budget, 97_120, recent, now) == now + timedelta(days=2)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+RATE = 30_000_000  # an hour
+HUGE = Budget(10**15, "total", "warn")
 
 
-@pytest.mark.parametrize(("spent", "recent"), [(0, 0), (0, 480)])
-def test_no_forecast_beyond_the_period_or_without_spend(spent: int, recent: int) -> None:
-    # At 480 a week, 1,000 last for 14.6 days: into March.
-    assert used_up_at(BUDGET, spent, recent, NOW) is None
+def seen(spending: list[Part], now: datetime, budget: Budget) -> Forecast:
+    """What is forecast at `now` of spending of which only the past is known."""
+    past = [Part(it.starts_at, min(it.ends_at, now), RATE) for it in spending if it.starts_at < now]
+    running = Fraction(sum(RATE for it in spending if it.starts_at <= now < it.ends_at), US_OF_HOUR)
+    rates = [running]
+    for days in LOOK_BACK_DAYS:
+        since = days_ago(days, now)
+        recent = [it for it in past if it.ends_at > since]
+        began_at = min((max(it.starts_at, since) for it in recent), default=None)
+        rates.append(rate(int(spent(recent, since)), since, began_at, now))
+    return forecast(budget, int(spent(past, DAWN)), rates, now)
 
 
-@pytest.mark.parametrize("spent", [1_000, 1_001])
-def test_what_is_used_up_is_used_up_now(spent: int) -> None:
-    assert used_up_at(BUDGET, spent, 0, NOW) == NOW
+def spent(parts: list[Part], since: datetime) -> Fraction:
+    held = sum((it.ends_at - max(it.starts_at, since) for it in parts), timedelta())
+    return Fraction(held // timedelta(microseconds=1) * RATE, US_OF_HOUR)
 
 
-def test_the_last_micro_dollar_is_used_up_later() -> None:
-    week = NOW - datetime(2026, 2, 7, tzinfo=UTC)
-    assert used_up_at(BUDGET, 999, 1, NOW) == NOW + week
-    assert used_up_at(BUDGET, 999, 0, NOW) is None
+def used_up(spending: list[Part], limit: int) -> datetime:
+    """When these, one after the other, have spent the limit."""
+    left = timedelta(microseconds=limit * US_OF_HOUR // RATE)
+    for part in spending:
+        if part.ends_at - part.starts_at >= left:
+            return part.starts_at + left
+        left -= part.ends_at - part.starts_at
+    raise AssertionError("the spending ends before")
 
 
-def test_a_forecast_ends_before_the_period_and_after_ten_years() -> None:
-    # 1,440 a day: what is left lasts until the first moment of March, and no second less.
-    left = 14 * 1_440 + (24 - 15) * 60 - 30
-    recent = 7 * 1_440 + 15 * 60 + 30
-    budget = replace(BUDGET, limit_micro_usd=left)
-    assert used_up_at(budget, 0, recent, NOW) is None
-    assert used_up_at(budget, 1, recent, NOW) == datetime(2026, 2, 28, 23, 59, tzinfo=UTC)
-    years = Budget(3650 * 1_440, "total", "warn")
-    assert used_up_at(years, 0, recent, NOW) == NOW + timedelta(days=3650)
-    assert used_up_at(replace(years, limit_micro_usd=3651 * 1_440), 0, recent, NOW) is None
+DAWN = datetime(2020, 1, 1, tzinfo=UTC)
+US_OF_HOUR = 3_600_000_000
+
+
+@given(
+    age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
+    left=st.integers(1, 365 * 24 * RATE),
+    time=st.timedeltas(timedelta(), DAY),
+)
+def test_even_spending_of_any_age_has_one_moment(
+    age: timedelta, left: int, time: timedelta
+) -> None:
+    now = NOW.replace(hour=0, minute=0) + time
+    spending = [Part(now - age, now + timedelta(days=400), RATE)]
+    limit = int(spent([Part(now - age, now, RATE)], DAWN)) + left
+    found = seen(spending, now, replace(HUGE, limit_micro_usd=limit))
+    for moment in (found.used_up_at, found.used_up_earliest, found.used_up_latest):
+        assert moment is not None
+        truth = used_up(spending, limit)
+        # A second's spend is 8,333 whole micro-dollars.
+        assert abs(moment - truth) <= timedelta(seconds=1) + (truth - now) / 5_000
+
+
+@given(
+    busy=st.timedeltas(timedelta(minutes=5), timedelta(hours=8)),
+    idle=st.timedeltas(timedelta(minutes=5), timedelta(hours=8)),
+    age=st.timedeltas(timedelta(days=1), timedelta(days=20)),
+    left=st.integers(RATE, 24 * 10 * RATE),
+)
+def test_bursts_are_used_up_between_the_earliest_and_the_latest(
+    busy: timedelta, idle: timedelta, age: timedelta, left: int
+) -> None:
+    """But for the bursts that may begin, or have begun, on either side of what is looked at."""
+    begin, length = NOW - age, busy + idle
+    num_bursts = age // length + (left * HOUR / RATE) // busy + 3
+    starts = [begin + n * length for n in range(num_bursts)]
+    spending = [Part(each, each + busy, RATE) for each in starts]
+    past = [Part(it.starts_at, min(it.ends_at, NOW), RATE) for it in spending if it.starts_at < NOW]
+    limit = int(spent(past, DAWN)) + left
+    found = seen(spending, NOW, replace(HUGE, limit_micro_usd=limit))
+    truth = used_up(spending, limit)
+    # In the day that is looked at, and until then, there may be one burst more or less.
+    slack = 2 * length + (truth - NOW) * (length / DAY)
+    assert found.used_up_earliest is not None
+    assert found.used_up_earliest <= truth + slack
+    assert found.used_up_latest is None or found.used_up_latest >= truth - slack
+
+
+@given(st.lists(st.fractions(0, 10), min_size=3, max_size=3), st.integers(0, 1_100))
+def test_the_likely_moment_lies_in_the_interval(rates: list[Fraction], spent: int) -> None:
+    far = datetime.max.replace(tzinfo=UTC)
+    found = forecast(BUDGET, spent, rates, NOW)
+    likely, latest = found.used_up_at or far, found.used_up_latest or far
+    assert (found.used_up_earliest or far) <= likely <= latest
+
+
+def test_a_budget_of_a_dollar_at_thirty_an_hour_is_used_up_within_minutes() -> None:
+    """Half of it is spent, all in the last minute."""
+    began_at = NOW - timedelta(minutes=1)
+    found = seen([Part(began_at, NOW + DAY, RATE)], NOW, replace(BUDGET, limit_micro_usd=1_000_000))
+    assert found.used_up_at == found.used_up_latest == began_at + timedelta(minutes=2)
+
+
+def test_what_began_an_hour_ago_is_not_spread_over_a_week() -> None:
+    """And what has stopped: likely as before, but perhaps never."""
+    budget = replace(HUGE, limit_micro_usd=2 * RATE)
+    stopped = seen([Part(NOW - HOUR, NOW - HOUR / 2, RATE)], NOW, budget)
+    assert stopped.used_up_at == stopped.used_up_earliest == NOW + 3 * HOUR
+    assert stopped.used_up_latest is None
+
+
+def test_what_runs_now_counts_more_than_a_quiet_week() -> None:
+    week = [Part(NOW - 6 * DAY - HOUR, NOW - 6 * DAY, RATE), Part(NOW - HOUR / 2, NOW + DAY, RATE)]
+    found = seen(week, NOW, replace(HUGE, limit_micro_usd=3 * RATE // 2 + RATE))
+    assert found.used_up_at == found.used_up_earliest == NOW + HOUR
+    assert found.used_up_latest is not None
+    assert found.used_up_latest > NOW + 3 * DAY
+
+
+def test_no_forecast_without_spend_of_what_is_used_up_or_beyond_the_period() -> None:
+    one = Fraction(1, US_OF_HOUR)
+    assert forecast(BUDGET, 0, [Fraction(0)] * 3, NOW) == Forecast()
+    assert forecast(BUDGET, 1_000, [one] * 3, NOW) == Forecast()
+    hours = (datetime(2026, 3, 1, tzinfo=UTC) - NOW) // (HOUR / 2)
+    budget = replace(BUDGET, limit_micro_usd=hours)
+    assert forecast(budget, 0, [2 * one] * 3, NOW) == Forecast()
+    last = datetime(2026, 2, 28, 23, 30, tzinfo=UTC)
+    assert forecast(budget, 1, [2 * one] * 3, NOW) == Forecast(last, last, last)
+
+
+def test_no_forecast_after_ten_years() -> None:
+    rates = [Fraction(1, US_OF_HOUR)] * 3
+    years = Budget(3650 * 24, "total", "warn")
+    assert forecast(years, 0, rates, NOW).used_up_at == NOW + timedelta(days=3650)
+    assert forecast(replace(years, limit_micro_usd=3651 * 24), 0, rates, NOW) == Forecast()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.timedeltas(timedelta(), DAY), st.timedeltas(HOUR / 60, DAY), st.integers(1, RATE)
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.fractions(0, 1),
+)
+def test_so_much_was_spent_since_the_moment_that_is_found(
+    held: list[tuple[timedelta, timedelta, int]], share: Fraction
+) -> None:
+    parts = [Part(NOW - ago - length, NOW - ago, price) for ago, length, price in held]
+
+    def since(moment: datetime) -> Fraction:
+        own = [(max(it.ends_at - max(it.starts_at, moment), timedelta()), it) for it in parts]
+        return sum(
+            (Fraction(time // MICROSECOND * it[2], US_OF_HOUR) for time, it in own), Fraction()
+        )
+
+    amount = int(since(DAWN) * share)
+    moment = spent_since(parts, amount)
+    assert moment is not None
+    assert since(moment) <= amount <= since(moment - MICROSECOND)
+    assert spent_since(parts, int(since(DAWN)) + 1) is None
 
 
 def test_a_level_holds_for_its_period() -> None:

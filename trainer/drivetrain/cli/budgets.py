@@ -37,6 +37,8 @@ BUDGET_COLUMNS = (
     Column("USED", _used, is_number=True),
     field_column("THEN", "at_limit"),
     Column("USED UP", lambda budget: amounts.moment(budget["used_up_at"])),
+    Column("EARLIEST", lambda budget: amounts.moment(budget.get("used_up_earliest"))),
+    Column("LATEST", lambda budget: amounts.moment(budget.get("used_up_latest"))),
 )
 
 
@@ -87,7 +89,7 @@ def set_budget(
 
 @app.command(name="list", epilog=example("drivetrain budget list"))
 def list_budgets(output: OutputOption = Format.TABLE) -> None:
-    """List budgets, what is spent of them, and when they will be used up at this rate."""
+    """List budgets, what is spent of them, and when they were or will be used up."""
     with session.connect() as gateway:
         answer = gateway.get("/v1/budgets")
     write_list(answer["budgets"], BUDGET_COLUMNS, output, "no budgets")

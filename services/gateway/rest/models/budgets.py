@@ -7,8 +7,10 @@ from pydantic import BaseModel
 
 class Budget(BaseModel):
     """`spent_micro_usd` and what follows it are of this moment, and None where the cost service
-    does not answer. `used_up_at`: if spending goes on as in the last seven days; None: not in this
-    period. `reached_percent`: the highest level told in this period."""
+    does not answer. `used_up_at`: when the limit was reached or likely will be, at the rate of the
+    last week or of what runs now; `used_up_earliest`, `used_up_latest`: at the highest and lowest
+    of the rates of the week, since yesterday and now. None: not in this period. `reached_percent`:
+    the highest level told in this period, which the spend reached at `reached_at`."""
 
     name: str
     limit_micro_usd: int
@@ -22,6 +24,8 @@ class Budget(BaseModel):
     reached_at: datetime | None
     spent_micro_usd: int | None = None
     used_up_at: datetime | None = None
+    used_up_earliest: datetime | None = None
+    used_up_latest: datetime | None = None
     period_ends_at: datetime | None = None
 
 
