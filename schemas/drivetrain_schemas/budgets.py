@@ -38,7 +38,7 @@ class AtLimit(StrEnum):
 class BudgetSpec(Strict):
     """What may be spent in a period: by the whole tenant, or by one project, study or job of it.
 
-    A job counts for the project that it is part of when it is charged.
+    A job counts with all that it has spent for the project that it is part of now.
     """
 
     limit_micro_usd: Annotated[Count, Field(ge=1, le=MAX_LIMIT_MICRO_USD)]
@@ -112,7 +112,7 @@ class BudgetRemoved(_OfBudget):
 
 @event("budget.reached", topic=EVENTS_BUDGETS, producer="cost")
 class BudgetReached(_OfBudget):
-    """The spend of a period has reached this part of the limit.
+    """The spend of a period has reached this part of the limit: at `reached_at`, by the charges.
 
     At 100 percent `action` is the budget's `at_limit`: until `budget.released`, the scheduler
     starts no run of the subject where it is `hold` or `stop`. Below, it is `warn`.
