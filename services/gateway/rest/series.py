@@ -87,9 +87,10 @@ async def chart(
     after: Annotated[str, Query(max_length=80)] = "",
 ) -> Any:
     """Curves of the series `name` (repeated) in at most 300 KB: no peak is hidden, few samples are
-    exact. `after`: the `next` of the last answer, for what changed since.
+    exact, and other points have six significant digits, or whole numbers from a million on.
 
-    Of each step, what the last attempt logged, or the one named.
+    Of each step, what the last attempt logged, or the one named. `after`: the `next` of the last
+    answer, for what changed since.
     """
     await check_job(gateway, caller, job_id)
     found = await gateway.backends.get(

@@ -1,4 +1,4 @@
-"""Curves as JSON: series of equal steps share one list of them, points have six digits."""
+"""Curves as JSON: series of equal steps share one list of them, and points have few digits."""
 
 from collections.abc import Iterable, Mapping
 
@@ -28,6 +28,10 @@ def encode(curves: Mapping[str, Curve], from_steps: Mapping[str, int]) -> dict[s
 
 
 def _short(values: Iterable[float | None]) -> msgspec.Raw:
-    """Six digits are more than a chart can show, and a third of the bytes."""
-    texts = ["null" if value is None else f"{value:.6g}" for value in values]
+    """Six digits are more than a chart can show, and a third of the bytes; counters are whole."""
+    texts = ["null" if value is None else _text(value) for value in values]
     return msgspec.Raw(f"[{','.join(texts)}]".encode())
+
+
+def _text(value: float) -> str:
+    return f"{value:.6g}" if abs(value) < 1_000_000 else f"{round(value):.15g}"

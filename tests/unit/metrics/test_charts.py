@@ -79,6 +79,23 @@ def test_exact_samples_are_written_in_full_and_points_with_six_digits() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1_234_567_890.0, "1234567890"),
+        (-1_234_567.5, "-1234568"),
+        (float(2**49), "562949953421312"),
+        (1.5e300, "1.5e+300"),
+        (999_999.4, "999999"),
+        (2 / 3, "0.666667"),
+    ],
+)
+def test_a_counter_is_drawn_to_the_whole_number(value: float, text: str) -> None:
+    curve = draw(Series((0, 1), (value, value)), 4, is_exact=False)
+    series = bytes(encode({"tokens": curve}, {})["series"]).decode()
+    assert series.count(f"[{text}]") == 3
+
+
 def test_series_of_equal_steps_share_them() -> None:
     curves = {name: draw(Series((1, 2), (0.0, 1.0)), 1, is_exact=True) for name in "abc"}
     assert json.loads(bytes(encode(curves, {})["steps"])) == [[1, 2]]
