@@ -44,9 +44,11 @@ FOCUS_COLUMNS = (
     "ConsumedQuantity",
     "ConsumedUnit",
     "ContractedCost",
+    "ContractedUnitPrice",
     "EffectiveCost",
     "InvoiceIssuerName",
     "ListCost",
+    "ListUnitPrice",
     "PricingCategory",
     "PricingQuantity",
     "PricingUnit",
@@ -86,6 +88,7 @@ def csv_row(line: Mapping[str, Any]) -> str:
 def focus_row(line: Mapping[str, Any], account: str) -> str:
     """`account`: the platform that bills."""
     cost = _dollars(line["micro_usd"])
+    usage = _storage(line) if line["kind"] == "storage" else _slots(line)
     day = date.fromisoformat(line["day"])
     month = day.replace(day=1)
     next_month = (month + timedelta(days=32)).replace(day=1)
@@ -93,7 +96,8 @@ def focus_row(line: Mapping[str, Any], account: str) -> str:
         **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), cost),
         **dict.fromkeys(("BillingAccountId", "BillingAccountName"), account),
         **dict.fromkeys(("InvoiceIssuerName", "ProviderName", "PublisherName"), "Drivetrain"),
-        **(_storage(line) if line["kind"] == "storage" else _slots(line)),
+        **usage,
+        **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), _unit_price(cost, usage)),
         **dict.fromkeys(("SubAccountId", "SubAccountName"), line["tenant_id"]),
         "BillingCurrency": "USD",
         "BillingPeriodStart": _midnight(month),
@@ -126,6 +130,12 @@ def _slots(line: Mapping[str, Any]) -> dict[str, str]:
         "ServiceName": "Training",
         "SkuId": f"{line['pool']}/{line['device_type']}",
     }
+
+
+def _unit_price(cost: str, usage: Mapping[str, str]) -> str | None:
+    """On average, where a line has time at several prices."""
+    quantity = Decimal(usage["PricingQuantity"])
+    return f"{Decimal(cost) / quantity:.9f}" if quantity else None
 
 
 def _is_spot(line: Mapping[str, Any]) -> bool:

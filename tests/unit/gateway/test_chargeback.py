@@ -90,6 +90,8 @@ def test_slots_are_billed_by_the_hour_and_say_whether_they_are_spot() -> None:
     row = focus(LINE)
     assert (row["ConsumedQuantity"], row["PricingUnit"]) == ("1.500000000", "Hours")
     assert {row[name] for name in ("BilledCost", "ListCost", "EffectiveCost")} == {"1.234567"}
+    assert {row[f"{name}UnitPrice"] for name in ("List", "Contracted")} == {"0.823044667"}
+    assert focus(LINE | {"slot_microseconds": 0})["ListUnitPrice"] == ""
     assert row["ChargeDescription"] == "productive slots of h200 in default"
     assert (row["PricingCategory"], row["ResourceType"]) == ("Standard", "Job")
     assert json.loads(row["Tags"]) == {
