@@ -62,7 +62,7 @@ JOB_FIELDS: Mapping[str, str] = {
     "source.commit": "the Git commit of the code; the command line fills in `source`",
     "source.branch": "its branch",
     "source.is_dirty": "whether files were changed and not committed",
-    "source.diff": "these changes; of a long one, the beginning",
+    "source.diff": "these changes, of tracked files; of a long one, the beginning",
     "source.diff_characters": "how long the whole of it is",
     "rerun_of": "the job that this one repeats (`drivetrain job rerun`)",
     "project": "what the job is part of: lists, comparisons and costs are read by it",

@@ -246,7 +246,8 @@ MAX_DIFF_CHARACTERS = 12_000
 class Source(Strict):
     """The state of the Git repository that a job's code was taken from.
 
-    `diff`: what is not committed, as `git diff` prints it, of `diff_characters` in all.
+    `diff`: what is not committed of tracked files, as `git diff` prints it, of `diff_characters` in
+    all. Other files make the state dirty, and are in the code alone.
     """
 
     commit: Annotated[str, form("[0-9a-f]{40}([0-9a-f]{24})?", "the digits of a commit")]
