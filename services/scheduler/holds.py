@@ -9,6 +9,7 @@ import asyncpg
 
 from drivetrain_schemas.budgets import AtLimit, BudgetReached, BudgetReleased, BudgetRemoved
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.units import money
 from services.runtime import logs
 from services.runtime.transaction import Tx
 from services.scheduler.core.holds import Hold
@@ -53,7 +54,7 @@ async def read(connection: asyncpg.Connection) -> tuple[Hold, ...]:
 
 async def _put(connection: asyncpg.Connection, reached: BudgetReached) -> None:
     # Not what was spent when it was reached: what runs spends on, and both would be shown.
-    limit = _dollars(reached.spec.limit_micro_usd)
+    limit = money(reached.spec.limit_micro_usd)
     detail = f"the budget {reached.name} is used up: its limit of {limit} is spent"
     await connection.execute(
         """
@@ -70,10 +71,3 @@ async def _put(connection: asyncpg.Connection, reached: BudgetReached) -> None:
         detail,
         reached.spec.project,
     )
-
-
-def _dollars(micro_usd: int) -> str:
-    """To the cent, and further where that would hide something."""
-    dollars, micros = divmod(micro_usd, 1_000_000)
-    digits = f"{micros:06d}"
-    return f"${dollars:,}.{digits[:2]}{digits[2:].rstrip('0')}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_low
 
+from drivetrain_schemas.units import short_money
 from services.cost.core.prices import SlotKind
 from services.cost.core.recommendations import LEAST_MICRO_USD, Recommendation
 
@@ -67,8 +68,8 @@ def _instead(
     newest = done[-1]
     evidence = (
         f"{len(done)} jobs of this command on {_slots(num_slots)} cost "
-        f"${costs[num_slots] / 1_000_000:.2f} and took {_time(seconds[num_slots])} (medians); "
-        f"{len(by_slots[fewer])} on {_slots(fewer)} cost ${costs[fewer] / 1_000_000:.2f} and took "
+        f"{short_money(costs[num_slots])} and took {_time(seconds[num_slots])} (medians); "
+        f"{len(by_slots[fewer])} on {_slots(fewer)} cost {short_money(costs[fewer])} and took "
         f"{_time(seconds[fewer])}"
     )
     advice = f"ask for {fewer} device{'' if fewer == 1 else 's'}, if it may take that long"

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from drivetrain_schemas.units import short_money
+
 # Saving should stop training for less of its time than this, and failures should cost less.
 MOST_SAVING, MOST_LOST = 5, 5  # percent
 LEAST_MICRO_USD = 10_000  # a cent: less is not worth reading
@@ -101,7 +103,7 @@ def busier_devices(low: LowUse) -> list[Recommendation]:
     if low.saving_micro_usd < LEAST_MICRO_USD:
         return []
     evidence = (
-        f"for {low.slot_hours:.1f} slot hours (${low.micro_usd / 1_000_000:.2f}) its devices were "
+        f"for {slot_time(low.slot_hours)} ({short_money(low.micro_usd)}) its devices were "
         f"used {low.used_percent:.0f} % on average; {low.expected_percent:.0f} % is expected"
     )
     advice = "load data with more workers, use larger batches, or take fewer or smaller devices"
@@ -117,7 +119,7 @@ def idle_slots(idle: LowUse) -> list[Recommendation]:
     if idle.saving_micro_usd < LEAST_MICRO_USD:
         return []
     evidence = (
-        f"for {idle.slot_hours:.1f} slot hours (${idle.micro_usd / 1_000_000:.2f}) it held slots "
+        f"for {slot_time(idle.slot_hours)} ({short_money(idle.micro_usd)}) it held slots "
         "and made no step"
     )
     advice = "end programs that wait for input, or pause the job: it resumes from its checkpoint"
@@ -139,6 +141,10 @@ def ordered(found: Iterable[Recommendation]) -> list[Recommendation]:
             told.add(each.job_id)
         shown.append(each)
     return shown
+
+
+def slot_time(hours: float) -> str:
+    return f"{hours:.1f} slot hours" if hours >= 1 else f"{60 * hours:.2g} slot minutes"
 
 
 def _above(part: int, whole: int, percent: int) -> int:

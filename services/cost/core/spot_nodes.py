@@ -7,8 +7,9 @@ share that is lost is that of the jobs that ran on such nodes; 5 % where none di
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from drivetrain_schemas.units import short_money
 from services.cost.core.charges import HOUR_MICROSECONDS
-from services.cost.core.recommendations import LEAST_MICRO_USD, Recommendation
+from services.cost.core.recommendations import LEAST_MICRO_USD, Recommendation, slot_time
 
 EXPECTED_LOST_PERCENT = 5.0
 
@@ -66,8 +67,8 @@ def spot_nodes(
     if saving < LEAST_MICRO_USD:
         return []
     evidence = (
-        f"{hours:.1f} slot hours on demand cost ${job.micro_usd / 1_000_000:.2f}; in pool "
-        f"{pool.pool}, of spot nodes, they cost ${expected / 1_000_000:.2f} with the "
+        f"{slot_time(hours)} on demand cost {short_money(job.micro_usd)}; in pool "
+        f"{pool.pool}, of spot nodes, they cost {short_money(round(expected))} with the "
         f"{percent:.1f} % that is expected to be lost when nodes are taken away"
     )
     advice = f"submit it to pool {pool.pool}: it resumes from its checkpoints"

@@ -19,17 +19,6 @@ def size(num_bytes: int) -> str:
     raise AssertionError("unreachable")
 
 
-def money(micro_usd: int) -> str:
-    """Dollars with cents; below a dollar with the digits that are significant."""
-    sign = "-" if micro_usd < 0 else ""
-    dollars = abs(micro_usd) / 1_000_000
-    if dollars == 0:
-        return "$0.00"
-    if dollars >= 1:
-        return f"{sign}${dollars:,.2f}"
-    return f"{sign}${dollars:.6f}".rstrip("0") if dollars < 0.01 else f"{sign}${dollars:.4f}"
-
-
 def duration(seconds: float) -> str:
     """The two leading units: '1 h 3 min', '42 s', '0.4 s'."""
     if seconds < 0:

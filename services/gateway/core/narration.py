@@ -9,8 +9,9 @@ import signal
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from drivetrain_schemas.units import short_money
 from services.gateway.core import silence_narration, study_narration
-from services.gateway.core.formats import count, duration, money, number, ranges, size
+from services.gateway.core.formats import count, duration, number, ranges, size
 from services.gateway.core.sentences import Fields, Sentence, Tone, request_rejected, with_reason
 
 
@@ -176,7 +177,7 @@ def _allocation_released(p: Fields) -> Sentence:
 
 def _charge_recorded(p: Fields) -> Sentence:
     seconds = _between(p["starts_at"], p["ends_at"])
-    amount = money(p["amount_micro_usd"])
+    amount = short_money(p["amount_micro_usd"])
     if p.get("reverses_charge_id"):
         return Sentence(f"A charge was reversed: {amount}")
     return Sentence(
@@ -187,7 +188,7 @@ def _charge_recorded(p: Fields) -> Sentence:
 def _budget_changed(p: Fields) -> Sentence:
     spec = p["spec"]
     per = {"total": "in total"}.get(spec["period"], f"a {spec['period']}")
-    return Sentence(f"Budget {p['name']}: {money(spec['limit_micro_usd'])} {per}")
+    return Sentence(f"Budget {p['name']}: {short_money(spec['limit_micro_usd'])} {per}")
 
 
 def _budget_removed(p: Fields) -> Sentence:
@@ -195,7 +196,7 @@ def _budget_removed(p: Fields) -> Sentence:
 
 
 def _budget_reached(p: Fields) -> Sentence:
-    spent, limit = money(p["spent_micro_usd"]), money(p["spec"]["limit_micro_usd"])
+    spent, limit = short_money(p["spent_micro_usd"]), short_money(p["spec"]["limit_micro_usd"])
     text = f"Budget {p['name']}: {p['percent']} % are spent ({spent} of {limit})"
     follows = {"hold": "; no more runs start", "stop": "; its jobs are stopped"}
     tone = Tone.WARNING if p["action"] == "warn" else Tone.BAD

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from drivetrain_schemas.registry import all_kinds
+from drivetrain_schemas.units import short_money
 from services.gateway.context import Gateway
 from services.gateway.core import formats
 from services.gateway.core.shown_metrics import few
@@ -48,7 +49,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         size=formats.size,
-        money=formats.money,
+        money=short_money,
         duration=formats.duration,
         number=formats.number,
         few=few,

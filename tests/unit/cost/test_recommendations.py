@@ -50,6 +50,8 @@ def test_little_use_of_devices_is_told_from_a_cent_on() -> None:
     (found,) = busier_devices(low)
     assert (found.kind, found.saving_micro_usd) == ("busier_devices", 12 * DOLLAR)
     assert "12.0 slot hours ($20.00)" in found.evidence
+    (short,) = busier_devices(replace(low, slot_hours=0.0025, micro_usd=15_432))
+    assert "0.15 slot minutes ($0.0154)" in short.evidence
     assert busier_devices(replace(low, saving_micro_usd=10_000)) != []
     assert busier_devices(replace(low, saving_micro_usd=9_999)) == []
 

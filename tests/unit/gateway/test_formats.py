@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas.units import short_money
 from services.gateway.core import bytes_shown, formats
 from services.gateway.core.storable import storable_text
 
@@ -19,15 +20,15 @@ from services.gateway.core.storable import storable_text
         (formats.size, (10**15,), "1.0 PB"),
         (formats.size, (10**19,), "10000.0 PB"),
         (formats.size, (1_234_567,), "1.2 MB"),
-        (formats.money, (0,), "$0.00"),
-        (formats.money, (133,), "$0.000133"),
-        (formats.money, (9_990,), "$0.00999"),
-        (formats.money, (10_000,), "$0.0100"),
-        (formats.money, (999_900,), "$0.9999"),
-        (formats.money, (1_000_000,), "$1.00"),
-        (formats.money, (-133,), "-$0.000133"),
-        (formats.money, (15_230,), "$0.0152"),
-        (formats.money, (-1_234_560_000,), "-$1,234.56"),
+        (short_money, (0,), "$0.00"),
+        (short_money, (133,), "$0.000133"),
+        (short_money, (9_990,), "$0.00999"),
+        (short_money, (10_000,), "$0.01"),
+        (short_money, (999_900,), "$0.9999"),
+        (short_money, (1_000_000,), "$1.00"),
+        (short_money, (-133,), "-$0.000133"),
+        (short_money, (15_230,), "$0.0152"),
+        (short_money, (-1_234_560_000,), "-$1,234.56"),
         (formats.duration, (0.42,), "0.4 s"),
         (formats.duration, (0,), "0.0 s"),
         (formats.duration, (9.94,), "9.9 s"),

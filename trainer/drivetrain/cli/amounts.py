@@ -3,6 +3,8 @@
 import re
 from datetime import datetime
 
+from drivetrain_schemas import units
+
 
 def size(num_bytes: int | None) -> str:
     """1500 -> '1.5 kB'."""
@@ -17,13 +19,7 @@ def size(num_bytes: int | None) -> str:
 
 
 def money(micro_usd: int | None) -> str:
-    """Dollars to the micro-dollar, without trailing zeros after the cents."""
-    if micro_usd is None:
-        return "-"
-    dollars, micros = divmod(abs(micro_usd), 1_000_000)
-    digits = f"{micros:06d}"
-    digits = digits[:2] + digits[2:].rstrip("0")
-    return f"{'-' if micro_usd < 0 else ''}${dollars:,}.{digits}"
+    return "-" if micro_usd is None else units.money(micro_usd)
 
 
 def duration(seconds: float | None) -> str:
