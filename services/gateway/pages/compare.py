@@ -1,5 +1,6 @@
 """The page that compares jobs: their curves over each other, and what differs in what they ran."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from services.gateway.context import CallerDep, GatewayDep
 from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page
 from services.gateway.rest import comparison
+from services.gateway.rest.jobs import spend_of
 from services.gateway.rest.requests import base_url
 
 router = APIRouter(include_in_schema=False)
@@ -30,6 +32,7 @@ async def compare(
         "compare.html",
         jobs=jobs,
         rows=found.lines,
+        spends=await asyncio.gather(*(spend_of(gateway, shown.job_id) for shown in jobs)),
         runs=json.dumps([{"id": shown.job_id, "label": _label(shown, jobs)} for shown in jobs]),
         metric=min(metrics) if len(metrics) == 1 else None,
         is_live=any(shown.finished_at is None for shown in jobs),

@@ -17,8 +17,7 @@ from starlette.staticfiles import StaticFiles
 from drivetrain_schemas.ids import CheckpointId, JobId
 from drivetrain_schemas.jobs import JobPause, JobResume, WaitingReason
 from services.gateway import commands, login_codes, queries
-from services.gateway.backends import PartRefused, PartUnavailable
-from services.gateway.context import CallerDep, Gateway, GatewayDep
+from services.gateway.context import CallerDep, GatewayDep
 from services.gateway.core import failures, sessions
 from services.gateway.pages import (
     alerts,
@@ -37,7 +36,7 @@ from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
 from services.gateway.rest import explanations, models, views
 from services.gateway.rest.job_commands import change_job
-from services.gateway.rest.jobs import find_job, with_queue_position
+from services.gateway.rest.jobs import find_job, spend_of, with_queue_position
 from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.positions import position_text, read_position
 from services.gateway.rest.problems import TITLES
@@ -121,7 +120,7 @@ async def job(
         timeline=[views.timeline_item(row) for row in history],
         checkpoints=[views.checkpoint(row) for row in saved],
         lengths=alerts.LENGTHS,
-        spend=await _spend(gateway, job_id),
+        spend=await spend_of(gateway, job_id),
         reproduction=await reproduction_of(gateway, caller.tenant_id, found),
         **numbers,
         has_chart=gateway.settings.assets_directory is not None,
@@ -242,11 +241,3 @@ def _has_failed(job: models.Job) -> bool:
     """It failed, or waits for its next attempt because the last one did."""
     is_retrying = job.waiting is not None and job.waiting.reason == WaitingReason.BACKING_OFF
     return job.state == "failed" or is_retrying
-
-
-async def _spend(gateway: Gateway, job_id: str) -> models.Spend | None:
-    try:
-        answer = await gateway.backends.get("cost", f"/spend/jobs/{job_id}")
-    except (PartUnavailable, PartRefused):
-        return None
-    return models.Spend.model_validate(answer)

@@ -157,6 +157,15 @@ async def cost(job_id: JobId, gateway: GatewayDep, caller: CallerDep, request: R
     return {**spend, "job_id": job_id}
 
 
+async def spend_of(gateway: Gateway, job_id: str) -> models.Spend | None:
+    """Charged and accruing now; None where the cost service does not answer."""
+    try:
+        answer = await gateway.backends.get("cost", f"/spend/jobs/{job_id}")
+    except (PartUnavailable, PartRefused):
+        return None
+    return models.Spend.model_validate(answer)
+
+
 async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> models.Job:
     """The job, or what is known of a request that was just sent. Raises Problem (404)."""
     async with gateway.platform.database.connection() as connection:

@@ -1,11 +1,13 @@
 """The list of jobs: what narrows it, its order, its pages, and the trials of a study as one row."""
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.studies import TrialCompleted, TrialProposed
+from services.gateway.backends import Backends
 from services.gateway.pages import routes
 from services.gateway.queries import job_list
 from tests.handlers.gateway.model import Server
@@ -154,6 +156,20 @@ async def test_what_makes_no_sense_is_refused(server: Server, query: str) -> Non
     answer = await server.client.get(f"/v1/jobs?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["fix"]
+
+
+async def test_the_comparison_shows_what_a_running_job_has_spent(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is charged yet, and less than a cent accrues."""
+    story = Story()
+    one, two = story.job("one"), story.job("two")
+    await server.model.tell(*story.events)
+    live = {"charged_micro_usd": 0, "accruing_micro_usd": 57, "total_micro_usd": 57}
+    of_both = {**live, "platform_micro_usd": 0, "storage_micro_usd": 0, "unpriced": []}
+    monkeypatch.setattr(Backends, "get", AsyncMock(return_value=of_both))
+    page = (await server.client.get(f"/compare?job={one.job_id}&job={two.job_id}")).text
+    assert page.count("<td>$0.000057</td>") == 2
 
 
 async def test_the_comparison_shows_what_differs(server: Server) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from drivetrain.cli import amounts, waiting
-from drivetrain.cli.job_view import best_of, rows_of
+from drivetrain.cli.job_view import best_of, charged, rows_of
 from drivetrain.cli.output import Format, is_lively, write_value
 from drivetrain.cli.waiting import Status
 
@@ -112,3 +112,9 @@ def test_a_job_shows_its_warnings_and_its_seed() -> None:
     assert shown["seed"] == "42; seeded by the script itself: numpy"
     assert dict(rows_of({**job, "result": {}}, ""))["seed"].startswith("unknown")
     assert "seed" not in dict(rows_of({**job, "state": "running"}, ""))
+
+
+def test_a_job_that_runs_and_is_not_charged_yet_is_not_shown_as_free() -> None:
+    assert charged({"charged_micro_usd": 0, "finished_at": None}) == "-"
+    assert charged({"charged_micro_usd": 57, "finished_at": None}) == "$0.000057"
+    assert charged({"charged_micro_usd": 0, "finished_at": "2026-01-01T00:00:00Z"}) == "$0.00"

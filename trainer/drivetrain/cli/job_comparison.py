@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from drivetrain.cli import amounts, completing, session
+from drivetrain.cli import completing, session
 from drivetrain.cli.errors import InvalidInput
+from drivetrain.cli.job_view import charged
 from drivetrain.cli.names import find_job
 from drivetrain.cli.output import Column, Format, Item, text_of, write_list, write_value
 from drivetrain.cli.session import JOB_HELP, OutputOption, example
@@ -44,7 +45,7 @@ def _lines(compared: Item) -> list[Item]:
         ("state", [job["state"] for job in jobs]),
         (" or ".join(sorted(metrics)) or "metric", [text_of(best.get("value")) for best in bests]),
         ("steps", [text_of((job["progress"] or {}).get("step")) for job in jobs]),
-        ("charged", [amounts.money(job["charged_micro_usd"]) for job in jobs]),
+        ("charged", [charged(job) for job in jobs]),
     ]
     facts += [
         (line["name"], line["values"])

@@ -18,7 +18,7 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         ("devices", f"{text_of(job.get('devices'))} of pool {text_of(job.get('pool'))}"),
         ("submitted", amounts.moment(job.get("submitted_at"))),
         ("finished", amounts.moment(job.get("finished_at"))),
-        ("charged", amounts.money(job.get("charged_micro_usd"))),
+        ("charged", charged(job)),
     ]
     if job.get("project"):
         rows.append(("project", job["project"]))
@@ -106,13 +106,18 @@ def _at(values: list[Any], index: int) -> Any:
     return values[index] if values else None
 
 
+def charged(job: Item) -> str:
+    """Slots are charged when they are released: no charge of a job that runs is not no cost."""
+    return amounts.money(job.get("charged_micro_usd") or (0 if job.get("finished_at") else None))
+
+
 JOB_COLUMNS = (
     field_column("JOB", "job_id"),
     field_column("NAME", "name"),
     field_column("STATE", "state"),
     Column("STEP", _steps, is_number=True),
     Column("LEFT", _left, is_number=True),
-    Column("CHARGED", lambda job: amounts.money(job.get("charged_micro_usd")), is_number=True),
+    Column("CHARGED", charged, is_number=True),
     Column("SUBMITTED", lambda job: amounts.moment(job.get("submitted_at"))),
 )
 
