@@ -101,8 +101,8 @@ def _idle(of: PoolTime, left: _ByCapacity) -> Iterator[tuple[Line, Amount]]:
             rest.add(amount.slot_microseconds, amount.micro_usd)
         left = {Capacity.UNKNOWN: rest}
     for capacity, amount in sorted(left.items()):
-        if amount.is_idle:
-            yield Line(of, IDLE, capacity), amount
+        if idle := amount.idle:
+            yield Line(of, IDLE, capacity), idle
 
 
 def _order(line: Line) -> tuple[PoolTime, str, str, str, str]:

@@ -52,6 +52,10 @@ class Part:
 Share = tuple[datetime, str, int, int]
 
 
+# A tenth of a cent, in a step of a pool.
+MOST_ROUNDED = 1_000
+
+
 @dataclass(slots=True)
 class Amount:
     """Slots times microseconds, and money."""
@@ -64,12 +68,16 @@ class Amount:
         self.micro_usd += micro_usd
 
     @property
-    def is_idle(self) -> bool:
-        """Whether what is left of an offer is idle: time, or only what the shares were rounded by.
+    def idle(self) -> "Amount | None":
+        """What is idle of this, left of an offer: time, or only what the shares were rounded by.
 
-        Shares are rounded one by one. Idle takes the difference, so that the sum is exact.
+        Shares are rounded one by one. Idle takes the difference, so that the sum is exact. A larger
+        one is no part of it: then charges were made before a price was changed for the past.
         """
-        return self.slot_microseconds > 0 or (not self.slot_microseconds and self.micro_usd != 0)
+        time, cost = self.slot_microseconds, self.micro_usd
+        is_repriced = cost < -MOST_ROUNDED or (not time and cost > MOST_ROUNDED)
+        left = Amount(time, 0 if is_repriced else cost)
+        return left if time > 0 or (not time and left.micro_usd) else None
 
 
 def parts(usage: Usage, run: RunFacts) -> tuple[Part, ...]:

@@ -167,8 +167,8 @@ def rows(offers: dict[PoolTime, Amount], held: Iterable[Row]) -> tuple[Row, ...]
             whole.micro_usd + _cost(extra) - _cost(of_day),
         )
         found += of_day
-        if left.is_idle:
-            found.append(Row(key, IDLE, "", left.slot_microseconds, left.micro_usd))
+        if idle := left.idle:
+            found.append(Row(key, IDLE, "", idle.slot_microseconds, idle.micro_usd))
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
 """Who had what of a pool: from events of nodes, runs, checkpoints and allocations."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,15 @@ from drivetrain_schemas.ids import (
 )
 from drivetrain_schemas.nodes import NodeRegistered, NodeRemoved
 from drivetrain_schemas.runs import RunFailed, RunStarted
-from services.cost import pools, store_pools
+from services.cost import chargeback, pools, store, store_pools
+from services.cost.chargeback import Ask, By
+from services.cost.core.fleet import By as FleetBy
 from services.cost.core.pools import Row
 from services.cost.core.prices import Price, PriceBook
+from services.cost.core.steps import Step, days
 from services.cost.corrections import Corrections
+from services.cost.fleet import Ask as FleetAsk
+from services.cost.fleet import fleet
 from services.cost.handlers import handlers
 from services.cost.pools import SHARE_AFTER, Sharing, report
 from services.runtime.database import Database
@@ -118,6 +124,28 @@ async def test_every_hour_of_a_pool_is_in_one_row(database: OpenDatabase, is_sha
         ("platform", ""): 1.0,
         ("idle", ""): 20.0,
     }
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_no_idle_part_is_negative_after_a_price_was_lowered_for_the_past(
+    database: OpenDatabase, is_shared: bool
+) -> None:
+    db = await database("cost")
+    await deliver(db, at(NODE, NOON), at(RELEASED, NOON + 5 * HOUR))
+    if is_shared:
+        await share(db)
+    cheaper = PriceBook((replace(BOOK.prices[0], micro_usd_per_slot_hour=360_000_000),))
+    day, until = NOON.date(), NOON + 4 * HOUR
+    ask = Ask("vision", day, day, By.JOB)
+    view = FleetAsk("vision", days(day, day, Step.HOUR), FleetBy.USE)
+    async with db.connection() as connection, store.one_moment(connection):
+        rows = await report(connection, cheaper, day, day, until)
+        lines = [each async for each in chargeback.lines(connection, cheaper, ask, until)]
+        found = (await fleet(connection, cheaper, view, until)).series
+    assert [row.micro_usd for row in rows if row.kind == "idle"] == [0]
+    assert [amount.micro_usd for line, amount in lines if line.kind == "idle"] == [0]
+    (idle,) = (points for of, points in found if of.kind == "idle")
+    assert {amount.micro_usd for amount in idle.values()} == {0}
 
 
 async def test_a_checkpoint_that_is_known_late_still_counts(database: OpenDatabase) -> None:

@@ -134,6 +134,15 @@ def test_idle_takes_what_the_shares_were_rounded_by() -> None:
     assert rows({KEY: Amount(100, 1_000)}, held) == (*held, Row(KEY, "idle", "", 0, -1))
 
 
+def test_idle_time_costs_no_less_than_nothing_when_a_past_price_is_changed() -> None:
+    """What was held was charged at ten times, or a tenth of, today's price."""
+    half = [Row(KEY, "productive", "vision", 50, 500_000)]
+    assert rows({KEY: Amount(100, 100_000)}, half) == (*half, Row(KEY, "idle", "", 50, 0))
+    for charged in (1_000_000, 10_000):
+        full = [Row(KEY, "productive", "vision", 100, charged)]
+        assert rows({KEY: Amount(100, 100_000)}, full) == tuple(full)
+
+
 def test_a_node_that_lost_slots_offers_what_is_held() -> None:
     held = [Row(KEY, "productive", "vision", 120, 1_200)]
     assert rows({KEY: Amount(100, 1_000)}, held) == tuple(held)
