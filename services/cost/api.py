@@ -83,20 +83,18 @@ def read_api(platform: Platform, book: PriceBook) -> ASGIApp:
 
     @app.get("/spend/jobs/{job_id}")
     async def spend_of_job(job_id: JobId) -> Spend:
-        async with database.connection() as connection, store.one_moment(connection):
-            charged = await store.charged_to_job(connection, job_id)
-            unpriced = await store.unpriced_of_job(connection, job_id)
-            usages = await store.open_usages_of_job(connection, job_id)
-            stored = await store_storage.charged_to_job(connection, job_id)
-        return _spend(charged, unpriced, usages, book, stored)
+        return await spend("job", job_id)
 
     @app.get("/spend/tenants/{tenant_id}")
     async def spend_of_tenant(tenant_id: TenantId) -> Spend:
+        return await spend("tenant", tenant_id)
+
+    async def spend(of: store.Of, subject_id: str) -> Spend:
         async with database.connection() as connection, store.one_moment(connection):
-            charged = await store.charged_to_tenant(connection, tenant_id)
-            unpriced = await store.unpriced_of_tenant(connection, tenant_id)
-            usages = await store.open_usages_of_tenant(connection, tenant_id)
-            stored = await store_storage.charged_to_tenant(connection, tenant_id)
+            charged = await store.charged_to(connection, of, subject_id)
+            unpriced = await store.unpriced_of(connection, of, subject_id)
+            usages = await store.open_usages_of(connection, of, subject_id)
+            stored = await store_storage.charged_to(connection, of, subject_id)
         return _spend(charged, unpriced, usages, book, stored)
 
     @app.get("/budgets/{tenant_id}")

@@ -150,24 +150,11 @@ def _capacity(row: Row) -> Capacity:
 
 def _line(row: Row, ask: Ask, held: HeldUsage) -> Line:
     tenant_id = row.tenant_id if row.tenant_id in ("", ask.tenant_id) else OTHERS
-    known = {
-        "project": held.project,
-        "study_id": held.study_id,
-        "job_id": held.job_id,
-        "name": held.job_name,
-    }
     columns = _COLUMNS[ask.by] if tenant_id == ask.tenant_id else ()
-    shown = {name: known[name] for name in columns}
-    return Line(
-        row.of,
-        row.kind,
-        _capacity(row),
-        tenant_id,
-        project=shown.get("project", ""),
-        study_id=shown.get("study_id", ""),
-        job_id=shown.get("job_id", ""),
-        job_name=shown.get("name", ""),
-    )
+    known = (held.project, held.study_id, held.job_id, held.job_name)
+    named = zip(_COLUMNS[By.JOB], known, strict=True)
+    shown = (value if name in columns else "" for name, value in named)
+    return Line(row.of, row.kind, _capacity(row), tenant_id, *shown)
 
 
 def _stored(row: Any) -> Line:
@@ -176,8 +163,5 @@ def _stored(row: Any) -> Line:
         row["kind"],
         Capacity(row["capacity"]),
         row["tenant_id"],
-        project=row["project"],
-        study_id=row["study_id"],
-        job_id=row["job_id"],
-        job_name=row["name"],
+        *(row[name] for name in _COLUMNS[By.JOB]),
     )

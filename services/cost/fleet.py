@@ -95,11 +95,7 @@ async def _live(
             continue
         points = found[_holder(held, ask.by)]
         for begin, kind, time, money in shares:
-            amount = points.get((begin, kind))
-            if amount is None:
-                points[begin, kind] = Amount(time, money)
-            else:
-                amount.add(time, money)
+            points.setdefault((begin, kind), Amount()).add(time, money)
     return found
 
 

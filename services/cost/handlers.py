@@ -14,7 +14,7 @@ from drivetrain_schemas.envelope import Event
 from services.cost import low_use, pools, store
 from services.cost.budgets import BudgetCommands
 from services.cost.core.charges import Charge, Usage, by_capacity, charges
-from services.cost.core.corrections import platform_fields
+from services.cost.core.corrections import fields_of
 from services.cost.core.prices import UNPRICED, PriceBook
 from services.cost.instruments import CHARGED, PLATFORM_COST, UNPRICED_CHARGES
 from services.cost.jobs import JOB_KINDS, end_jobs, put_jobs
@@ -102,24 +102,9 @@ def usages(released: AllocationReleased) -> tuple[Usage, ...]:
 
 def recorded(released: AllocationReleased, charge: Charge) -> ChargeRecorded:
     """The charge as an event: who is charged, and for what."""
-    return ChargeRecorded(
-        charge_id=charge.charge_id,
-        tenant_id=released.tenant_id,
-        job_id=released.job_id,
-        run_id=released.run_id,
-        attempt=released.attempt,
-        allocation_id=released.allocation_id,
-        pool=released.pool,
-        device_type=released.device_type,
-        num_slots=charge.num_slots,
-        starts_at=charge.period.starts_at,
-        ends_at=charge.period.ends_at,
-        price_id=charge.period.price_id,
-        price_micro_usd_per_slot_hour=charge.period.micro_usd_per_slot_hour,
-        amount_micro_usd=charge.amount_micro_usd,
-        is_spot=charge.is_spot,
-        **platform_fields(charge),
-    )
+    whose = ("tenant_id", "job_id", "run_id", "attempt", "allocation_id", "pool", "device_type")
+    facts = {name: getattr(released, name) for name in whose}
+    return ChargeRecorded(**facts, **fields_of(charge))
 
 
 def observe(charge: ChargeRecorded) -> None:

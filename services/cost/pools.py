@@ -29,6 +29,7 @@ from drivetrain_schemas.runs import (
 )
 from services.cost import store_accrual, store_offers, store_pools
 from services.cost.core.charges import Usage
+from services.cost.core.corrections import usage_of
 from services.cost.core.phases import Amount, Phase, RunFacts, Share, shares
 from services.cost.core.pools import (
     UNOFFERED,
@@ -235,18 +236,10 @@ async def reprice(
 
 def _deleted(charge: ChargeRecorded) -> HeldUsage:
     """The allocation of a charge, when nothing is known any more of what its run did."""
-    usage = Usage(
-        charge.allocation_id,
-        charge.pool,
-        charge.device_type,
-        charge.num_slots,
-        charge.starts_at,
-        charge.ends_at,
-        charge.platform_ends_at or charge.ends_at,
-        charge.is_spot,
-    )
     run = RunFacts(started_at=charge.starts_at)
-    return HeldUsage(charge.allocation_id, charge.tenant_id, charge.job_id, usage, run, (), {})
+    return HeldUsage(
+        charge.allocation_id, charge.tenant_id, charge.job_id, usage_of(charge), run, (), {}
+    )
 
 
 def _period(charge: ChargeRecorded) -> Period:

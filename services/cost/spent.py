@@ -1,11 +1,11 @@
 """What is spent of budgets: charged for the time of their periods, and accruing now.
 
-The charges of all budgets are read by one statement, and what a subject accrues and which of its
-jobs run is worked out once, however many budgets it has.
+The charges of all budgets are read by one statement, and what a subject accrues is worked out once,
+however many budgets it has.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -22,14 +22,17 @@ from services.cost.store_spend import Asked, subject_of
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Of one budget at one moment. `running_jobs` hold slots now: `held`, since before the period
-    too. `began_at`: when the time of it began; None: nothing was spent."""
+    """Of one budget at one moment. `held` is held now, and since before the period too. `began_at`:
+    when the time of it began; None: nothing was spent."""
 
     asked: Asked
     micro_usd: int
-    running_jobs: tuple[str, ...]
     held: Sequence[OpenUsage]
     began_at: datetime | None
+
+    @property
+    def running_jobs(self) -> tuple[str, ...]:
+        return tuple(sorted({each.job_id for each in self.held}))
 
 
 def as_budget(row: BudgetRow) -> core.Budget:
@@ -123,7 +126,6 @@ async def _spent_since(
     for each in held:
         for name in each.subjects:
             of_subject[each.tenant_id, name].append(each)
-    running = {subject: _jobs(own) for subject, own in of_subject.items()}
     asked = [_asked(*each) for each in zip(rows, starts, strict=True)]
     charged = await store_spend.charged(connection, set(asked))
     accruing: dict[Asked, tuple[int, datetime | None]] = {}
@@ -137,13 +139,8 @@ async def _spent_since(
             accruing[question] = (total_micro_usd(usages, book), first_at)
         (micro_usd, first_at), (more, also_at) = charged[question], accruing[question]
         began_at = min(filter(None, (first_at, also_at)), default=None)
-        jobs = running.get(subject, ())
-        found.append(Spent(question, micro_usd + more, jobs, own, began_at))
+        found.append(Spent(question, micro_usd + more, own, began_at))
     return found
-
-
-def _jobs(held: Iterable[OpenUsage]) -> tuple[str, ...]:
-    return tuple(sorted({each.job_id for each in held}))
 
 
 def _asked(row: BudgetRow, starts_at: datetime | None) -> Asked:

@@ -1,11 +1,11 @@
 """The statements of the cost service: one function each, no rules."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 
@@ -16,9 +16,12 @@ from services.cost.core.charges import Usage, by_capacity
 from services.cost.core.prices import UNPRICED
 from services.cost.store_accrual import PAID_UNTIL
 
+Of = Literal["job", "tenant"]
 # Of `charges`: those that apply. They are not reversed, and are no reversals.
 IN_FORCE = """reverses_charge_id is null and not exists (
     select from charges as reversal where reversal.reverses_charge_id = charges.charge_id)"""
+# Of the contract: the columns have their names.
+_FIELDS = tuple(name for name in ChargeRecorded.model_fields if name != "platform_micro_usd")
 _PUT_ALLOCATIONS = """
 insert into allocations
     (allocation_id, tenant_id, job_id, pool, device_type, num_slots, granted_at, released_at,
@@ -40,11 +43,11 @@ with new as (
     insert into charges
         (charge_id, tenant_id, job_id, run_id, attempt, allocation_id, pool, device_type,
          num_slots, starts_at, ends_at, price_id, price_micro_usd_per_slot_hour, amount_micro_usd,
-         reverses_charge_id, platform_ends_at, platform_micro_usd, correction, is_spot)
+         reverses_charge_id, platform_ends_at, is_spot, platform_micro_usd, correction)
     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[],
         $6::text[], $7::text[], $8::text[], $9::integer[], $10::timestamptz[], $11::timestamptz[],
-        $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::timestamptz[], $17::bigint[],
-        $18::integer[], $20::boolean[])
+        $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::timestamptz[], $17::boolean[],
+        $18::bigint[], $19::integer[])
     on conflict (charge_id) do nothing returning *
 ), by_day as (
     insert into spend_by_day
@@ -58,7 +61,7 @@ with new as (
     insert into unpriced_use
         select tenant_id, pool, device_type,
             sum(case when reverses_charge_id is null then 1 else -1 end)
-        from new where price_id = $19
+        from new where price_id = $20
         group by tenant_id, pool, device_type order by tenant_id, pool, device_type
     on conflict (tenant_id, pool, device_type) do update set
         num_charges = unpriced_use.num_charges + excluded.num_charges
@@ -66,31 +69,33 @@ with new as (
 select charge_id from new
 """
 _CHARGED = "select distinct allocation_id from charges where allocation_id = any($1)"
-CHARGED_TO_JOB = """
+_CHARGED_TO: Mapping[Of, str] = {
+    "job": """
 select coalesce(sum(amount_micro_usd), 0)::bigint as charged,
     coalesce(sum(platform_micro_usd), 0)::bigint as platform
 from charges where job_id = $1
-"""
-CHARGED_TO_TENANT = """
+""",
+    "tenant": """
 select coalesce(sum(charged_micro_usd), 0)::bigint as charged,
     coalesce(sum(platform_micro_usd), 0)::bigint as platform
 from spend_by_day where tenant_id = $1
-"""
-UNPRICED_OF_JOB = """
+""",
+}
+_UNPRICED_OF: Mapping[Of, str] = {
+    "job": """
 select pool, device_type from charges where price_id = 'unpriced' and job_id = $1
 group by pool, device_type having sum(case when reverses_charge_id is null then 1 else -1 end) > 0
-"""
-UNPRICED_OF_TENANT = """
+""",
+    "tenant": """
 select pool, device_type from unpriced_use where tenant_id = $1 and num_charges > 0
-"""
+""",
+}
 _OPEN = f"""
 select allocation_id, pool, device_type, num_slots, num_spot_slots, granted_at,
     least(clock_timestamp(), {PAID_UNTIL}) as now
 from allocations left join run_facts using (run_id)
 where released_at is null and {{column}} = $1 order by allocation_id
 """
-OPEN_OF_JOB = _OPEN.format(column="job_id")
-OPEN_OF_TENANT = _OPEN.format(column="tenant_id")
 HELD_SLOTS = f"""
 select tenant_id, pool, device_type, is_spot, sum(of_capacity)::bigint as num_slots
 from allocations left join run_facts using (run_id),
@@ -182,30 +187,10 @@ async def insert_charges(
     if not charges:
         return ()
     rows = [
-        (
-            charge.charge_id,
-            charge.tenant_id,
-            charge.job_id,
-            charge.run_id,
-            charge.attempt,
-            charge.allocation_id,
-            charge.pool,
-            charge.device_type,
-            charge.num_slots,
-            charge.starts_at,
-            charge.ends_at,
-            charge.price_id,
-            charge.price_micro_usd_per_slot_hour,
-            charge.amount_micro_usd,
-            charge.reverses_charge_id,
-            charge.platform_ends_at,
-            charge.platform_micro_usd or 0,
-            correction,
-        )
+        (*(getattr(charge, name) for name in _FIELDS), charge.platform_micro_usd or 0, correction)
         for charge in charges
     ]
-    are_spot = [charge.is_spot for charge in charges]
-    found = await connection.fetch(_INSERT_CHARGES, *_columns(rows), UNPRICED, are_spot)
+    found = await connection.fetch(_INSERT_CHARGES, *_columns(rows), UNPRICED)
     ids = {row["charge_id"] for row in found}
     return [charge for charge in charges if charge.charge_id in ids]
 
@@ -233,37 +218,24 @@ async def now(connection: asyncpg.Connection) -> datetime:
     return moment
 
 
-async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> Charged:
-    return _charged(await connection.fetchrow(CHARGED_TO_JOB, job_id))
+async def charged_to(connection: asyncpg.Connection, of: Of, subject_id: str) -> Charged:
+    row: Any = await connection.fetchrow(_CHARGED_TO[of], subject_id)
+    return Charged(row["charged"], row["platform"])
 
 
-async def charged_to_tenant(connection: asyncpg.Connection, tenant_id: str) -> Charged:
-    return _charged(await connection.fetchrow(CHARGED_TO_TENANT, tenant_id))
-
-
-async def unpriced_of_job(connection: asyncpg.Connection, job_id: str) -> set[tuple[str, str]]:
-    """The pools and device types that were charged nothing, because no price covered them."""
-    rows = await connection.fetch(UNPRICED_OF_JOB, job_id)
-    return {(row["pool"], row["device_type"]) for row in rows}
-
-
-async def unpriced_of_tenant(
-    connection: asyncpg.Connection, tenant_id: str
+async def unpriced_of(
+    connection: asyncpg.Connection, of: Of, subject_id: str
 ) -> set[tuple[str, str]]:
-    rows = await connection.fetch(UNPRICED_OF_TENANT, tenant_id)
+    """The pools and device types that were charged nothing, because no price covered them."""
+    rows = await connection.fetch(_UNPRICED_OF[of], subject_id)
     return {(row["pool"], row["device_type"]) for row in rows}
 
 
-async def open_usages_of_job(connection: asyncpg.Connection, job_id: str) -> tuple[Usage, ...]:
-    """What the job holds now, from its grant to when it is paid: at most the database's now."""
-    rows = await connection.fetch(OPEN_OF_JOB, job_id)
-    return tuple(usage for row in rows for usage in open_usages(row))
-
-
-async def open_usages_of_tenant(
-    connection: asyncpg.Connection, tenant_id: str
+async def open_usages_of(
+    connection: asyncpg.Connection, of: Of, subject_id: str
 ) -> tuple[Usage, ...]:
-    rows = await connection.fetch(OPEN_OF_TENANT, tenant_id)
+    """What is held now, from its grant to when it is paid: at most the database's now."""
+    rows = await connection.fetch(_OPEN.format(column=f"{of}_id"), subject_id)
     return tuple(usage for row in rows for usage in open_usages(row))
 
 
@@ -282,28 +254,6 @@ def open_usages(row: asyncpg.Record) -> tuple[Usage, ...]:
     return by_capacity(whole, row["num_spot_slots"])
 
 
-def _charged(row: Any) -> Charged:
-    return Charged(row["charged"], row["platform"])
-
-
 def _charge(row: asyncpg.Record) -> ChargeRecorded:
-    return ChargeRecorded(
-        charge_id=row["charge_id"],
-        tenant_id=row["tenant_id"],
-        job_id=row["job_id"],
-        run_id=row["run_id"],
-        attempt=row["attempt"],
-        allocation_id=row["allocation_id"],
-        pool=row["pool"],
-        device_type=row["device_type"],
-        num_slots=row["num_slots"],
-        starts_at=row["starts_at"],
-        ends_at=row["ends_at"],
-        price_id=row["price_id"],
-        price_micro_usd_per_slot_hour=row["price_micro_usd_per_slot_hour"],
-        amount_micro_usd=row["amount_micro_usd"],
-        reverses_charge_id=row["reverses_charge_id"],
-        platform_ends_at=row["platform_ends_at"],
-        platform_micro_usd=None if row["platform_ends_at"] is None else row["platform_micro_usd"],
-        is_spot=row["is_spot"],
-    )
+    platform = None if row["platform_ends_at"] is None else row["platform_micro_usd"]
+    return ChargeRecorded(**{name: row[name] for name in _FIELDS}, platform_micro_usd=platform)

@@ -8,7 +8,7 @@ database, in the statement that inserts them (sql/0001_baseline.sql).
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import date, datetime
 from typing import Any, Literal
 
@@ -80,16 +80,8 @@ class JobFacts:
 
     def after(self, earlier: "JobFacts | None") -> "JobFacts":
         """These facts, completed by those of an earlier event."""
-        if earlier is None:
-            return self
-        return JobFacts(
-            self.job_id,
-            self.study_id or earlier.study_id,
-            self.project or earlier.project,
-            self.name or earlier.name,
-            self.command or earlier.command,
-            self.succeeded_at or earlier.succeeded_at,
-        )
+        known = {name: value for name, value in asdict(self).items() if value}
+        return self if earlier is None else replace(earlier, **known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +111,7 @@ async def put_jobs(
     moves: list[tuple[str, str, int]] = []
     for job in jobs:
         moves += _moves(before[job.job_id], job)
-    await connection.executemany(
-        _PUT_JOB,
-        [
-            (
-                job.job_id,
-                job.study_id,
-                job.project,
-                job.name,
-                job.command,
-                job.succeeded_at,
-                tenant_id,
-            )
-            for job in jobs
-        ],
-    )
+    await connection.executemany(_PUT_JOB, [(*astuple(job), tenant_id) for job in jobs])
     if moves:
         await connection.execute(_MOVE, *map(list, zip(*moves, strict=True)), tenant_id)
 

@@ -8,6 +8,7 @@ import asyncpg
 
 from drivetrain_schemas.checkpoints import CheckpointCommitted, CheckpointDeleted
 from drivetrain_schemas.envelope import Event
+from services.cost.store import Of
 
 _ADD_DUE = """
 insert into storage_due
@@ -227,15 +228,8 @@ async def jobs_of(
     return [(row["job_id"], row["tenant_id"]) for row in rows]
 
 
-async def charged_to_tenant(connection: asyncpg.Connection, tenant_id: str) -> int:
-    return await _charged(connection, "tenant_id = $1 and job_id = ''", tenant_id)
-
-
-async def charged_to_job(connection: asyncpg.Connection, job_id: str) -> int:
-    return await _charged(connection, "job_id = $1", job_id)
-
-
-async def _charged(connection: asyncpg.Connection, condition: str, subject_id: str) -> int:
+async def charged_to(connection: asyncpg.Connection, of: Of, subject_id: str) -> int:
+    condition = "job_id = $1" if of == "job" else "tenant_id = $1 and job_id = ''"
     amount: int = await connection.fetchval(
         f"select coalesce(sum(charged_micro_usd), 0)::bigint from storage_spend where {condition}",
         subject_id,

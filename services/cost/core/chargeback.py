@@ -60,11 +60,9 @@ class Report:
         """The next line of the table; their days only grow."""
         yield from self._end_days(line.of.day)
         more = self._live[line.of.day].pop(line, Amount())
-        amount = Amount(
-            amount.slot_microseconds + more.slot_microseconds, amount.micro_usd + more.micro_usd
-        )
-        self._take(line, amount)
-        yield line, amount
+        more.add(amount.slot_microseconds, amount.micro_usd)
+        self._take(line, more)
+        yield line, more
 
     def end(self) -> Iterator[tuple[Line, Amount]]:
         """What follows the last line of the table."""

@@ -91,7 +91,7 @@ def series(
             of_kind[kind][begin].add(time, cost)
             rest[begin].add(-time, -cost)
     for (pool, device_type), rest in left.items():
-        idle = {begin: amount for begin, left in rest.items() if (amount := left.idle)}
+        idle = {begin: part for begin, left in rest.items() if (part := left.idle)}
         if idle:
             found[Of(pool, device_type, IDLE)] = idle
     return sorted(found.items(), key=_order)

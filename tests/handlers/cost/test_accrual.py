@@ -83,7 +83,7 @@ async def test_what_is_held_is_paid_until_it_is_over(
     is_over = paid_hours < 12
     async with db.connection() as connection:
         now = await store.now(connection)
-        (of_job,) = await store.open_usages_of_job(connection, JOB)
+        (of_job,) = await store.open_usages_of(connection, "job", JOB)
         (of_budgets,) = await store_budgets.open_usages(connection, ["vision"])
         held = await store.held_slots(connection)
         unreleased = await store_accrual.num_unreleased(connection)
@@ -99,7 +99,7 @@ async def test_a_later_grant_of_the_job_ends_an_earlier_one(database: OpenDataba
     # Delivered again after its inbox row was deleted: it changes nothing.
     await deliver(db, at(GRANTED, NOON))
     async with db.connection() as connection:
-        first, second = await store.open_usages_of_job(connection, JOB)
+        first, second = await store.open_usages_of(connection, "job", JOB)
     assert {first.starts_at, first.ends_at, second.starts_at} == {NOON, AGAIN.granted_at}
 
 

@@ -41,10 +41,10 @@ async def correct(db: Database, prices: PriceBook) -> list[ChargeRecorded]:
 async def total(db: Database) -> tuple[int, int]:
     """Of the tenant and of the job, which must agree."""
     async with db.connection() as connection:
-        of_tenant = await store.charged_to_tenant(connection, "default")
-        assert of_tenant == await store.charged_to_job(connection, JOB)
-        kinds = await store.unpriced_of_tenant(connection, "default")
-        assert kinds == await store.unpriced_of_job(connection, JOB)
+        of_tenant = await store.charged_to(connection, "tenant", "default")
+        assert of_tenant == await store.charged_to(connection, "job", JOB)
+        kinds = await store.unpriced_of(connection, "tenant", "default")
+        assert kinds == await store.unpriced_of(connection, "job", JOB)
     return of_tenant.charged_micro_usd, of_tenant.platform_micro_usd
 
 
@@ -61,7 +61,7 @@ async def test_it_is_charged_once(database: OpenDatabase) -> None:
     assert new.platform_micro_usd == 72_000_000
     assert await total(db) == (72_000_000, 72_000_000)
     async with db.connection() as connection:
-        assert await store.unpriced_of_tenant(connection, "default") == set()
+        assert await store.unpriced_of(connection, "tenant", "default") == set()
     assert await correct(db, BOOK) == []
     assert await total(db) == (72_000_000, 72_000_000)
 

@@ -162,7 +162,7 @@ async def test_spot_use_without_a_price_is_charged_once_there_is_one(
     assert await Corrections(BOOK).reprice(platform) == 1
     assert sum(amount for _, _, _, amount in await charges(db)) == PAID
     async with db.connection() as connection:
-        charged = await store.charged_to_job(connection, JOB)
+        charged = await store.charged_to(connection, "job", JOB)
     assert charged.charged_micro_usd == PAID
 
 

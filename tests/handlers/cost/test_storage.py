@@ -70,8 +70,8 @@ async def amounts(db: Database) -> dict[date, int]:
         rows = await connection.fetch(
             "select day, sum(amount_micro_usd)::bigint as amount from storage_charges group by 1"
         )
-        total = await store_storage.charged_to_job(connection, JOB)
-        assert total == await store_storage.charged_to_tenant(connection, "vision")
+        total = await store_storage.charged_to(connection, "job", JOB)
+        assert total == await store_storage.charged_to(connection, "tenant", "vision")
     found = {row["day"]: row["amount"] for row in rows if row["amount"]}
     assert sum(found.values()) == total
     return found
