@@ -1,6 +1,7 @@
 """Budgets in the read model and by REST."""
 
 import itertools
+import re
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import AsyncMock
@@ -170,6 +171,26 @@ async def test_a_budget_that_is_used_up_says_when(
         monkeypatch.setattr(Backends, "get", AsyncMock(return_value={"budgets": [now]}))
         (budget,) = await listed(server)
     assert datetime.fromisoformat(budget["used_up_at"]) == NOW
+
+
+async def test_the_page_says_how_sure_the_forecast_is(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await model.tell(changed())
+    now = {
+        "name": "vision",
+        "reached_percent": 0,
+        "spent_micro_usd": 1,
+        "used_up_at": "2026-02-03T00:00:00Z",
+        "used_up_earliest": "2026-02-02T00:00:00Z",
+        "used_up_latest": None,
+    }
+    async with serving(model) as server:
+        monkeypatch.setattr(Backends, "get", AsyncMock(return_value={"budgets": [now]}))
+        page = (await server.client.get("/costs")).text
+    (said,) = re.findall(r"likely used up.*", page)
+    text = " ".join(re.sub(r"<[^>]*>", "", said).split())
+    assert re.fullmatch(r"likely used up \S.*: \S.* at the earliest, or not in this period", text)
 
 
 @pytest.mark.parametrize(
