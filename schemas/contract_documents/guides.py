@@ -39,7 +39,8 @@ JOB_FIELDS: Mapping[str, str] = {
     "resources.pool": "the nodes that may run it",
     "resources.devices": "the number of ranks; each gets one device",
     "resources.device_type": "only on nodes of this type (`drivetrain node list`)",
-    "resources.memory_bytes": "of all ranks; a limit on Kubernetes, elsewhere only recorded",
+    "resources.memory_bytes": "of all ranks; a limit on Kubernetes, and on one "
+    "machine where the platform runs as root; elsewhere only recorded",
     "checkpoint.every_steps": "save each time this many steps are complete",
     "checkpoint.every_minutes": "save each time this many minutes have passed, the first time "
     "after half a minute; of a program that saves no checkpoints, its files",

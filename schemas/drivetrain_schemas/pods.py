@@ -71,7 +71,8 @@ class PodSpec(Value):
     besides the object store from which the job's code may be fetched. `run_token` proves in reports
     which run the pod belongs to. The ranks meet in `rendezvous_file` where the pods share one, else
     at `rendezvous_address` (of the pod that has rank 0; none: this machine) and `master_port`.
-    Without `trace` no spans are exported.
+    Without `trace` no spans are exported. `groups` are the directories of the cgroups that the
+    launcher made for the pod's ranks.
     """
 
     pod_id: PodId
@@ -99,6 +100,13 @@ class PodSpec(Value):
     code_urls: tuple[str, ...] = ()
     run_token: str | None = None
     trace: PodTrace | None = None
+    groups: tuple[str, ...] = ()
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The share of its ranks of the job's memory."""
+        of_job = self.job.resources.memory_bytes
+        return None if of_job is None else -(-of_job * self.num_ranks // self.world_size)
 
 
 StopReason = Literal["cancel", "preempt", "gang", "shutdown", "stop", "pause"]

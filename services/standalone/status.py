@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from services.runtime import cgroups
 from services.runtime.disk import fullest, warning
 from services.standalone.home import Home, holder_of
 from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
@@ -55,6 +56,7 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
         "home": str(home.root),
         "disk": {"free_bytes": disk.free_bytes, "space": disk.space} if disk else None,
         "warning": warning(disk, path) if disk else None,
+        "why_pods_have_no_limits": cgroups.why_none() or None,
         "is_running": holder is not None,
         "pid": holder.identity.pid if holder else None,
         "since": holder.since if holder else None,
@@ -107,6 +109,8 @@ def _print_table(content: dict[str, Any]) -> None:
         console.print(f"{content['home']}: not running")
     if content["warning"]:
         console.print(f"[bold yellow]{escape(content['warning'])}[/bold yellow]")
+    if why := content["why_pods_have_no_limits"]:
+        console.print(escape(f"Memory and processes of pods have no limit: {why}"))
     table = Table(box=None, pad_edge=False)
     for name in ("part", "state", "pid", "restarts", "port", "uptime"):
         table.add_column(name, justify="left" if name in ("part", "state") else "right")

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from services.runtime import cgroups
 from services.standalone import jars
 from services.standalone.child import ChildGaveUp, Launch
 from services.standalone.connection import keep_connection, login_link, write_connection
@@ -202,6 +203,8 @@ async def show_address(plan: Plan, reporter: Reporter) -> None:
         )
         if LAUNCHER in plan.outside:
             slots = "those of the Kubernetes cluster"
+        elif why := cgroups.why_none():
+            reporter.line(f"  pods        without a limit of memory and processes: {why}")
         reporter.line(f"  nodes       {slots}")
     else:
         connection = plan.kafka_connection()

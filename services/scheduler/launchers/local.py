@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
-from services.runtime import logs
+from services.runtime import cgroups, logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import EndKind, EndReason, Sight
 from services.scheduler.launchers import processes, template, trees
@@ -29,6 +29,7 @@ from services.scheduler.launchers.watches import Watches
 log = logs.get()
 
 KILL_SECONDS = 2.0
+MAX_TASKS = 4096  # processes and threads, for each rank of a pod
 SHIM = (sys.executable, "-m", "drivetrain.pod")
 
 
@@ -71,6 +72,8 @@ class LocalLauncher:
         self._stopped_at: dict[str, float] = {}
         self._ask_template_at = 0.0
         self._watches = Watches()
+        if why := cgroups.why_none():
+            log.warning("memory and processes of pods have no limit", why=why)
 
     async def free_ports(self, ports: Sequence[int]) -> frozenset[int]:
         return await asyncio.to_thread(lambda: frozenset(filter(_is_port_free, ports)))
@@ -174,6 +177,7 @@ class LocalLauncher:
             found[pod_id] = _with_leftovers(first[pod_id], pids, self._shims.get(pod_id))
             if found[pod_id].sight is Sight.ENDED:
                 self._shims.pop(pod_id, None)  # no longer observed
+                cgroups.remove(directory.marker)
         return found
 
     def _unless_stopped(self, pod_id: str, seen: Observation) -> Observation:
@@ -255,6 +259,8 @@ class LocalLauncher:
         ended = {
             each.pod.pod_id for each in closed if not processes.of_pod(everything, each.marker)
         }
+        for each in closed:
+            cgroups.remove(each.marker)
         self._shims = {pod: shim for pod, shim in self._shims.items() if pod not in ended}
         self._stopped_at = {pod: at for pod, at in self._stopped_at.items() if pod not in ended}
         return frozenset(ended)
@@ -275,7 +281,8 @@ def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
     """True when a shim is to be started in the directory."""
     if not directory.create() and (directory.identity() is not None or directory.is_closed()):
         return False
-    directory.write_spec(spec)
+    groups = cgroups.make(directory.marker, spec.memory_bytes, MAX_TASKS * spec.num_ranks)
+    directory.write_spec(spec.model_copy(update={"groups": groups}))
     return True
 
 

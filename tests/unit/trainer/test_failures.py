@@ -159,6 +159,29 @@ def test_a_signal_comes_with_its_frame_or_with_the_memory(number, was_killed, ki
     assert why.reason.endswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("end", "output"),
+    [
+        (RankExit(rank=1, signal=9), ""),
+        (RankExit(rank=1, exit_code=137), ""),
+        (
+            RankExit(rank=1, exit_code=1),
+            RAISED + "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.\n",
+        ),
+    ],
+)
+def test_a_pod_over_its_memory_is_the_reason_where_something_was_killed(end, output) -> None:
+    why = explain(end, output, Memory(2**30, 4 * 2**30, was_killed=True, exceeded_bytes=3 * 2**29))
+    reason = "rank 1 was killed because its pod used more than its 1.5 GiB (resources.memory_bytes)"
+    assert (why.kind, why.reason) == (KINDS.OUT_OF_MEMORY, reason)
+
+
+def test_a_failure_long_after_a_helper_was_killed_has_its_own_reason() -> None:
+    memory = Memory(exceeded_bytes=3 * 2**29)
+    why = explain(RankExit(rank=0, exit_code=1), RAISED + "ValueError: x\n", memory)
+    assert (why.kind, why.reason) == (KINDS.EXCEPTION, "ValueError: x")
+
+
 def test_of_several_ranks_the_one_that_failed_is_named() -> None:
     why = explain(RankExit(rank=1, exit_code=1), RAISED + "ValueError: x\n", Memory(), world_size=2)
     assert why.reason == "rank 1: ValueError: x"

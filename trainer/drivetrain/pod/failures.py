@@ -38,6 +38,8 @@ _MISSING = re.compile(
 _USAGE = re.compile(r"^usage: ", re.I)
 _REFUSED = re.compile(r"^(?:\S+: )?error: ", re.I)
 _WRONG_USAGE = 2
+# By the kernel, a shell, or a program that says it of one that it started.
+_KILLED = re.compile(r"SIGKILL|exit code 137|\bkilled\b", re.I)
 _NEVER_PASSES = ("ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError")
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|Unable to allocate", re.I)
 _OUTSIDE = re.compile(
@@ -51,11 +53,13 @@ _OUTSIDE = re.compile(
 @dataclass(frozen=True, slots=True)
 class Memory:
     """The most that the rank's processes used, and what there was. `was_killed`: the kernel killed
-    a process for lack of memory meanwhile."""
+    a process for lack of memory meanwhile; one of the pod, where that used more than it may:
+    `exceeded_bytes`."""
 
     peak_bytes: int = 0
     limit_bytes: int = 0
     was_killed: bool = False
+    exceeded_bytes: int = 0
 
     def __str__(self) -> str:
         return f"it used up to {self.peak_bytes / 2**30:.1f} of {self.limit_bytes / 2**30:.1f} GiB"
@@ -70,6 +74,10 @@ class Explained:
 def explain(end: RankExit, output: str, memory: Memory, *, world_size: int = 1) -> Explained:
     """The failure of the rank that ended like this; its `output` is the last of its lines."""
     lines = [_PREFIX.sub("", line) for line in output.splitlines()]
+    if memory.exceeded_bytes and _KILLED.search(f"{describe(end)}\n{output}"):
+        size = f"{memory.exceeded_bytes / 2**30:.3g} GiB (resources.memory_bytes)"
+        reason = f"rank {end.rank} was killed because its pod used more than its {size}"
+        return Explained(FailureKind.OUT_OF_MEMORY, reason)
     if end.signal is not None:
         return _killed(end, end.signal, lines, memory)
     raised = _last_exception(lines) if end.exit_code == 1 else ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain.files.places import work_directory
+from drivetrain.pod import memory
 from drivetrain.pod.interpreter import run_python, runs_in_process
 from drivetrain.pod.title import set_title
 from drivetrain_schemas import launching, placeholders
@@ -152,6 +153,7 @@ def start_rank(
             _connect_output(writer)
             for descriptor in (reader, writer, *not_for_ranks):
                 os.close(descriptor)
+            memory.enter(spec.groups)
             code = _run(spec, index, directory, is_warm)
         except BaseException:
             traceback.print_exc()

@@ -90,7 +90,7 @@ class Supervision:
         self._is_out_of_memory = False
         self._peak_bytes: dict[int, int] = {}  # by rank
         self._has_saved = False
-        self._job = spec.job
+        self._spec = spec
         self._uses_package = False
         self._warnings: set[str] = set()
         self.ends: list[RankExit] = []
@@ -153,7 +153,7 @@ class Supervision:
             self.flaw = f"the pod's shim failed: {ticker.exception()!r}"[:1000]
             _logger.error(self.flaw)
             while not gone.done():
-                processes.kill_descendants()
+                self._kill()
                 await asyncio.wait({gone}, timeout=_TICK_SECONDS)
         ticker.cancel()
         await asyncio.gather(ticker, return_exceptions=True)
@@ -188,6 +188,7 @@ class Supervision:
             self._peak_bytes.get(end.rank, 0),
             memory.limit_bytes(),
             self._is_out_of_memory,
+            (self._spec.memory_bytes or 0) if memory.has_killed(self._spec.groups) else 0,
         )
         return failures.explain(end, self.tail(end.rank), used, world_size=world_size)
 
@@ -229,7 +230,7 @@ class Supervision:
         has_metric = (
             self.reported.best is not None or (self._notices.directory / "result.json").exists()
         )
-        for warning in without_effect(self._job, self._has_saved, has_metric):
+        for warning in without_effect(self._spec.job, self._has_saved, has_metric):
             self._say_warning(warning)
 
     @property
@@ -281,6 +282,10 @@ class Supervision:
         if len(self.ends) == len(self._ranks):
             self._kill_in(GRACE_FOR_LEFTOVERS_SECONDS)
 
+    def _kill(self) -> None:
+        memory.close(self._spec.groups)
+        processes.kill_descendants()
+
     def _kill_in(self, seconds: float) -> None:
         moment = time.monotonic() + seconds
         self._kill_at = moment if self._kill_at is None else min(self._kill_at, moment)
@@ -309,7 +314,7 @@ class Supervision:
             if self.notice is None and self._notices.is_given():
                 self._on_notice()  # its signal came too early, or never
             if self._kill_at is not None and now >= self._kill_at:
-                processes.kill_descendants()
+                self._kill()
             self._say_if_alone()
             self._forward_logs()
             if now >= next_beat:

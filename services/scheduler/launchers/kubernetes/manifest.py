@@ -182,10 +182,8 @@ def _resources(spec: PodSpec, rules: PodRules) -> Manifest:
         "memory": quantities.times(rules.slot_memory, spec.num_ranks),
     }
     limits: dict[str, str] = {}
-    memory_bytes = spec.job.resources.memory_bytes
-    if memory_bytes is not None:
-        share = str(math.ceil(memory_bytes * spec.num_ranks / spec.world_size))
-        requests["memory"] = limits["memory"] = share
+    if spec.memory_bytes is not None:
+        requests["memory"] = limits["memory"] = str(spec.memory_bytes)
     if spec.device_type != SHARED:
         limits[rules.device_resource] = str(spec.num_ranks)
         limits |= rules.extra_resources

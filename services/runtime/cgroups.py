@@ -1,0 +1,65 @@
+"""Groups of processes whose memory and number the kernel limits: cgroups, of either version.
+
+In: a name and limits. Out: directories, for memory and for processes, which are one in the second
+version. A group is made below this process's own, so that the limits of both hold; in the second
+version beside it, because a group that has processes can limit none below it.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def why_none() -> str:
+    """Why this process can make no group; empty where it can."""
+    try:
+        places(_OWN.read_text(), _ROOT)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def make(name: str, memory_bytes: int | None, max_tasks: int) -> tuple[str, ...]:
+    """`max_tasks`: processes and threads. None are made where the kernel refuses."""
+    with suppress(OSError):
+        memory, pids = groups = [each / name for each in places(_OWN.read_text(), _ROOT)]
+        for group in groups:
+            group.mkdir(exist_ok=True)
+        (pids / "pids.max").write_text(str(max_tasks))
+        if memory_bytes is not None and memory == pids:
+            (memory / "memory.max").write_text(str(memory_bytes))
+            (memory / "memory.swap.max").write_text("0")
+        elif memory_bytes is not None:
+            (memory / "memory.limit_in_bytes").write_text(str(memory_bytes))
+            with suppress(OSError):  # of a kernel that does not count what is swapped
+                (memory / "memory.memsw.limit_in_bytes").write_text(str(memory_bytes))
+        return tuple(map(str, groups))
+    return ()
+
+
+def remove(name: str) -> None:
+    """Unless a process is left in it."""
+    with suppress(OSError):
+        for place in dict.fromkeys(places(_OWN.read_text(), _ROOT)):
+            (place / name).rmdir()
+
+
+def places(own: str, root: Path) -> list[Path]:
+    """Where groups may be made. `own`: the content of /proc/PID/cgroup. Raises OSError."""
+    lines = [line.split(":", 2) for line in own.splitlines()]
+    paths = {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
+    found = []
+    for controller in ("memory", "pids"):
+        is_first = controller in paths
+        place = (root / controller / paths[controller]) if is_first else root / paths.get("", "")
+        if not place.is_dir():  # a container sees its own as the root
+            place = root / controller if is_first else root
+        place = place.parent if not is_first and place != root else place
+        if not os.access(place, os.W_OK):
+            raise PermissionError(f"{place} is not writable")
+        if not is_first and controller not in (place / "cgroup.subtree_control").read_text():
+            raise OSError(f"{place} has no control of {controller}")
+        found.append(place)
+    return found
