@@ -162,10 +162,7 @@ class LocalLauncher:
         # Children that ended stay zombies until they are polled.
         self._children = [child for child in self._children if child.poll() is None]
         directories = {pod.pod_id: self._directory(pod) for pod in pods}
-        first = {
-            pod_id: self._unless_stopped(pod_id, self._see(directory))
-            for pod_id, directory in directories.items()
-        }
+        first = {pod_id: self._see(directory) for pod_id, directory in directories.items()}
         self._alive = {pod: alive for pod, alive in self._alive.items() if pod in first}
         if all(seen.exit is None and seen.sight is not Sight.DEAD for seen in first.values()):
             return first
@@ -177,19 +174,19 @@ class LocalLauncher:
             found[pod_id] = _with_leftovers(first[pod_id], pids, self._shims.get(pod_id))
             if found[pod_id].sight is Sight.ENDED:
                 self._shims.pop(pod_id, None)  # no longer observed
+                self._stopped_at.pop(pod_id, None)
                 cgroups.remove(directory.marker)
         return found
 
-    def _unless_stopped(self, pod_id: str, seen: Observation) -> Observation:
-        """Dead where its shim has been stopped for too long: it can neither end the pod nor say how
-        it ended."""
-        shim = self._shims.get(pod_id) if seen.sight is Sight.ALIVE else None
-        if shim is None or not processes.is_stopped(shim):
+    def _unless_stopped(self, pod_id: str, state: bytes) -> Observation:
+        """Alive, or dead where its shim has been stopped for too long: it can neither end the pod
+        nor say how it ended."""
+        if state not in (b"T", b"t"):
             self._stopped_at.pop(pod_id, None)
-            return seen
+            return Observation(Sight.ALIVE)
         since = self._stopped_at.setdefault(pod_id, time.monotonic())
         if time.monotonic() - since < _MAX_STOPPED_SECONDS:
-            return seen
+            return Observation(Sight.ALIVE)
         return Observation(Sight.DEAD, reason=_STOPPED)
 
     def _see(self, directory: PodDirectory) -> Observation:
@@ -202,8 +199,8 @@ class LocalLauncher:
         changed_at = directory.changed_at_ns()
         now = time.monotonic()
         is_same = known is not None and known.changed_at_ns == changed_at and now < known.until
-        if known is not None and is_same and processes.is_alive(known.shim):
-            return Observation(Sight.ALIVE)
+        if known is not None and is_same and (state := processes.state(known.shim)):
+            return self._unless_stopped(pod_id, state)
         self._alive.pop(pod_id, None)
         seen = self._look(directory)
         shim = self._shims.get(pod_id) if seen.sight is Sight.ALIVE else None
@@ -216,19 +213,19 @@ class LocalLauncher:
         # Read before its shim is looked for, which may write it meanwhile and be alive.
         has_identity = directory.has_identity()
         shim = self._shim_of(directory)
-        is_alive = shim is not None and processes.is_alive(shim)
-        if not is_alive and not directory.exists():
+        state = None if shim is None else processes.state(shim)
+        if state is None and not directory.exists():
             return Observation(Sight.ABSENT)
         # Read last: a shim writes it and then ends, so "not alive, no exit" is certain.
         try:
             end = directory.exit()
         except InvalidFile as invalid:
             # While the shim runs, its own may still be written.
-            end = None if is_alive else directory.failed_exit(str(invalid))
+            end = None if state is not None else directory.failed_exit(str(invalid))
         if end is not None:
             return Observation(Sight.ENDED, end)
-        if is_alive:
-            return Observation(Sight.ALIVE)
+        if state is not None:
+            return self._unless_stopped(directory.pod.pod_id, state)
         was_started = shim is not None or has_identity or directory.is_closed()
         return Observation(Sight.DEAD if was_started else Sight.CREATED)
 

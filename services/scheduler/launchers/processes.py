@@ -24,6 +24,7 @@ _MARKER_ENTRY = re.compile(
 )
 _PROC = Path("/proc")
 _KILL_PERIOD_SECONDS = 0.02
+_GONE = (b"Z", b"X")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +48,19 @@ def start_ticks(pid: int) -> int | None:
     return None if stat is None else stat[1]
 
 
-def is_alive(identity: PodIdentity) -> bool:
-    return identity.boot_id == boot_id() and start_ticks(identity.pid) == identity.start_ticks
+def state(identity: PodIdentity) -> bytes | None:
+    """The letter of its state, `T` or `t` where a signal has stopped it; None when it is gone."""
+    fields = _fields(identity.pid) if identity.boot_id == boot_id() else None
+    if fields is None or fields[0] in _GONE or int(fields[19]) != identity.start_ticks:
+        return None
+    return fields[0]
 
 
 def is_shim(identity: PodIdentity, marker: str) -> bool:
     """The process runs and is this pod's: it has the marker and belongs to our user."""
-    return is_alive(identity) and _is_ours(identity.pid) and _marker(identity.pid) == marker
-
-
-def is_stopped(identity: PodIdentity) -> bool:
-    """Some other process has stopped it by a signal."""
-    fields = _fields(identity.pid)
-    return fields is not None and fields[0] in (b"T", b"t")
+    return (
+        state(identity) is not None and _is_ours(identity.pid) and _marker(identity.pid) == marker
+    )
 
 
 def send(identity: PodIdentity, marker: str, number: signal.Signals) -> bool:
@@ -151,7 +152,7 @@ def _is_ours(pid: int) -> bool:
 def _stat(pid: int) -> tuple[int, int] | None:
     """Its parent, and when it started; None when it is gone or a zombie."""
     fields = _fields(pid)
-    if fields is None or fields[0] in (b"Z", b"X"):
+    if fields is None or fields[0] in _GONE:
         return None
     return int(fields[1]), int(fields[19])
 

@@ -287,6 +287,19 @@ async def test_a_pod_whose_shim_was_stopped_for_long_ends(launcher, monkeypatch)
     assert launcher._stopped_at == {}, "nothing is kept of a pod that is gone"
 
 
+async def test_a_look_reads_the_entry_of_a_live_pod_once(launcher, monkeypatch):
+    spec = make_pod_spec(SLEEP)
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE)
+    read = []
+    fields_of = processes._fields
+    monkeypatch.setattr(processes, "_fields", lambda pid: read.append(pid) or fields_of(pid))
+    await launcher.observe([ref_of(spec)])
+    launcher._alive.clear()  # as when its directory has changed
+    await launcher.observe([ref_of(spec)])
+    assert read == [launcher._shims[spec.pod_id].pid] * 2
+
+
 async def test_a_shim_that_is_stopped_and_goes_on_is_left_alone(launcher, monkeypatch):
     monkeypatch.setattr("services.scheduler.launchers.local._MAX_STOPPED_SECONDS", 600.0)
     spec = make_pod_spec(SLEEP)
@@ -298,7 +311,7 @@ async def test_a_shim_that_is_stopped_and_goes_on_is_left_alone(launcher, monkey
     os.kill(shim, signal.SIGCONT)
     monkeypatch.setattr("services.scheduler.launchers.local._MAX_STOPPED_SECONDS", 0.0)
     async with asyncio.timeout(30):
-        while processes.is_stopped(launcher._shims[spec.pod_id]):
+        while processes.state(launcher._shims[spec.pod_id]) == b"T":
             await asyncio.sleep(0.01)
     assert (await launcher.observe([ref_of(spec)]))[spec.pod_id].sight is Sight.ALIVE
 
@@ -368,13 +381,13 @@ async def test_a_reused_pid_is_not_the_shim():
     identity = PodIdentity(
         boot_id=processes.boot_id(), pid=pid, start_ticks=processes.start_ticks(pid)
     )
-    assert processes.is_alive(identity)
+    assert processes.state(identity)
 
     reused = identity.model_copy(update={"start_ticks": identity.start_ticks + 1})
     other_boot = identity.model_copy(update={"boot_id": "another"})
 
-    assert not processes.is_alive(reused)
-    assert not processes.is_alive(other_boot)
+    assert not processes.state(reused)
+    assert not processes.state(other_boot)
     assert not processes.send(reused, "any", signal.SIGKILL)
 
 
