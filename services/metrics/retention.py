@@ -10,7 +10,7 @@
 | `lineage_jobs`, `lineage_runs` | a day after the end of the job, of the run |
 | `lineage_checkpoints` | after a day, once their run is deleted |
 | `silences` | a day after their end |
-| `job_projects` | a day after the end of the job |
+| `watched_jobs` | a day after the end of the job |
 | `held_deliveries` | two days after their silence, if their webhook is no longer configured |
 | `windows` | after a day: they are for what runs now |
 | `run_health` | a day after its first window, once its run is deleted |
@@ -154,10 +154,10 @@ RULES = (
             where ends_at < statement_timestamp() - $1::interval order by ends_at limit $2))""",
     ),
     Rule(
-        "job_projects",
+        "watched_jobs",
         KEEP_SILENCES,
-        """delete from job_projects where ctid = any(array(
-            select ctid from job_projects
+        """delete from watched_jobs where ctid = any(array(
+            select ctid from watched_jobs
             where finished_at < statement_timestamp() - $1::interval
             order by finished_at limit $2))""",
     ),

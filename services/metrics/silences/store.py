@@ -108,7 +108,7 @@ async def insert_job(
     connection: asyncpg.Connection, job_id: str, project: str | None, watched: Watched
 ) -> None:
     await connection.execute(
-        """insert into job_projects (job_id, project, losses, stalled_seconds)
+        """insert into watched_jobs (job_id, project, losses, stalled_seconds)
         values ($1, $2, $3, $4) on conflict do nothing""",
         job_id,
         project,
@@ -120,7 +120,7 @@ async def insert_job(
 async def watched_of(connection: asyncpg.Connection, job_id: str) -> Watched:
     """What is watched by default, where the job is not known."""
     row = await connection.fetchrow(
-        "select losses, stalled_seconds from job_projects where job_id = $1", job_id
+        "select losses, stalled_seconds from watched_jobs where job_id = $1", job_id
     )
     if row is None:
         return Watched()
@@ -130,19 +130,19 @@ async def watched_of(connection: asyncpg.Connection, job_id: str) -> Watched:
 async def change_project(connection: asyncpg.Connection, job_id: str, project: str | None) -> None:
     """Of a job that is known: one that has ended long ago is not."""
     await connection.execute(
-        "update job_projects set project = $2 where job_id = $1", job_id, project
+        "update watched_jobs set project = $2 where job_id = $1", job_id, project
     )
 
 
 async def set_finished(connection: asyncpg.Connection, job_id: str) -> None:
     await connection.execute(
-        "update job_projects set finished_at = clock_timestamp() where job_id = $1", job_id
+        "update watched_jobs set finished_at = clock_timestamp() where job_id = $1", job_id
     )
 
 
 async def project_of(connection: asyncpg.Connection, job_id: str) -> str | None:
     project: str | None = await connection.fetchval(
-        "select project from job_projects where job_id = $1", job_id
+        "select project from watched_jobs where job_id = $1", job_id
     )
     return project
 

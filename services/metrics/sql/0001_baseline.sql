@@ -372,14 +372,14 @@ create index silences_by_age on silences (ends_at);
 
 -- The project that each live job is part of, and what of it is watched for its alerts
 -- (services/metrics/core/watched.py).
-create table job_projects (
+create table watched_jobs (
     job_id text primary key,
     project text,
     losses text[] not null,
     stalled_seconds double precision,
     finished_at timestamptz
 );
-create index job_projects_by_age on job_projects (finished_at) where finished_at is not null;
+create index watched_jobs_by_age on watched_jobs (finished_at) where finished_at is not null;
 
 -- Deliveries of silenced alerts: sent once the silence is over, if the alert is still open then.
 create table held_deliveries (

@@ -34,7 +34,7 @@ FILL = {
         select 'pager', 'event_' || n, '', {at}""",
     "silences": """(silence_id, tenant_id, ends_at, reason, created_at)
         select 'silence_' || n, 'default', {at}, '', {at}""",
-    "job_projects": "(job_id, losses, finished_at) select 'job_' || n, '{{loss}}', {at}",
+    "watched_jobs": "(job_id, losses, finished_at) select 'job_' || n, '{{loss}}', {at}",
     "held_deliveries": """(webhook, event_id, body, tenant_id, job_id, run_id, alert, held_until)
         select 'pager', 'event_' || n, '', 'default', 'job', 'run', 'stalled', {at}""",
     "lineage_jobs": "(job_id, facts, finished_at) select 'job_' || n, '', {at}",
