@@ -42,7 +42,7 @@ def make(name: str, memory_bytes: int | None, max_tasks: int) -> tuple[str, ...]
 def remove(name: str) -> None:
     """Unless a process is left in it."""
     with suppress(OSError):
-        for place in dict.fromkeys(places(_OWN.read_text(), _ROOT)):
+        for place in set(places(_OWN.read_text(), _ROOT)):
             (place / name).rmdir()
 
 

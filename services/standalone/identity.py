@@ -9,7 +9,8 @@ import asyncio
 import os
 import signal
 from dataclasses import dataclass
-from pathlib import Path
+
+from services.runtime import processes
 
 POLL_S = 0.02
 
@@ -21,21 +22,10 @@ class ProcessIdentity:
     boot_id: str
 
 
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
 def identify(pid: int) -> ProcessIdentity | None:
     """The identity of a living process, or None."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The command is in parentheses and may contain anything: fields count from the last one.
-    fields = stat.rpartition(b")")[2].split()
-    if fields[0] in b"ZX":
-        return None
-    return ProcessIdentity(pid, int(fields[19]), boot_id())
+    ticks = processes.start_ticks(pid)
+    return None if ticks is None else ProcessIdentity(pid, ticks, processes.boot_id())
 
 
 def is_alive(identity: ProcessIdentity) -> bool:

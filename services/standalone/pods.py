@@ -18,15 +18,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
+from drivetrain_schemas.pods import PodIdentity, StopNotice, marker_of
+from services.runtime import cgroups, processes
 from services.standalone.child import Launch
 from services.standalone.files import write_private
-from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
+from services.standalone.identity import ProcessIdentity, send_signal, wait_gone
 
 DEADLINE_S = 15.0
 # The shim itself enforces the deadline and then flushes what it has for some seconds.
 GRACE_S = 8.0
 RECORD_S = 15.0
+KILL_S = 2.0
 MAX_IDENTITY_BYTES = 4096
 
 
@@ -44,15 +46,14 @@ def live_pods(pods: Path) -> tuple[LivePod, ...]:
     """Pods whose shim runs, in order of their names."""
     found = []
     for path in sorted(pods.glob("*/*/*/identity.json")):
-        identity = _read_identity(path)
-        if identity is None or not is_alive(identity):
-            continue
-        if carries(identity.pid, marker_of(path.parent)):
+        it = _read_identity(path)
+        if it is not None and processes.is_shim(it, marker_of(path.parent)):
+            identity = ProcessIdentity(it.pid, it.start_ticks, it.boot_id)
             found.append(LivePod(path.parent, identity))
     return tuple(found)
 
 
-def _read_identity(path: Path) -> ProcessIdentity | None:
+def _read_identity(path: Path) -> PodIdentity | None:
     """None for anything but a small regular file with an identity in it."""
     try:
         # Without O_NONBLOCK a pipe in its place would block the stop.
@@ -60,10 +61,9 @@ def _read_identity(path: Path) -> ProcessIdentity | None:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
-            found = PodIdentity.model_validate_json(file.read(MAX_IDENTITY_BYTES))
+            return PodIdentity.model_validate_json(file.read(MAX_IDENTITY_BYTES))
     except (OSError, ValueError):
         return None
-    return ProcessIdentity(found.pid, found.start_ticks, found.boot_id)
 
 
 async def record_stop(scheduler: Launch) -> bool:
@@ -103,27 +103,9 @@ async def stop_pods(pods: Path, deadline_s: float = DEADLINE_S, grace_s: float =
 
 
 def kill_pod(pod: LivePod) -> None:
-    """Kill the shim and everything that carries the pod's marker."""
-    send_signal(pod.identity, signal.SIGKILL)
-    for pid in marked_processes(marker_of(pod.directory)):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
-def marked_processes(marker: str) -> tuple[int, ...]:
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return tuple(pid for pid in pids if carries(pid, marker))
-
-
-def carries(pid: int, marker: str) -> bool:
-    """Whether the process belongs to the pod with this marker."""
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return f"{MARKER}={marker}".encode() in variables
+    """Kill everything that carries the pod's marker, and what is below it."""
+    processes.kill_marked(frozenset({marker_of(pod.directory)}), KILL_S)
+    cgroups.remove(marker_of(pod.directory))
 
 
 async def _wait_or_kill(pod: LivePod, timeout_s: float) -> None:

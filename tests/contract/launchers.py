@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain_schemas.pods import PodSpec, StopNotice, marker_of
-from services.scheduler.launchers import processes
+from services.runtime import cgroups, processes
 from services.scheduler.launchers.base import Launcher, PodRef
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import LocalLauncher
@@ -112,6 +112,8 @@ class LocalRig(Rig):
     async def close(self) -> None:
         left = frozenset(marker_of(pod) for pod in self._root.glob("job_*/*/pod_*"))
         assert processes.kill_marked(left, 10) == left
+        for marker in left:
+            cgroups.remove(marker)
         for launcher in self._launchers:
             for child in launcher._children:
                 child.wait(10)

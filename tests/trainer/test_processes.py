@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from drivetrain.pod import processes
-from services.scheduler.launchers import processes as launcher
+from services.runtime import processes as launcher
 from services.standalone import identity as standalone
 
 NAMED = """

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
-from services.runtime import cgroups, logs
+from services.runtime import cgroups, logs, processes
 from services.scheduler import instruments
 from services.scheduler.core.pods import EndKind, EndReason, Sight
-from services.scheduler.launchers import processes, template, trees
+from services.scheduler.launchers import template, trees
 from services.scheduler.launchers.base import LauncherUnavailable, Observation, PodRef, Rendezvous
 from services.scheduler.launchers.directory import MACHINE_FAULTS, InvalidFile, PodDirectory
 from services.scheduler.launchers.watches import Watches
@@ -175,7 +175,6 @@ class LocalLauncher:
             if found[pod_id].sight is Sight.ENDED:
                 self._shims.pop(pod_id, None)  # no longer observed
                 self._stopped_at.pop(pod_id, None)
-                cgroups.remove(directory.marker)
         return found
 
     def _unless_stopped(self, pod_id: str, state: bytes) -> Observation:

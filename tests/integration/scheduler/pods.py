@@ -7,8 +7,8 @@ from pathlib import Path
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.pods import PodSpec
+from services.runtime import processes
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import processes
 from services.scheduler.launchers.base import Observation, PodRef
 from services.scheduler.launchers.local import LocalLauncher
 

@@ -12,8 +12,8 @@ import pytest
 
 from drivetrain.storage import create_storage
 from drivetrain_schemas.pods import PodIdentity, PodSpec, StopNotice, marker_of
+from services.runtime import cgroups, processes
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import processes
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM, LocalLauncher
 from tests.integration.scheduler.pods import (
@@ -72,6 +72,8 @@ def launcher(tmp_path: Path):
     yield launcher
     leftovers = frozenset(marker_of(pod) for pod in tmp_path.glob("pods/job_*/*/pod_*"))
     assert processes.kill_marked(leftovers, 10) == leftovers
+    for marker in leftovers:
+        cgroups.remove(marker)
     for child in launcher._children:
         child.wait(10)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
+from services.runtime import cgroups, processes
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers import processes, template
+from services.scheduler.launchers import template
 from services.scheduler.launchers.base import LauncherUnavailable
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM as REAL_SHIM
@@ -59,6 +60,8 @@ def any_launcher(request, tmp_path):
 def _leave_nothing(launcher, tmp_path):
     leftovers = {marker_of(pod) for pod in tmp_path.glob("job_*/*/pod_*")}
     assert processes.kill_marked(frozenset(leftovers), 10) == leftovers
+    for marker in leftovers:
+        cgroups.remove(marker)
     for child in launcher._children:
         child.wait(10)
 

@@ -20,10 +20,10 @@ from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.pods import marker_of
 from drivetrain_schemas.topics import EVENTS_JOBS
+from services.runtime import cgroups, processes
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.kafka_source import KafkaSource
 from services.runtime.topics import create_topics
-from services.scheduler.launchers import processes
 from services.standalone.embedded import running_postgres
 from tests.events import make_event
 from tests.integration.scheduler.pods import left_of
@@ -150,6 +150,8 @@ async def running_scheduler(
 def leave_nothing(directory: Path) -> None:
     pods = frozenset(marker_of(pod) for pod in directory.glob("pods/job_*/*/pod_*"))
     assert processes.kill_marked(pods, 10) == pods
+    for marker in pods:
+        cgroups.remove(marker)
 
 
 def types(sent: list) -> list[str]:

@@ -19,6 +19,7 @@ import pytest
 
 from drivetrain_schemas.pods import MARKER, marker_of
 from services.runtime import disk as disk_module
+from services.runtime import processes
 from services.runtime.disk import Disk, Space, fullest
 from services.standalone import files
 from services.standalone import supervisor as supervisor_module
@@ -27,7 +28,7 @@ from services.standalone.core.restarts import RestartPolicy
 from services.standalone.identity import ProcessIdentity, identify, is_alive, wait_gone
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
-from services.standalone.pods import kill_pod, live_pods, marked_processes, stop_pods
+from services.standalone.pods import kill_pod, live_pods, stop_pods
 from services.standalone.ports import PortTaken, free_port
 from services.standalone.supervisor import Member, Supervisor, end_leftovers
 from tests.mounts import mounted
@@ -511,12 +512,12 @@ async def test_a_log_over_its_limit_is_truncated_while_the_child_writes(tmp_path
 async def test_live_pods_get_a_stop_notice_and_are_killed_after_the_deadline(
     tmp_path: Path,
 ) -> None:
-    good = start_pod(tmp_path, "pod_good", stops=True)
+    good = start_pod(tmp_path, pod_named("good"), stops=True)
     # Its ranks are over, but its shim still sends what Kafka has not taken yet.
-    sending = start_pod(tmp_path, "pod_sending", stops=True)
-    (tmp_path / "job" / "1" / "pod_sending" / "exit.json").write_text("{}")
-    stubborn = start_pod(tmp_path, "pod_stubborn", stops=False)
-    over = tmp_path / "job" / "1" / "pod_over"
+    sending = start_pod(tmp_path, pod_named("sending"), stops=True)
+    (tmp_path / "job" / "1" / pod_named("sending") / "exit.json").write_text("{}")
+    stubborn = start_pod(tmp_path, pod_named("stubborn"), stops=False)
+    over = tmp_path / "job" / "1" / pod_named("over")
     over.mkdir()
     # The pid of somebody else by now: the same number, another start.
     (over / "identity.json").write_text(json.dumps(asdict(reused_identity(good.pid))))
@@ -526,15 +527,17 @@ async def test_live_pods_get_a_stop_notice_and_are_killed_after_the_deadline(
     ]
     assert await stop_pods(tmp_path, deadline_s=0.5, grace_s=0.5) == 3
     assert await asyncio.gather(*reaping) == [75, 75, -signal.SIGKILL]
-    notice = json.loads((tmp_path / "job" / "1" / "pod_good" / "seen.json").read_text())
+    notice = json.loads((tmp_path / "job" / "1" / pod_named("good") / "seen.json").read_text())
     assert notice == {"reason": "shutdown", "deadline_seconds": 0.5, "checkpoint": True}
     assert not (over / "stop.json").exists()
-    assert marked_processes(marker_of(tmp_path / "job" / "1" / "pod_stubborn")) == ()
+    assert not processes.of_pod(
+        processes.census(), marker_of(tmp_path / "job" / "1" / pod_named("stubborn"))
+    )
 
 
 async def test_killing_a_pod_leaves_that_of_the_same_name_elsewhere(tmp_path: Path) -> None:
-    ours = start_pod(tmp_path / "ours", "pod_same", stops=True)
-    theirs = start_pod(tmp_path / "theirs", "pod_same", stops=True)
+    ours = start_pod(tmp_path / "ours", pod_named("same"), stops=True)
+    theirs = start_pod(tmp_path / "theirs", pod_named("same"), stops=True)
     await until(lambda: len(live_pods(tmp_path / "ours") + live_pods(tmp_path / "theirs")) == 2)
     (pod,) = live_pods(tmp_path / "ours")
     kill_pod(pod)
@@ -546,10 +549,10 @@ async def test_killing_a_pod_leaves_that_of_the_same_name_elsewhere(tmp_path: Pa
 
 async def test_a_pod_s_file_cannot_have_another_process_stopped(tmp_path: Path) -> None:
     """`identity.json` is in the pod's own directory: its programs may name any process in it."""
-    pod = start_pod(tmp_path, "pod_forger", stops=True)
+    pod = start_pod(tmp_path, pod_named("forger"), stops=True)
     victim = start_python("import signal\nwhile True: signal.pause()")
     await until(lambda: len(live_pods(tmp_path)) == 1)
-    file = tmp_path / "job" / "1" / "pod_forger" / "identity.json"
+    file = tmp_path / "job" / "1" / pod_named("forger") / "identity.json"
     true = file.read_text()
     identity = identify(victim.pid)
     assert identity is not None
@@ -580,6 +583,10 @@ def reused_identity(pid: int) -> ProcessIdentity:
 
 def start_python(code: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+def pod_named(name: str) -> str:
+    return f"pod_{name:a<26}_1_0"
 
 
 def start_pod(pods: Path, pod_id: str, *, stops: bool) -> "subprocess.Popen[bytes]":

@@ -47,6 +47,13 @@ def close(groups: Sequence[str]) -> None:
             Path(group, "pids.max").write_text("0")
 
 
+def remove(groups: Sequence[str]) -> None:
+    """Once no process is in them."""
+    for group in groups:
+        with suppress(OSError):
+            Path(group).rmdir()
+
+
 def has_killed(groups: Sequence[str]) -> bool:
     """The kernel has killed a process in them that used too much memory."""
     files = ("memory.events", "memory.oom_control")  # of the second version, and of the first

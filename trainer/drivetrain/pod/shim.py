@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from drivetrain import control
 from drivetrain.files import places
-from drivetrain.pod import outcome, processes
+from drivetrain.pod import memory, outcome, processes
 from drivetrain.pod.container import TELEMETRY_SECONDS, Container, exit_code, wait_for_name
 from drivetrain.pod.fetching import Flaw, fetch_code
 from drivetrain.pod.files import read_bounded
@@ -180,6 +180,7 @@ def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
         await supervision.watch(notice.is_given(), files)
         system.stop()
         end = _end_of(spec, directory, supervision)
+        memory.remove(spec.groups)
         supervision.spans.end(end)
         if container is None:
             await write_end_once_there_is_room(directory, end)
