@@ -33,6 +33,7 @@ NAMES = (
     "metrics_ingest",
     "metrics_query",
     "log_ingest",
+    "flood",
     "chart_read",
     "ledger",
     "budget_reaction",
