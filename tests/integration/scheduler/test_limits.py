@@ -131,6 +131,16 @@ async def test_a_fork_bomb_ends_with_its_pod_and_alone(launcher: LocalLauncher) 
 
 
 @needs_groups
+async def test_a_pod_that_starts_no_rank_leaves_no_group(launcher: LocalLauncher) -> None:
+    spec = spec_of(["torchrun", "--nproc-per-node", "3", "train.py"], memory_bytes=MIB * 500)
+    await launcher.launch(spec)
+    end = (await seen(launcher, spec, Sight.ENDED)).exit
+    assert end is not None
+    assert end.ranks == ()
+    assert [group.exists() for group in groups_of(launcher, spec)] == [False, False]
+
+
+@needs_groups
 async def test_the_group_of_a_killed_pod_is_removed(launcher: LocalLauncher) -> None:
     spec = spec_of(SLEEP, memory_bytes=MIB * 500)
     await launcher.launch(spec)

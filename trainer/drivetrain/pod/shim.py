@@ -90,6 +90,7 @@ def run_pod(directory: Path, is_warm: bool, container: Container | None = None) 
     if end is None:
         end = _run_ranks(_Pod(spec, directory, container), is_warm, lock, notice)
     elif container is None:
+        memory.remove(spec.groups)
         _write_end(directory, end)
     else:
         leave_container(container, directory, spec, end)
