@@ -9,6 +9,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+# Of memory, and of swap: by itself in the second version, of both together in the first.
+_SECOND_LIMITS = ("memory.max", "memory.swap.max")
+_FIRST_LIMITS = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
 _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -28,13 +31,12 @@ def make(name: str, memory_bytes: int | None, max_tasks: int) -> tuple[str, ...]
         for group in groups:
             group.mkdir(exist_ok=True)
         (pids / "pids.max").write_text(str(max_tasks))
-        if memory_bytes is not None and memory == pids:
-            (memory / "memory.max").write_text(str(memory_bytes))
-            (memory / "memory.swap.max").write_text("0")
-        elif memory_bytes is not None:
-            (memory / "memory.limit_in_bytes").write_text(str(memory_bytes))
-            with suppress(OSError):  # of a kernel that does not count what is swapped
-                (memory / "memory.memsw.limit_in_bytes").write_text(str(memory_bytes))
+        if memory_bytes is not None:
+            is_second = memory == pids
+            limit, swap = _SECOND_LIMITS if is_second else _FIRST_LIMITS
+            (memory / limit).write_text(str(memory_bytes))
+            with suppress(OSError):  # a kernel that does not count what is swapped
+                (memory / swap).write_text("0" if is_second else str(memory_bytes))
         return tuple(map(str, groups))
     return ()
 

@@ -8,6 +8,7 @@ A zombie counts as gone: in a container without an init process none is reaped.
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 
 from services.runtime import processes
@@ -46,10 +47,8 @@ async def wait_gone(identity: ProcessIdentity, timeout_s: float) -> bool:
 def send_signal(identity: ProcessIdentity, number: int) -> None:
     """Signal the process if the pid is still its own."""
     if is_alive(identity):
-        try:
+        with suppress(ProcessLookupError):
             os.kill(identity.pid, number)
-        except ProcessLookupError:
-            return
 
 
 async def end_process(identity: ProcessIdentity, number: int, timeout_s: float) -> bool:
