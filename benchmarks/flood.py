@@ -134,7 +134,9 @@ async def delays(
     """Medians of samples and of heartbeats, until the future is done, and for 20 at least."""
     samples: list[float] = []
     heartbeats: list[float] = []
-    async with AIOKafkaConsumer(PREFIX + REPORTS.name, **access.options()) as reader:
+    # A partition that is left out of a request, as it was just read, waits for that request to end.
+    patience = {"fetch_max_wait_ms": 20}
+    async with AIOKafkaConsumer(PREFIX + REPORTS.name, **access.options(), **patience) as reader:
         while len(samples) < 20 or not until.done():
             samples.append(await pod.samples())
             heartbeats.append(await pod.heartbeat(reader, len(samples)))
