@@ -4,13 +4,19 @@ Also of pods that are gone from the API server, because how they ended is record
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from drivetrain_schemas.pods import PodExit
 from services.scheduler.core.pods import EndKind, EndReason, Sight
 from services.scheduler.launchers.kubernetes import names
 from services.scheduler.launchers.kubernetes.api import Object
-from services.scheduler.launchers.kubernetes.reading import Reading, has_notice, read_pod
+from services.scheduler.launchers.kubernetes.reading import (
+    Reading,
+    has_notice,
+    read_pod,
+    why_disrupted,
+)
 from services.scheduler.launchers.kubernetes.starts import Stuck, why_stuck
 
 _GONE = EndReason(
@@ -22,7 +28,8 @@ _GONE = EndReason(
 class KnownPod:
     """`is_proven`: no process of it is left. `is_settled`: the object store has nothing to add.
 
-    `stuck_since`: by the monotonic clock.
+    `stuck_since`: by the monotonic clock. `disruption`: why others end it, where they began before
+    the platform told it to stop; what they do to it after that is not why its run ended.
     """
 
     job_id: str
@@ -35,6 +42,7 @@ class KnownPod:
     stuck: Stuck | None = None
     stuck_since: float = 0.0
     was_hopeless: EndReason | None = None
+    disruption: EndReason | None = None
 
     @property
     def hopeless(self) -> EndReason | None:
@@ -46,10 +54,11 @@ class KnownPod:
 
 
 class KnownPods:
-    """By pod id."""
+    """By pod id. `why_unreachable`: of a node by its name, empty while it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, why_unreachable: Callable[[str], str]) -> None:
         self._pods: dict[str, KnownPod] = {}
+        self._why_unreachable = why_unreachable
 
     def get(self, pod_id: str) -> KnownPod | None:
         return self._pods.get(pod_id)
@@ -64,10 +73,16 @@ class KnownPods:
         if is_gone and before is None:
             return False  # it was forgotten with its job
         reading = read_pod(item)
+        node_id = item["spec"].get("nodeName") or ""
+        seen = why_disrupted(item)
+        disruption = before.disruption if before is not None and has_notice(item) else seen
+        if reading.reason == seen:
+            reading = replace(reading, reason=disruption)
         is_proven = is_gone or reading.sight in (Sight.ENDED, Sight.DEAD)
         hopeless = None if before is None or reading.sight is Sight.ALIVE else before.hopeless
         if is_gone and reading.sight not in (Sight.ENDED, Sight.DEAD):
-            reading = Reading(Sight.DEAD, reason=None if has_notice(item) else _GONE)
+            unasked = None if has_notice(item) else _GONE
+            reading = Reading(Sight.DEAD, reason=self._why_lost(node_id) or disruption or unasked)
         if hopeless is not None and reading.sight is Sight.DEAD:
             reading = replace(reading, reason=hopeless)  # why it was ended
         stuck = None if is_proven else why_stuck(item)
@@ -77,11 +92,12 @@ class KnownPods:
             name=metadata["name"],
             uid=metadata["uid"],
             reading=reading,
-            node_id=item["spec"].get("nodeName") or "",
+            node_id=node_id,
             is_proven=is_proven,
             stuck=stuck,
             stuck_since=before.stuck_since if is_same and before else time.monotonic(),
             was_hopeless=hopeless,
+            disruption=disruption,
         )
         if before is not None and before.is_proven and before.is_settled and is_proven:
             return False  # the object of a pod whose end is known
@@ -102,8 +118,16 @@ class KnownPods:
             reading = replace(reading, sight=Sight.ENDED, end=end)
         elif reading.sight not in (Sight.ENDED, Sight.DEAD):
             # The API server has no such pod any more, and the watch has not told so yet.
-            reading = Reading(Sight.DEAD, reason=known.hopeless)
+            why = known.hopeless or self._why_lost(known.node_id) or known.disruption
+            reading = Reading(Sight.DEAD, reason=why)
         self._pods[pod_id] = replace(known, reading=reading, is_proven=True, is_settled=True)
+
+    def _why_lost(self, node_id: str) -> EndReason | None:
+        """The node of a pod that is gone does not answer: ranks on other nodes may have failed for
+        that, and their run been told to stop, long before the cluster knew."""
+        if not node_id or not self._why_unreachable(node_id):
+            return None
+        return EndReason(EndKind.DISRUPTED, f"node {node_id} was lost, and the pod with it")
 
     def forget(self, job_id: str) -> None:
         self._pods = {pod: known for pod, known in self._pods.items() if known.job_id != job_id}

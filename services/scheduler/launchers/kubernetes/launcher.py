@@ -65,7 +65,7 @@ class KubernetesLauncher:
             {"labelSelector": names.ours(rules.platform)},
             self._on_change,
         )
-        self._known = KnownPods()
+        self._known = KnownPods(nodes.why_unreachable)
         self._wake: Callable[[], None] = lambda: None
         # By pod id.
         self._deletions: dict[str, asyncio.Task[None]] = {}

@@ -24,10 +24,28 @@ NO_IMAGE = made(
     containerStatuses=[container(waiting={"reason": "InvalidImageName", "message": "bad"})],
 )
 TOLD = {"annotations": {"drivetrain.dev/stop": "{}"}}
+DRAINED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "a drain",
+}
+
+
+def make_known(why_unreachable: str = "") -> KnownPods:
+    return KnownPods(lambda name: why_unreachable)
+
+
+def of_gang(is_told: bool, *conditions: dict, **state: dict) -> Object:
+    """The pod as it runs, or as it ended, with these conditions."""
+    statuses = [container(**(state or {"running": {}}))]
+    pod = made(SPEC, phase="Running", containerStatuses=statuses, conditions=list(conditions))
+    on_node = {**pod, "spec": {**pod["spec"], "nodeName": "n1"}}
+    return with_metadata(on_node, **TOLD) if is_told else on_node
 
 
 def test_a_pod_that_is_gone_without_a_word_was_taken_by_the_cluster() -> None:
-    known = KnownPods()
+    known = make_known()
     assert known.note(RUNS, False)
     assert known.note(RUNS, True)
     seen = known.get(SPEC.pod_id)
@@ -37,14 +55,14 @@ def test_a_pod_that_is_gone_without_a_word_was_taken_by_the_cluster() -> None:
 
 
 def test_one_that_the_platform_ended_was_not() -> None:
-    known = KnownPods()
+    known = make_known()
     known.note(RUNS, False)
     known.note(with_metadata(RUNS, **TOLD), True)
     assert known.get(SPEC.pod_id).reading.reason is None
 
 
 def test_why_it_could_not_start_stays_the_reason_of_its_end() -> None:
-    known = KnownPods()
+    known = make_known()
     known.note(NO_IMAGE, False)
     reason = known.get(SPEC.pod_id).hopeless
     assert reason.kind is EndKind.INVALID
@@ -54,14 +72,14 @@ def test_why_it_could_not_start_stays_the_reason_of_its_end() -> None:
 
 
 def test_one_that_starts_after_all_is_not_ended() -> None:
-    known = KnownPods()
+    known = make_known()
     known.note(NO_IMAGE, False)
     known.note(RUNS, False)
     assert known.get(SPEC.pod_id).hopeless is None
 
 
 def test_the_end_in_the_store_replaces_a_part_and_survives_the_object() -> None:
-    known = KnownPods()
+    known = make_known()
     known.note(RUNS, False)
     known.note(RUNS, True)
     end = PodExit(pod_id=SPEC.pod_id, outcome="interrupted", ranks=(), ended_at=datetime.now(UTC))
@@ -74,7 +92,7 @@ def test_the_end_in_the_store_replaces_a_part_and_survives_the_object() -> None:
 
 @pytest.mark.parametrize("last", [RUNS, NO_IMAGE], ids=["running", "waiting"])
 def test_one_that_is_proven_gone_before_the_watch_tells_so_does_not_run(last: Object) -> None:
-    known = KnownPods()
+    known = make_known()
     known.note(last, False)
     known.settle(SPEC.pod_id, None)
     assert known.get(SPEC.pod_id).reading.sight is Sight.DEAD
@@ -83,7 +101,7 @@ def test_one_that_is_proven_gone_before_the_watch_tells_so_does_not_run(last: Ob
 
 
 def test_an_end_in_the_store_of_a_pod_that_was_never_seen() -> None:
-    known = KnownPods()
+    known = make_known()
     known.settle(SPEC.pod_id, None)
     assert known.get(SPEC.pod_id) is None
     end = PodExit(pod_id=SPEC.pod_id, outcome="succeeded", ranks=(), ended_at=datetime.now(UTC))
@@ -94,7 +112,7 @@ def test_an_end_in_the_store_of_a_pod_that_was_never_seen() -> None:
 
 
 def test_what_was_forgotten_with_its_job_stays_forgotten() -> None:
-    known = KnownPods()
+    known = make_known()
     known.note(RUNS, False)
     known.forget(SPEC.job_id)
     assert not known.note(RUNS, True)
@@ -102,7 +120,58 @@ def test_what_was_forgotten_with_its_job_stays_forgotten() -> None:
 
 
 def test_a_pod_of_somebody_else_with_a_label_of_ours_is_left_alone() -> None:
-    known = KnownPods()
+    known = make_known()
     other = with_metadata(RUNS, labels={"drivetrain.dev/pod": SPEC.pod_id})
     assert not known.note(other, False)
     assert known.get(SPEC.pod_id) is None
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_a_lost_node_disrupts_a_pod_that_was_told_to_stop_for_an_error_of_others(
+    is_watched: bool,
+) -> None:
+    known = make_known("node n1 is not ready")
+    known.note(of_gang(False), False)
+    known.note(of_gang(True), False)
+    if is_watched:
+        known.note(of_gang(True), True)
+    else:
+        known.settle(SPEC.pod_id, None)
+    reason = known.get(SPEC.pod_id).reading.reason
+    assert reason.kind is EndKind.DISRUPTED
+    assert "node n1 was lost" in reason.detail
+
+
+def test_a_drain_that_came_after_the_stop_of_the_gang_explains_nothing() -> None:
+    known = make_known()
+    known.note(of_gang(False), False)
+    known.note(of_gang(True), False)
+    known.note(of_gang(True, DRAINED), False)
+    known.note(of_gang(True, DRAINED, **terminated(143)), False)
+    assert known.get(SPEC.pod_id).reading.reason is None
+
+
+def test_a_drain_that_came_first_explains_the_end_of_a_pod_that_is_then_told_to_stop() -> None:
+    known = make_known()
+    known.note(of_gang(False), False)
+    known.note(of_gang(False, DRAINED), False)
+    known.note(of_gang(True, DRAINED), False)
+    known.note(of_gang(True, DRAINED, **terminated(143)), False)
+    assert known.get(SPEC.pod_id).reading.reason.kind is EndKind.DISRUPTED
+
+
+def test_a_deletion_that_came_first_explains_the_end_as_well() -> None:
+    known = make_known()
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    known.note(of_gang(False), False)
+    known.note(with_metadata(of_gang(False), **deleted), False)
+    known.note(with_metadata(of_gang(True), **deleted, **TOLD), False)
+    known.note(with_metadata(of_gang(True, **terminated(143)), **deleted, **TOLD), False)
+    assert known.get(SPEC.pod_id).reading.reason.kind is EndKind.DISRUPTED
+
+
+def test_memory_that_ran_out_after_the_stop_still_says_so() -> None:
+    known = make_known()
+    known.note(of_gang(True), False)
+    known.note(of_gang(True, **terminated(137, reason="OOMKilled")), False)
+    assert "memory" in known.get(SPEC.pod_id).reading.reason.detail
