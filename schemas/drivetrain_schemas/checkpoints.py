@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import FailFast, Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import CheckpointId, JobId, RunId, TenantId
@@ -42,7 +42,7 @@ class Manifest(Value):
     step: Step
     epoch: Ordinal = 0
     world_size: Annotated[int, Field(ge=1, le=100_000)]
-    shards: Annotated[tuple[Shard, ...], Field(min_length=1)]
+    shards: Annotated[tuple[Shard, ...], FailFast(), Field(min_length=1)]
     metrics: LastValues = {}
     files: FilesSummary | None = None  # of the job's files, which `files.json` lists
     blocked_seconds: Seconds | None = None  # for how long this save stopped training

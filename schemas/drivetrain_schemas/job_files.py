@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, FailFast, Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, Value, event
 from drivetrain_schemas.ids import JobId, RunId, TenantId
@@ -86,7 +86,7 @@ class JobFile(Value):
     mode: Annotated[int, Field(ge=0, le=0o777)]
     modified_at_ns: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
     sha256: Sha256
-    parts: tuple[BlobName, ...] = ()
+    parts: Annotated[tuple[BlobName, ...], FailFast()] = ()
     packed: Packed | None = None
 
     @property
@@ -113,7 +113,8 @@ class FilesSummary(Value):
 class FileList(Value):
     """The files of one moment. `removed`: files of the code that the program has deleted.
 
-    `is_resumable`: the next attempt starts with these files if the job has no checkpoint.
+    `is_resumable`: the next attempt starts with these files if the job has no checkpoint. Reading
+    ends at the first flaw: a program of the job may have written any number of them.
     """
 
     format: Annotated[int, Field(ge=1, le=1)] = 1
@@ -123,9 +124,9 @@ class FileList(Value):
     attempt: Attempt
     fence: Fence
     is_resumable: bool = True
-    files: Annotated[tuple[JobFile, ...], Field(max_length=MAX_FILES)] = ()
-    links: Annotated[tuple[JobLink, ...], Field(max_length=MAX_FILES)] = ()
-    removed: Annotated[tuple[FilePath, ...], Field(max_length=100_000)] = ()
+    files: Annotated[tuple[JobFile, ...], FailFast(), Field(max_length=MAX_FILES)] = ()
+    links: Annotated[tuple[JobLink, ...], FailFast(), Field(max_length=MAX_FILES)] = ()
+    removed: Annotated[tuple[FilePath, ...], FailFast(), Field(max_length=100_000)] = ()
     summary: FilesSummary
     saved_at: UtcTime
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import asyncpg
-from pydantic import ValidationError
 
+from drivetrain_schemas import strict_json
 from drivetrain_schemas.checkpoint_names import parse_name
 from drivetrain_schemas.job_files import (
     LIST,
@@ -207,11 +207,12 @@ async def _read(object_store: ObjectStore, key: str) -> FileList | None:
             content += piece
             if len(content) > MAX_LIST_BYTES:
                 raise _Unreadable(f"{key} has more than {MAX_LIST_BYTES} bytes")
+        strict_json.check_number(content)
         return await asyncio.to_thread(FileList.model_validate_json, bytes(content))
     except NoSuchObject:
         return None
-    except ValidationError as error:
-        raise _Unreadable(f"{key}: {error.errors()[0]['msg']}") from error
+    except ValueError as error:
+        raise _Unreadable(f"{key}: {str(error)[:500]}") from error
 
 
 async def _announce(

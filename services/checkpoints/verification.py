@@ -100,6 +100,7 @@ async def _manifest(object_store: ObjectStore, location: Location) -> Manifest |
         await object_store.list(location.directory)  # raises where absence cannot be known
         return None
     try:
+        strict_json.check_number(text)
         return Manifest.model_validate(strict_json.loads(text))
     except strict_json.InvalidJson as error:
         return _unreadable(str(error))

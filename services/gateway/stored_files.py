@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from drivetrain_schemas import strict_json
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.job_files import (
     LIST,
@@ -183,8 +184,9 @@ async def _read(store: ObjectStore, key: str, kind: type[D], max_bytes: int) -> 
 
 async def _parsed(content: bytes, kind: type[D]) -> D | None:
     try:
+        strict_json.check_number(content)
         return await asyncio.to_thread(kind.model_validate_json, content)
-    except ValidationError:
+    except ValueError:
         return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from drivetrain_schemas import strict_json
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.job_files import FileList, FilesSaved, JobFile, list_key
@@ -216,6 +217,17 @@ async def test_nothing_is_deleted_beside_a_list_that_cannot_be_read(running: Cat
     await hours_pass(running, 23)  # a list of a newer version would have been read by now
     await hours_pass(running, 2)
     assert (await lists(running), await blobs(running)) == ([], set())
+
+
+async def test_a_list_of_too_many_values_is_one_that_cannot_be_read(running: Catalogue) -> None:
+    await put_list(running, 1)
+    key = await put_list(running, 2)
+    content = (await running.object_store.get(FILES + key)).removesuffix(b"}")
+    more = b',"more":[' + b"0," * strict_json.MAX_VALUES + b"0]}"
+    await running.object_store.put(FILES + key, content + more)
+    (saved,) = await running.wait()
+    assert isinstance(saved, FilesSaved)
+    assert saved.list_key == f"{FILES}{list_key(1, 1, 7)}"
 
 
 async def test_a_jump_of_the_clock_deletes_nothing(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from drivetrain_schemas import strict_json
 from drivetrain_schemas.job_files import PART_BYTES, FileList, JobFile, JobLink, list_key
 from services.gateway import context, stored_files
 from services.gateway.stored_files import Gone, verified
@@ -110,6 +111,18 @@ async def test_a_list_is_read_once_for_the_content_of_many_files(
     assert read[newest_list(job)] == 1
     assert len((await server.client.get(base)).json()["files"]) == len(names) + 1
     assert read[newest_list(job)] == 2  # a list that is shown is read anew
+
+
+async def test_a_list_of_too_many_values_is_passed_over(server: Server) -> None:
+    job = await started(server)
+    await put_list(server, job, newest_list(job), model=b"x")
+    hostile = f"files/default/{job.job_id}/{list_key(job.run['fence'], 2, 1)}"
+    await put_list(server, job, hostile, other=b"y")
+    valid = (await server.objects.get(hostile)).removesuffix(b"}")
+    more = b"0," * strict_json.MAX_VALUES
+    await server.objects.put(hostile, valid + b',"more":[' + more + b"0]}")
+    listed = (await server.client.get(f"/v1/jobs/{job.job_id}/files")).json()
+    assert [file["path"] for file in listed["files"]] == ["dir/model", "best"]
 
 
 def test_kept_lists_are_bounded() -> None:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from drivetrain_schemas.strict_json import MAX_DEPTH, InvalidJson, loads
+from drivetrain_schemas.strict_json import MAX_DEPTH, MAX_VALUES, InvalidJson, check_number, loads
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,19 @@ def test_json_is_read(text: bytes | str, want: object) -> None:
 def test_what_is_refused_and_why(text: bytes | str, want: str) -> None:
     with pytest.raises(InvalidJson, match=re.escape(want)):
         loads(text)
+
+
+@pytest.mark.parametrize(("value", "marks"), [(b"0,", 1), (b"[],", 2), (b"{},", 2)])
+def test_a_document_of_more_values_than_any_true_one_is_refused_before_it_is_parsed(
+    value: bytes, marks: int
+) -> None:
+    most = MAX_VALUES // marks
+    check_number(value * most)
+    with pytest.raises(InvalidJson, match="more than 1,000,000 values"):
+        check_number(value * (most + 1))
+
+
+def test_of_many_keys_the_one_that_occurs_twice_is_found_in_one_pass() -> None:
+    pairs = ",".join(f'"{number}":0' for number in [*range(200_000), 199_999])
+    with pytest.raises(InvalidJson, match="the key '199999' occurs twice"):
+        loads("{" + pairs + "}")
