@@ -119,18 +119,29 @@ async def manifest_of(store: ObjectStore, row: dict[str, Any]) -> Manifest:
 
 
 async def parts_of(
-    store: ObjectStore, tenant_id: str, job_id: str, file: JobFile
+    store: ObjectStore, tenant_id: str, job_id: str, files: Sequence[JobFile]
 ) -> AsyncIterator[bytes]:
-    """The content of a file. Raises Gone, before or between its parts."""
+    """The contents of files, one after another; a blob that they share is read once.
+
+    Raises Gone, before or between their parts.
+    """
     prefix = f"{files_directory(tenant_id, job_id)}/"
-    if file.packed is not None:
-        end = file.packed.offset + file.size_bytes
-        data = await _read_bounded(store, prefix + blob_key(file.packed.blob), PACK_BYTES)
-        content = b"" if data is None else data[file.packed.offset : end]
+    shared: dict[str, bytes | None] = {}
+    for file in files:
+        if file.packed is None:
+            async for part in _parts(store, prefix, file):
+                yield part
+            continue
+        blob, end = file.packed.blob, file.packed.offset + file.size_bytes
+        if blob not in shared:
+            shared = {blob: await _read_bounded(store, prefix + blob_key(blob), PACK_BYTES)}
+        content = (shared[blob] or b"")[file.packed.offset : end]
         if _sha256(content) != file.sha256:
             raise Gone(f"the content of {file.path} is no longer stored")
         yield content
-        return
+
+
+async def _parts(store: ObjectStore, prefix: str, file: JobFile) -> AsyncIterator[bytes]:
     left = file.size_bytes
     for name in file.parts:
         data = await _read_bounded(store, prefix + blob_key(name), PART_BYTES)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
+from pydantic import StringConstraints
 
 from drivetrain_schemas.checkpoints import Manifest
 from drivetrain_schemas.ids import CheckpointId, JobId
@@ -27,12 +28,14 @@ from services.runtime.object_store import NoSuchObject
 router = APIRouter(prefix="/v1", tags=["files"])
 
 MAX_CHECKPOINTS = 1000
+MAX_PATHS = 100
 _CONTENT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The content",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+FilePath = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 AtCheckpoint = Annotated[CheckpointId | None, Query(description="as of this checkpoint")]
 OfAttempt = Annotated[
     Attempt | None, Query(description="the last of this attempt, while they are kept")
@@ -61,26 +64,28 @@ async def files(
 )
 async def content(
     job_id: JobId,
-    path: Annotated[str, Query(min_length=1, max_length=1024)],
+    path: Annotated[list[FilePath], Query(min_length=1, max_length=MAX_PATHS)],
     gateway: GatewayDep,
     caller: CallerDep,
     checkpoint: AtCheckpoint = None,
     attempt: OfAttempt = None,
 ) -> StreamingResponse:
-    """One of these files."""
+    """One of these files; of several, their contents one after another."""
     async with gateway.platform.database.connection() as connection:
         if await queries.jobs.find(connection, caller.tenant_id, job_id) is None:
             raise not_found("job", job_id)
     stored = await find_stored(
         gateway, caller.tenant_id, job_id, checkpoint, gateway.lists, attempt=attempt
     )
-    found = [file for file in stored.files.files if file.path == path] if stored else []
-    if not found:
-        raise not_found("file", path)
+    by_path = {file.path: file for file in stored.files.files} if stored else {}
+    if missing := next((one for one in path if one not in by_path), None):
+        raise not_found("file", missing)
+    found = [by_path[one] for one in path]
     store = gateway.platform.object_store
-    parts = stored_files.parts_of(store, caller.tenant_id, job_id, found[0])
-    name = path.rpartition("/")[2]
-    return await _attachment(gateway, job_id, parts, name, found[0].size_bytes)
+    parts = stored_files.parts_of(store, caller.tenant_id, job_id, found)
+    name = path[0].rpartition("/")[2]
+    size_bytes = sum(file.size_bytes for file in found)
+    return await _attachment(gateway, job_id, parts, name, size_bytes)
 
 
 @router.get("/checkpoints/{checkpoint_id}/shards", responses=answers(404, 422))

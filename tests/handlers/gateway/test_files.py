@@ -14,6 +14,7 @@ import pytest
 from drivetrain_schemas import strict_json
 from drivetrain_schemas.job_files import PART_BYTES, FileList, JobFile, JobLink, list_key
 from services.gateway import context, stored_files
+from services.gateway.rest.files import MAX_PATHS
 from services.gateway.stored_files import Gone, verified
 from tests.handlers.gateway.model import Server
 from tests.handlers.gateway.story import JobStory, Story
@@ -152,16 +153,20 @@ async def test_only_listed_files_are_read(server: Server, path: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-async def test_a_file_in_a_common_blob_is_downloaded(server: Server) -> None:
+async def test_files_in_a_common_blob_are_downloaded(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together, the blob is read once."""
     job = await started(server)
     packed = {"blob": f"{hashlib.sha256(b'onetwo').hexdigest()}-00000001", "blob_bytes": 6}
     key = f"files/default/{job.job_id}/blobs/{packed['blob']}"
     await server.objects.put(key, b"onetwo")
-    listed = {"two": (3, b"two"), "other": (0, b"two")}
-    await put_list(server, job, newest_list(job), two=b"two", other=b"two")
+    listed = {"two": 3, "other": 0, "one": 0, "large": 0}
+    contents = {"two": b"two", "other": b"two", "one": b"one", "large": b"alone"}
+    await put_list(server, job, newest_list(job), **contents)
     stored = json.loads(await server.objects.get(newest_list(job)))
-    for file in stored["files"]:
-        file["packed"] = {**packed, "offset": listed[file["path"].removeprefix("dir/")][0]}
+    for file in stored["files"][:3]:
+        file["packed"] = {**packed, "offset": listed[file["path"].removeprefix("dir/")]}
         file["parts"] = []
     await server.objects.put(newest_list(job), json.dumps(stored).encode())
     base = f"/v1/jobs/{job.job_id}/files/content"
@@ -169,6 +174,18 @@ async def test_a_file_in_a_common_blob_is_downloaded(server: Server) -> None:
     assert (answer.status_code, answer.content) == (200, b"two")
     answer = await server.client.get(base, params={"path": "dir/other"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+    read = Counter[str]()
+    stream = server.objects.stream
+    monkeypatch.setattr(server.objects, "stream", lambda key: (read.update([key]), stream(key))[1])
+    paths = ["dir/one", "dir/two", "dir/large", "dir/one"]
+    answer = await server.client.get(base, params={"path": paths})
+    assert (answer.status_code, answer.content) == (200, b"onetwoaloneone")
+    assert (answer.headers["Content-Length"], read[key]) == ("14", 1)
+    answer = await server.client.get(base, params={"path": ["dir/one", "dir/nothing"]})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    answer = await server.client.get(base, params={"path": ["dir/one"] * (MAX_PATHS + 1)})
+    assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("size_bytes", [0, 6, 8])

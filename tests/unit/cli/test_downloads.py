@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from drivetrain_schemas.job_files import MAX_PACKED_FILE_BYTES
 from tests.unit.cli.conftest import FakePlatform, RunCli
 from tests.unit.cli.test_submit import JOB_ID
 
@@ -93,6 +94,38 @@ def test_all_files_keep_their_places_modes_and_times(cli: RunCli, platform: Fake
     target = Path(JOB_ID, "out", "model.pt")
     assert (target.stat().st_mode & 0o777, target.stat().st_mtime) == (0o640, 1_577_836_800)
     assert Path(JOB_ID, "best").read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize(
+    ("num_files", "path", "num_requests"), [(100, "f", 1), (101, "f", 2), (41, "f" * 97, 2)]
+)
+def test_small_files_are_asked_for_together(
+    cli: RunCli, platform: FakePlatform, num_files: int, path: str, num_requests: int
+) -> None:
+    contents = {f"{path}{n:03}": f"content {n}".encode() for n in range(num_files)}
+    contents["large"] = b"x" * (MAX_PACKED_FILE_BYTES + 1)
+    serve(platform, *(file_of(name, content) for name, content in contents.items()))
+    answer = platform.respond
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        asked = answer(request)
+        if not request.url.path.endswith("/content"):
+            return asked
+        names = request.url.params.get_list("path")
+        return httpx.Response(200, content=b"".join(contents[name] for name in names))
+
+    platform.respond = respond  # type: ignore[method-assign]
+    ran = cli("job", "download", JOB_ID)
+    assert ran.code == 0, ran.err
+    assert {one.name: one.read_bytes() for one in Path(JOB_ID).iterdir()} == contents
+    asked = [one for one in platform.requests if one.url.path.endswith("/content")]
+    assert len(asked) == num_requests + 1
+
+
+def test_what_arrives_short_is_no_file(cli: RunCli, platform: FakePlatform) -> None:
+    serve(platform, file_of("a", b"1234567"), file_of("b", b"weights"), content=b"1234567wei")
+    assert cli("job", "download", JOB_ID).code != 0
+    assert [one.name for one in Path(JOB_ID).iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("path", ["../evil", "/etc/evil", "a/../../evil"])

@@ -5,20 +5,23 @@ for. Links are made last, and only to places inside, so that nothing is written 
 """
 
 import hashlib
+import io
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drivetrain.cli.errors import InvalidInput, NoAnswer, NotFound
 from drivetrain.cli.output import Item
-from drivetrain_schemas.job_files import is_path, stays_inside
+from drivetrain_schemas.job_files import MAX_PACKED_FILE_BYTES, is_path, stays_inside
 
 if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway, Query
 
+MAX_BATCH_FILES = 100
+MAX_BATCH_CHARACTERS = 4000  # of their paths, which are in the address of one request
 _OVERWRITE_FIX = "write --overwrite, or choose another directory with --to"
 
 
@@ -53,15 +56,39 @@ def save_files(
     gateway: "Gateway", path: str, query: "Query", files: Sequence[Item], root: Path
 ) -> None:
     """Download these files of a job below `root`, after `check_targets`."""
-    for file in files:
-        if file.get("target") is None:
+    for batch in _batches([file for file in files if file.get("target") is None]):
+        if len(batch) == 1:
+            whole = {**query, "path": batch[0]["path"]}
+            save(gateway, path, whole, batch[0], root / batch[0]["path"])
+        else:
+            names = [file["path"] for file in batch]
+            contents = io.BytesIO(b"".join(gateway.download(path, {**query, "path": names})))
+            for file in batch:
+                _write([contents.read(file["size_bytes"])], file, root / file["path"])
+        for file in batch:
             target = root / file["path"]
-            save(gateway, path, {**query, "path": file["path"]}, file, target)
             target.chmod(int(file["mode"], 8) | 0o200)
             if file.get("modified_at"):
                 at = datetime.fromisoformat(file["modified_at"]).timestamp()
                 os.utime(target, (at, at))
     _make_links(root, [file for file in files if file.get("target") is not None])
+
+
+def _batches(files: Sequence[Item]) -> Iterator[list[Item]]:
+    """Small files share objects, so they are asked for together; each larger one by itself."""
+    batch: list[Item] = []
+    length = 0
+    for file in files:
+        if file["size_bytes"] > MAX_PACKED_FILE_BYTES:
+            yield [file]
+            continue
+        length += len(file["path"])
+        if batch and (len(batch) == MAX_BATCH_FILES or length > MAX_BATCH_CHARACTERS):
+            yield batch
+            batch, length = [], len(file["path"])
+        batch.append(file)
+    if batch:
+        yield batch
 
 
 def _is_directory(path: Path) -> bool:
@@ -89,12 +116,16 @@ def _make_links(root: Path, links: Sequence[Item]) -> None:
 
 def save(gateway: "Gateway", path: str, query: "Query", item: Item, target: Path) -> None:
     """Download one object whose size and SHA-256 `item` names. Raises CliError, OSError."""
+    _write(gateway.download(path, query), item, target)
+
+
+def _write(pieces: Iterable[bytes], item: Item, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         digest = hashlib.sha256()
         with partial.open("xb") as file:
-            for piece in gateway.download(path, query):
+            for piece in pieces:
                 digest.update(piece)
                 file.write(piece)
         if digest.hexdigest() != item["sha256"]:
