@@ -30,11 +30,16 @@ KEEPALIVE = {
     "tcp_keepalives_count": "3",
 }
 
+MAX_CONNECTIONS = 8  # of a process's pool
+MAX_DEDICATED = 4  # beside it
+
 
 class Database:
     """The pool of one service. `open` it before use, `close` it at the end."""
 
-    def __init__(self, dsn: str, schema: str, origin: Origin, max_connections: int = 8) -> None:
+    def __init__(
+        self, dsn: str, schema: str, origin: Origin, max_connections: int = MAX_CONNECTIONS
+    ) -> None:
         self.schema = schema
         # Called after each commit that left something in the outbox.
         self.on_emitted: Callable[[], None] = lambda: None

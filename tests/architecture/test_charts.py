@@ -16,6 +16,8 @@ from deploy import generate
 from deploy.documents import settings
 from drivetrain_schemas.access import ACCESS
 from drivetrain_schemas.topics import REPORTS, SERVICES, TOPICS
+from services.runtime.access.roles import MAX_CONNECTIONS_OF_A_ROLE
+from services.runtime.database import MAX_CONNECTIONS, MAX_DEDICATED
 from services.runtime.settings import PREFIX
 from services.runtime.topics import TopicSettings
 
@@ -46,6 +48,21 @@ def problems(chart: str, values: dict[str, Any]) -> list[str]:
 def test_what_is_generated_is_up_to_date() -> None:
     stale = generate.differing(generate.documents())
     assert [str(path) for path in stale] == [], "run make gen"
+
+
+@EACH
+def test_a_role_has_a_connection_for_each_that_all_replicas_open(service: str) -> None:
+    replicas = schema_of(service)["properties"]["replicas"].get("maximum", 1)
+    guide = (ROOT / "docs" / "guides" / "install-kubernetes.md").read_text()
+    (limit,) = re.findall(r"login connection limit (\d+) ", guide)
+    assert replicas * (MAX_CONNECTIONS + MAX_DEDICATED) <= MAX_CONNECTIONS_OF_A_ROLE == int(limit)
+
+
+@EACH
+def test_no_service_opens_more_connections_beside_its_pool(service: str) -> None:
+    """The one of the relay, and its own."""
+    source = "".join(path.read_text() for path in (ROOT / "services" / service).rglob("*.py"))
+    assert source.count(".dedicated_connection(") + 1 <= MAX_DEDICATED
 
 
 @pytest.mark.parametrize("chart", [*SERVICES, "setup"])

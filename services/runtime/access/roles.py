@@ -10,10 +10,12 @@ from collections.abc import Mapping
 import asyncpg
 
 from drivetrain_schemas.topics import SERVICES
+from services.runtime.database import MAX_CONNECTIONS, MAX_DEDICATED
 
 PROJECTIONS = ("gateway",)
-# One service cannot take every connection of the server.
-MAX_CONNECTIONS_OF_A_ROLE = 24
+# One service cannot take every connection of the server, and has enough for all its replicas.
+MAX_REPLICAS = 4
+MAX_CONNECTIONS_OF_A_ROLE = MAX_REPLICAS * (MAX_CONNECTIONS + MAX_DEDICATED)
 CONNECT_SECONDS = 10.0
 
 _DATABASE = """\
