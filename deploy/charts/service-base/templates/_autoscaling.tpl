@@ -3,6 +3,9 @@ More replicas while records wait: KEDA's ScaledObject on the lag of the consumer
 `autoscaling.by` is "cpu", a HorizontalPodAutoscaler. Never more than a topic has partitions.
 */}}
 {{- define "service-base.autoscaling" -}}
+{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
+{{- end -}}
 {{- if eq .Values.autoscaling.by "cpu" -}}
 {{ include "service-base.horizontalPodAutoscaler" . }}
 {{- else -}}
