@@ -8,6 +8,7 @@ import httpx
 import pytest
 import yaml
 
+from drivetrain.cli import logs
 from tests.unit.cli.conftest import FakePlatform, RunCli
 from tests.unit.cli.test_submit import JOB_ID, STUDY_ID, make_job
 
@@ -589,6 +590,27 @@ def test_a_repeated_job_is_waited_for(
     )
     ran = cli("job", "rerun", JOB_ID, "--wait", "--output", "json")
     assert (ran.code, json.loads(ran.out)["state"]) == (code, state)
+
+
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_a_repeated_job_is_followed_beside_its_document(
+    cli: RunCli, platform: FakePlatform, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.0)
+    platform.on("GET", f"/v1/jobs/{JOB_ID}/reproduce", {"would_differ": []})
+    made = {"job_id": "job_" + "b" * 26, "job_url": "http://localhost:8480/jobs/new"}
+    platform.on("POST", f"/v1/jobs/{JOB_ID}/rerun", made)
+    platform.on("POST", "/v1/login-links", {"url": "http://localhost:8480/login"})
+    platform.on("GET", f"/v1/jobs/{made['job_id']}", {**made, "state": "succeeded"})
+    line = {"attempt": 1, "rank": 0, "line": "step 1"}
+    page = {"next": 1, "lines": []}
+    logged = f"/v1/jobs/{made['job_id']}/logs"
+    platform.on("GET", logged, {**page, "lines": [line]}, page)
+    ran = cli("job", "rerun", JOB_ID, "--follow", "--output", output)
+    assert ran.code == 0, ran.err
+    if output == "json":
+        assert json.loads(ran.out) == made
+    assert "0| step 1" in (ran.err if output == "json" else ran.out)
 
 
 @pytest.mark.parametrize(

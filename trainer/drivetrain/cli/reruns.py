@@ -1,6 +1,8 @@
 """`drivetrain job rerun`: the same job again, and what differs."""
 
+import sys
 import uuid
+from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
@@ -42,7 +44,8 @@ def rerun(
         for one in found["would_differ"]:
             write_note(f"may differ: {one['what']}: was {one['was']}; now {one['now']}")
         if follow:
-            follow_logs(gateway, made["job_id"], Wanted(), 1000)
+            with redirect_stdout(sys.stdout if output is Format.TABLE else sys.stderr):
+                follow_logs(gateway, made["job_id"], Wanted(), 1000)
         conclude(gateway, made, output, wait=wait)
 
 
