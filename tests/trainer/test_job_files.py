@@ -300,6 +300,28 @@ def test_a_fork_continues_from_another_jobs_checkpoint(make_pod: MakePod, templa
     assert named <= {path.name for path in fork.files.glob("blobs/*")}
 
 
+def test_the_best_of_a_fork_is_its_own(make_pod: MakePod, template: Path) -> None:
+    job = {
+        "command": ["python", str(SCRIPTS / "turns_worse.py")],
+        "metric": {"name": "loss", "goal": "minimize"},
+    }
+    source = make_pod(**job, max_steps=10)
+    source.start_warm(template)
+    start_from = {"job_id": source.spec.job_id, "checkpoint": "newest"}
+    assert best_of(source) == (1, 1)
+    fork = make_pod(request="fork", **job, max_steps=15, start_from=start_from)
+    fork.start_warm(template)
+    assert best_of(fork) == (11, 11)
+
+
+def best_of(pod: Pod) -> tuple[float, int]:
+    end = pod.wait_for_exit()
+    assert end.outcome == "succeeded", pod.log
+    assert end.result is not None
+    assert end.result.best is not None
+    return end.result.best.value, end.result.best.step
+
+
 def test_a_fork_of_a_checkpoint_that_is_gone_fails(make_pod: MakePod, template: Path) -> None:
     """Also a program that only wants its files, and never asks for its state."""
     gone = {"job_id": "job_" + "a" * 26, "checkpoint": "f000000000001-s000000000020-00000000"}

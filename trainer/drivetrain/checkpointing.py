@@ -401,12 +401,11 @@ class Checkpointer:
         if rank > 0 and has_own:
             own = restoring.read_rank(storage, directory, manifest, rank)
         moment = self._held.load(first, own, has_own)
-        if rank == 0:
+        if rank == 0 and not choice.is_start:  # what another job has reached is that job's
             last_and_best = self._reporter.last_and_best
             last_and_best.restore(first.document["standing"])
             last_and_best.saved = last_and_best.saved_with(manifest.step, manifest.metrics)
-            if not choice.is_start:  # those of another job are that job's
-                self._reporter.resend(first.document["samples"])
+            self._reporter.resend(first.document["samples"])
         return moment
 
     def _report_resumed(
