@@ -249,7 +249,10 @@ def test_pods_outlive_the_kubelet_and_are_adopted(run: Any, node: TestNode) -> N
         volumes=[{"name": "data", "emptyDir": {}}],
         container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
     )  # fmt: skip
-    goes_on = run("trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    # On a busy machine a second may pass between its SIGTERM and its answer.
+    goes_on = run("trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done",
+        terminationGracePeriodSeconds=60,
+    )  # fmt: skip
     for pod in (ends_meanwhile, goes_on):
         pod.wait_log("ready")
     node.kubelet.kill()
