@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections import Counter, OrderedDict, namedtuple
+from collections import Counter, OrderedDict, deque, namedtuple
 
 import numpy as np
 import pytest
@@ -35,6 +35,7 @@ def through_a_checkpoint(value):
         math.inf,
         -0.0,
         2**80,
+        deque([1, (2,)], maxlen=3),
         1e-320,
     ],
     ids=repr,

@@ -92,7 +92,7 @@ class Boundary:
             self.logs_after = agreed.logs_after
             self._saves_nothing = agreed.saves_nothing
             self._interrupt(moment)
-        self._checkpointer.check_once()
+        self._checkpointer.check_once(moment)
         if step >= self._next_save and self._policy.every_steps:
             self._next_save = next_multiple(step, self._policy.every_steps)
             self.save_is_due = True

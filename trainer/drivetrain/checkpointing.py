@@ -77,7 +77,8 @@ class Checkpointer:
         self._reporter = reporter
         self._storage = storage
         self._nonce = int(world.share(time.time_ns() // 1000))
-        self._held = HeldState(world.rank)
+        self._held = HeldState(world)
+        self.holds_anything = False
         self._files = open_checkpoint_files(environment)
         self._number = 0
         self._writer: threading.Thread | None = None
@@ -92,10 +93,6 @@ class Checkpointer:
         self.best_save_seconds = 0.0  # what saves at the best have taken
 
     @property
-    def holds_anything(self) -> bool:
-        return bool(self._held)
-
-    @property
     def is_saving(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
 
@@ -108,14 +105,15 @@ class Checkpointer:
     def hold(self, things: Mapping[str, Any]) -> None:
         """Name what checkpoints hold. State that cannot be stored is refused before training."""
         self._held.hold(things)
+        self.holds_anything = self.holds_anything or bool(things)
         if self._files is not None:
             self._files.take_over()
 
-    def check_once(self) -> None:
+    def check_once(self, moment: Moment) -> None:
         """The same after the first step, which creates the state of most optimizers."""
         if not self._is_checked:
             self._is_checked = True
-            self._held.check()
+            self._held.check(moment)
             if self._world.size > 1:
                 self._compare_ranks()
 
@@ -421,6 +419,8 @@ class Checkpointer:
             return
         if moment is not None:
             _logger.info("resumed at step %d from checkpoint %s", moment.step, choice.directory)
+            if moment.batches and not self._held.holds_own_state(moment):
+                _logger.info("within a pass: sums in variables begin again; epoch.state keeps them")
         key = f"{environment.manifest_prefix}{choice.directory}/{MANIFEST}"
         self._reporter.send(
             Resumed(

@@ -1,6 +1,7 @@
 """One pass over the data, as `run.epochs` gives it to the script."""
 
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import DrivetrainError
@@ -25,6 +26,12 @@ class Epoch:
         In place of `enumerate`, which starts at 0 again when a run resumes within the pass.
         """
         return self._loop.progress.position
+
+    def state(self, **begin: Any) -> SimpleNamespace:
+        """As `run.state`, for this pass alone: what is summed up in it, to be called before it."""
+        state = self._loop.progress.epoch_state
+        vars(state).update({**begin, **vars(state)})
+        return state
 
     def steps(self, loader: Iterable[Any], accumulate: int | None = None) -> Iterator[Any]:
         """Batches of this pass, one optimizer step each; or lists of `accumulate` batches."""

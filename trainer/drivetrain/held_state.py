@@ -5,6 +5,7 @@ the same, as it was stored. Data parallelism keeps modules, optimizers and sched
 ranks, so they are stored by rank 0 alone.
 """
 
+import json
 import logging
 import zlib
 from collections.abc import Mapping
@@ -13,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drivetrain import rng, tree
-from drivetrain.errors import CheckpointMismatch
-from drivetrain.parallel import unwrap
+from drivetrain.errors import CheckpointMismatch, NotStorable
+from drivetrain.parallel import World, unwrap
 from drivetrain.tensor_files import Tensors
 
+MAX_STATE_BYTES = 16 * 2**20
 _logger = logging.getLogger("drivetrain")
 
 
@@ -44,12 +46,14 @@ class Stored:
 class HeldState:
     """The objects that one rank's checkpoints hold, by name."""
 
-    def __init__(self, rank: int) -> None:
-        self._rank = rank
+    def __init__(self, world: World) -> None:
+        self._world = world
         self._things: dict[str, Any] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._things)
+    def holds_own_state(self, moment: Moment) -> bool:
+        """Whether the script keeps something that is neither a model nor what trains it."""
+        state = moment.loop.get("state") or moment.loop.get("epoch_state")
+        return bool(state) or not all(map(is_replicated, self._things.values()))
 
     def hold(self, things: Mapping[str, Any]) -> None:
         """Add these. Raises NotStorable for state that cannot be stored."""
@@ -60,10 +64,11 @@ class HeldState:
             _refuse_unstorable(name, thing)
             self._things[name] = thing
 
-    def check(self) -> None:
+    def check(self, moment: Moment) -> None:
         """Refuse now what a save would refuse later. Copies nothing."""
         for name, thing in self._things.items():
             _refuse_unstorable(name, thing)
+        _encode_loop(moment, tree.Collected())
 
     def fingerprint(self) -> int:
         """Equal on ranks with equal weights; 0 where shards of weights are held."""
@@ -81,16 +86,18 @@ class HeldState:
 
     def encode(self, moment: Moment) -> tuple[dict[str, Any], Tensors]:
         tensors = tree.Collected()
+        loop = _encode_loop(moment, tensors)
         state = {
             "step": moment.step,
             "epoch": moment.epoch,
             "batches": moment.batches,
-            "loop": tree.encode(moment.loop, "loop", tensors),
+            "loop": loop,
+            "on_device": [name for name, one in tensors.tensors.items() if not one.is_cpu],
             "rng": tree.encode(rng.get_state(), "rng", tensors),
             "things": {
                 name: tree.encode(thing.state_dict(), name, tensors)
                 for name, thing in self._things.items()
-                if self._rank == 0 or not is_replicated(thing)
+                if self._world.rank == 0 or not is_replicated(thing)
             },
         }
         return state, tensors.tensors
@@ -114,8 +121,17 @@ class HeldState:
         if has_own:
             rng.set_state(tree.decode(own.document["rng"], own.tensors))
         document = first.document
-        loop = tree.decode(own.document.get("loop", {}), own.tensors)
+        moved = own.document.get("on_device", ())
+        tensors = own.tensors | {name: own.tensors[name].to(self._world.device) for name in moved}
+        loop = tree.decode(own.document.get("loop", {}), tensors)
         return Moment(document["step"], document["epoch"], document["batches"], loop)
+
+
+def _encode_loop(moment: Moment, tensors: tree.Collected) -> Any:
+    encoded = tree.encode(moment.loop, "run", tensors)
+    if len(json.dumps(encoded)) > MAX_STATE_BYTES:
+        raise NotStorable("run.state holds more than 16 MiB: keep long lists as arrays or in files")
+    return encoded
 
 
 def _refuse_unstorable(name: str, thing: Any) -> None:

@@ -1,5 +1,6 @@
 """Where a run is on this rank: its step, its place in the data, and the random numbers there."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from drivetrain import rng
@@ -24,6 +25,8 @@ class Progress:
         self.epoch = 0
         self.batches = 0
         self.position = 0
+        self.state = SimpleNamespace()  # values of the script, of the run and of this pass
+        self.epoch_state = SimpleNamespace()
         self._world = world
         self._seeds = seeds
         self._batch_size: int | None = None
@@ -41,6 +44,8 @@ class Progress:
             "batch_size": self._batch_size,
             "rng_of_pass": self._rng_of_pass if self.batches else None,
             "world_size": self._world.size,
+            "state": vars(self.state),
+            "epoch_state": vars(self.epoch_state),
         }
         return Moment(self.step, self.epoch, self.batches, loop)
 
@@ -48,6 +53,8 @@ class Progress:
         """The random numbers of the process are already those of the moment."""
         self.step, self.epoch, self.batches = moment.step, moment.epoch, moment.batches
         self._rng_of_pass = moment.loop.get("rng_of_pass")
+        vars(self.state).update(moment.loop.get("state", {}))
+        vars(self.epoch_state).update(moment.loop.get("epoch_state", {}))
         self._has_parted = True
         stored_size = moment.loop.get("world_size", self._world.size)
         if stored_size != self._world.size:
@@ -80,6 +87,7 @@ class Progress:
 
     def end_pass(self) -> None:
         self.epoch, self.batches, self._rng_of_pass = self.epoch + 1, 0, None
+        self.epoch_state = SimpleNamespace()
 
     def part_random_numbers(self) -> None:
         """Until here all ranks draw the same, to build the same model; then they differ."""
@@ -105,5 +113,5 @@ class Progress:
                 moment.batches, moment.loop.get("batch_size"), stored_size
             )
         if self._world.rank >= stored_size:
-            self._rng_of_pass = None
+            self._rng_of_pass, self.epoch_state = None, SimpleNamespace()
             rng.seed_all(rng.mix(self.seed, self._world.rank, self.step))

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivetrain import environment as environments
@@ -106,6 +106,7 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
         self.hyperparameters: Mapping[str, Any] = hyperparameters
         self._state = "training"
         self._is_entered = False
+        self._has_resumed = False
         preparation.log_to_stderr()
         self._world = World(environment)
         self._seeds = seeds = Seeds(seed, self._world.share)
@@ -206,6 +207,7 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
                 " then jump to the checkpoint"
             )
         self._checkpointer.hold(things)
+        self._has_resumed = True
         self._seeds.look_again()  # before the stored random numbers replace the script's
         moment = self._checkpointer.restore()
         if moment is None:
@@ -214,6 +216,15 @@ class Run(MediaLogging, AbstractContextManager["Run"]):
         self._progress.continue_from(moment)
         self._boundary.start_at(self.step)
         return True
+
+    def state(self, **begin: Any) -> SimpleNamespace:
+        """Values that checkpoints hold, as attributes: `begin`, or those of the step resumed at."""
+        if not self._has_resumed:
+            raise DrivetrainError("run.state() comes after run.resume(), which restores the values")
+        self._checkpointer.holds_anything = True
+        state = self._progress.state
+        vars(state).update({**begin, **vars(state)})  # what is there stays as it is
+        return state
 
     def log(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Log values of this step. Costs half a microsecond; never blocks, never fails.

@@ -9,7 +9,7 @@ is refused with its path.
 
 import base64
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ def encode(value: Any, path: str, tensors: Collected) -> Any:
         return [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]
     if type(value) is tuple:
         return {"$tuple": [encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]}
+    if type(value) is deque:
+        return {"$deque": [value.maxlen, encode(list(value), path, tensors)]}
     return _encode_leaf(value, path, tensors)
 
 
@@ -179,6 +181,7 @@ _DECODERS: dict[str, Any] = {
     "$float": lambda text, _: float(text),
     "$bytes": lambda text, _: base64.b64decode(text),
     "$tuple": lambda items, tensors: tuple(decode(item, tensors) for item in items),
+    "$deque": lambda parts, tensors: deque(decode(parts[1], tensors), parts[0]),
     "$dict": _pairs,
     "$counter": lambda pairs, tensors: Counter(_pairs(pairs, tensors)),
     "$state": _state,
