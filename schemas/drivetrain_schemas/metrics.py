@@ -151,7 +151,7 @@ class AlertCleared(Payload):
 
 @event("run.warned", topic=EVENTS_ALERTS, producer="metrics")
 class RunWarned(Payload):
-    """A pod of the run has warned of a misuse. `number` counts from 1; no run has more than 20."""
+    """A pod has warned of a misuse, or of none (`begins_with`). No run has more than 20."""
 
     tenant_id: TenantId
     job_id: JobId

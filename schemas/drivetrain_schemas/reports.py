@@ -12,6 +12,7 @@ from drivetrain_schemas.units import Attempt, Fence, Step
 
 # A word for the kind of misuse, such as "no_resume": for other programs; people read the detail.
 WarningKind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+BEGINS_WITH = "begins_with"  # no misuse: the files that a further attempt begins with
 MAX_WARNING_CHARACTERS = 500
 WarningDetail = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_WARNING_CHARACTERS), AS_PRINTED
@@ -43,7 +44,7 @@ class PodHeartbeat(Payload):
 
 @event("pod.warned", topic=REPORTS, producer="pod")
 class PodWarned(Payload):
-    """The program does something that has no effect, or not the one it seems to have."""
+    """The program does something in vain, or other than it seems; or, no misuse, `begins_with`."""
 
     tenant_id: TenantId
     job_id: JobId

@@ -52,6 +52,14 @@ def test_files_of_a_killed_program_are_found_again_and_downloaded(
 
     saved = wait_until(last_saved, "the files are announced", seconds=90)
     assert saved["files"]["num_files"] == 2
+    beginning = "attempt 2 begins with 1 file that was saved before"
+    told = wait_until(lambda: job.events("run.warned"), "the beginning is told")
+    assert [(one["warning"], one["detail"]) for one in told] == [("begins_with", beginning)]
+    with platform.client() as client:
+        head, _, timeline = client.get(f"/jobs/{job.job_id}").text.partition('id="timeline"')
+    assert beginning in head
+    assert beginning.capitalize() in timeline
+    assert beginning in drivetrain(platform, tmp_path, "job", "show", job.job_id)
     listed = drivetrain(platform, tmp_path, "job", "files", job.job_id)
     assert [line.split()[0] for line in listed.splitlines()[1:]] == ["model.pt", "out/state"]
     drivetrain(platform, tmp_path, "job", "download", job.job_id)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from drivetrain_schemas.reports import BEGINS_WITH
 from drivetrain_schemas.units import short_money
 from services.gateway.core import silence_narration, study_narration
 from services.gateway.core.formats import count, duration, number, ranges, size
@@ -295,6 +296,8 @@ def _alert_cleared(p: Fields) -> Sentence:
 
 
 def _run_warned(p: Fields) -> Sentence:
+    if p["warning"] == BEGINS_WITH:
+        return Sentence(p["detail"][0].upper() + p["detail"][1:])
     return Sentence(f"Attempt {p['attempt']} warns: {p['detail']}", Tone.WARNING)
 
 

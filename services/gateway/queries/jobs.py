@@ -65,9 +65,10 @@ async def warnings(connection: Connection, job_id: str, limit: int) -> list[Row]
     """Each warning once, as the newest attempt gave it; those of the newest attempts first."""
     rows = await connection.fetch(
         """
-        select distinct on (detail) *
-        from (select * from warnings where job_id = $1 order by attempt desc limit $2) as newest
-        order by detail, attempt desc
+        select distinct on (said) * from (
+            select *, case when warning = 'begins_with' then '' else detail end as said
+            from warnings where job_id = $1 order by attempt desc limit $2
+        ) as newest order by said, attempt desc
         """,
         job_id,
         limit,

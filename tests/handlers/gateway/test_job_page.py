@@ -119,11 +119,9 @@ async def test_a_log_is_downloaded_whole(server: Server) -> None:
     assert (await server.client.get(f"/jobs/{job.job_id}/log.txt")).status_code == 503
 
 
-def warn(story: Story, job: JobStory, number: int, detail: str) -> None:
+def warn(story: Story, job: JobStory, number: int, detail: str, warning: str = "no_resume") -> None:
     of_run = {name: job.run[name] for name in ("job_id", "run_id", "attempt")}
-    story.tell(
-        RunWarned(**of_run, tenant_id=TENANT, number=number, warning="no_resume", detail=detail)
-    )
+    story.tell(RunWarned(**of_run, tenant_id=TENANT, number=number, warning=warning, detail=detail))
 
 
 async def test_warnings_of_misuse_are_shown_once_for_all_attempts(server: Server) -> None:
@@ -146,6 +144,28 @@ async def test_warnings_of_misuse_are_shown_once_for_all_attempts(server: Server
     assert explained["warnings"] == shown
     head = (await server.client.get(f"/jobs/{job.job_id}")).text.partition('id="timeline"')[0]
     assert head.count("no checkpoint &lt;will&gt; be written") == 1
+
+
+async def test_what_attempts_begin_with_is_no_warning(server: Server) -> None:
+    """The page tells it of the newest attempt, the timeline of all."""
+    story = Story()
+    job = story.job("digits")
+    job.starts()
+    for attempt in (2, 3):
+        job.fails("RuntimeError: the last line")
+        job.retries()
+        job.starts()
+        detail = f"attempt {attempt} begins with {attempt + 5} files"
+        warn(story, job, 1, detail, warning="begins_with")
+        warn(story, job, 2, "no checkpoint will be written")
+    await server.model.tell(*story.events)
+    page = (await server.client.get(f"/jobs/{job.job_id}")).text
+    head, _, timeline = page.partition('id="timeline"')
+    assert "attempt 2 begins" not in head
+    assert head.count("attempt 3 begins with 8 files") == 1
+    assert head.count("<strong>warning</strong>") == 1
+    assert "Attempt 2 begins with 7 files" in timeline
+    assert "Attempt 3 begins with 8 files" in timeline
 
 
 async def test_it_is_explained_why_the_last_attempt_failed(server: Server) -> None:

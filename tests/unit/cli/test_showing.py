@@ -107,8 +107,10 @@ def test_a_job_shows_its_warnings_and_its_seed() -> None:
     job = {"job_id": "job_x", "state": "succeeded", "charged_micro_usd": 0}
     warned = {"attempt": 1, "warning": "no_resume", "detail": "no checkpoint will be written"}
     seed = {"number": 42, "by_script": ["numpy"]}
-    shown = dict(rows_of({**job, "warnings": [warned], "result": {"seed": seed}}, ""))
+    note = {"attempt": 1, "warning": "begins_with", "detail": "attempt 2 begins with 2 files"}
+    shown = dict(rows_of({**job, "warnings": [warned, note], "result": {"seed": seed}}, ""))
     assert shown["warning"] == "no checkpoint will be written"
+    assert shown["files"] == "attempt 2 begins with 2 files"
     assert shown["seed"] == "42; seeded by the script itself: numpy"
     assert dict(rows_of({**job, "result": {}}, ""))["seed"].startswith("unknown")
     assert "seed" not in dict(rows_of({**job, "state": "running"}, ""))

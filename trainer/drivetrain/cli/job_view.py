@@ -5,6 +5,9 @@ from typing import Any
 
 from drivetrain.cli import amounts, waiting
 from drivetrain.cli.output import Column, Item, field_column, text_of
+from drivetrain_schemas.reports import BEGINS_WITH
+
+WORD = {BEGINS_WITH: "files"}  # of a warning
 
 
 def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
@@ -34,7 +37,7 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
         rows.append(("refused", f"{job['refusal']['reason']}: {job['refusal']['detail']}"))
     rows += [(f"run {run['attempt']}", _run_in_words(run)) for run in job.get("runs") or ()]
     rows += [(f"alert {one['alert']}", one["detail"]) for one in job.get("alerts") or ()]
-    rows += [("warning", one["detail"]) for one in job.get("warnings") or ()]
+    rows += [(WORD.get(w["warning"], "warning"), w["detail"]) for w in job.get("warnings") or ()]
     if num_dropped := job.get("num_dropped_samples"):
         rows.append(("dropped", f"{num_dropped:,} samples; the buffer was full"))
     values = sorted((result.get("metrics") or {}).items())

@@ -11,7 +11,7 @@ import typer
 from drivetrain.cli import amounts, completing, job_commands, moments, session
 from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
-from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, SYSTEM_COLUMNS, rows_of
+from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, SYSTEM_COLUMNS, WORD, rows_of
 from drivetrain.cli.logs import LogLevel, Wanted, follow_logs, show_logs
 from drivetrain.cli.made import WaitOption, announce, conclude
 from drivetrain.cli.names import find_job, find_study
@@ -230,7 +230,7 @@ def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     for alert in explanation.get("alerts") or ():
         write_line(f"  alert {alert['alert']}: {alert['detail']}")
     for one in explanation.get("warnings") or ():
-        write_line(f"  warning: {one['detail']}")
+        write_line(f"  {WORD.get(one['warning'], 'warning')}: {one['detail']}")
 
 
 @app.command(epilog=example("drivetrain job cancel digits --reason enough"))

@@ -173,7 +173,7 @@ def _run_ranks(pod: _Pod, is_warm: bool, lock: int, notice: _Notice) -> PodExit:
     async def live() -> PodExit:
         supervision = Supervision(spec, notice.notices, ranks, listener)
         files = PodFiles(spec, directory, supervision.say)
-        files.start()
+        files.start(supervision.note)
         system = SystemMetrics(
             _devices_of(spec, container), container is not None, supervision.send_system
         )

@@ -50,6 +50,7 @@ from drivetrain.results import write_atomically
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
+from drivetrain_schemas.reports import BEGINS_WITH
 
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
@@ -208,6 +209,11 @@ class Supervision:
         line = f"drivetrain: {text}".encode("utf-8", "replace")
         _logger.info("said to the owner: %s", text)
         self._loop.call_soon_threadsafe(self._add_own_line, line)
+
+    def note(self, beginning: str) -> None:
+        """The same for what the attempt begins with, which the job's page shows too."""
+        self.say(beginning)
+        self._warn(Warned(BEGINS_WITH, beginning))
 
     def send_system(self, step: int, values: Mapping[str, float]) -> None:
         """Send what the pod uses; without room in the buffer it is dropped. From any thread."""

@@ -173,13 +173,13 @@ class PodFiles:
     def _is_owned_by_the_program(self) -> bool:
         return places.owner_path(self._directory).exists()
 
-    def start(self) -> None:
-        """Save every few minutes from now on."""
+    def start(self, note: Callable[[str], None]) -> None:
+        """Save every few minutes from now on. `note` is told what is there already."""
         if self._is_ours:
             with suppress(OSError, ValueError):
                 record = read_record(places.record_path(self._directory))
                 if beginning := _beginning(self._spec, record):
-                    self._say(beginning)
+                    note(beginning)
                 for path, reason in list(record.lost.items())[:MAX_EXAMPLES]:
                     self._say(f"{path}: {reason}")
             threading.Thread(target=self._repeat, name="files", daemon=True).start()

@@ -125,7 +125,7 @@ class Run(BaseModel):
 
 
 class Warned(BaseModel):
-    """A misuse that the program was warned of, by the newest attempt that was."""
+    """A misuse that the program was warned of, by the newest attempt that was; or `begins_with`."""
 
     attempt: int
     warning: str
