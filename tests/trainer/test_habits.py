@@ -20,8 +20,34 @@ HABITS = Path(__file__).parent / "habits"
 NOT_ALONE = ("data", "plain_ddp")
 # Each of them starts processes or compiles for many seconds.
 SLOW = ("compiled", "hydra_style", "segmentation", "spawned_workers")
+# Quick, but many: `make test` has enough without them.
+FURTHER = (
+    "active_learning",
+    "actor_critic",
+    "averaged_weights",
+    "buckets",
+    "curriculum",
+    "diffusion",
+    "endless_loop",
+    "folds",
+    "forecast",
+    "gradient_penalty",
+    "hard_samples",
+    "mean_teacher",
+    "meta_learning",
+    "mutual_learning",
+    "own_checkpoint",
+    "own_generators",
+    "pruned",
+    "rate_finder",
+    "recommender",
+    "reproducible",
+    "siamese",
+    "tied_autoencoder",
+    "two_loaders",
+)
 SCRIPTS = [
-    pytest.param(stem, marks=[pytest.mark.heavy] if stem in SLOW else [])
+    pytest.param(stem, marks=[pytest.mark.heavy] if stem in SLOW + FURTHER else [])
     for stem in sorted(path.stem for path in HABITS.glob("*.py"))
     if stem not in NOT_ALONE
 ]
@@ -71,7 +97,7 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 def weights(directory: Path) -> dict[str, Any]:
     files = sorted(directory.glob("*.pt"))
     assert files, (directory / "log").read_text()
-    return {
+    return {file.name: file.read_text() for file in directory.glob("*.csv")} | {
         key: leaf
         for file in files
         for key, leaf in flat(torch.load(file, weights_only=False), file.name).items()
@@ -117,7 +143,7 @@ def undisturbed(script: str, directory: Path) -> tuple[int, int]:
 
 
 def test_there_are_many_habits() -> None:
-    assert len(SCRIPTS) >= 25
+    assert len(SCRIPTS) >= 50
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
