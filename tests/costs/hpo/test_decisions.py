@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from services.hpo.core import inputs
+from services.hpo.core.gaussian_process import Features
 from services.hpo.core.outlook import rungs
 from services.hpo.core.samplers import SAMPLERS
+from services.hpo.core.samplers.following_fit import FollowingFit
 from services.hpo.core.search import Search
 from tests.costs.counting import Runs, measure
 from tests.costs.hpo.studies import FIRST_RUNG, SPACE, search_of, spec_of
@@ -50,6 +52,15 @@ def ask_and_tell(search: Search, number: int) -> None:
     search.on(inputs.Ended(number, (0.5,) * len(search.plan.goals)))
 
 
+async def begun_again(size: int) -> Runs:
+    """A process that was just started learns the model of a long study."""
+    trials = search_of(spec_of(2 * size, NUM_RUNNING, external=True), size).trials
+    features = Features.of(trials.space)
+    assert len(trials.units) == size  # points are encoded once, whoever reads them first
+    while True:
+        yield partial(FollowingFit(features).parameters, trials, trials.losses)
+
+
 async def measured(size: int, pruner: dict[str, Any], **how: Any) -> Runs:
     """A trial that runs was measured at its first rung, and is not among the best there."""
     spec = spec_of(2 * size, NUM_RUNNING, pruner=pruner)
@@ -72,6 +83,10 @@ async def test_the_next_point_costs_the_same_after_many_trials(sampler: str) -> 
     space = GRID if sampler == "grid" else SPACE
     scenario = partial(asked, sampler=sampler, space=space)
     (await measure(scenario, SIZES.get(sampler, 500))).assert_flat()
+
+
+async def test_the_first_point_after_a_restart_costs_no_walk_through_all_trials() -> None:
+    (await measure(begun_again, 2000)).assert_flat()
 
 
 async def test_the_next_point_for_several_objectives_costs_the_same_after_many_trials() -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from drivetrain_schemas.expressions import Expression
 from drivetrain_schemas.studies import SamplerName
+from services.hpo.core.gaussian_process import Features
 from services.hpo.core.samplers import SAMPLERS, num_points, random
+from services.hpo.core.samplers.following_fit import FollowingFit
 from services.hpo.core.space import (
     Choice,
     Condition,
@@ -181,6 +183,22 @@ def test_one_that_is_built_again_proposes_the_same_as_one_that_lived_all_along(n
         running.append(number)
         while len(running) > rng.integers(1, 9):
             end(trials, running.pop(rng.integers(len(running))), mixed)
+
+
+def test_the_model_of_a_long_study_is_the_same_after_a_restart() -> None:
+    """Also shortly after its descent has begun again, and where a late result changes the past."""
+    rng = np.random.default_rng(0)
+    trials, features = Trials(PLANE, ("minimize",)), Features.of(PLANE)
+    lived = FollowingFit(features)
+    for number in range(540):
+        trials.put(Trial(number, {"x": rng.random(), "y": rng.random()}))
+        if number != 500:
+            end(trials, number, bowl)
+        if number == 530:
+            end(trials, 500, bowl)
+        if number >= 495 or number % 50 == 0:
+            again = FollowingFit(features).parameters(trials, trials.losses)
+            assert np.array_equal(lived.parameters(trials, trials.losses), again), number
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLERS.keys() - {"grid"}))

@@ -1,9 +1,10 @@
 """The parameters of a Gaussian process that follow a study: a step of descent with each new trial.
 
 A full fit for each proposal takes too long. Here the parameters after the first m trials are those
-after m - 1, moved by one step (Rprop) on the trials before m; early in a study by more. Only
-trials that ended are taken, in the order of their numbers, so the result follows from the trials
-alone: a restart goes through the same steps.
+after m - 1, moved by one step (Rprop) on the trials before m; early in a study by more. In a long
+study the descent begins again at times, with as many steps as a fit takes. Only trials that ended
+are taken, in the order of their numbers, so the result follows from the trials alone: a restart
+goes through the same steps since the descent last began, however many trials there are.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ _FASTER, _SLOWER = 1.3, 0.5
 _LONGEST, _SHORTEST, _FIRST_LENGTH = 0.8, 1e-3, 0.25
 # Steps that can be taken back, when a trial of the past changed.
 _KEPT = 256
+# Trials after which the descent begins again, and its steps then.
+_AGAIN, _NUM_AGAIN = 512, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class FollowingFit:
         until = _settled(trials, losses)
         self._forget(losses, until)
         step = self._steps[-1] if self._steps else self._first
-        for number in range(max(step.until + 1, FIRST), until + 1):
+        begun = until - until % _AGAIN
+        for number in range(max(step.until + 1, FIRST, begun), until + 1):
+            step = self._first if number == begun else step
             for _ in range(_num_steps(number)):
                 step = self._step(step, trials, losses[:number], number)
             self._steps.append(step)
@@ -96,6 +101,8 @@ def _settled(trials: Trials, losses: Array) -> int:
 
 def _num_steps(number: int) -> int:
     """Steps for one more trial: many early in a study, when each one matters and a step is fast."""
+    if number % _AGAIN == 0:
+        return _NUM_AGAIN
     if number <= 32:
         return 4
     if number <= 64:
