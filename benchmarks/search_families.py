@@ -46,6 +46,22 @@ def divergence(unit: FLOATS, best: FLOATS) -> float:
     return bowl(unit, best) if off < 0.18 else 10.0 ** (3.0 + 3.0 * chance(unit))
 
 
+def step(unit: FLOATS, best: FLOATS) -> float:
+    """Nine of ten trials end at one large value."""
+    return bowl(unit, best) if float(np.abs(unit[:2] - best[:2]).max()) < 0.16 else 1e4
+
+
+def explosion(unit: FLOATS, best: FLOATS) -> float:
+    """The loss grows by powers with the distance, to millions of times a usual one."""
+    off = float(np.abs(unit[:2] - best[:2]).max())
+    return bowl(unit, best) + math.expm1(25.0 * max(0.0, off - 0.12))
+
+
+def no_number(unit: FLOATS, best: FLOATS) -> float:
+    """Seven of eight trials end without a number."""
+    return bowl(unit, best) if float(np.abs(unit[:2] - best[:2]).max()) < 0.18 else math.nan
+
+
 def ridge(unit: FLOATS, best: FLOATS) -> float:
     """A narrow bent valley, nearly flat along its way."""
     x, y = float(unit[0] - best[0]), float(unit[1] - best[1])
@@ -127,6 +143,9 @@ SURFACES: Mapping[str, Family] = {
     "cliff": Family(cliff, 3),
     "outliers": Family(outliers, 4),
     "divergence": Family(divergence, 4),
+    "step": Family(step, 4),
+    "explosion": Family(explosion, 4),
+    "no number": Family(no_number, 4),
     "ridge": Family(ridge, 2),
     "one parameter": Family(two_valleys, 1),
 }

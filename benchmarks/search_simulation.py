@@ -6,6 +6,7 @@ they end; epochs of stopped trials count as spent.
 """
 
 import heapq
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -75,8 +76,10 @@ class Ours:
         return False
 
     def tell(self, key: object, accuracy: float) -> None:
-        trial = self._trial(key)
-        state, values = TrialState.COMPLETED, (accuracy,)
+        """As the platform does: a trial whose metric is no number has failed."""
+        trial, is_known = self._trial(key), math.isfinite(accuracy)
+        state = TrialState.COMPLETED if is_known else TrialState.FAILED
+        values = (accuracy,) if is_known else ()
         self.trials.put(Trial(trial.number, trial.point, state, values, measured=trial.measured))
 
     def study(self) -> EarlierStudy:

@@ -193,6 +193,12 @@ class Posterior:
         if to_pending.size:
             self.best = min(self.best, float((weights @ to_pending).min()))
 
+    def explains_nothing(self, values: Array) -> bool:
+        """Whether each value is foretold by the others no better than by their mean."""
+        num = len(values)
+        missed = self._weights[:num] / np.square(self._inverse[:num, :num]).sum(axis=0)
+        return float(missed @ missed) >= float(values @ values) * (num / (num - 1)) ** 2
+
     def mean(self, candidates: Array) -> Array:
         """(m,) expected at features (m, c)."""
         mean: Array = self._weights @ self._to(candidates)

@@ -23,23 +23,28 @@ def finals(
     return [-one.accuracy for one in search(family, str(seed), searcher, whole * EPOCHS)]
 
 
-def best_ones(name: str, num_seeds: int) -> list[float]:
-    return [
-        min(finals(SURFACES[name], seed, "auto", NUM_TRIALS), default=1.0)
-        for seed in range(num_seeds)
-    ]
+def best_ones(name: str, seeds: range) -> list[float]:
+    return [min(finals(SURFACES[name], seed, "auto", NUM_TRIALS), default=1.0) for seed in seeds]
 
 
 def test_one_parameter_does_not_keep_all_trials_in_one_wide_valley() -> None:
-    assert sum(best > 0.1 for best in best_ones("one parameter", 12)) == 0
+    assert sum(best > 0.1 for best in best_ones("one parameter", range(12))) == 0
 
 
 def test_a_plateau_is_left() -> None:
-    assert sum(best > 0.1 for best in best_ones("plateau", 12)) == 0
+    assert sum(best > 0.1 for best in best_ones("plateau", range(12))) == 0
 
 
 def test_outliers_hide_no_good_place() -> None:
-    assert sum(best > 0.1 for best in best_ones("outliers", 12)) == 0
+    assert sum(best > 0.1 for best in best_ones("outliers", range(12))) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("divergence", range(12)), ("step", range(8, 20)), ("explosion", range(12))],
+)
+def test_a_good_place_is_found_where_most_of_the_space_diverges(name: str, seeds: range) -> None:
+    assert sum(best > 0.1 for best in best_ones(name, seeds)) == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.hpo.core.gaussian_process import Features, Posterior, log_expected_improvement
-from services.hpo.core.outliers import bounded, largest_that_counts
+from services.hpo.core.outliers import Scale, bounded, scale_of
 from services.hpo.core.samplers.candidates import Candidates
 from services.hpo.core.samplers.proposing import first_new, is_among_best
 from services.hpo.core.space import Space
@@ -28,23 +28,27 @@ _NUM_STARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The trials that a process learns from: their numbers, and their standardized losses."""
+    """The trials that a process learns from: their numbers, and their standardized losses.
+
+    `are_spread`: the losses are of different orders of magnitude.
+    """
 
     used: Numbers
     values: Array
+    are_spread: bool
 
 
 def known(losses: Array, limit: int) -> Known:
     """At most `limit` of the trials that ended: half of them the best, and the latest."""
     ended = np.flatnonzero(losses == losses)  # all but NaN
     found = losses[ended]
-    largest = largest_that_counts(found)
+    scale = scale_of(found)
     if len(ended) > limit:
         is_used = is_among_best(found, limit // 2)
         latest = np.flatnonzero(~is_used)[-(limit - limit // 2) :]
         is_used[latest] = True
         ended, found = ended[is_used], found[is_used]
-    return Known(ended, _standardized(found, largest))
+    return Known(ended, _standardized(found, scale), scale.floor is not None)
 
 
 def is_flat(losses: Array) -> bool:
@@ -73,6 +77,10 @@ class Improvement:
             self._features.of_units(units[np.concatenate([known.used, pending])]),
             known.values,
         )
+        if known.are_spread and posterior.explains_nothing(known.values):
+            anywhere = self._space.snap(rng.random((_NUM_FAR, units.shape[1])))
+            if (point := first_new(self._space, units, anywhere)) is not None:
+                return Proposal(point, "drawn at random: a model of the trials explains nothing")
 
         def score(rows: Array) -> Array:
             mean, deviation = posterior.predict(self._features.of_units(rows))
@@ -101,14 +109,16 @@ class Improvement:
         return rows[np.argsort(-nearest, kind="stable")]
 
 
-def _standardized(losses: Array, largest: float) -> Array:
+def _standardized(losses: Array, scale: Scale) -> Array:
     """Mean 0, deviation 1; one that failed or is an outlier counts as the worst of the others."""
-    finite = losses <= largest
+    finite = losses <= scale.largest
     if not finite.all():
         if not finite.any():
             return np.zeros(len(losses))
         losses = np.where(finite, losses, losses[finite].max())
     values = bounded(losses)
+    if scale.floor is not None:
+        values = np.log(values - values.min() + scale.floor)
     values -= values.mean()
     deviation = math.sqrt(float(values @ values) / len(values))
     result: Array = values / deviation if deviation > 0.0 else values
