@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from services.hpo.core.outliers import bounded, largest_that_counts
+from services.hpo.core.outliers import bounded, scale_of
 from services.hpo.core.trials import Array, Trials, TrialState
 
 # Of the complete trials the last ones: enough for a line, and a bound on the time.
@@ -98,5 +98,5 @@ def _pairs(trials: Trials, step: int) -> Array:
         return np.empty((0, 2))
     # In order of number: which losses are outliers follows from the first ones.
     columns = np.array(pairs[::-1]).T
-    counts = np.all([column <= largest_that_counts(column) for column in columns], axis=0)
+    counts = np.all([column <= scale_of(column).largest for column in columns], axis=0)
     return bounded(columns[:, counts].T)

@@ -24,9 +24,8 @@ _SPREAD, _SPREAD_LATER = 10.0, 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Losses count up to `largest`. Where they are spread, they count by the logarithm of how far
-    they are above the best; below the distance `floor` there is little difference.
-    """
+    """Losses count up to `largest`; where they are spread, by the logarithm of how far they are
+    above the best, with little difference below `floor`."""
 
     largest: float = LARGEST
     floor: float | None = None
@@ -50,8 +49,7 @@ def scale_of(losses: Array) -> Scale:
     is_spread = is_spread or usual / _SPREAD_LATER > good > 0.0
     floor = min(usual / _SPREAD_LATER, good) if is_spread else None
     for num in _NUM_SEARCHED_SPREAD if is_spread else ():
-        if math.isinf(before):
-            before = _before_gap(finite[:num], best)
+        before = before if math.isfinite(before) else _before_gap(finite[:num], best)
     usual = min(usual, before)
     largest = min(best + (1.0 + _FAR) * usual, LARGEST) if usual > 0.0 else LARGEST
     return Scale(largest, floor or None)
@@ -62,11 +60,6 @@ def _before_gap(losses: Array, best: float) -> float:
     far = bounded(np.sort(losses)[_FEWEST_BEFORE - 1 :]) - best
     gaps = np.flatnonzero((far[:-1] > 0.0) & (far[1:] / _GAP > far[:-1]))
     return float(far[gaps[0]]) if len(gaps) else math.inf
-
-
-def largest_that_counts(losses: Array) -> float:
-    """Larger losses tell no more than this one: that training diverged. Never above `LARGEST`."""
-    return scale_of(losses).largest
 
 
 def bounded(losses: Array, largest: float = LARGEST) -> Array:

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from services.hpo.core.outliers import bounded, largest_that_counts
+from services.hpo.core.outliers import bounded, scale_of
 from services.hpo.core.ranking import Goal
 from services.hpo.core.space import Point, Space
 
@@ -208,7 +208,7 @@ class Trials:
         if not finite.any():
             return self.losses
         columns = (
-            bounded(column, largest_that_counts(column[finite])) for column in self.objectives.T
+            bounded(column, scale_of(column[finite]).largest) for column in self.objectives.T
         )
         objectives = np.stack(tuple(columns), axis=1)
         low, high = objectives[finite].min(axis=0), objectives[finite].max(axis=0)

@@ -2,9 +2,8 @@
 
 A full fit for each proposal takes too long. Here the parameters after the first m trials are those
 after m - 1, moved by one step (Rprop) on the trials before m; early in a study by more. In a long
-study the descent begins again at times, with as many steps as a fit takes. Only trials that ended
-are taken, in the order of their numbers, so the result follows from the trials alone: a restart
-goes through the same steps since the descent last began, however many trials there are.
+study the descent begins again at times, and a restart goes through the same steps since then: only
+trials that ended are taken, in the order of their numbers, so the result follows from them alone.
 """
 
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class FollowingFit:
         begun = until - until % _AGAIN
         for number in range(max(step.until + 1, FIRST, begun), until + 1):
             step = self._first if number == begun else step
-            for _ in range(_num_steps(number)):
+            for _ in range(_NUM_AGAIN if number == begun else _num_steps(number)):
                 step = self._step(step, trials, losses[:number], number)
             self._steps.append(step)
         del self._steps[:-_KEPT]
@@ -101,8 +100,6 @@ def _settled(trials: Trials, losses: Array) -> int:
 
 def _num_steps(number: int) -> int:
     """Steps for one more trial: many early in a study, when each one matters and a step is fast."""
-    if number % _AGAIN == 0:
-        return _NUM_AGAIN
     if number <= 32:
         return 4
     if number <= 64:

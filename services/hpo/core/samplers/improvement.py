@@ -28,14 +28,11 @@ _NUM_STARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The trials that a process learns from: their numbers, and their standardized losses.
-
-    `are_spread`: the losses are of different orders of magnitude.
-    """
+    """The trials that a process learns from: their numbers, and their standardized losses."""
 
     used: Numbers
     values: Array
-    are_spread: bool
+    are_spread: bool  # over orders of magnitude
 
 
 def known(losses: Array, limit: int) -> Known:
@@ -111,12 +108,7 @@ class Improvement:
 
 def _standardized(losses: Array, scale: Scale) -> Array:
     """Mean 0, deviation 1; one that failed or is an outlier counts as the worst of the others."""
-    finite = losses <= scale.largest
-    if not finite.all():
-        if not finite.any():
-            return np.zeros(len(losses))
-        losses = np.where(finite, losses, losses[finite].max())
-    values = bounded(losses)
+    values = bounded(losses, float(losses[losses <= scale.largest].max()))
     if scale.floor is not None:
         values = np.log(values - values.min() + scale.floor)
     values -= values.mean()
