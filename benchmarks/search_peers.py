@@ -1,13 +1,20 @@
 """Optuna's samplers and Hyperband with their defaults, behind the interface of the simulation."""
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
-from benchmarks.lcbench import EPOCHS, PARAMETERS
-from services.hpo.core.space import Integer, Scalar, Uniform
+from benchmarks.lcbench import EPOCHS
+from benchmarks.search_simulation import SPACE
+from services.hpo.core.space import Integer, Scalar, Space, Uniform
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
@@ -23,11 +30,12 @@ SAMPLERS: Mapping[str, Callable[[int], optuna.samplers.BaseSampler]] = {
 class OptunaSearcher:
     rungs: tuple[int, ...] = ()
 
-    def __init__(self, sampler: str, seed: int) -> None:
+    def __init__(self, sampler: str, seed: int, space: Space = SPACE) -> None:
+        self._distributions = _distributions(space)
         self._study = optuna.create_study(direction="maximize", sampler=SAMPLERS[sampler](seed))
 
     def ask(self) -> tuple[object, Mapping[str, Scalar]]:
-        trial = self._study.ask(_distributions())
+        trial = self._study.ask(self._distributions)
         return trial, trial.params
 
     def goes_on(self, key: object, epoch: int, accuracy: float) -> bool:
@@ -35,7 +43,10 @@ class OptunaSearcher:
 
     def tell(self, key: object, accuracy: float) -> None:
         assert isinstance(key, optuna.Trial)
-        self._study.tell(key, accuracy)
+        if math.isfinite(accuracy):
+            self._study.tell(key, accuracy)
+        else:
+            self._study.tell(key, state=optuna.trial.TrialState.FAIL)
 
 
 class HyperbandSearcher(OptunaSearcher):
@@ -44,6 +55,7 @@ class HyperbandSearcher(OptunaSearcher):
     rungs = (1, 3, 9, 27)
 
     def __init__(self, sampler: str, seed: int) -> None:
+        self._distributions = _distributions(SPACE)
         # A trial's bracket follows from its number and the study's name, which is drawn otherwise.
         self._study = optuna.create_study(
             study_name=f"{sampler}-{seed}",
@@ -61,13 +73,15 @@ class HyperbandSearcher(OptunaSearcher):
         return False
 
 
-def _distributions() -> dict[str, BaseDistribution]:
+def _distributions(space: Space) -> dict[str, BaseDistribution]:
     distributions: dict[str, BaseDistribution] = {}
-    for name, parameter in PARAMETERS.items():
+    for name, parameter in space:
         if isinstance(parameter, Integer):
             distributions[name] = IntDistribution(parameter.low, parameter.high, log=parameter.log)
         elif isinstance(parameter, Uniform):
             distributions[name] = FloatDistribution(
                 parameter.low, parameter.high, log=parameter.log
             )
+        else:
+            distributions[name] = CategoricalDistribution(parameter.values)
     return distributions
