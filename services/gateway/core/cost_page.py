@@ -3,16 +3,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from services.gateway.core.bars import Part, Picture, stacked
+from services.gateway.core import bars
+from services.gateway.core.bars import Line, Picture
 
 # From the bottom of a bar to its top.
 SLOT_KINDS = ("productive", "checkpointing", "starting", "lost", "platform", "idle")
 KINDS = (*SLOT_KINDS, "storage")
 MAX_ROWS = 200
-_HOUR_MICROSECONDS = 3_600_000_000
 
 
 @dataclass(slots=True)
@@ -47,27 +47,13 @@ def owners(costs: Costs) -> tuple[list[Owner], int]:
     return found[:MAX_ROWS], max(0, len(found) - MAX_ROWS)
 
 
-def picture(costs: Costs, first: date, last: date) -> Picture:
-    """A bar for each day, as high as its slots x time."""
-    columns = []
-    for number in range((last - first).days + 1):
-        day = first + timedelta(days=number)
-        times = costs.days.get(day, Counter())
-        columns.append(
-            [
-                Part(
-                    f"use-{kind}",
-                    times[kind],
-                    f"{day:%b} {day.day}: {hours(times[kind])} slot hours {kind}",
-                )
-                for kind in SLOT_KINDS
-            ]
-        )
-    return stacked(columns)
-
-
-def hours(slot_microseconds: int) -> str:
-    return f"{slot_microseconds / _HOUR_MICROSECONDS:,.1f}"
+def picture(costs: Costs, first: date, last: date, now: datetime) -> Picture:
+    """A bar for each day, as high as the slots that it had on average."""
+    midnight = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    days = [midnight + timedelta(days=number) for number in range((last - first).days + 1)]
+    times = [costs.days.get(day.date(), Counter()) for day in days]
+    lines = [Line(kind, f"use-{kind}", [of[kind] for of in times]) for kind in SLOT_KINDS]
+    return bars.picture(days, lines, "day", now)
 
 
 def month_of(text: str | None, today: date) -> date:

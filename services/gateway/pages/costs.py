@@ -28,7 +28,8 @@ async def costs(
     month: Annotated[str | None, Query(pattern=MONTH)] = None,
     by: Literal["project", "study", "tenant"] = "project",
 ) -> HTMLResponse:
-    first = cost_page.month_of(month, gateway.platform.clock.now().date())
+    now = gateway.platform.clock.now()
+    first = cost_page.month_of(month, now.date())
     last = cost_page.last_of(first)
     async with gateway.platform.database.connection() as connection:
         numbers = await badges(gateway, connection, caller)
@@ -42,11 +43,10 @@ async def costs(
         costs=found,
         owners=owners,
         num_others=num_others,
-        picture=cost_page.picture(found, first, last) if found else None,
-        picture_height=bars.HEIGHT,
+        picture=cost_page.picture(found, first, last, now) if found else None,
         kinds=cost_page.KINDS,
         slot_kinds=cost_page.SLOT_KINDS,
-        hours=cost_page.hours,
+        hours=bars.hours,
         budgets=(await list_budgets(gateway, caller)).budgets,
         month=first,
         before=first - timedelta(days=1),

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse
 
 from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.context import CallerDep, Gateway, GatewayDep
-from services.gateway.core import bars, cost_page, fleet_page
+from services.gateway.core import bars, fleet_page
 from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import page
 from services.gateway.rest import models
@@ -27,7 +27,7 @@ ONE_DAY = timedelta(days=1)
 class Chart:
     by: By
     fleet: models.Fleet
-    lines: Sequence[fleet_page.Line]
+    lines: Sequence[bars.Line]
     picture: bars.Picture
 
 
@@ -74,9 +74,8 @@ async def fleet(
         today=today,
         ranges=fleet_page.RANGES,
         has_hours=fleet_page.has_hours,
-        time_text=fleet_page.time_text,
-        hours=cost_page.hours,
-        picture_height=bars.HEIGHT,
+        time_text=bars.time_text,
+        hours=bars.hours,
         **numbers,
     )
 
@@ -84,5 +83,6 @@ async def fleet(
 async def _chart(gateway: Gateway, tenant_id: str, query: FleetQuery) -> Chart:
     found = models.Fleet.model_validate(await read_fleet(gateway, tenant_id, query))
     lines = fleet_page.lines([each.model_dump() for each in found.series], query.by)
-    picture = fleet_page.picture(found.starts_at, lines, query.step)
+    now = gateway.platform.clock.now()
+    picture = bars.picture(found.starts_at, lines, query.step, now)
     return Chart(query.by, found, lines, picture)

@@ -1,7 +1,7 @@
 """The page of costs: a month's report by day and owner, and the budgets."""
 
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from tests.handlers.gateway.model import Model, serving
 from tests.handlers.gateway.test_budgets import changed, reached
 
 HOUR = 3_600_000_000
+LATER = datetime(2026, 3, 1, tzinfo=UTC)
 NOBODY = dict.fromkeys(("tenant_id", "project", "study_id", "job_id", "job_name"))
 
 
@@ -63,6 +64,8 @@ async def test_a_month_by_owner_with_budgets(model: Model) -> None:
     assert "$102.50" in text
     assert text.count("<rect") == 6
     assert "Feb 3: 10.0 slot hours productive" in text
+    assert "slots, on average of each day (UTC)" in text
+    assert [f">{mark}</text>" in text for mark in ("0.5", "Feb 1", "Feb 25")] == [True] * 3
     assert "90 %" in text
     assert "$450.00 of $500.00" in text
 
@@ -85,7 +88,7 @@ def test_a_bar_is_as_high_as_its_time() -> None:
     costs = cost_page.Costs()
     for line in report()[:-1]:
         costs.add(line, "project")
-    drawn = cost_page.picture(costs, date(2026, 2, 1), date(2026, 2, 28))
+    drawn = cost_page.picture(costs, date(2026, 2, 1), date(2026, 2, 28), LATER)
     assert drawn.width == 28 * 20 - 4
     of_third = [piece for piece in drawn.pieces if piece.x == 40]
     assert [piece.style for piece in of_third] == ["use-productive", "use-lost", "use-idle"]

@@ -63,7 +63,8 @@ async def test_slots_by_use_and_by_holder(model: Model) -> None:
     assert "Feb 1, 02:00: 12.0 slot hours productive" in text
     assert '<a href="/?project=cars">cars</a>' in text
     assert "no project" in text
-    assert "highest: 36.0 slots" in text
+    assert "slots, on average of each hour (UTC)" in text
+    assert [f">{mark}</text>" in text for mark in (30, "Feb 1, 12:00")] == [True] * 2
     # 48 hours of 2, 1 and 3 dollars in each of two pools.
     assert [amount in text for amount in ("$192.00", "$96.00", "$288.00")] == [True] * 3
     assert "33.3 %" in text

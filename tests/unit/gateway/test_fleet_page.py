@@ -1,23 +1,12 @@
-"""Slots over time: lines in the order of their bars, and texts of hours and days."""
+"""Slots over time: lines in the order of their bars."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
-from services.gateway.core.fleet_page import (
-    HOURS_SINCE,
-    By,
-    Line,
-    Step,
-    has_hours,
-    lines,
-    picture,
-    time_text,
-)
-
-HOUR = 3_600_000_000
-AT = datetime(2026, 1, 2, 9, tzinfo=UTC)
+from services.gateway.core.bars import Line
+from services.gateway.core.fleet_page import HOURS_SINCE, By, has_hours, lines
 
 
 def of(kind: str, *times: int, holder: str | None = None, name: str | None = None) -> Any:
@@ -69,21 +58,6 @@ def test_the_largest_holder_is_lowest_and_others_platform_and_idle_are_above() -
 def test_a_job_and_a_project_have_a_page(by: By, holder: str | None, address: str) -> None:
     [line] = lines([of("held", 1, holder=holder)], by)
     assert line.address == address
-
-
-def test_each_hour_has_a_bar() -> None:
-    found = picture(
-        (AT, AT + timedelta(hours=1)), lines([of("idle", HOUR, 2 * HOUR)], "use"), "hour"
-    )
-    assert [(piece.x, piece.height, piece.label) for piece in found.pieces] == [
-        (0, 60.0, "Jan 2, 09:00: 1.0 slot hours idle"),
-        (20, 120.0, "Jan 2, 10:00: 2.0 slot hours idle"),
-    ]
-
-
-@pytest.mark.parametrize(("step", "text"), [("hour", "Jan 2, 09:00"), ("day", "Jan 2")])
-def test_the_text_of_a_moment_is_as_fine_as_its_step(step: Step, text: str) -> None:
-    assert time_text(AT, step) == text
 
 
 def test_hours_are_known_of_the_last_days_alone() -> None:

@@ -32,7 +32,7 @@ function histogram({ low, high, counts, num_values: all, num_counted: counted })
   });
   const label = `Histogram from ${number(low)} to ${number(high)}, at most ${exact(most)} in a bin`;
   const plot = drawing("svg", { viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label, class: "histogram" }, ...bars);
-  const part = all === counted ? `${exact(all)} values` : `${exact(counted)} of ${exact(all)} values`;
+  const part = `${all === counted ? exact(all) : `${exact(counted)} of ${exact(all)}`} values, at most ${exact(most)} in a bin`;
   return element("div", {}, plot, element("div", { class: "ends" }, element("span", {}, number(low)), element("span", { class: "soft" }, part), element("span", {}, number(high))));
 }
 

@@ -1,6 +1,7 @@
 // One line chart by Chart.js in the colours of the page. Values are shown exactly in the tooltip;
 // dragging selects a range of x, and `onZoom` hears of it.
-import { duration, element, exact, style, tick } from "./format.js";
+import { duration, element, exact, style } from "./format.js";
+import { axis } from "./scatter.js";
 
 // Exponential smoothing, without the pull towards zero at the start; gaps stay gaps.
 export function smoothed(points, weight) {
@@ -67,7 +68,6 @@ export function makePlot(box, name, onZoom) {
   const canvas = element("canvas", { role: "img", "aria-label": `${name} by step` });
   box.replaceChildren(canvas);
   let options = { axis: "step" };
-  const axis = () => ({ ticks: { color: style("--soft"), maxTicksLimit: 7, maxRotation: 0, callback: tick }, grid: { color: style("--line") }, border: { display: false } });
   const chart = new Chart(canvas, {
     type: "line",
     data: { datasets: [] },
@@ -90,8 +90,8 @@ export function makePlot(box, name, onZoom) {
         },
       },
       scales: {
-        x: { type: "linear", bounds: "data", ...axis(), grid: { display: false } },
-        y: { type: "linear", ...axis() },
+        x: { type: "linear", bounds: "data", ...axis("step"), grid: { display: false } },
+        y: { type: "linear", ...axis("") },
       },
     },
   });
@@ -101,6 +101,7 @@ export function makePlot(box, name, onZoom) {
     y.type = options.isLog ? "logarithmic" : "linear";
     if (options.text) y.ticks.callback = (value) => options.text(value);
     [x.min, x.max] = options.range ?? [undefined, undefined];
+    x.title.text = options.axis === "time" ? "time since the start" : "step";
     x.ticks.callback = options.axis === "time" ? (value) => duration(value) : (value) => exact(value);
     chart.options.plugins.marks = { at: options.marks, notFinite: lines.flatMap((line) => line.notFinite), color: style("--soft"), bad: style("--bad") };
     chart.options.plugins.tooltip.displayColors = lines.length > 1;

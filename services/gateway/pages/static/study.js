@@ -27,7 +27,7 @@ function start() {
 
   const search = () => JSON.parse(document.getElementById("drawings").dataset.search);
   const said = (trial, more = "") => `trial ${trial.number}: ${metric} ${exact(trial.value)}${more}`;
-  const plot = (box, label, datasets, x, ticks) => plots.push(scatter(box, label, datasets, { ...x, ...(ticks && { ticks: { ...axis("").ticks, stepSize: 1, callback: (at) => ticks[at] ?? "" } }) }));
+  const plot = (box, label, datasets, x, ticks) => plots.push(scatter(box, label, datasets, { ...x, ...(ticks && { ticks: { ...axis("").ticks, stepSize: 1, callback: (at) => ticks[at] ?? "" } }) }, { title: metric }));
 
   // The trials of the table and the newest ones; every one that was the best when it ended.
   function drawHistory(done) {
