@@ -123,3 +123,34 @@ async def test_before_a_trial_has_ended_no_empty_boxes_are_shown(
     for name in ("History", "Parallel coordinates", "Value against each hyperparameter"):
         await expect(page.get_by_role("heading", name=name, include_hidden=True)).to_be_hidden()
     await context.close()
+
+
+async def test_trials_that_were_stopped_are_drawn_in_grey_at_their_last_rung(
+    site: Site, browser: Browser
+) -> None:
+    """Also where none has completed yet."""
+    story = Story()
+    study = SearchStory(story, "stops")
+    for number, value in enumerate((0.25, 0.5)):
+        study.proposes(number, {"learning_rate": 0.1 + number, "width": 8})
+        study.judges(number, 10, value, "stop")
+        study.stops(number, 10, value)
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser)
+    complaints = watch(page)
+    await page.goto(f"{site.url}/studies/{study.study_id}")
+    drawn = """[...document.querySelectorAll("#history canvas, #values canvas")].map((canvas) =>
+        Chart.getChart(canvas).data.datasets.filter(({ label }) => /^stopped early/.test(label))
+            .map(({ data }) => data.map(({ y }) => y)))"""
+    await page.wait_for_function(f"{drawn}.length === 3")
+    assert await page.evaluate(drawn) == [[[0.25, 0.5]]] * 3
+    await expect(page.locator("#parallel g.early")).to_have_count(2)
+
+    study.proposes(2, {"learning_rate": 0.3, "width": 64})
+    study.completes(2, 0.75)
+    await site.model.tell(*story.events[-4:])
+    await expect(page.locator("#parallel g:not(.early)")).to_have_count(1)
+    await expect(page.locator("#parallel g.early")).to_have_count(2)
+    assert await page.evaluate(drawn) == [[[0.25, 0.5]]] * 3
+    assert complaints == []
+    await context.close()

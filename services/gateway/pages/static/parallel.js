@@ -1,7 +1,7 @@
 // Parallel coordinates: one line per trial through its hyperparameters and its value.
 //
 // `axes`: [{name, isLog, values}] with one value per trial (numbers, or texts for choices); `trials`:
-// [{number, job, share}], share 0 (worst) to 1 (best). The table of trials says the same as text.
+// [{number, job, share}], share 0 (worst) to 1 (best), below 0 of one that was stopped early. The table of trials says the same as text.
 import { element, number } from "./format.js";
 
 const WIDTH = 1000, HEIGHT = 300, LEFT = 12, RIGHT = 60, TOP = 34, BOTTOM = 20;
@@ -33,7 +33,7 @@ export function drawParallel(box, axes, trials) {
   for (const index of order) {
     const points = axes.map((axis, at) => `${LEFT + at * gap},${y(at, axis.values[index])}`).join(" ");
     const { number: of, job, share } = trials[index];
-    const line = svg("g", {}, svg("title", {}, `trial ${of}`), svg("polyline", { points, class: "thick" }), svg("polyline", { points, "stroke-opacity": 0.12 + 0.88 * share ** 2, "stroke-width": share === 1 ? 3 : 1.4 }));
+    const line = svg("g", share < 0 ? { class: "early" } : {}, svg("title", {}, `trial ${of}${share < 0 ? ", stopped early" : ""}`), svg("polyline", { points, class: "thick" }), svg("polyline", { points, "stroke-opacity": share < 0 ? 0.4 : 0.12 + 0.88 * share ** 2, "stroke-width": share === 1 ? 3 : 1.4 }));
     line.addEventListener("click", () => { location.href = `/jobs/${job}`; }); // by the keyboard: in the table
     picture.append(line);
   }
