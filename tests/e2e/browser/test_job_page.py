@@ -303,3 +303,36 @@ async def test_all_lines_are_searched_and_only_matches_are_shown_and_followed(
     await expect(lines).to_have_text([re.compile("error: lost 507")])
     assert complaints == []
     await context.close()
+
+
+async def test_the_columns_end_together_and_the_buttons_stand_together(
+    site: Site, browser: Browser
+) -> None:
+    """Also with more events than the page is high: the timeline scrolls."""
+    story = Story()
+    story.nodes("node-1")
+    job = story.job("digits")
+    job.starts()
+    context, page = await site.sign_in(browser, viewport={"width": 1400, "height": 1200})
+    for num_failed in (0, 20):
+        for _ in range(num_failed):
+            job.fails()
+            job.starts()
+        await site.model.tell(*story.events)
+        await page.goto(f"{site.url}/jobs/{job.job_id}")
+        await expect(page.get_by_role("img", name="loss by step")).to_be_visible()
+        await expect(page.get_by_role("log")).to_contain_text("epoch 1")
+        ends = await page.evaluate(
+            "[...document.querySelectorAll('.columns > *')].map((column) =>"
+            " column.lastElementChild.getBoundingClientRect().bottom)"
+        )
+        assert len(ends) == 2
+        assert abs(ends[0] - ends[1]) < 1
+    gap = await page.evaluate(
+        """(() => {
+          const [first, second] = document.querySelectorAll("#head .title form");
+          return second.getBoundingClientRect().left - first.getBoundingClientRect().right;
+        })()"""
+    )
+    assert 0 < gap < 12
+    await context.close()
