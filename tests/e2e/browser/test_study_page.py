@@ -154,3 +154,29 @@ async def test_trials_that_were_stopped_are_drawn_in_grey_at_their_last_rung(
     assert await page.evaluate(drawn) == [[[0.25, 0.5]]] * 3
     assert complaints == []
     await context.close()
+
+
+async def test_long_values_do_not_push_the_third_job_off_the_screen(
+    site: Site, browser: Browser
+) -> None:
+    """The whole value is in a title; columns of ten jobs scroll in their card."""
+    story = Story()
+    command = ("python", "train.py", "--data", "s3://" + "very-long-name/" * 40)
+    jobs = [
+        story.job(f"job-{number}", command=(*command, str(number)), hyperparameters={"n" * 60: 1})
+        for number in range(10)
+    ]
+    await site.model.tell(*story.events)
+    context, page = await site.sign_in(browser, viewport={"width": 1400, "height": 1200})
+    for num in (3, 10):
+        query = "&".join(f"job={job.job_id}" for job in jobs[:num])
+        await page.goto(f"{site.url}/compare?{query}")
+        third = page.get_by_role("columnheader", name="job-2")
+        box = await third.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 1400
+        assert await page.evaluate("document.documentElement.scrollWidth") == 1400
+    value = page.get_by_role("row").filter(has_text="command").locator("span").nth(2)
+    await expect(value).to_have_attribute("title", " ".join((*command, "2")))
+    assert (await value.bounding_box() or {})["height"] < 60
+    await context.close()
