@@ -34,8 +34,10 @@ from services.gateway.pages import (
 from services.gateway.pages.badges import badges
 from services.gateway.pages.rendering import FOLDER, page, stream_position
 from services.gateway.problem import Problem, not_found
+from services.gateway.queries.job_list import Wanted
 from services.gateway.rest import explanations, models, views
 from services.gateway.rest.job_commands import change_job
+from services.gateway.rest.job_list import find_jobs
 from services.gateway.rest.jobs import find_job, spend_of, with_queue_position
 from services.gateway.rest.platform import find_nodes
 from services.gateway.rest.positions import position_text, read_position
@@ -48,6 +50,7 @@ router = APIRouter(include_in_schema=False)
 TIMELINE_ROWS = 300
 CHECKPOINT_ROWS = 100
 STUDY_ROWS = 100
+QUEUE_ROWS = 50
 # The path that a browser without a session asked for, in the scope of the sign-in page.
 WANTED = "drivetrain.wanted"
 
@@ -169,8 +172,19 @@ async def nodes(request: Request, gateway: GatewayDep, caller: CallerDep) -> HTM
     async with gateway.platform.database.connection() as connection:
         stream = await queries.timeline.head(connection)
         numbers = await badges(gateway, connection, caller)
-    shown = await find_nodes(gateway, caller)
-    return page(request, "nodes.html", position=stream_position(stream), nodes=shown, **numbers)
+        counts = await queries.jobs.count(connection, caller.tenant_id)
+    wanted = Wanted(state="queued", sort="oldest")
+    waiting = await find_jobs(gateway, caller.tenant_id, wanted, None, QUEUE_ROWS)
+    return page(
+        request,
+        "nodes.html",
+        position=stream_position(stream),
+        nodes=await find_nodes(gateway, caller),
+        queue=[views.job_summary(row, base_url(request)) for row in waiting.rows],
+        num_waiting=counts.get("queued", 0),
+        explain=explanations.explain,
+        **numbers,
+    )
 
 
 @router.get("/studies")

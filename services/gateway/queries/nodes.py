@@ -38,9 +38,9 @@ async def held_slots(connection: Connection, tenant_id: str) -> list[Row]:
     """Each slot that is held; by which job only where it is one of the tenant's."""
     rows = await connection.fetch(
         f"""
-        select held.node_id, held.slot, own.job_id, own.name, own.attempt, own.granted_at
+        select held.node_id, held.slot, own.*
         from ({_HELD}) as held left join lateral (
-            select held.job_id, requests.name, held.attempt, held.granted_at
+            select held.job_id, requests.name, jobs.project, held.attempt, held.granted_at
             from jobs left join requests on subject_id = job_id
             where jobs.job_id = held.job_id and jobs.tenant_id = $1
         ) as own on true

@@ -277,12 +277,13 @@ def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
 
 
 def _slot(number: int, held: Row | None) -> models.Slot:
-    row: Row = held or dict.fromkeys(("job_id", "name", "attempt", "granted_at"))
+    row: Row = held or dict.fromkeys(("job_id", "name", "project", "attempt", "granted_at"))
     return models.Slot(
         slot=number,
         is_held=held is not None,
         job_id=row["job_id"],
         name=row["name"],
+        project=row["project"],
         attempt=row["attempt"],
         granted_at=row["granted_at"],
     )

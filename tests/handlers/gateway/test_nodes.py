@@ -98,3 +98,43 @@ async def test_a_run_of_which_nothing_is_known_says_why_and_so_does_its_end(
     assert "keeps its slots" not in await explained()
     await model.tell(ended)
     assert (await explained()).endswith(f"Attempt 1 was interrupted: {lost}")
+
+
+async def test_the_page_says_who_holds_each_slot_and_what_waits_for_how_long_and_why(
+    model: Model, server: Server
+) -> None:
+    """The oldest first; not the jobs of others."""
+    story, other = Story(), Story(tenant_id="other", node_id="node-2")
+    story.nodes("node-1", "node-2")
+    story.job("holds", resources={"devices": 1}, project="vision").starts()
+    other.job("foreign", resources={"devices": 1}).starts()
+    other.job("also-foreign").waits()
+    first = story.job("gang", resources={"devices": 3}, project="cars")
+    queued = story.events[-1]
+    story.job("second").waits(2)
+    first.waits(1)
+    await model.tell(*story.events, *other.events)
+
+    page = " ".join((await server.client.get("/nodes")).text.split())
+    assert page.count('max="2" value="1"') == 2
+    assert "vision, attempt 1" in page
+    assert "another tenant" in page
+    gang, second = "needs 3 slots of pool default; 2 are free", "needs 2 slots of pool default"
+    assert page.index(gang) < page.index(second)
+    assert "<small>cars</small>" in page
+    assert f'<time datetime="{queued.occurred_at:%Y-%m-%dT%H:%M}' in page
+    assert "foreign" not in page
+    nodes = (await server.client.get("/v1/nodes")).json()["nodes"]
+    assert [node["slots"][0]["project"] for node in nodes] == ["vision", None]
+
+
+async def test_a_long_queue_is_counted_and_leads_to_the_list(model: Model, server: Server) -> None:
+    story = Story()
+    for number in range(51):
+        story.job(f"waits-{number}")
+    await model.tell(*story.events)
+    page = " ".join((await server.client.get("/nodes")).text.split())
+    assert "waits-49<" in page
+    assert "waits-50<" not in page
+    assert 'The oldest 50 of <a href="/?state=queued&amp;sort=oldest">51 jobs</a>' in page
+    assert "No job waits" not in page

@@ -12,6 +12,7 @@ class Slot(BaseModel):
     is_held: bool
     job_id: str | None
     name: str | None
+    project: str | None
     attempt: int | None
     granted_at: datetime | None
 
