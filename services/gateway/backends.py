@@ -90,7 +90,7 @@ class Backends:
             raise PartUnavailable(part)
         why = None
         try:
-            response = await self._client.request(method, base.rstrip("/") + path, **content)
+            response = await self._request(method, base.rstrip("/") + path, **content)
             is_useless = response.status_code >= 500 or response.status_code in _MISCONFIGURED
             if len(response.content) > MAX_BYTES or is_useless:
                 why = _reason(response)
@@ -104,6 +104,14 @@ class Backends:
         if response.is_error:
             _raise_refusal(response)
         return answer
+
+    async def _request(self, method: str, address: str, **content: Any) -> httpx.Response:
+        """Once more where the connection ends without an answer: a server closes a kept one at the
+        moment in which it is used again, and reads may be repeated."""
+        try:
+            return await self._client.request(method, address, **content)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return await self._client.request(method, address, **content)
 
     async def lines(
         self, part: str, path: str, parameters: Parameters

@@ -1,5 +1,6 @@
 """What the gateway makes of the answers of other services' read ports."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -35,6 +36,28 @@ async def test_a_part_that_refuses_the_gateway_itself_is_unavailable(status: int
     with pytest.raises(PartUnavailable):
         await made.get("cost", "/spend")
     await made.close()
+
+
+async def test_a_kept_connection_that_ends_when_it_is_used_again_is_no_outage() -> None:
+    """A part closes a connection that was idle for some seconds; a request may be on its way."""
+    num_connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_connections
+        num_connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        await writer.drain()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as standing:
+        port = standing.sockets[0].getsockname()[1]
+        made = Backends({"metrics": f"http://127.0.0.1:{port}"}, None)
+        assert await made.get("metrics", "/system") == {}
+        assert await made.get("metrics", "/system") == {}
+        assert num_connections == 2
+        await made.close()
 
 
 async def test_why_a_part_cannot_answer_is_told_without_its_own_words(server: Server) -> None:
