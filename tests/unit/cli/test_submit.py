@@ -108,6 +108,23 @@ def test_a_project_is_named_on_the_command_line(
     assert "letters, digits, spaces and ._-" in refused.err
 
 
+def test_tags_of_the_command_line_are_added_to_those_of_the_file(
+    cli: RunCli, ready: FakePlatform, job_file: Path
+) -> None:
+    options = ("--set", "tags=[a, b]", "--tag", "stage:nightly", "--tag", "a")
+    assert cli("job", "submit", str(job_file), *options).code == 0
+    assert cli("job", "submit", str(job_file), "--tag", "1e3").code == 0
+    assert cli("job", "submit", "--tag", "words", "--", "python", str(job_file)).code == 0
+    sent = [body["spec"]["tags"] for body in ready.bodies("/v1/jobs")]
+    assert sent == [["a", "b", "stage:nightly"], ["1e3"], ["words"]]
+    refused = cli("job", "submit", str(job_file), "--tag", "no blank")
+    assert refused.code == 2
+    assert "letters, digits and ._:/-" in refused.err
+    refused = cli("job", "submit", str(job_file), "--set", "tags=word", "--tag", "b")
+    assert refused.code == 2
+    assert len(ready.bodies("/v1/jobs")) == 3
+
+
 def test_another_number_of_ranks_than_devices_is_refused(
     cli: RunCli, ready: FakePlatform, job_file: Path
 ) -> None:

@@ -57,6 +57,9 @@ def submit(
     project: Annotated[
         str | None, typer.Option("--project", help="The project that it is part of.")
     ] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Add this tag; may be repeated.")
+    ] = None,
     wait: WaitOption = False,
     settings: SetOption = None,
     request_id: RequestIdOption = None,
@@ -72,7 +75,9 @@ def submit(
     options += [f"project={json.dumps(project)}"] if project is not None else []
     options += [f"resources.devices={devices}"] if devices is not None else []
     with session.connect() as gateway:
-        spec = load_job(file, [*options, *(settings or ())], gateway, given_command(context))
+        spec = load_job(
+            file, [*options, *(settings or ())], gateway, given_command(context), tags or ()
+        )
         job = gateway.submit("/v1/jobs", request_id or uuid.uuid4().hex, spec)
         announce(gateway, job, output)
         conclude(gateway, job, output, wait=wait)

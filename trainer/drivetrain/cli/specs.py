@@ -44,11 +44,12 @@ def load_job(
     settings: Sequence[str],
     gateway: Gateway | None,
     command: Sequence[str] = (),
+    tags: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A job's spec, ready to be sent; without a gateway its code is not uploaded.
 
-    A command replaces the file's, or makes the file unnecessary. Without either, the file is
-    `job.yaml`. Raises InvalidInput.
+    A command replaces the file's, or makes the file unnecessary; tags are added. Without a file and
+    a command, the file is `job.yaml`. Raises InvalidInput.
     """
     if file is None and command:
         document = Document(COMMAND_LINE, as_spec(command, Path.cwd()), {})
@@ -59,6 +60,8 @@ def load_job(
     if command:
         spec["command"] = list(command)
     assigned = _assign(spec, settings)
+    if tags and isinstance(spec.setdefault("tags", []), list):
+        spec["tags"] = list(dict.fromkeys([*spec["tags"], *tags]))
     code = _take_code(spec)
     _check(spec, JobSpec, document, assigned)
     if code is not None and gateway is not None:
