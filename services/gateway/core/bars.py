@@ -12,7 +12,6 @@ BAR, STEP, HEIGHT = 16, 20, 120
 Step = Literal["hour", "day"]
 LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _HOUR_MICROSECONDS = 3_600_000_000
-_MAX_MARKS = 6
 # Bars between two times at the axis: hours that divide a day, and whole days.
 _STRIDES = (1, 2, 3, 6, 12, 24, 48)
 
@@ -125,9 +124,8 @@ def amounts(most: float) -> tuple[Mark, ...]:
 
 
 def times(starts_at: Sequence[datetime], step: Step) -> tuple[Mark, ...]:
-    """The times of at most seven bars, below their middles."""
-    most = _STRIDES[-1]
-    stride = next((each for each in _STRIDES if len(starts_at) <= _MAX_MARKS * each), most)
+    """The times of a few bars, at most six of a week of hours or a quarter of days."""
+    stride = next((each for each in _STRIDES if len(starts_at) <= 6 * each), _STRIDES[-1])
     width = max(1, len(starts_at) * STEP - (STEP - BAR))
     texts = "day" if stride % 24 == 0 else step
     return tuple(

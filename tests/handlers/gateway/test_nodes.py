@@ -121,7 +121,7 @@ async def test_the_page_says_who_holds_each_slot_and_what_waits_for_how_long_and
     assert "another tenant" in page
     gang, second = "needs 3 slots of pool default; 2 are free", "needs 2 slots of pool default"
     assert page.index(gang) < page.index(second)
-    assert "<small>cars</small>" in page
+    assert "<small>cars ·</small>" in page
     assert f'<time datetime="{queued.occurred_at:%Y-%m-%dT%H:%M}' in page
     assert "foreign" not in page
     nodes = (await server.client.get("/v1/nodes")).json()["nodes"]
