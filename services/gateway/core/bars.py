@@ -12,8 +12,7 @@ BAR, STEP, HEIGHT = 16, 20, 120
 Step = Literal["hour", "day"]
 LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _HOUR_MICROSECONDS = 3_600_000_000
-# Bars between two times at the axis: hours that divide a day, and whole days.
-_STRIDES = (1, 2, 3, 6, 12, 24, 48)
+_STRIDES = (1, 2, 3, 6, 12, 24, 48)  # bars from one time at the axis to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +141,5 @@ def time_text(moment: date, step: Step) -> str:
 def hours(slot_microseconds: int) -> str:
     """With a digit behind the point; what is less than an hour has two that say something."""
     amount = slot_microseconds / _HOUR_MICROSECONDS
-    return f"{amount:,.1f}" if amount == 0 or abs(amount) >= 1 else f"{amount:.2g}"
+    is_plain = amount == 0 or abs(amount) >= 1
+    return f"{amount:,.1f}" if is_plain else formats.number(float(f"{amount:.2g}"))

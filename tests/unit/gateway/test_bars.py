@@ -115,6 +115,7 @@ def test_the_text_of_a_moment_is_as_fine_as_its_step(step: Step, text: str) -> N
         (HOUR * 2469 // 2, "1,234.5"),
         (HOUR, "1.0"),
         (HOUR // 25, "0.04"),
+        (216_000, "6e-5"),
         (-HOUR // 3, "-0.33"),
     ],
 )
